@@ -1,8 +1,8 @@
-"""Which changes of watched objects can change a plan, so that a cycle should run?
+"""Relevance of changes: whether a change of a watched object can change a plan.
 
 Heartbeats of nodes, managed metadata, conditions of pods and statuses of queues (which we write
-ourselves) can't. What is not known here is relevant: a cycle too many costs a little, one too few
-leaves a gang waiting.
+ourselves) cannot. Any other change is relevant: a cycle too many costs a little, one too few leaves
+a gang pending.
 """
 
 from kai_py.api.records.core import Node, ObjectMeta, Pod
@@ -13,7 +13,7 @@ from kai_py.watch.kinds import WatchedQueue
 
 
 def affects_plan(old: object | None, new: object | None) -> bool:
-    """Whether the change from ``old`` to ``new`` (None: not there) can matter to a plan."""
+    """Whether the change from ``old`` to ``new`` (None: absent) can affect a plan."""
     match old, new:
         case Pod(), Pod():
             return _pod(old) != _pod(new)

@@ -1,15 +1,15 @@
-"""The scheduler as a process: mirror, builder, cycle, commit and observe, wired together.
+"""The scheduler process: mirror, builder, cycle, commit and observability, wired together.
 
     mirror ──changes──► builder ──freeze──► cycle (in a thread) ──plan──► commit
-                           ▲                                               │
-                           └────────────── assume, forget ◄────────────────┘
+                          ▲                                               │
+                          └────────────── assume, forget ◄────────────────┘
 
 One event loop does all input and output; only ``decide`` runs in a thread, so watches keep flowing
 while a plan is made. A cycle starts when something relevant changed, at most once per
-``cyclePeriod``, at least once per ``resyncPeriod``, and when a time is up on which a decision
-depends (``plan.deadlines``). A cycle that fails is logged and counted, and the next one starts
-afresh. A process that lost its lease ends at once (exit code 1); ``stop`` finishes what is under
-way and gives the lease back.
+``cyclePeriod``, at least once per ``resyncPeriod``, and at the times on which a decision depends
+(``plan.deadlines``). A cycle that fails is logged and counted, and the next one rebuilds the
+planner's state. A process that lost its lease ends at once (exit code 1); ``stop`` finishes what is
+under way and releases the lease.
 """
 
 import asyncio
@@ -53,14 +53,14 @@ log = logging.getLogger(__name__)
 MONITOR_SECONDS = 5.0
 FAILED_CYCLE_PAUSE = 1.0
 OWNER_KINDS_SECONDS = 10.0
-"""The first cycle waits at most so long for kinds of owners that the first pods need."""
+"""Longest wait of the first cycle for kinds of owners that the first pods need."""
 PlanListener = Callable[[Plan], None]
 
 
 class Scheduler:
     """One scheduler process; ``run`` it once.
 
-    ``identity`` is unique to this process. ``on_plan`` is told of every plan. With ``dry_run``
+    ``identity`` is unique to this process. ``on_plan`` is called with every plan. With ``dry_run``
     nothing is written, not even a lease.
     """
 
@@ -127,17 +127,19 @@ class Scheduler:
                     task.cancel()
 
     def _usage_tasks(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """What asks for past use, where it is measured elsewhere."""
-        chosen = self._configuration.fair_share
-        if chosen.prometheus is None:
+        """The task that queries past usage, if it is measured by Prometheus."""
+        fair_share = self._configuration.fair_share
+        if fair_share.prometheus is None:
             return []
-        asking = follow_usage(chosen.prometheus, chosen.half_life, self._planner.record_usage)
-        return [group.create_task(asking)]
+        polling = follow_usage(
+            fair_share.prometheus, fair_share.half_life, self._planner.record_usage
+        )
+        return [group.create_task(polling)]
 
     def unhealthy(self) -> list[str]:
         """What is wrong with this process, as sentences."""
-        began = self._cycle_began
-        running = 0.0 if began is None else asyncio.get_running_loop().time() - began
+        started = self._cycle_began
+        running = 0.0 if started is None else asyncio.get_running_loop().time() - started
         return health.stale_watches(self.mirror.status()) + health.stuck_cycle(running)
 
     def unready(self) -> list[str]:
@@ -147,11 +149,11 @@ class Scheduler:
         return unread + health.unreachable_kinds(kinds)
 
     def unreadable(self) -> list[str]:
-        """What the scheduler does without because it may not read it, as sentences."""
+        """Kinds that are left out because they may not be read, as sentences."""
         return health.unreadable_kinds(self.mirror.status())
 
     def probes(self) -> Probes:
-        """What can be asked of this process over HTTP."""
+        """Sources for the HTTP server of this process."""
         source = ApiSource(lambda: self.last_view, self.decisions, self.shares)
         return Probes(self._metrics.registry, self.unhealthy, self.unready, source, self.unreadable)
 
@@ -203,7 +205,8 @@ class Scheduler:
     async def _cycles(self, may_act: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
         while not self._stop.is_set():
-            began = self._cycle_began = loop.time()
+            started = self._cycle_began = loop.time()
+            # Before freezing: a change during the cycle must start another one.
             self._wake.clear()
             pause = self._configuration.cycle_period
             number = self.decisions.cycle + 1
@@ -213,11 +216,12 @@ class Scheduler:
             except Exception:
                 log.exception("the scheduling cycle failed; the next one starts afresh")
                 self._metrics.cycle_failures.inc()
+                # The failure may come from cached state: rebuild it.
                 self._planner.reset()
                 self._wake.set()
                 pause = max(pause, FAILED_CYCLE_PAUSE)
             self._cycle_began = None
-            await self._wait_for_cycle(began + pause)
+            await self._wait_for_cycle(started + pause)
 
     async def _wait_for_cycle(self, until: float) -> None:
         """Sleep to ``until`` (loop time), then until something relevant happens or is due."""
@@ -228,10 +232,10 @@ class Scheduler:
             await asyncio.wait_for(self._wake.wait(), self._max_wait())
 
     def _max_wait(self) -> float:
-        longest = self._configuration.resync_period
+        limit = self._configuration.resync_period
         if self._deadline is None:
-            return longest
-        return min(max(self._deadline - time.time(), 0.0), longest)
+            return limit
+        return min(max(self._deadline - time.time(), 0.0), limit)
 
     async def _cycle(self, number: int, may_act: Callable[[], bool]) -> None:
         now = time.time()
@@ -274,7 +278,7 @@ class Scheduler:
             self._wake.set()
 
     def _display_name(self, queue: str) -> str:
-        """What a queue is called for people, where KAI's Queue says it."""
+        """The display name of a queue, if it has one in KAI's Queue."""
         found = self.mirror.objects(KAI_QUEUES).get(("", queue))
         return (found.spec.display_name if found is not None else "") or queue
 
@@ -301,7 +305,7 @@ class Scheduler:
 
 
 def commit_settings(configuration: Configuration) -> CommitSettings:
-    """What of the configuration commit follows."""
+    """The settings of commit from the configuration."""
     return CommitSettings(
         scheduler_name=configuration.scheduler_name,
         scheduler_aliases=configuration.scheduler_aliases,
@@ -317,7 +321,7 @@ def commit_settings(configuration: Configuration) -> CommitSettings:
 
 
 def election_of(configuration: Configuration, identity: str) -> Election:
-    """The Lease that replicas of this node pool compete for."""
+    """The election for the Lease of this node pool."""
     election, pool = configuration.leader_election, configuration.node_pool.name
     return Election(
         namespace=election.namespace,

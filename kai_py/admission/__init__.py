@@ -1,1 +1,1 @@
-"""What is said to objects before they are stored? Defaults for pods, checks of queues."""
+"""Admission webhooks: defaults for pods, checks of queues and PodGroups."""

@@ -1,10 +1,10 @@
-"""How does the API server know that it talks to us? By a certificate that lies in a Secret.
+"""The webhooks' TLS certificate, kept in a Secret.
 
-All replicas serve the Secret's certificate. Where we manage it ourselves it is made by the first
-that finds none, signed by itself, and renewed when a third of its time is left; ``ca.crt`` then
-keeps the one before, so that a replica that still serves that is trusted meanwhile. A Secret that
-was deleted is written again as it is served; one that cannot be served gets a new certificate.
-Keys are made by the program ``openssl``. Otherwise somebody else writes the Secret, of type
+All replicas serve the Secret's certificate. With ``selfManaged`` it is created, self-signed, by the
+first replica that finds none, and renewed when a third of its time is left; ``ca.crt`` then keeps
+the previous one, so that replicas that still serve that are trusted meanwhile. A deleted Secret is
+created again from the served certificate; one that cannot be served gets a new certificate. Keys
+are made by the program ``openssl``. Otherwise another tool writes the Secret, of type
 kubernetes.io/tls.
 """
 
@@ -36,7 +36,7 @@ CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
 
 
 class CertificateError(Exception):
-    """There is no certificate to serve; the message says what to do."""
+    """There is no certificate to serve; the message names the remedy."""
 
 
 class Secret(Record, frozen=True):
@@ -51,7 +51,7 @@ SECRETS = define_kind(Secret, "Secret", "secrets", "v1").at()
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """PEM texts: what is served, its key, and what clients trust."""
+    """PEM texts: the served certificate, its key, and the authorities that clients trust."""
 
     served: bytes
     key: bytes
@@ -59,7 +59,7 @@ class Certificate:
 
 
 def issue(names: Sequence[str], previous: bytes = b"") -> Certificate:
-    """Make a certificate for ``names``; ``before`` is trusted beside it. Raises CertificateError.
+    """Create a certificate for ``names``; ``previous`` is trusted too. Raises CertificateError.
 
     Blocks for some milliseconds.
     """
@@ -71,12 +71,12 @@ def issue(names: Sequence[str], previous: bytes = b"") -> Certificate:
             *("-addext", "subjectAltName=" + ",".join(map(_alternative_name, names))),
             *("-keyout", str(key), "-out", str(served)),
         )
-        made = served.read_bytes()
-        return Certificate(made, key.read_bytes(), made + previous)
+        pem = served.read_bytes()
+        return Certificate(pem, key.read_bytes(), pem + previous)
 
 
 def expires_soon(certificate: bytes) -> bool:
-    """Whether a certificate is to be renewed, or is none. Blocks for some milliseconds."""
+    """Whether a certificate is due for renewal, or invalid. Blocks for some milliseconds."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(certificate)
         file.flush()
@@ -87,16 +87,17 @@ def expires_soon(certificate: bytes) -> bool:
 async def ensure_certificate(
     client: Client, settings: WebhookConfig, current: Certificate | None = None
 ) -> Certificate:
-    """The Secret's certificate, made or renewed where that is ours to do.
+    """The Secret's certificate, created or renewed if it is self-managed.
 
-    ``served``: what this replica serves already. Raises CertificateError, ApiError.
+    ``current``: the certificate that this replica serves already. Raises CertificateError,
+    ApiError.
     """
     try:
         secret = await client.get(SECRETS, WEBHOOK_NAME, namespace=settings.namespace)
     except NotFound:
         if not settings.self_managed:
-            place = f"Secret {settings.namespace}/{WEBHOOK_NAME}"
-            text = f"{place} does not exist: create it, of type kubernetes.io/tls"
+            secret_name = f"Secret {settings.namespace}/{WEBHOOK_NAME}"
+            text = f"{secret_name} does not exist: create it, of type kubernetes.io/tls"
             raise CertificateError(text) from None
         return await _create(client, settings, current)
     try:
@@ -114,45 +115,47 @@ async def ensure_certificate(
 async def _create(
     client: Client, settings: WebhookConfig, current: Certificate | None
 ) -> Certificate:
-    made = await asyncio.to_thread(issue, _names(settings)) if current is None else current
-    body = {"type": "kubernetes.io/tls", "data": _data(made)}
+    certificate = await asyncio.to_thread(issue, _names(settings)) if current is None else current
+    body = {"type": "kubernetes.io/tls", "data": _data(certificate)}
     metadata = {"name": WEBHOOK_NAME, "namespace": settings.namespace}
     try:
         await client.create(SECRETS, {"metadata": metadata, **body}, namespace=settings.namespace)
     except AlreadyExists:  # another replica was first
         return await ensure_certificate(client, settings)
-    return made
+    return certificate
 
 
 async def _renew(
     client: Client, settings: WebhookConfig, secret: Secret, previous: bytes
 ) -> Certificate:
-    made = await asyncio.to_thread(issue, _names(settings), previous=previous)
-    guard = {"metadata": {"resourceVersion": secret.metadata.resource_version}}
-    body = {**guard, "data": _data(made)}
+    certificate = await asyncio.to_thread(issue, _names(settings), previous=previous)
+    preconditions = {"metadata": {"resourceVersion": secret.metadata.resource_version}}
+    body = {**preconditions, "data": _data(certificate)}
     try:
         await client.patch(SECRETS, WEBHOOK_NAME, body, namespace=settings.namespace)
     except Conflict:  # another replica was first
         return await ensure_certificate(client, settings)
-    return made
+    return certificate
 
 
 def _read(secret: Secret) -> Certificate:
-    """Raises CertificateError. Blocks for some milliseconds."""
-    place = f"Secret {secret.metadata.namespace}/{secret.metadata.name}"
+    """The certificate in a Secret; raises CertificateError. Blocks for some milliseconds."""
+    secret_name = f"Secret {secret.metadata.namespace}/{secret.metadata.name}"
     missing = [name for name in (CERTIFICATE, KEY) if not secret.data.get(name)]
     if missing:
-        text = f"{place} has no {' and no '.join(missing)}: it must be of type kubernetes.io/tls"
+        text = (
+            f"{secret_name} has no {' and no '.join(missing)}: it must be of type kubernetes.io/tls"
+        )
         raise CertificateError(text)
     served, key = (base64.b64decode(secret.data[name]) for name in (CERTIFICATE, KEY))
     authority = secret.data.get(AUTHORITY)
     found = Certificate(served, key, base64.b64decode(authority) if authority else served)
-    _check(found, place)
+    _check(found, secret_name)
     return found
 
 
 def _check(found: Certificate, place: str) -> None:
-    """Whether a server can be started with it: PEM that belongs together."""
+    """Check that certificate and key are PEM and match; raises CertificateError."""
     with tempfile.TemporaryDirectory() as directory:
         served, key = Path(directory, CERTIFICATE), Path(directory, KEY)
         served.write_bytes(found.served)
@@ -183,9 +186,9 @@ def _alternative_name(name: str) -> str:
 
 
 def _openssl(*arguments: str) -> None:
-    done = _run(*arguments)
-    if done.returncode != 0:
-        raise CertificateError(f"openssl {arguments[0]}: {done.stderr.decode().strip()}")
+    result = _run(*arguments)
+    if result.returncode != 0:
+        raise CertificateError(f"openssl {arguments[0]}: {result.stderr.decode().strip()}")
 
 
 def _succeeds(*arguments: str) -> bool:

@@ -1,7 +1,7 @@
-"""Which request is answered by what? The handlers, by the paths under which they are served.
+"""Handlers of the admission webhooks, registered under their paths.
 
-A refusal is told with code 422; a fault of ours is no refusal, for the failure policy is Ignore
-and would not apply to an answer: it is logged, and the object passes as it is.
+A refusal has code 422. An internal error is not a refusal: the failure policy Ignore would not
+apply to an answer, so it is logged, and the object is admitted unchanged.
 """
 
 import logging
@@ -50,7 +50,7 @@ K = TypeVar("K", bound=Identified)
 
 @dataclass
 class AdmissionContext:
-    """What the handlers look things up in."""
+    """The sources that the handlers look things up in."""
 
     client: Client
     mirror: Mirror
@@ -65,7 +65,7 @@ class AdmissionContext:
         self._schedulers = (configured.scheduler_name, *configured.scheduler_aliases)
 
     async def pod_defaults(self, body: Body, patch: kopf.Patch) -> None:
-        """Give a pod of an enabled namespace our scheduler, and the namespace's queue."""
+        """Set our scheduler and the namespace's queue on a pod of an enabled namespace."""
         pod = _decode(PODS, body)
         if gets_scheduler(pod):
             patch.spec["schedulerName"] = self.configuration.scheduler_name
@@ -74,12 +74,12 @@ class AdmissionContext:
         namespace = self._namespace(pod)
         if namespace is None:
             return
-        mark = queue_reference(await self._owners.lineage(pod), namespace.metadata, self._keys)
-        if mark is not None:
-            patch.metadata[mark.field] = {mark.key: mark.value}
+        reference = queue_reference(await self._owners.lineage(pod), namespace.metadata, self._keys)
+        if reference is not None:
+            patch.metadata[reference.field] = {reference.key: reference.value}
 
     async def pod_gate(self, body: Body, patch: kopf.Patch) -> None:
-        """Gate a pod of ours whose queue asks for that."""
+        """Add our scheduling gate to a pod of ours whose queue requires it."""
         pod = _decode(PODS, body)
         if gets_gate(pod, self._schedulers) and self._is_gated(await self._owners.lineage(pod)):
             gates = [*body["spec"].get("schedulingGates", ()), {"name": ADMISSION_GATE}]
@@ -90,8 +90,8 @@ class AdmissionContext:
             return False
         queue = lineage.nearest(*(each.key for each in self._keys))
         if not queue and (namespace := self._namespace(lineage.pod)) is not None:
-            mark = queue_reference(lineage, namespace.metadata, self._keys)
-            queue = mark.value if mark else ""
+            reference = queue_reference(lineage, namespace.metadata, self._keys)
+            queue = reference.value if reference else ""
         queue = queue or addressing(self.configuration).default_queue
         found = self.mirror.objects(QUEUES).get(("", queue))
         return found is not None and found.queue.spec.admission_gate
@@ -102,7 +102,7 @@ class AdmissionContext:
     async def queue(
         self, kind: Kind[Any], operation: str, new: Body | None, old: Body | None
     ) -> AdmissionVerdict:
-        """Judge an edit of a Queue, of the given API, beside all queues there are now."""
+        """The verdict on an edit of a Queue, of the given API, given all present queues."""
         before = None if old is None else _spec(kind, old)
         others = await self._queues()
         if operation == "DELETE" or new is None:
@@ -110,7 +110,7 @@ class AdmissionContext:
         return judge_queue(_spec(kind, new), before, others)
 
     async def _queues(self) -> Sequence[QueueInfo]:
-        """Read anew: of two edits in a row the second has to see the first."""
+        """Listed from the API: of two edits in a row the second must see the first."""
         served = [self.mirror.served(kind) for kind in (QUEUES, KAI_QUEUES)]
         listed = [await self.client.list(resource) for resource in served if resource is not None]
         return [spec_of_queue(each) for listing in listed for each in listing.items]
@@ -118,12 +118,12 @@ class AdmissionContext:
 
 def registry(context: AdmissionContext) -> kopf.OperatorRegistry:
     """All handlers, ready to be served."""
-    found = kopf.OperatorRegistry()
-    _register_pods(found, context)
-    _register_queues(found, context, QUEUES, QUEUE_RULES)
-    _register_queues(found, context, KAI_QUEUES, KAI_QUEUE_RULES)
-    _register_pod_groups(found)
-    return found
+    operator_registry = kopf.OperatorRegistry()
+    _register_pods(operator_registry, context)
+    _register_queues(operator_registry, context, QUEUES, QUEUE_RULES)
+    _register_queues(operator_registry, context, KAI_QUEUES, KAI_QUEUE_RULES)
+    _register_pod_groups(operator_registry)
+    return operator_registry
 
 
 def _register_pods(found: kopf.OperatorRegistry, context: AdmissionContext) -> None:
@@ -166,7 +166,7 @@ async def _judge_pod_group(new: Body, old: Body | None) -> AdmissionVerdict:
 async def _allow_on_error(
     handle: Callable[P, Awaitable[T]], *given: P.args, **named: P.kwargs
 ) -> T | None:
-    """What ``handle`` says; None where it cannot be said, which lets the object pass."""
+    """The result of ``handle``; None on an error, which admits the object."""
     try:
         return await handle(*given, **named)
     except (ApiError, ValueError) as error:

@@ -1,8 +1,9 @@
-"""Who is above a pod that is about to be stored? Its owners, read one by one.
+"""Owners of a pod that is being created, read one by one.
 
-Objects are kept for half a minute, so that of the pods of a workload only the first costs calls:
-two or three to find where the kind is served, and one per owner. An owner that cannot be read is
-``CLOSED``, as in grouping; one that is not found, or a server that does not answer, is ``UNKNOWN``.
+Objects are cached for half a minute, so that of the pods of a workload only the first costs calls:
+two or three to find where the kind is served, and one per owner. An owner that may not be read is
+``UNREADABLE``, as in grouping; one that is not found, or a server that does not answer, is
+``NOT_FOUND``.
 """
 
 import time
@@ -25,7 +26,7 @@ CACHE_SIZE = 4096
 
 @dataclass(frozen=True, slots=True)
 class _KnownOwners:
-    """What was found above one pod; no more is asked of it here."""
+    """The owners found above one pod, in the form that grouping reads."""
 
     found: Mapping[str, OwnerObject | Absence]
 
@@ -49,14 +50,14 @@ class _KnownOwners:
 
 @dataclass
 class OwnerLookup:
-    """Walks from pods to the top."""
+    """Reads the chain of owners of pods."""
 
     client: Client
     _kinds: dict[GroupKind, Kind[Any] | None] = field(default_factory=dict)
     _cache: dict[str, tuple[float, OwnerObject | Absence]] = field(default_factory=dict)
 
     async def lineage(self, pod: Pod) -> OwnerChain:
-        """What is above ``pod``."""
+        """The chain of owners of ``pod``."""
         found: dict[str, OwnerObject | Absence] = {}
         meta, reference = pod.metadata, controlling_owner(pod.metadata)
         while reference is not None and len(found) < MAX_CHAIN_LENGTH:
@@ -68,9 +69,9 @@ class OwnerLookup:
         return owner_chain(pod, _KnownOwners(found))
 
     async def _owner(self, reference: OwnerReference, namespace: str) -> OwnerObject | Absence:
-        kept = self._cache.get(reference.uid)
-        if kept is not None and time.monotonic() - kept[0] < CACHE_SECONDS:
-            return kept[1]
+        cached = self._cache.get(reference.uid)
+        if cached is not None and time.monotonic() - cached[0] < CACHE_SECONDS:
+            return cached[1]
         try:
             found = await self._read(reference, namespace)
         except Forbidden:
@@ -83,14 +84,14 @@ class OwnerLookup:
         return found
 
     async def _read(self, reference: OwnerReference, namespace: str) -> OwnerObject | Absence:
-        wanted = kind_of(reference)
-        if self._kinds.get(wanted) is None:
-            self._kinds[wanted] = await find_kind(self.client, wanted, None)
-        kind = self._kinds[wanted]
+        group_kind = kind_of(reference)
+        if self._kinds.get(group_kind) is None:
+            self._kinds[group_kind] = await find_kind(self.client, group_kind, None)
+        kind = self._kinds[group_kind]
         if kind is None:
             return Absence.UNREADABLE
-        place = namespace if kind.namespaced else ""
+        owner_namespace = namespace if kind.namespaced else ""
         found: PartialObjectMetadata = await self.client.get(
-            kind.at(), reference.name, namespace=place
+            kind.at(), reference.name, namespace=owner_namespace
         )
         return found if found.metadata.uid == reference.uid else Absence.NOT_FOUND

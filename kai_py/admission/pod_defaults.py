@@ -1,12 +1,12 @@
-"""What does a new pod get that says nothing itself?
+"""Defaults for new pods: scheduler, queue and scheduling gate.
 
-In a namespace with the label ``scheduling.kai.io/admission: enabled``: our scheduler, in place of
+In a namespace with the label ``scheduling.kai.io/admission: enabled``: our scheduler, instead of
 the default one, and the namespace's queue, where neither the pod nor an owner of it names one. A
-pod of a DaemonSet keeps its scheduler, and so does one whose node is chosen already.
+pod of a DaemonSet keeps its scheduler, and so does one whose node is set already.
 
 In a queue with ``admissionGate``: our scheduling gate, if it is ours to schedule.
 
-``default-scheduler`` counts as saying nothing: the API server has written it where nothing stood.
+``default-scheduler`` counts as unset: the API server writes it where nothing was given.
 """
 
 from collections.abc import Container
@@ -44,7 +44,7 @@ def gets_scheduler(pod: Pod) -> bool:
 def queue_reference(
     lineage: OwnerChain, namespace: ObjectMeta, keys: tuple[QueueKey, ...]
 ) -> QueueReference | None:
-    """The namespace's queue in its own words, if nothing nearer to the pod names one."""
+    """The namespace's label or annotation for the queue, if pod and owners name none."""
     if lineage.unknown is not None or lineage.nearest(*(each.key for each in keys)):
         return None
     for each in keys:

@@ -1,7 +1,7 @@
-"""May this PodGroup of KAI's be stored? What is wrong with its tree of subgroups.
+"""Validation of KAI's PodGroups: the tree of their subgroups.
 
-Refused is what keeps the gang from ever having a tree: names used twice, parents that do not exist,
-cycles. A floor above the number of subgroups is warned of, as KAI does, for subgroups may be added.
+Refused is what prevents a tree: duplicate names, missing parents, cycles. minMember above the
+number of subgroups is a warning, as in KAI, for subgroups may be added.
 """
 
 from kai_py.admission.verdict import AdmissionVerdict, edit_verdict

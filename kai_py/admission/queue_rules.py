@@ -1,10 +1,9 @@
-"""May this Queue be stored? What rules of one object cannot see: the other queues.
+"""Validation of Queues against all other queues, which rules on a single object cannot see.
 
-Refused are a queue that would be its own ancestor, and a guarantee above the max of a queue above,
-on either end of the edge. Only warned of: a parent that does not exist (yet), guarantees of
-children that exceed their parent's, a name that the other API has too, the deletion of a parent.
-
-KAI's Queues are refused for cycles only, for KAI takes the rest. O(queues) per edit.
+Refused are a queue that would be its own ancestor, and a deserved amount above the max of an
+ancestor, on either end of the edge. Warnings: a parent that does not exist (yet), children that
+deserve more than their parent, a name that the other API has too, the deletion of a parent. KAI's
+Queues are refused for cycles only, for KAI accepts the rest. O(queues) per edit.
 """
 
 import math
@@ -19,7 +18,7 @@ from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, check_queues
 def judge_queue(
     new: QueueInfo, old: QueueInfo | None, others: Sequence[QueueInfo]
 ) -> AdmissionVerdict:
-    """The verdict on ``new`` in place of ``old``; ``others`` are all the queues there are."""
+    """The verdict on ``new`` in place of ``old``; ``others`` are all present queues."""
     rest = [each for each in others if not _same(each, new)]
     before = AdmissionVerdict() if old is None else _check_queue(old, rest)
     return edit_verdict(_check_queue(new, rest), before)
@@ -53,7 +52,7 @@ def _check_queue(queue: QueueInfo, rest: Sequence[QueueInfo]) -> AdmissionVerdic
 
 
 def _deserved_above_max(queue: QueueInfo, rest: Sequence[QueueInfo]) -> Iterator[str]:
-    """Guarantees above the max of a queue above: of the queue itself, and of its children."""
+    """Deserved amounts above an ancestor's max: of the queue itself, and of its children."""
     specs = {each.name: each for each in rest} | {queue.name: queue}
     for each in (queue, *sorted(_children(queue, rest), key=lambda spec: spec.name)):
         for resource in sorted(each.deserved):
@@ -63,22 +62,22 @@ def _deserved_above_max(queue: QueueInfo, rest: Sequence[QueueInfo]) -> Iterator
 
 
 def _above_max(queue: QueueInfo, resource: str, specs: Mapping[str, QueueInfo]) -> str:
-    deserved, above = queue.deserved[resource], specs.get(queue.parent)
-    while above is not None:
-        bound = above.max.get(resource, math.inf)
+    deserved, ancestor = queue.deserved[resource], specs.get(queue.parent)
+    while ancestor is not None:
+        bound = ancestor.max.get(resource, math.inf)
         if deserved > bound:
             return (
                 f"queue {queue.name!r}: {field_path(resource, 'deserved')} is "
-                f"{amount_text(deserved, resource)}, but queue {above.name!r} above has "
+                f"{amount_text(deserved, resource)}, but queue {ancestor.name!r} above has "
                 f"{field_path(resource, 'max')} {amount_text(bound, resource)}; "
                 "lower the one or raise the other"
             )
-        above = specs.get(above.parent)
+        ancestor = specs.get(ancestor.parent)
     return ""
 
 
 def _overcommitted(queue: QueueInfo, rest: Sequence[QueueInfo]) -> Iterator[str]:
-    """Children that are guaranteed more than their parent, where the parent is guaranteed some."""
+    """Children that together deserve more than their parent, if that deserves any."""
     specs = {each.name: each for each in rest} | {queue.name: queue}
     for parent in (queue, specs.get(queue.parent)):
         if parent is None:

@@ -1,8 +1,8 @@
 """Serves the webhooks until the process is told to end.
 
-kopf answers the requests, and starts its server anew when the files with the certificate change;
-they are kept equal to the Secret. Whoever cannot reach us loses nothing but defaults and early
-words: the scheduler finds the same faults and says so in conditions.
+kopf answers the requests, and restarts its server when the certificate's files change; they are
+kept equal to the Secret. While no replica answers, only defaults and early messages are lost: the
+scheduler finds the same faults and reports them in conditions.
 """
 
 import asyncio
@@ -40,17 +40,17 @@ CHECK_SECONDS = 600.0
 FILE_CHECK_SECONDS = 2.0
 LOGIN_SECONDS = 300.0
 NOISY_LOGGERS = ("kopf.objects", "aiohttp.access")
-"""They log every request, and refusals as errors."""
+"""Loggers of every request, which log refusals as errors."""
 
 
 @dataclass(frozen=True)
 class CertificateFiles:
-    """The certificate as files, for whoever reads only files."""
+    """The certificate as files, which kopf reads."""
 
     directory: Path
 
     def write(self, made: Certificate) -> bool:
-        """Tell whether anything is new."""
+        """Write the files that changed; returns whether any did."""
         texts = {KEY: made.key, CERTIFICATE: made.served, AUTHORITY: made.authority}
         new = {name: text for name, text in texts.items() if self._read(name) != text}
         for name, text in new.items():
@@ -67,47 +67,46 @@ class CertificateFiles:
 
 async def serve(client: Client, credentials: Credentials, configuration: Configuration) -> None:
     """Serve until SIGTERM or SIGINT. Raises CertificateError while there is no certificate."""
-    wanted = configuration.webhook
+    settings = configuration.webhook
     for name in NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     mirror = Mirror(client, MIRRORED)
     with tempfile.TemporaryDirectory(prefix="kai-py-") as directory:
         files = CertificateFiles(Path(directory))
-        served = await ensure_certificate(client, wanted)
+        served = await ensure_certificate(client, settings)
         files.write(served)
         async with asyncio.TaskGroup() as group:
-            beside = [
+            background = [
                 group.create_task(mirror.run(), name="mirror"),
                 group.create_task(
-                    maintain_certificate(client, wanted, files, served), name="certificate"
+                    maintain_certificate(client, settings, files, served), name="certificate"
                 ),
             ]
             await mirror.wait_synced()
-            found = registry(AdmissionContext(client, mirror, configuration))
-            _register_login(found, credentials)
+            operator_registry = registry(AdmissionContext(client, mirror, configuration))
+            _register_login(operator_registry, credentials)
             await kopf.operator(
-                registry=found,
-                settings=_settings(client, wanted, files),
+                registry=operator_registry,
+                settings=_settings(client, settings, files),
                 clusterwide=True,
                 standalone=True,
             )
-            for task in beside:
+            for task in background:
                 task.cancel()
 
 
 async def maintain_certificate(
     client: Client, settings: WebhookConfig, files: CertificateFiles, current: Certificate
 ) -> None:
-    """Keep the files equal to the Secret, and the Secret young, until cancelled."""
+    """Renew the Secret and keep the files equal to it, until cancelled."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
         try:
             current = await ensure_certificate(client, settings, current)
             if files.write(current):
                 log.info("the certificate is a new one")
-            await publish_authority(
-                client, current.authority
-            )  # whoever applied the objects anew dropped it
+            # Applying the manifests again removes the bundle.
+            await publish_authority(client, current.authority)
         except (CertificateError, ApiError) as error:
             log.warning("certificate: %s; the one before is served on", error)
 
@@ -123,7 +122,7 @@ def _settings(
 
 @dataclass(frozen=True)
 class _PublishingServer:
-    """kopf's server; whatever certificate it serves is published first."""
+    """kopf's server; every certificate is published before it is served."""
 
     client: Client
     settings: WebhookConfig
@@ -146,7 +145,7 @@ class _PublishingServer:
 
 
 def _register_login(found: kopf.OperatorRegistry, credentials: Credentials) -> None:
-    """Let kopf reach the API server as we do; it asks again when a token may have expired."""
+    """Log kopf in with our credentials; it does so again when a token may have expired."""
 
     @kopf.on.login(registry=found)
     async def log_in(**_: Any) -> kopf.AiohttpSession:

@@ -1,7 +1,7 @@
-"""Tells the API server which certificate our webhooks have: the ``caBundle`` of both objects.
+"""Publishes the webhooks' CA: the ``caBundle`` of both webhook configurations.
 
-The objects themselves are made by ``kai-py install`` or the chart; where they are missing, or
-only somebody else may write them, nothing is told and the webhooks are served all the same.
+The configurations are created by ``kai-py install`` or the chart; where they are missing or not
+writable, the failure is logged and the webhooks are served all the same.
 """
 
 import base64
@@ -52,12 +52,14 @@ async def _write(client: Client, kind: Kind[WebhookConfiguration], bundle: str) 
     resource = kind.at()
     found = await client.get(resource, WEBHOOK_NAME)
     changes = [
-        {"op": "add", "path": f"/webhooks/{place}/clientConfig/caBundle", "value": bundle}
-        for place, each in enumerate(found.webhooks)
+        {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": bundle}
+        for index, each in enumerate(found.webhooks)
         if each["clientConfig"].get("caBundle") != bundle
     ]
     if changes:
         version = found.metadata.resource_version
-        guard = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
-        await client.patch(resource, WEBHOOK_NAME, [guard, *changes], patch_type=PatchType.JSON)
+        precondition = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+        await client.patch(
+            resource, WEBHOOK_NAME, [precondition, *changes], patch_type=PatchType.JSON
+        )
         log.info("%s %s has our certificate", kind.name, WEBHOOK_NAME)

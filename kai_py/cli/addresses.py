@@ -1,4 +1,4 @@
-"""How is an address to listen on written? HOST:PORT, or :PORT for every address."""
+"""Addresses to listen on: HOST:PORT, or :PORT for every address."""
 
 from kai_py.cli.errors import CommandError
 

@@ -1,4 +1,4 @@
-"""How ``kai-py explain claim`` shows what becomes of the devices a claim might have."""
+"""Text of a claim's device funnel, for ``kai-py explain claim``."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from kai_py.observe.claim_funnel import ClaimFunnel, RequestFunnel
 
 
 def print_claim(claim: ClaimFunnel) -> None:
-    """Print the record of a claim."""
+    """Print the funnel of a claim."""
     if claim.held:
         typer.echo(f"\nClaim {claim.claim} holds {', '.join(claim.held)}.")
         return

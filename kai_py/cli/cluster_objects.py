@@ -1,4 +1,4 @@
-"""Where do commands that simulate get their cluster from? A saved one, or one that is read now."""
+"""The objects for commands that simulate: from a file, or read from the cluster."""
 
 import asyncio
 import sys
@@ -20,7 +20,7 @@ SavedCluster = Annotated[
 
 
 def cluster_objects(saved: Path | None, kubeconfig: str, context: str) -> Sequence[Document]:
-    """The objects of the cluster in question; raises CommandError."""
+    """The objects in the file, or of the cluster if none is given; raises CommandError."""
     if saved is None:
         return asyncio.run(read_now(kubeconfig, context))
     try:
@@ -30,9 +30,9 @@ def cluster_objects(saved: Path | None, kubeconfig: str, context: str) -> Sequen
 
 
 async def read_now(kubeconfig: str, context: str) -> list[Document]:
-    """The objects of a cluster as it is now, without those that may not be read.
+    """The present objects of a cluster, without those that may not be read.
 
-    What is left out is told on standard error. Raises CommandError.
+    What is left out is reported on standard error. Raises CommandError.
     """
     async with cluster_client(kubeconfig, context) as client:
         return await read_objects(client, _report_refused)

@@ -1,6 +1,6 @@
-"""How do commands take their configuration? The file, or every default, and options on top of it.
+"""Configuration of commands: the file or the defaults, and options on top of it.
 
-Mistakes of either are told in lines that name the key.
+Errors of either are reported in lines that name the key.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ ConfigFile = Annotated[Path | None, typer.Option(help="The scheduler's configura
 
 
 def configuration_from(path: Path | None) -> Configuration:
-    """Read the configuration file, where one is named."""
+    """Read the configuration file, or use the defaults without one; raises CommandError."""
     try:
         return read_configuration(path) if path is not None else Configuration()
     except ConfigurationError as error:
@@ -26,7 +26,7 @@ def configuration_from(path: Path | None) -> Configuration:
 
 
 def with_options(configuration: Configuration, options: Mapping[str, Any]) -> Configuration:
-    """The configuration with some keys set anew, nested as in the file; None leaves a key alone."""
+    """The configuration with some keys replaced, nested as in the file; None keeps a key."""
     document = _merged(configuration.model_dump(mode="json", by_alias=True), options)
     try:
         return Configuration.model_validate(document, by_alias=True, by_name=False)

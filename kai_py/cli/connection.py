@@ -1,4 +1,4 @@
-"""How do commands reach the cluster? The same two options everywhere, failures told in one line."""
+"""Connection of commands to the cluster: common options, failures in one line."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ Context = Annotated[str, typer.Option(help="Context of the kubeconfig.")]
 async def cluster_client(
     kubeconfig: str, context: str, *, on_call: CallObserver | None = None, connections: int = 32
 ) -> AsyncIterator[Client]:
-    """Open a client; raises CommandError when there is no cluster to talk to."""
+    """Open a client; raises CommandError if the cluster cannot be reached."""
     try:
         credentials = find_credentials(kubeconfig, context)
         async with connect(credentials, on_call=on_call, connections=connections) as client:

@@ -1,8 +1,8 @@
-"""``kai-py decisions``: what a running scheduler decided lately and decides now, as JSON lines.
+"""``kai-py decisions``: the decisions of a running scheduler, as JSON lines.
 
-Asked of its HTTP server, whose history is in memory: it begins with the process and has the last
-5,000. Decisions are numbered; a gap in the numbers means that some are no longer kept, and numbers
-that begin anew that another process schedules now.
+Requested from its HTTP server, whose history is in memory: it begins with the process and has the
+last 5,000. Decisions are numbered; a gap in the numbers means that some are no longer kept, and
+numbers that restart that another process schedules now.
 """
 
 import asyncio
@@ -61,17 +61,17 @@ def seconds_of(option: str, text: str) -> int:
 
 
 async def _print(url: str, token_file: Path | None, query: dict[str, str], *, follow: bool) -> None:
-    async with session(token_file) as asking:
+    async with session(token_file) as http:
         start = {name: number for name, number in query.items() if name == "since"}
-        for kept in await _read_decisions(asking, url, query):
-            print(bytes(kept).decode(), flush=True)
-            start = _next_start(kept)
+        for decision in await _read_decisions(http, url, query):
+            print(bytes(decision).decode(), flush=True)
+            start = _next_start(decision)
         if not follow:
             return
         pause = FIRST_PAUSE
         while True:
             try:
-                async for name, line in _stream_decisions(asking, url, start):
+                async for name, line in _stream_decisions(http, url, start):
                     print(line.decode(), flush=True)
                     start, pause = {"since": name.decode()}, FIRST_PAUSE
             except (aiohttp.ClientError, TimeoutError) as error:
@@ -90,7 +90,7 @@ async def _read_decisions(
 async def _stream_decisions(
     asking: aiohttp.ClientSession, url: str, start: dict[str, str]
 ) -> AsyncIterator[tuple[bytes, bytes]]:
-    """Decisions with the ids of their events, which tell processes apart."""
+    """Decisions with the ids of their events, which distinguish processes."""
     async with asking.get(f"{url}/v1/events", params=start) as response:
         await raise_for_status(url, response)
         name, is_decision = b"", False
@@ -103,7 +103,7 @@ async def _stream_decisions(
 
 
 def _next_start(line: msgspec.Raw) -> dict[str, str]:
-    """Where to go on after a decision; without any, with what is made next."""
+    """The query to continue after a decision."""
     return {"since": str(msgspec.json.decode(line, type=_NumberedDecision).number)}
 
 

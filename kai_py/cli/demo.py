@@ -1,7 +1,7 @@
-"""``kai-py demo``: the scheduler on a cluster in this process, with a story to look at.
+"""``kai-py demo``: the scheduler on a cluster in this process.
 
-Exit codes: 0 when everything the script promises was seen, 1 when something is missing, 130 when
-interrupted before the end (0 with ``--serve``, which only an interrupt ends).
+Exit codes: 0 when everything expected was shown, 1 when something is missing, 130 when interrupted
+before the end (0 with ``--serve``, which only an interrupt ends).
 """
 
 import asyncio
@@ -55,7 +55,7 @@ def command(
     except ValueError as error:
         raise CommandError(f"--nodes: {error}") from error
     with _kubeconfig(wanted=serve) as kubeconfig:
-        wishes = DemoOptions(
+        run_options = DemoOptions(
             speed=speed,
             until_idle=until_idle,
             keep=serve,
@@ -63,10 +63,10 @@ def command(
             http=address_of(http) if http is not None else None,
             announce=_announce,
         )
-        told, interrupted = asyncio.run(_run(script, wishes, json=json, svg=svg))
+        summary, interrupted = asyncio.run(_run(script, run_options, json=json, svg=svg))
     if interrupted and not serve:
         raise typer.Exit(ExitCode.INTERRUPTED)
-    if told.missing and not interrupted:
+    if summary.missing and not interrupted:
         raise typer.Exit(ExitCode.FOUND)
 
 
@@ -75,24 +75,24 @@ async def _run(
 ) -> tuple[DemoSummary, bool]:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(ending, stop.set)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signal_number, stop.set)
     console = Console()
     if console.is_terminal and not console.is_dumb_terminal and not json and svg is None:
         view = LiveView(console, speed=options.speed, kubeconfig=options.kubeconfig)
         options = replace(options, announce=view.announce)
-        told = await run_demo(script, options, view, stop=stop, watch=view.watch)
-        print_summary(console, told)
-        return told, stop.is_set()
+        summary = await run_demo(script, options, view, stop=stop, watch=view.watch)
+        print_summary(console, summary)
+        return summary, stop.is_set()
     if options.kubeconfig is not None:
         print(f"kubeconfig: {options.kubeconfig}", file=sys.stderr, flush=True)
     printer = JsonPrinter(sys.stdout) if json else PlainPrinter(sys.stdout)
     if svg is not None:
-        painter = ScreenshotWriter(svg, printer, speed=options.speed)
-        told = await run_demo(script, options, painter, stop=stop, watch=painter.watch)
+        writer = ScreenshotWriter(svg, printer, speed=options.speed)
+        summary = await run_demo(script, options, writer, stop=stop, watch=writer.watch)
     else:
-        told = await run_demo(script, options, printer, stop=stop)
-    return told, stop.is_set()
+        summary = await run_demo(script, options, printer, stop=stop)
+    return summary, stop.is_set()
 
 
 def _announce(url: str) -> None:

@@ -1,4 +1,4 @@
-"""``kai-py devices``: every device of the cluster and who holds it: claim, pod, gang, queue."""
+"""``kai-py devices``: every device of the cluster, with its claim, pods, gang and queue."""
 
 import enum
 import sys
@@ -23,7 +23,7 @@ COUNT_HEADINGS = ("DEVICES", "FREE", "HELD", "BLOCKED", "OTHER")
 
 
 class Grouping(enum.StrEnum):
-    """What to count devices by."""
+    """Keys to count devices by."""
 
     NODE = "node"
     POOL = "pool"
@@ -85,25 +85,25 @@ def entries_of(snapshot: Snapshot) -> list[DeviceEntry]:
 
 
 def tree_rows(entries: Sequence[DeviceEntry]) -> Iterable[tuple[DeviceEntry, str]]:
-    """Partitions right below the device they are cut from, with their branch of the tree."""
+    """Partitions right below the device they belong to, with their branch of the tree."""
     children: dict[tuple[str, str, str], list[DeviceEntry]] = {}
     listed = {(entry.driver, entry.pool, entry.device) for entry in entries}
-    tops: list[DeviceEntry] = []
+    roots: list[DeviceEntry] = []
     for entry in entries:
         parent = (entry.driver, entry.pool, entry.parent)
         if entry.parent and parent in listed:
             children.setdefault(parent, []).append(entry)
         else:
-            tops.append(entry)
-    for entry in tops:
+            roots.append(entry)
+    for entry in roots:
         yield entry, ""
-        below = children.get((entry.driver, entry.pool, entry.device), [])
-        for child in below:
-            yield child, "└─ " if child is below[-1] else "├─ "
+        partitions = children.get((entry.driver, entry.pool, entry.device), [])
+        for child in partitions:
+            yield child, "└─ " if child is partitions[-1] else "├─ "
 
 
 def count_rows(entries: Sequence[DeviceEntry], by: Grouping) -> Iterable[tuple[str, ...]]:
-    """Per group how many devices there are, and how many in which status."""
+    """Number of devices per group, in total and by status."""
     groups: dict[str, list[DeviceEntry]] = {}
     for entry in entries:
         for key in _keys(entry, by):

@@ -1,4 +1,4 @@
-"""How does a command fail? With one line that says what to do, and an exit code for programs."""
+"""Failures of commands: one line with the remedy, and an exit code for programs."""
 
 import enum
 
@@ -8,7 +8,7 @@ class ExitCode(enum.IntEnum):
 
     OK = 0
     FOUND = 1
-    """The command worked and the answer is no: something was found, a gang cannot start."""
+    """The command worked and the answer is no: a finding, or a gang that cannot start."""
     USAGE = 2
     """Wrong arguments, an unreadable file, a configuration with errors."""
     CLUSTER = 3
@@ -19,7 +19,7 @@ class ExitCode(enum.IntEnum):
 
 
 class CommandError(Exception):
-    """A command cannot go on; the user can do something about it."""
+    """A command cannot go on, for a reason that the user can remove."""
 
     def __init__(
         self, message: str, *, hint: str = "", exit_code: ExitCode = ExitCode.USAGE

@@ -1,8 +1,9 @@
-"""``kai-py explain``: why does it wait, and which small change would let it start?
+"""``kai-py explain``: why a gang is pending, and which small change would let it start.
 
 The cluster is read once and one cycle is run on a copy of it. Every suggestion was simulated: with
-it the gang starts. What was decided before is read from the scheduler's events, or asked of the
-scheduler itself. Nothing is written to any cluster. Exit codes: 0 it runs or starts, 1 it waits.
+it the gang starts. Earlier decisions are read from the scheduler's events, or requested from the
+scheduler itself. Nothing is written to any cluster. Exit codes: 0 it runs or starts, 1 it is
+pending.
 """
 
 import asyncio
@@ -89,16 +90,16 @@ def command(
 def _events(
     kubeconfig: str, context: str, configuration: Configuration, subject: Subject, name: str
 ) -> list[SchedulerEvent]:
-    """The scheduler's events in the namespace that is asked about; none if they can't be read."""
-    own = name.partition("/")[0] if "/" in name else "default"
-    namespace = "" if subject is Subject.QUEUE else own
+    """The scheduler's events in the subject's namespace; none if they can't be read."""
+    subject_namespace = name.partition("/")[0] if "/" in name else "default"
+    namespace = "" if subject is Subject.QUEUE else subject_namespace
 
-    async def told() -> list[SchedulerEvent]:
+    async def read() -> list[SchedulerEvent]:
         async with cluster_client(kubeconfig, context) as client:
             return await read_scheduler_events(client, configuration.scheduler_name, [namespace])
 
     try:
-        return asyncio.run(told())
+        return asyncio.run(read())
     except CommandError as error:
         typer.echo(f"kai-py: what was decided before is left out: {error}", err=True)
         return []
@@ -107,8 +108,8 @@ def _events(
 async def _ask_scheduler(
     url: str, path: str, query: dict[str, str], token_file: Path | None
 ) -> list[Explanation]:
-    async with session(token_file) as asking:
-        body = await get(asking, url, path, query)
+    async with session(token_file) as http:
+        body = await get(http, url, path, query)
     return msgspec.json.decode(body, type=list[Explanation])
 
 
@@ -127,8 +128,8 @@ def _print(explanation: Explanation) -> None:
     if explanation.position:
         gained = f", and {explanation.gained} for waiting" if explanation.gained else ""
         typer.echo(
-            f"  It is number {explanation.position} of {explanation.waiting} that wait in queue {explanation.queue} "
-            f"(priority {explanation.priority}{gained})."
+            f"  It is number {explanation.position} of {explanation.waiting} that wait in queue "
+            f"{explanation.queue} (priority {explanation.priority}{gained})."
         )
     if explanation.queues:
         typer.echo()
@@ -167,36 +168,36 @@ def _amount(amount: float) -> str:
 
 
 def _cost(suggestion: Suggestion) -> str:
-    """Who pays for it: those that run no longer, and those that only shrink."""
+    """Gangs that a suggestion ends, and those that only lose pods."""
     shrunk = [each for each in suggestion.evicts if each not in suggestion.ends]
-    told = (("would run no longer", suggestion.ends), ("would lose pods", shrunk))
-    return "".join(f"; {', '.join(gangs)} {what}" for what, gangs in told if gangs)
+    effects = (("would run no longer", suggestion.ends), ("would lose pods", shrunk))
+    return "".join(f"; {', '.join(gangs)} {effect}" for effect, gangs in effects if gangs)
 
 
 def _decision_line(explanation: Explanation, decision: Decision) -> str:
-    """A decision about the gang, or about another one in its favour, in a line."""
+    """A decision about the gang, or about another one in its favour, in one line."""
     pods = f"{len(decision.pods)} pods on {', '.join(decision.nodes[:MAX_NODES_SHOWN])}"
     match decision.kind:
         case DecisionKind.PLACED if not decision.action:
-            what = f"placed, {pods}; {decision.message}"
+            text = f"placed, {pods}; {decision.message}"
         case DecisionKind.PLACED:
-            what = f"placed by {decision.action}, {pods}: {decision.message}"
+            text = f"placed by {decision.action}, {pods}: {decision.message}"
         case DecisionKind.EVICTED if not decision.pods:
-            what = f"evicted for others: {decision.message}"
+            text = f"evicted for others: {decision.message}"
         case DecisionKind.EVICTED if decision.gang == explanation.gang:
-            what = (
+            text = (
                 f"evicted by {decision.action} for {decision.beneficiary} "
                 f"({decision.beneficiary_queue}), {pods}: {decision.message}"
             )
         case DecisionKind.EVICTED:
-            what = f"{decision.gang} had to leave for it, {pods}: {decision.message}"
+            text = f"{decision.gang} had to leave for it, {pods}: {decision.message}"
         case DecisionKind.NOMINATED:
-            what = f"promised room, {pods}"
+            text = f"promised room, {pods}"
         case DecisionKind.WAITING:
-            what = f"waits, {decision.stage}: {decision.message}"
+            text = f"waits, {decision.stage}: {decision.message}"
         case DecisionKind.DELETED:
-            what = "was taken away while it waited"
-    return f"{_local_time(decision.time)}  {what}"
+            text = "was taken away while it waited"
+    return f"{_local_time(decision.time)}  {text}"
 
 
 def _local_time(moment: float) -> str:
@@ -204,7 +205,7 @@ def _local_time(moment: float) -> str:
 
 
 def _commands(suggestion: Suggestion) -> Iterator[str]:
-    """What to type for it, as far as that can be told in a line."""
+    """Commands for a suggestion, as far as its steps fit in a line."""
     for step in suggestion.steps:
         if step.command:
             yield step.command

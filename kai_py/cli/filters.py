@@ -1,4 +1,4 @@
-"""Does a filter name something there is? What there is not is an error, not an empty table."""
+"""Validation of filter options: an unknown name is an error, not an empty table."""
 
 from collections.abc import Iterable
 

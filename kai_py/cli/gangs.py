@@ -1,6 +1,6 @@
-"""``kai-py gangs``: the gangs, their members and why they wait; ``kubectl get`` has none of it.
+"""``kai-py gangs``: the gangs, their members and why they are pending.
 
-The cluster is read once and one cycle is run on it; STATE and WHY are what that cycle says.
+The cluster is read once and one cycle is run on it; STATE and WHY are from that cycle.
 """
 
 import sys
@@ -27,7 +27,7 @@ HEADINGS = ("GANG", "QUEUE", "PRIORITY", "BOUND", "FLOOR", "PODS", "STATE", "WHY
 
 @dataclass(frozen=True, slots=True)
 class GangRow:
-    """A gang: ``bound`` of ``pods`` hold room, ``floor`` are needed; ``why`` when it waits.
+    """A gang: ``bound`` of ``pods`` are bound; ``floor`` is minMember; ``why`` if pending.
 
     ``nodes``: where the bound pods are. ``gained``: points of priority for waiting.
     """
@@ -58,10 +58,10 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     """List gangs with their members and why they wait."""
-    given = configuration_from(config)
-    snapshot, plan = plan_cluster(kubeconfig, context, given)
-    named = {gang.queue for gang in snapshot.gangs.values()}
-    queues = named.union(share.queue for share in plan.queues)
+    configuration = configuration_from(config)
+    snapshot, plan = plan_cluster(kubeconfig, context, configuration)
+    gang_queues = {gang.queue for gang in snapshot.gangs.values()}
+    queues = gang_queues.union(share.queue for share in plan.queues)
     check_known("--queue", queue, queues, hint="kai-py queues lists them")
     rows = [
         row
@@ -70,13 +70,13 @@ def command(
         and queue in ("", row.queue)
         and not (pending and row.state in (RUNNING, STARTING))
     ]
-    spaces = {gang.partition("/")[0] for gang in snapshot.gangs}
-    if namespace and namespace not in spaces:
-        meant = closest_match(namespace, sorted(spaces))
+    namespaces = {gang.partition("/")[0] for gang in snapshot.gangs}
+    if namespace and namespace not in namespaces:
+        meant = closest_match(namespace, sorted(namespaces))
         hint = f" (was {meant} meant?)" if meant else ""
         print(f"no gangs in namespace {namespace}{hint}", file=sys.stderr)
-    elif not spaces:
-        print(f"no gangs: no pod has schedulerName {given.scheduler_name}", file=sys.stderr)
+    elif not namespaces:
+        print(f"no gangs: no pod has schedulerName {configuration.scheduler_name}", file=sys.stderr)
     if print_document(rows, output, json=json):
         return
     wide = output is Output.WIDE

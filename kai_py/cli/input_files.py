@@ -1,4 +1,4 @@
-"""How does a command read the files that it is given? ``-`` is standard input."""
+"""Input files of commands; ``-`` is standard input."""
 
 import sys
 from pathlib import Path
@@ -8,12 +8,12 @@ from kai_py.cli.errors import CommandError
 
 
 def name_of(file: str) -> str:
-    """The file as messages name it."""
+    """The file's name in messages."""
     return "stdin" if file == "-" else file
 
 
 def text_of(file: str) -> str:
-    """What is in the file; CommandError where it cannot be read or is not UTF-8."""
+    """The content of the file; raises CommandError if it cannot be read or is not UTF-8."""
     try:
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return raw.decode("utf-8").replace("\r\n", "\n")
@@ -24,7 +24,7 @@ def text_of(file: str) -> str:
 
 
 def documents_in(file: str) -> list[Document]:
-    """The YAML documents of the file; CommandError that names the line where it is not YAML."""
+    """The YAML documents of the file; raises CommandError that names the line."""
     try:
         return read_documents(text_of(file))
     except ManifestError as error:

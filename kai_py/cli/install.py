@@ -1,4 +1,4 @@
-"""``kai-py install``: everything that a cluster needs to run the scheduler, as YAML to apply."""
+"""``kai-py install``: all objects to run the scheduler in a cluster, as YAML to apply."""
 
 import re
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def command(
     configuration = with_options(configuration_from(config), options)
     if configuration.http.port == 0:
         raise CommandError("http.port: a Service needs a port that is known, not 0")
-    wanted = Installation(
+    installation = Installation(
         image=image,
         namespace=namespace,
         replicas=replicas,
@@ -54,7 +54,7 @@ def command(
         monitoring=monitoring,
         webhook=webhook,
     )
-    typer.echo("---\n".join(map(text_of_manifest, manifests(wanted))), nl=False)
+    typer.echo("---\n".join(map(text_of_manifest, manifests(installation))), nl=False)
 
 
 def _write(directory: Path, files: Mapping[str, str]) -> None:

@@ -1,8 +1,8 @@
-"""What is in a snapshot of KAI-Scheduler (``GET /get-snapshot``)?
+"""Reader of snapshots of KAI-Scheduler (``GET /get-snapshot``).
 
-A zip with one file, ``snapshot.json``: the objects as the API server gave them to KAI, and KAI's
-settings. Owners of pods are not in it, so gangs come from PodGroups. A pod with a BindRequest that
-did not fail is on its way to a node, and counts as bound there.
+A zip with one file, ``snapshot.json``: the objects as the API server returned them to KAI, and
+KAI's settings. Owners of pods are not in it, so gangs come from PodGroups. A pod with a BindRequest
+that did not fail counts as bound to its node.
 
 Source: KAI-Scheduler, docs/plugins/snapshot.md.
 """
@@ -55,17 +55,17 @@ KINDS: Mapping[str, Kind[Any]] = {
     "podGroups": KAI_POD_GROUPS,
     "pods": PODS,
 }
-"""Kind by the name of its list, in the order in which they are read."""
+"""Kind by the name of its list, in the order of reading."""
 
 _V1BETA1_MARKERS: Mapping[str, str] = {
     "ResourceSlice": "spec.devices.*.basic",
     "ResourceClaim": "spec.devices.requests.*.deviceClassName",
 }
-"""What only v1beta1 has."""
+"""Fields that only v1beta1 has."""
 
 
 class ArchiveError(ValueError):
-    """The file is no snapshot of KAI; the message says why."""
+    """The file is no snapshot; the message says why."""
 
 
 class _BindRequestSpec(Record, frozen=True):
@@ -94,22 +94,22 @@ class _Document(Record, frozen=True):
 
 @dataclass(frozen=True)
 class Archive:
-    """A snapshot; ``objects`` are pairs of kind and record, ``faults`` sentences about the rest."""
+    """A snapshot; ``objects`` are pairs of kind and record, ``problems`` sentences."""
 
     scheduler_name: str
     objects: tuple[tuple[Kind[Any], Any], ...]
     problems: tuple[str, ...]
     binding: Mapping[tuple[str, str], str]
-    """(namespace, name) of pods that are being bound, and their nodes."""
+    """Nodes of pods that are being bound, by (namespace, name) of the pod."""
 
     @property
     def taken_at(self) -> float:
-        """The latest time that any object knows of, seconds since the epoch."""
-        moments = (moment for _, record in self.objects for moment in _timestamps(record))
-        return max((moment.timestamp() for moment in moments), default=0.0)
+        """The latest time on any object, seconds since the epoch."""
+        times = (each for _, record in self.objects for each in _timestamps(record))
+        return max((each.timestamp() for each in times), default=0.0)
 
     def feed(self, builder: SnapshotBuilder) -> None:
-        """Tell a builder of everything in the snapshot."""
+        """Add everything in the snapshot to a builder."""
         for kind, record in self.objects:
             builder.apply(kind.collection_name, None, record)
         for kind, record in self.objects:
@@ -130,27 +130,29 @@ def read_archive(path: Path) -> Archive:
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
         raise ArchiveError(f"{path} is no snapshot of KAI-Scheduler: {error}") from error
     objects: list[tuple[Kind[Any], Any]] = []
-    faults: list[str] = []
+    problems: list[str] = []
     for name, kind in KINDS.items():
         for position, raw in enumerate(_listed(document.raw_objects.get(name))):
             try:
                 objects.append((kind, _resource(kind, raw).decode(raw)))
             except ValueError as error:
-                faults.append(f"{name}[{position}] is left out: {error}")
+                problems.append(f"{name}[{position}] is left out: {error}")
     params = document.scheduler_params
     return Archive(
         scheduler_name=params.scheduler_name if params is not None else "",
         objects=tuple(objects),
-        problems=tuple(faults),
+        problems=tuple(problems),
         binding=dict(_binding_pods(document.raw_objects.get("bindRequests"))),
     )
 
 
 def _resource(kind: Kind[Any], raw: msgspec.Raw) -> Resource[Any]:
-    """The version that an object is in: snapshots do not say, and earlier ones have v1beta1."""
-    told = _V1BETA1_MARKERS.get(kind.name)
-    oldest = told is not None and any(True for _ in values_at(msgspec.json.decode(raw), told))
-    return kind.at("v1beta1" if oldest else "")
+    """The version of an object, which snapshots do not record; earlier ones have v1beta1."""
+    marker = _V1BETA1_MARKERS.get(kind.name)
+    is_v1beta1 = marker is not None and any(
+        True for _ in values_at(msgspec.json.decode(raw), marker)
+    )
+    return kind.at("v1beta1" if is_v1beta1 else "")
 
 
 def _listed(raw: msgspec.Raw | None) -> list[msgspec.Raw]:

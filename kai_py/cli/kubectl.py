@@ -1,8 +1,9 @@
-"""``kubectl kai``: how does kubectl find this program and complete its words?
+"""``kubectl kai``: plugin and completion for kubectl.
 
 kubectl runs ``kubectl-kai`` for ``kubectl kai``, and ``kubectl_complete-kai`` with the words after
 ``kai`` (the last one unfinished) to complete them: one suggestion per line, then a directive, of
-which 4 asks it not to offer files. What completes is the completion of ``kai-py`` for bash.
+which 4 asks it not to offer files. The suggestions are those of ``kai-py``'s completion for bash.
+
 Source: kubectl's plugin page, cobra's completion protocol.
 """
 
@@ -17,12 +18,12 @@ NO_FILES = ":4"
 
 
 def run() -> None:
-    """Run the command line as kubectl's plugin."""
+    """Run the command line as a kubectl plugin."""
     main(name="kubectl kai")
 
 
 def complete() -> None:
-    """Print what the last word may become."""
+    """Print the completions of the last word."""
     words = ["kai-py", *(sys.argv[1:] or [""])]
     os.environ |= {
         "_KAI_PY_COMPLETE": "complete_bash",

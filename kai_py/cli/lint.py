@@ -1,4 +1,4 @@
-"""``kai-py lint``: what the API would reject or drop in manifests, and their valid form."""
+"""``kai-py lint``: fields that the API would reject or drop in manifests, and their valid form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from kai_py.lint.finding import Finding, Severity
 
 @dataclass(frozen=True, slots=True)
 class FileFindings:
-    """What was found in one file."""
+    """The findings in one file."""
 
     file: str
     findings: Sequence[Finding]
@@ -38,8 +38,8 @@ def command(
     when something was found that the API rejects or drops; with --fix, when something is left of
     it that only you can decide. Hints do not count.
     """
-    found_in = lint_together([text_of(file) for file in files])
-    reports = list(zip(map(name_of, files), found_in, strict=True))
+    lint_reports = lint_together([text_of(file) for file in files])
+    reports = list(zip(map(name_of, files), lint_reports, strict=True))
     if fix and (json or output not in (Output.TABLE, Output.WIDE)):
         raise CommandError("--fix prints manifests: it goes with no -o")
     answer = [FileFindings(name, report.findings) for name, report in reports]

@@ -1,8 +1,7 @@
-"""Which commands does ``kai-py`` have? The table of commands and how failures leave the process.
+"""The command line ``kai-py``: the table of commands, and how failures leave the process.
 
-A command is a module with a function ``command``, imported only when it is called, so that
-``kai-py --help`` and completion stay fast. To add one, write the module and add a line to
-``COMMANDS``.
+A command is a module with a function ``command``, imported only when it is called, so that ``kai-py
+--help`` and completion stay fast. To add one, write the module and add a line to ``COMMANDS``.
 
 Exit codes are those of ``kai_py.cli.errors.ExitCode``.
 """
@@ -60,7 +59,7 @@ EPILOG = (
 
 
 class LazyGroup(TyperGroup):
-    """A group that knows its commands from the table and imports the one that is called."""
+    """A group whose commands come from the table; only the one that is called is imported."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -68,14 +67,14 @@ class LazyGroup(TyperGroup):
             self.add_command(TyperCommand(entry.name, help=entry.help, hidden=entry.hidden))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command as usual, then put the real one in the stub's place."""
+        """Find the command as usual, then replace the stub by the real one."""
         name, _, rest = super().resolve_command(ctx, args)
         entry = next(entry for entry in COMMANDS if entry.name == name)
         return name, load_command(entry), rest
 
 
 def load_command(entry: Command) -> Any:
-    """Import a command's module and give what runs its function ``command``."""
+    """Import a command's module and return the command for its function ``command``."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command(entry.name, help=entry.help)(importlib.import_module(entry.module).command)
     return typer.main.get_command(app)
@@ -93,7 +92,7 @@ app = typer.Typer(
 
 @dataclass
 class Invocation:
-    """What holds for one run of the command line, whichever command it is."""
+    """Settings of one run of the command line, common to all commands."""
 
     show_trace: bool = False
 
@@ -145,7 +144,7 @@ def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
 
 
 def _usage(error: TyperException) -> str:
-    """What is wrong with the arguments, in a line; the whole help where there were none."""
+    """What is wrong with the arguments, in one line; without any, print the help and exit."""
     message = error.format_message()
     if message.startswith("Usage:"):
         print(message, file=sys.stderr)
@@ -156,14 +155,14 @@ def _usage(error: TyperException) -> str:
 
 
 def _command_error(error: BaseException) -> CommandError | None:
-    """What ended the command, or its tasks, if the user can do something about it."""
+    """The CommandError that ended the command or one of its tasks, if there is one."""
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(_command_error, error.exceptions)), None)
     return error if isinstance(error, CommandError) else None
 
 
 def _is_broken_pipe(error: BaseException) -> bool:
-    """Tell whether all that went wrong is that nobody reads our output any more (``| head``)."""
+    """Whether every error is a closed output pipe (``| head``)."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_broken_pipe, error.exceptions))
     return isinstance(error, BrokenPipeError)

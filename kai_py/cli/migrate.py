@@ -1,4 +1,4 @@
-"""``kai-py migrate``: what becomes of KAI-Scheduler's objects when kai_py takes its place."""
+"""``kai-py migrate``: compatibility of KAI-Scheduler's objects with kai_py."""
 
 import asyncio
 from collections.abc import Iterator
@@ -50,14 +50,14 @@ def command(
 
 
 async def _served(kubeconfig: str, context: str) -> list[Any]:
-    """What the scheduler watches, and KAI's own settings where they are served."""
+    """The objects that the scheduler watches, and KAI's own settings where they are served."""
     async with cluster_client(kubeconfig, context) as client:
         documents = await read_objects(client)
         for kind, path in SETTINGS:
             with suppress(NotFound, Forbidden):
                 items = msgspec.json.decode(await client.read(path, kind=kind))["items"]
-                named = {"apiVersion": "kai.scheduler/v1", "kind": kind}
-                documents += [{**named, **item} for item in items]
+                type_fields = {"apiVersion": "kai.scheduler/v1", "kind": kind}
+                documents += [{**type_fields, **item} for item in items]
     return documents
 
 

@@ -1,4 +1,4 @@
-"""In which form does a command answer? As kubectl's ``-o`` has it; ``--json`` is short for JSON."""
+"""Output formats of commands, as in kubectl's ``-o``; ``--json`` is short for JSON."""
 
 import enum
 from typing import Annotated
@@ -12,7 +12,7 @@ class Output(enum.StrEnum):
 
     TABLE = "table"
     WIDE = "wide"
-    """A table with more columns, where there are more."""
+    """A table with more columns, if there are any."""
     JSON = "json"
     YAML = "yaml"
 
@@ -22,7 +22,7 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
 
 
 def print_document(answer: object, output: Output, *, json: bool) -> bool:
-    """Print ``answer`` as JSON or YAML where one of them is wanted; whether it was."""
+    """Print ``answer`` as JSON or YAML if one of them is requested; returns whether it was."""
     if json or output is Output.JSON:
         typer.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
     elif output is Output.YAML:

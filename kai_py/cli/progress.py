@@ -1,4 +1,4 @@
-"""How does a command show that long work goes on? With a bar on stderr, if that is a terminal."""
+"""Progress bar for long work, on stderr if that is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -10,9 +10,9 @@ from rich.progress import Progress
 
 @contextmanager
 def progress(what: str, total: float | None = None) -> Iterator[Callable[[float], None]]:
-    """Show a bar during the block; gives what takes how much is done.
+    """Show a bar during the block; yields a function that takes the amount done.
 
-    Without a ``total`` the bar only moves. It is gone when the block is left.
+    Without a ``total`` the bar only moves. It is removed at the end of the block.
     """
     console = Console(file=sys.stderr)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:

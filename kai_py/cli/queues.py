@@ -1,4 +1,4 @@
-"""``kai-py queues``: what ``kubectl get queues`` cannot show: fair share, use and who waits.
+"""``kai-py queues``: fair shares, usage and pending gangs of queues.
 
 The cluster is read once and one cycle is run on it, so the shares are those the scheduler works
 with now.
@@ -54,8 +54,8 @@ def command(
         return
     _, plan = plan_cluster(kubeconfig, context, configuration)
     rows = list(queue_rows(plan))
-    counted = {GPU}.union(*(row.deserved for row in rows))
-    check_known("--resource", resource, counted, hint="-o wide lists them")
+    resources = {GPU}.union(*(row.deserved for row in rows))
+    check_known("--resource", resource, resources, hint="-o wide lists them")
     if print_document(rows, output, json=json):
         return
     if not rows:
@@ -102,7 +102,7 @@ def _share_cells(share: SiblingShare) -> tuple[str, ...]:
 
 
 def _wide_rows(rows: Iterable[QueueRow]) -> Iterator[tuple[str, ...]]:
-    """A line per queue and resource of which it has, wants or is owed any."""
+    """A line per queue and resource of which any is allocated, requested or in its fair share."""
     for depth, row in in_tree_order(rows):
         views = (row.fair_share, row.allocated, row.requested)
         used = sorted({name for view in views for name, amount in view.items() if amount})

@@ -1,7 +1,7 @@
-"""How does a command see what the scheduler would decide? Read the cluster once, plan once.
+"""Reads the cluster once and runs one cycle on it, for commands that show decisions.
 
-A scheduler waits for a server that is away; a command says so at once. It asks the server one
-question first, and gives up on a kind that was refused for ``PATIENCE_SECONDS``.
+A scheduler waits for a server that is away; a command fails at once. It sends the server one
+request first, and gives up on a kind that has been refused for ``REFUSAL_SECONDS``.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ MAX_KINDS_SHOWN = 3
 def plan_cluster(
     kubeconfig: str, context: str, configuration: Configuration
 ) -> tuple[Snapshot, Plan]:
-    """As ``read_and_plan``, of the cluster that the options name."""
+    """As ``read_and_plan``, for the cluster that the options name."""
 
     async def read() -> tuple[Snapshot, Plan]:
         async with cluster_client(kubeconfig, context) as client:
@@ -45,7 +45,7 @@ def plan_cluster(
 
 
 def divide_quota(kubeconfig: str, context: str, configuration: Configuration) -> Quota:
-    """The queues of the cluster that the options name, as a cycle finds them."""
+    """The quota of the queues, as a cycle computes it, for the cluster that the options name."""
 
     async def read() -> Quota:
         async with cluster_client(kubeconfig, context) as client:
@@ -57,13 +57,13 @@ def divide_quota(kubeconfig: str, context: str, configuration: Configuration) ->
 
 
 async def read_and_plan(client: Client, configuration: Configuration) -> tuple[Snapshot, Plan]:
-    """The cluster as it is now and what one cycle decides about it; nothing is written."""
+    """The present cluster and the plan of one cycle; nothing is written."""
     planner, snapshot = await _read_cluster(client, configuration)
     return snapshot, planner.decide(snapshot)
 
 
 async def _read_cluster(client: Client, configuration: Configuration) -> tuple[Planner, Snapshot]:
-    """A planner that has read the cluster, and the cluster as it is now."""
+    """A planner that has read the cluster, and the snapshot."""
     # What the watches have to say is told below, once.
     logging.getLogger("kai_py.watch").addHandler(logging.NullHandler())
     await client.read("/apis", kind="Discovery")
@@ -71,16 +71,16 @@ async def _read_cluster(client: Client, configuration: Configuration) -> tuple[P
     def follow(kind: GroupKind) -> None:
         owner_kinds.want(kind)
 
-    def note_refused(kind: Kind[Any], *, refused: bool) -> None:
+    def on_refused(kind: Kind[Any], *, refused: bool) -> None:
         planner.builder.set_owner_kind(GroupKind(kind.group, kind.name), readable=not refused)
 
     planner = Planner(configuration, on_owner_kind=follow)
-    mirror = Mirror(client, on_refused=note_refused)
+    mirror = Mirror(client, on_refused=on_refused)
     owner_kinds = OwnerKindWatcher(
         client, mirror, planner.owner_decoder, planner.builder.set_owner_kind
     )
     mirror.subscribe(lambda kind, old, new: planner.builder.apply(kind.collection_name, old, new))
-    reading = asyncio.gather(mirror.run(), owner_kinds.run())
+    watching = asyncio.gather(mirror.run(), owner_kinds.run())
     try:
         async with asyncio.timeout(READ_SECONDS):
             await wait_until_read(mirror)
@@ -92,14 +92,14 @@ async def _read_cluster(client: Client, configuration: Configuration) -> tuple[P
             exit_code=ExitCode.CLUSTER,
         ) from None
     finally:
-        reading.cancel()
+        watching.cancel()
         with suppress(asyncio.CancelledError):
-            await reading
+            await watching
     return planner, planner.freeze(time.time())
 
 
 async def wait_until_read(mirror: Mirror) -> None:
-    """Wait until all is read; raises CommandError when something cannot be."""
+    """Wait until all is read; raises CommandError if something cannot be."""
     refused_for = 0.0
     while True:
         with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""Which cluster is in a file: one that KAI-Scheduler recorded, or one that ``kai-py snapshot`` did?
+"""Recorded clusters in files: from KAI-Scheduler or from ``kai-py snapshot``.
 
 KAI's is a zip (see ``kai_archive``); ours is a list of the objects that the scheduler watches, so
 owners of pods are in it. Objects that cannot be read are left out and named.
@@ -31,20 +31,20 @@ def read_recorded(path: Path) -> Archive:
 
 
 def archive_of(documents: Iterable[Document]) -> Archive:
-    """The objects of ``documents`` that the scheduler watches; nothing is on its way to a node."""
+    """The objects of ``documents`` that the scheduler watches; no pod is being bound."""
     objects: list[tuple[Kind[Any], Any]] = []
-    faults: list[str] = []
+    problems: list[str] = []
     for document in documents:
         group, _, version = str(document["apiVersion"]).rpartition("/")
         kind = BY_NAME.get((group, str(document["kind"])))
         if kind is None or version not in kind.versions:
-            faults.append(f"{_name(document)} is left out: {document['apiVersion']} is not read")
+            problems.append(f"{_name(document)} is left out: {document['apiVersion']} is not read")
             continue
         try:
             objects.append((kind, kind.versions[version](msgspec.json.encode(document))))
         except ValueError as error:
-            faults.append(f"{_name(document)} is left out: {error}")
-    return Archive("", tuple(objects), tuple(faults), {})
+            problems.append(f"{_name(document)} is left out: {error}")
+    return Archive("", tuple(objects), tuple(problems), {})
 
 
 def _name(document: Document) -> str:

@@ -1,7 +1,7 @@
-"""``kai-py replay``: the plan we would make for a cluster that was recorded.
+"""``kai-py replay``: the plan for a recorded cluster.
 
-With ``--diff`` the plans of two configurations are compared, with ``--against`` what another
-version printed: exit code 0 when they are the same, 1 when they differ.
+With ``--diff`` the plans of two configurations are compared, with ``--against`` the plan printed by
+another version: exit code 0 when they are the same, 1 when they differ.
 """
 
 import difflib
@@ -52,12 +52,12 @@ def command(
     if against is not None and (diff is not None or json or output is not Output.TABLE):
         raise CommandError("--against compares printed plans: it goes with no --diff and no -o")
     try:
-        found = read_recorded(archive)
+        recorded = read_recorded(archive)
     except ArchiveError as error:
         raise CommandError(str(error)) from error
-    for fault in found.problems:
-        typer.echo(f"kai-py: {fault}", err=True)
-    plan = _plan(found, config, now)
+    for problem in recorded.problems:
+        typer.echo(f"kai-py: {problem}", err=True)
+    plan = _plan(recorded, config, now)
     if against is not None:
         names = (str(against), "this version")
         if _print_differences(text_of(str(against)), describe_plan(plan), names):
@@ -67,7 +67,7 @@ def command(
         if not print_document(plan, output, json=json):
             typer.echo(describe_plan(plan))
         return
-    other = _plan(found, diff, now)
+    other = _plan(recorded, diff, now)
     if not print_document({"plan": plan, "other": other}, output, json=json):
         names = (str(config) if config is not None else "defaults", str(diff))
         _print_differences(describe_plan(plan), describe_plan(other), names)
@@ -86,8 +86,10 @@ def _plan(found: Archive, config: Path | None, now: float | None) -> Plan:
 
 
 def _print_differences(before: str, after: str, names: tuple[str, str]) -> bool:
-    """Print how two printed plans differ; whether they do."""
-    told = difflib.unified_diff(before.splitlines(), after.splitlines(), *names, n=0, lineterm="")
-    lines = [line for line in told if not line.startswith("@@")]
+    """Print how two printed plans differ; returns whether they do."""
+    difference = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), *names, n=0, lineterm=""
+    )
+    lines = [line for line in difference if not line.startswith("@@")]
     typer.echo("\n".join(lines) or "the plans are the same")
     return bool(lines)

@@ -86,7 +86,7 @@ class PlanPrinter:
         self._last = b""
 
     def __call__(self, plan: Plan) -> None:
-        """Print the plan, if it says anything new."""
+        """Print the plan, if it differs from the last one."""
         encoded = msgspec.json.encode(plan)
         if encoded == self._last:
             return
@@ -114,8 +114,8 @@ async def _run(
             on_plan=print_plan or (lambda _plan: None),
         )
         loop = asyncio.get_running_loop()
-        for ending in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(ending, scheduler.stop)
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, scheduler.stop)
         try:
             http = configuration.http
             review = TokenReviews(client) if http.review_tokens else None
@@ -125,10 +125,10 @@ async def _run(
                     log.info("dashboard, metrics and probes are served on port %d", port)
                     await scheduler.run()
         except OSError as error:
-            where = f"{configuration.http.host}:{configuration.http.port}"
+            address = f"{configuration.http.host}:{configuration.http.port}"
             reason = os.strerror(error.errno or 0)
             raise CommandError(
-                f"cannot serve on {where}: {reason}", hint="--http takes another address or port"
+                f"cannot serve on {address}: {reason}", hint="--http takes another address or port"
             ) from error
 
 

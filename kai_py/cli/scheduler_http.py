@@ -1,4 +1,4 @@
-"""How does a command ask a running scheduler over HTTP, and what if it gets no answer?"""
+"""Requests to a running scheduler over HTTP."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from kai_py.observe.http_access import TOKEN_VARIABLE
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=60.0)
-"""Of a stream: the server says something every 15 seconds."""
+"""For streams too: the server sends something every 15 seconds."""
 
 TokenFile = Annotated[
     Path | None, typer.Option(help=f"File with the bearer token; otherwise ${TOKEN_VARIABLE}.")
@@ -21,7 +21,7 @@ TokenFile = Annotated[
 
 
 def session(token_file: Path | None) -> aiohttp.ClientSession:
-    """A session that carries the token, if there is one; raises CommandError."""
+    """A session with the bearer token, if there is one; raises CommandError."""
     token = os.environ.get(TOKEN_VARIABLE, "")
     if token_file is not None:
         try:
@@ -48,7 +48,7 @@ async def get(http: aiohttp.ClientSession, url: str, path: str, query: Mapping[s
 
 
 async def raise_for_status(url: str, response: aiohttp.ClientResponse) -> None:
-    """Raise CommandError unless the answer is good."""
+    """Raise CommandError unless the status is 200."""
     if response.status != 200:
-        said = (await response.text()).strip()
-        raise CommandError(f"{url}: {response.status}: {said}", exit_code=ExitCode.CLUSTER)
+        text = (await response.text()).strip()
+        raise CommandError(f"{url}: {response.status}: {text}", exit_code=ExitCode.CLUSTER)

@@ -1,4 +1,4 @@
-"""``kai-py simulate``: hours of a cluster in seconds, and what came of them."""
+"""``kai-py simulate``: hours of a cluster in seconds, and a report."""
 
 from pathlib import Path
 from typing import Annotated
@@ -72,14 +72,14 @@ def command(
     except ScenarioError as error:
         raise CommandError(str(error)) from None
     result = _simulate(scenario, configuration_from(config), cycle_seconds)
-    found = summarise(result)
+    report = summarise(result)
     if html is not None:
         try:
-            html.write_text(report_page(found, title=file.name), encoding="utf-8")
+            html.write_text(report_page(report, title=file.name), encoding="utf-8")
         except OSError as error:
             raise CommandError(f"{html}: {error.strerror}") from None
-    if not print_document(found, output, json=json):
-        _print(found)
+    if not print_document(report, output, json=json):
+        _print(report)
 
 
 def _scenario_of_trace(
@@ -90,13 +90,13 @@ def _scenario_of_trace(
         raise CommandError(
             f"{name}: a list of jobs needs nodes: --nodes nodes.csv or scenario.yaml"
         )
-    known = text_of(str(nodes))
+    nodes_text = text_of(str(nodes))
     queues: tuple[ScenarioQueue, ...] = ()
-    if is_trace(known):
-        machines = parse_nodes(known, name=str(nodes))
+    if is_trace(nodes_text):
+        machines = parse_nodes(nodes_text, name=str(nodes))
     else:
-        given = parse_scenario(known, name=str(nodes))
-        machines, queues = given.nodes, given.queues
+        scenario = parse_scenario(nodes_text, name=str(nodes))
+        machines, queues = scenario.nodes, scenario.queues
     if saturate:
         recorded = saturating_jobs(recorded, machines, seed=seed)
         hours = hours or SATURATION_HOURS
@@ -106,8 +106,10 @@ def _scenario_of_trace(
 def _simulate(
     scenario: Scenario, configuration: Configuration, cycle_seconds: float
 ) -> SimulationResult:
-    with progress("simulated hours", scenario.hours) as tell:
-        return simulate(scenario, configuration, cycle_seconds=cycle_seconds, on_progress=tell)
+    with progress("simulated hours", scenario.hours) as on_progress:
+        return simulate(
+            scenario, configuration, cycle_seconds=cycle_seconds, on_progress=on_progress
+        )
 
 
 def _print(found: SimulationReport) -> None:

@@ -1,4 +1,4 @@
-"""``kai-py snapshot``: save what the scheduler sees, to ask what-if questions elsewhere."""
+"""``kai-py snapshot``: save what the scheduler reads, for what-if questions elsewhere."""
 
 import asyncio
 from pathlib import Path

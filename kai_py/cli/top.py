@@ -1,8 +1,8 @@
-"""``kai-py top``: the live screen of the demo for any cluster: GPUs, queues, gangs, events.
+"""``kai-py top``: the demo's live screen for any cluster: GPUs, queues, gangs, events.
 
-Everything is read from the API server; shares and reasons are those of cycles that are run on what
-was read, and nothing is written. q and Ctrl-C end it. In a pipe, and with ``--once``, the screen is
-printed once.
+Everything is read from the API server; shares and reasons are those of cycles that are run on it,
+and nothing is written. q and Ctrl-C end it. In a pipe, and with ``--once``, the screen is printed
+once.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ async def _run(kubeconfig: str, context: str, configuration: Configuration, *, o
 
 
 async def _until_first_ends(*tasks: asyncio.Task[Any]) -> None:
-    """Wait until one of ``tasks`` ends, and end the others; raises what it raised."""
+    """Wait until one of ``tasks`` ends, and cancel the others; raises what it raised."""
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -88,7 +88,7 @@ async def _until_first_ends(*tasks: asyncio.Task[Any]) -> None:
 
 
 class Top:
-    """What is seen of a cluster, and what has happened in it since the look began."""
+    """The observed cluster, and its events since the start."""
 
     def __init__(self, client: Client) -> None:
         self.feed = Feed()
@@ -98,17 +98,17 @@ class Top:
         self._builder = LiveClusterBuilder(self.observer.mirror, self.observer.owners)
 
     def note_plan(self, plan: Plan) -> None:
-        """Take over shares and reasons; what it decides is only what would be decided."""
+        """Take over shares and reasons of a plan, whose decisions are not carried out."""
         self.observer.plan = plan
         self.planned.set()
 
     def draw(self, console: Console, width: int, height: int) -> RenderableType:
-        """The screen as it is now."""
+        """The screen now."""
         screen = Screen(self.feed, console)
         return screen.draw(self.live_cluster(), self.headline(), width=width, height=height)
 
     def live_cluster(self) -> LiveCluster:
-        """What there is to draw."""
+        """The live view now."""
         return self._builder.build(self.observer.plan)
 
     def headline(self) -> Sequence[Text]:

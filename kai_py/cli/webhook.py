@@ -1,4 +1,4 @@
-"""``kai-py webhook``: the admission webhooks, a process of their own beside the scheduler."""
+"""``kai-py webhook``: the admission webhooks, a process beside the scheduler."""
 
 import asyncio
 import logging

@@ -1,6 +1,6 @@
-"""``kai-py what-if``: what would a change to the cluster do? Nothing is written to any cluster.
+"""``kai-py what-if``: the simulated effect of changes to the cluster.
 
-Exit codes: 0 when nobody waits for room afterwards, 1 when somebody does.
+Nothing is written to any cluster. Exit codes: 0 when no gang is pending afterwards, 1 otherwise.
 """
 
 import time
@@ -64,10 +64,12 @@ def command(
     """Tell what a change would do: who starts, who leaves, who waits, what queues get."""
     configuration = configuration_from(config)
     documents, now = cluster_objects(saved, kubeconfig, context), time.time()
-    asked = {"set": set_queue, "drain": drain, "remove": remove}
+    texts_by_kind = {"set": set_queue, "drain": drain, "remove": remove}
     try:
         changes: tuple[ClusterChange, ...] = (
-            *parse_changes((kind, text) for kind, texts in asked.items() for text in texts or ()),
+            *parse_changes(
+                (kind, text) for kind, texts in texts_by_kind.items() for text in texts or ()
+            ),
             *map(_nodes, add_nodes or ()),
             *map(_manifest, add or ()),
         )
@@ -78,15 +80,18 @@ def command(
                     documents, changes, configuration, like=like, pattern=pattern, now=now
                 )
                 answer: object = needed
-                telling, waits = partial(_print_needed, needed), needed.nodes is None
+                print_answer, is_pending = partial(_print_needed, needed), needed.nodes is None
             else:
                 answer = comparison = what_if(documents, changes, configuration, now=now)
-                telling, waits = partial(_print_comparison, comparison), bool(comparison.waiting)
+                print_answer, is_pending = (
+                    partial(_print_comparison, comparison),
+                    bool(comparison.waiting),
+                )
     except ChangeError as error:
         raise CommandError(str(error)) from None
     if not print_document(answer, output, json=json):
-        telling()
-    if waits:
+        print_answer()
+    if is_pending:
         raise typer.Exit(ExitCode.FOUND)
 
 
@@ -102,7 +107,7 @@ def _nodes(text: str) -> ClusterChange:
 
 
 def _pattern(like: str) -> tuple[str, Sequence[Document]]:
-    """The name of a node and, if it is the one in a file, what is in it."""
+    """The name of a node and, if it is in a file, the manifests there."""
     if not _is_file(like):
         return like, ()
     documents = _objects(Path(like))

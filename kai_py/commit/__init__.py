@@ -1,1 +1,1 @@
-"""Carries a plan out against the API: claims first, then bindings, idempotently."""
+"""Execution of plans against the API: claims first, then bindings, each step idempotent."""

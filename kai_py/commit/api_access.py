@@ -1,7 +1,7 @@
-"""What the parts of commit write through: the client, the resources as served, and a lane.
+"""API access shared by the writers of this package: client, served resources, concurrency limit.
 
-A lane bounds how many of its calls are under way at once. Bindings and claims share one; statuses
-and events have their own, so that talking about work never delays work.
+The limit bounds the calls under way at once. Bindings and claims share one; statuses and events
+have limits of their own, so that reporting never delays scheduling.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ApiAccess:
-    """Calls that share a lane; ``retry`` applies to each object by itself."""
+    """Calls under one concurrency limit; ``retry`` applies to each object by itself."""
 
     client: Client
     pods: Resource[Pod]
@@ -31,12 +31,12 @@ class ApiAccess:
     retry: RetryPolicy
 
     async def call(self, request: Callable[[], Awaitable[Result]]) -> Result:
-        """Make one call within the lane."""
+        """Make one call within the limit."""
         async with self.limiter:
             return await request()
 
     async def read_claim(self, claim: ClaimRef) -> ResourceClaim:
-        """Read a claim, again while the failure is transient; raises ApiError."""
+        """Read a claim, repeating transient failures; raises ApiError."""
         return await retry_transient(
             lambda: self.call(
                 lambda: self.client.get(self.claims, claim.name, namespace=claim.namespace)
@@ -45,7 +45,7 @@ class ApiAccess:
         )
 
     async def read_pod(self, pod: PodRef) -> Pod:
-        """Read a pod, again while the failure is transient; raises ApiError."""
+        """Read a pod, repeating transient failures; raises ApiError."""
         return await retry_transient(
             lambda: self.call(
                 lambda: self.client.get(self.pods, pod.name, namespace=pod.namespace)

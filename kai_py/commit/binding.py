@@ -1,15 +1,15 @@
-"""How is a pod bound, and what does a refused binding mean?
+"""Binding of a pod, and the meaning of a refused binding.
 
-``POST pods/NAME/binding`` with the pod's uid: the server refuses a pod that is bound already, is
-another incarnation, is being deleted or is gated, all with 409. Reading the pod tells them apart,
-and also tells whether an attempt without an answer had succeeded after all.
+``POST pods/NAME/binding`` with the pod's uid: the server refuses a pod that is bound already, has
+been recreated, is being deleted or is gated, all with 409. Reading the pod tells these cases apart,
+and shows whether an attempt without an answer succeeded after all.
 
-A pod that gets a part of a GPU is first told of which, in labels and annotations as KAI writes
-them. So they are there before it starts, it can read them by the downward API, and a scheduler that
-starts afresh finds on every running pod what it holds.
+A pod that gets a share of a GPU has the GPU written on it first, in labels and annotations in KAI's
+format: they are there before it starts, it can read them by the downward API, and a restarted
+scheduler finds on every running pod what is allocated to it.
 
-Volume claims that wait for their first consumer are told its node, as kube-scheduler does; where
-nobody provisions, the chosen volume is told its claim. The kubelet waits until they are bound.
+Volume claims with WaitForFirstConsumer get the node written on them, as kube-scheduler does; where
+there is no provisioner, the chosen volume is bound to its claim. The kubelet waits for both.
 """
 
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ from kai_py.watch.kinds import VOLUME_CLAIMS, VOLUMES
 
 FINISHED = ("Succeeded", "Failed")
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""On a PersistentVolumeClaim: the node its provisioner is to make the volume for."""
+"""Annotation of a PersistentVolumeClaim: the node for which its volume is provisioned."""
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
-"""On a PersistentVolume: no user chose its claim."""
+"""Annotation of a PersistentVolume: its claim was chosen by a controller, not by a user."""
 
 
 class BindingOutcome(StrEnum):
-    """What became of a binding; also the metric label."""
+    """Outcome of a binding; the values are metric labels."""
 
     BOUND = "bound"
     VANISHED = "vanished"
@@ -42,7 +42,7 @@ class BindingOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BindingResult:
-    """A binding's outcome; ``reason`` is a sentence unless the pod was bound."""
+    """The outcome of a binding; ``reason`` is a sentence, empty if the pod was bound."""
 
     pod: PodRef
     node: str
@@ -51,7 +51,7 @@ class BindingResult:
 
 
 async def bind(access: ApiAccess, placement: Placement) -> BindingResult:
-    """Bind a pod to its node, once, whatever happened to earlier attempts."""
+    """Bind a pod to its node, idempotently; never raises ApiError."""
     pod, node = placement.pod, placement.node
     failures, reason = 0, ""
     while failures < access.retry.attempts:
@@ -68,9 +68,9 @@ async def bind(access: ApiAccess, placement: Placement) -> BindingResult:
                 )
             )
         except (NotFound, Conflict, Invalid) as refusal:
-            settled = await _read_outcome(access, placement)
-            if settled is not None:
-                return settled
+            outcome = await _read_outcome(access, placement)
+            if outcome is not None:
+                return outcome
             failure: ApiError = refusal
         except TRANSIENT as error:
             failure = error
@@ -81,18 +81,19 @@ async def bind(access: ApiAccess, placement: Placement) -> BindingResult:
         failures += 1
         reason = str(failure)
         await access.retry.sleep(failures, failure)
-    settled = await _read_outcome(access, placement)
-    return settled or BindingResult(pod, node, BindingOutcome.FAILED, reason)
+    outcome = await _read_outcome(access, placement)
+    return outcome or BindingResult(pod, node, BindingOutcome.FAILED, reason)
 
 
 async def _write_gpu_share(access: ApiAccess, placement: Placement) -> None:
-    """Write the pod's parts of GPUs on it, and take away what an earlier attempt wrote."""
+    """Write the pod's GPU shares on it, and remove those of an earlier attempt."""
     pod = placement.pod
     former, _ = shared_gpu_metadata(placement.former_gpus)
     labels, annotations = shared_gpu_metadata(placement.gpus)
     body = {
         "metadata": {
             "uid": pod.uid,
+            # None deletes a label in a merge patch; the pod's own labels override the former ones.
             "labels": {**dict.fromkeys(former), **labels},
             "annotations": annotations,
         }
@@ -103,7 +104,7 @@ async def _write_gpu_share(access: ApiAccess, placement: Placement) -> None:
 
 
 async def _annotate_selected_node(access: ApiAccess, claim: str, placement: Placement) -> None:
-    """Have the volume of a claim that waits for its first consumer made for the pod's node."""
+    """Ask the provisioner for the volume of a WaitForFirstConsumer claim on the pod's node."""
     body = {"metadata": {"annotations": {SELECTED_NODE: placement.node}}}
     namespace = placement.pod.namespace
     await access.call(
@@ -112,13 +113,18 @@ async def _annotate_selected_node(access: ApiAccess, claim: str, placement: Plac
 
 
 async def _bind_volume(access: ApiAccess, name: str, claim: ClaimRef) -> None:
-    """Give a volume to a claim, unless another has it; Kubernetes' volume controller binds both."""
+    """Bind a volume to a claim; raises ApiError when another claim has it.
+
+    The volume controller of Kubernetes completes the binding on the claim's side.
+    """
     volume = await access.call(lambda: access.client.get(VOLUMES.at(), name))
-    holder = volume.spec.claim_ref
-    if holder is not None and holder.uid == claim.uid:
+    bound_claim = volume.spec.claim_ref
+    if bound_claim is not None and bound_claim.uid == claim.uid:
         return
-    if holder is not None:
-        raise ApiError(f"volume {name} was given to claim {holder.namespace}/{holder.name}")
+    if bound_claim is not None:
+        raise ApiError(
+            f"volume {name} was given to claim {bound_claim.namespace}/{bound_claim.name}"
+        )
     reference = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -128,6 +134,7 @@ async def _bind_volume(access: ApiAccess, name: str, claim: ClaimRef) -> None:
     }
     body = {
         "metadata": {
+            # The only guard against two schedulers that choose one volume in the same moment.
             "resourceVersion": volume.metadata.resource_version,
             "annotations": {BOUND_BY_CONTROLLER: "yes"},
         },
@@ -139,12 +146,12 @@ async def _bind_volume(access: ApiAccess, name: str, claim: ClaimRef) -> None:
 async def _read_outcome(access: ApiAccess, placement: Placement) -> BindingResult | None:
     pod, node = placement.pod, placement.node
     try:
-        seen = await access.read_pod(pod)
+        current = await access.read_pod(pod)
     except NotFound:
         return BindingResult(pod, node, BindingOutcome.VANISHED, f"pod {pod} was deleted")
     except ApiError as error:
         return BindingResult(pod, node, BindingOutcome.FAILED, str(error))
-    return observed_outcome(seen, placement)
+    return observed_outcome(current, placement)
 
 
 def observed_outcome(seen: Pod, placement: Placement) -> BindingResult | None:
@@ -167,11 +174,11 @@ def observed_outcome(seen: Pod, placement: Placement) -> BindingResult | None:
 
 
 async def is_unbound(access: ApiAccess, pod: PodRef) -> bool:
-    """Whether it is certain that this pod is on no node."""
+    """Whether the pod is on no node for certain: False when it cannot be read."""
     try:
-        seen = await access.read_pod(pod)
+        current = await access.read_pod(pod)
     except NotFound:
         return True
     except ApiError:
         return False
-    return seen.metadata.uid != pod.uid or not seen.spec.node_name
+    return current.metadata.uid != pod.uid or not current.spec.node_name

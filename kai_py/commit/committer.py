@@ -1,9 +1,8 @@
-"""Carries plans out while the next ones are being made.
+"""Runs the transactions and evictions of plans, concurrently with the planning of later cycles.
 
-``carry_out`` starts a task per gang and per eviction and returns at once. What is under way is
-assumed in the snapshot builder, so the next cycle counts on it; what fails is forgotten there. A
-gang or pod that failed is not tried again before its own backoff has passed; then a cycle is asked
-for.
+``commit`` starts a task per gang and per eviction and returns at once. What is under way is assumed
+in the snapshot builder, so that the next cycle counts it; what fails is forgotten there. A gang or
+pod that failed is not tried again before its own backoff has passed, when a cycle is requested.
 """
 
 import asyncio
@@ -39,11 +38,11 @@ from kai_py.watch.errors import ApiError
 log = logging.getLogger(__name__)
 IDLE_BACKOFF = 600.0
 MAX_CONSECUTIVE_FAILURES = 3
-"""A gang that failed so often in a row leaves its room to others until its next attempt."""
+"""A gang with so many failures in a row gives up its capacity until its next attempt."""
 
 
 class AssumeCache(Protocol):
-    """What commit tells the snapshot builder."""
+    """The operations on the snapshot builder that commit needs."""
 
     def assume(
         self,
@@ -55,37 +54,40 @@ class AssumeCache(Protocol):
         *,
         volumes: tuple[str, ...] = (),
     ) -> None:
-        """Count the pod as bound and its claims and parts of GPUs as allocated from now on.
+        """Count the pod as bound and its claims and GPU shares as allocated from now on.
 
-        ``making``: a claim that does not exist yet, as it will be. ``volumes``: those that its
-        volume claims get.
+        ``new_claim``: a claim that does not exist yet, as it will be. ``volumes``: the volumes
+        chosen for its volume claims.
         """
 
     def forget(self, pod_uid: str) -> None:
-        """Take an assumption back."""
+        """Undo ``assume``."""
 
     def back_off(self, gang: str, until: float) -> None:
-        """Place nothing of the gang before ``until``, seconds since the epoch."""
+        """Do not place the gang before ``until``, seconds since the epoch."""
 
     def avoid_device(self, device: DeviceKey, reason: str, seconds: float) -> None:
-        """Give a device to nobody for a while."""
+        """Do not allocate a device for some seconds; ``reason`` is shown to users."""
 
     def expect_eviction(self, pod_uid: str) -> None:
-        """Count a pod as leaving: its eviction is being written."""
+        """Count a pod as terminating: its eviction is being written."""
 
     def cancel_eviction(self, pod_uid: str) -> None:
-        """The eviction was refused: the pod stays."""
+        """Undo ``expect_eviction``: the eviction was refused."""
 
     def nominate(self, pod_uid: str, node: str, now: float) -> None:
-        """Keep room for a nominated pod; ``now`` in seconds since the epoch."""
+        """Reserve capacity for a nominated pod; ``now`` in seconds since the epoch."""
 
 
 ClaimLookup = Callable[[ClaimRef], ResourceClaim | None]
-"""A claim as the mirror has it; None when it is gone or another incarnation."""
+"""A claim from the mirror; None when it is deleted or was recreated."""
 
 
 class Committer:
-    """Transactions under way, one per gang, and evictions, one per pod."""
+    """Transactions under way, one per gang, and evictions, one per pod.
+
+    ``wake`` requests a cycle after so many seconds.
+    """
 
     def __init__(
         self,
@@ -109,14 +111,14 @@ class Committer:
         self._wake = wake
         self._backoff = ObjectBackoff(settings.backoff)
         self.tasks: set[asyncio.Task[None]] = set()
-        """What is under way; a task leaves when it is done."""
+        """Tasks under way; a task is removed when it is done."""
         self._pod_uids: set[str] = set()
         self._claim_uids: set[str] = set()
         self._evicting: set[str] = set()
 
     @property
     def pods_in_flight(self) -> frozenset[str]:
-        """Pods, by uid, of running transactions."""
+        """Uids of the pods in running transactions."""
         return frozenset(self._pod_uids)
 
     def is_committing(self, uid: str) -> bool:
@@ -124,21 +126,22 @@ class Committer:
         return uid in self._pod_uids or uid in self._claim_uids
 
     def commit(self, plan: Plan, now: float) -> None:
-        """Start everything the plan decided; ``now`` is the plan's time, seconds since the epoch.
+        """Start all decisions of a plan; ``now`` is its time, seconds since the epoch.
 
-        Decisions about gangs and pods that are under way, or not due again, are left out.
+        Decisions about gangs and pods that are under way or in backoff are skipped.
         """
         clock = asyncio.get_running_loop().time()
         self._backoff.forget_idle(clock, IDLE_BACKOFF)
         for gang in plan.placements:
-            busy = any(placement.pod.uid in self._pod_uids for placement in gang.pods)
-            if not busy and self._backoff.is_ready(gang.gang, clock):
+            in_flight = any(placement.pod.uid in self._pod_uids for placement in gang.pods)
+            if not in_flight and self._backoff.is_ready(gang.gang, clock):
                 self._start_gang(gang)
         suspended: dict[str, list[Eviction]] = {}
         for eviction in plan.evictions:
             uid = eviction.pod.uid
             if uid not in self._evicting and self._backoff.is_ready(uid, clock):
                 self._evicting.add(uid)
+                # Before the task runs: the next cycle must not choose the same victim again.
                 self._assume_cache.expect_eviction(uid)
                 if eviction.suspend:
                     suspended.setdefault(eviction.gang, []).append(eviction)
@@ -146,15 +149,16 @@ class Committer:
                     self._start(self._evict(eviction))
         for evictions in suspended.values():
             self._start(self._suspend(evictions, now))
+        # Last: an eviction that has been started counts as capacity for the nominations.
         self._nominate(plan.nominations, now)
 
     def release_leftovers(self, leftovers: Iterable[LeftoverClaim]) -> None:
-        """Free left-over claims."""
+        """Start the release of leftover claims."""
         for leftover in leftovers:
             self._start(self._release(leftover))
 
     async def drain(self, within: float) -> bool:
-        """Wait for everything under way, at most ``within`` seconds; False if some is left."""
+        """Wait for everything under way, at most ``within`` seconds; False if not all is done."""
         if not self.tasks:
             return True
         _, unfinished = await asyncio.wait(tuple(self.tasks), timeout=within)
@@ -172,17 +176,22 @@ class Committer:
     def _start_gang(self, gang: GangPlacement) -> None:
         for placement in gang.pods:
             allocations = {new.claim.uid: new.allocation for new in placement.allocate}
-            making = placement.create_claim.claim if placement.create_claim is not None else None
+            new_claim = placement.create_claim.claim if placement.create_claim is not None else None
             volumes = tuple(volume for _, volume in placement.volumes)
             self._assume_cache.assume(
-                placement.pod, placement.node, allocations, placement.gpus, making, volumes=volumes
+                placement.pod,
+                placement.node,
+                allocations,
+                placement.gpus,
+                new_claim,
+                volumes=volumes,
             )
         self._pod_uids.update(placement.pod.uid for placement in gang.pods)
         self._claim_uids.update(_claim_uids(gang))
         self._start(self._resume(gang) if gang.resume else self._bind(gang))
 
     async def _bind(self, gang: GangPlacement) -> None:
-        began = asyncio.get_running_loop().time()
+        started = asyncio.get_running_loop().time()
         transaction = GangTransaction(
             gang,
             self._access,
@@ -199,7 +208,7 @@ class Committer:
         finally:
             self._pod_uids.difference_update(placement.pod.uid for placement in gang.pods)
             self._claim_uids.difference_update(_claim_uids(gang))
-        self._record_outcome(outcome, asyncio.get_running_loop().time() - began)
+        self._record_outcome(outcome, asyncio.get_running_loop().time() - started)
 
     def _cached_claims(self, gang: GangPlacement) -> dict[str, ResourceClaim]:
         refs = dict.fromkeys(ref for placement in gang.pods for ref in placement.reserve)
@@ -210,10 +219,10 @@ class Committer:
         gang = outcome.gang
         for pod in outcome.unbound:
             self._assume_cache.forget(pod.uid)
-        pause = self._settings.failed_device_backoff
+        device_backoff = self._settings.failed_device_backoff
         for device, condition in outcome.failed_devices:
-            self._assume_cache.avoid_device(device, condition, pause)
-            self._wake(pause)
+            self._assume_cache.avoid_device(device, condition, device_backoff)
+            self._wake(device_backoff)
         if outcome.reason or outcome.failures:
             wait = self._back_off(gang.gang)
             log.warning(
@@ -232,7 +241,7 @@ class Committer:
         self._event_writer.report_outcome(outcome)
 
     def _back_off(self, gang: str) -> float:
-        """Note that a gang was not started; gives the seconds until the next attempt."""
+        """Record a failed attempt; returns the seconds until the next one."""
         wait = self._backoff.record_failure(gang, asyncio.get_running_loop().time())
         if self._backoff.failures(gang) >= MAX_CONSECUTIVE_FAILURES:
             self._assume_cache.back_off(gang, time.time() + wait)
@@ -244,14 +253,14 @@ class Committer:
         for binding in outcome.bindings:
             metrics.bindings.labels(binding.outcome.value).inc()
         metrics.double_allocations.inc(len(outcome.other_holders))
-        whole = not outcome.unbound
-        result = "bound" if whole else "partial" if outcome.bound else "undone"
+        complete = not outcome.unbound
+        result = "bound" if complete else "partial" if outcome.bound else "undone"
         metrics.gangs.labels(outcome.gang.action.value, result).inc()
-        if whole:
+        if complete:
             metrics.gang_bind_seconds.observe(seconds)
 
     async def _resume(self, gang: GangPlacement) -> None:
-        """The stand-ins keep their room until the Job says that it is resumed."""
+        """Resume a suspended Job; its placeholders keep their capacity until the Job is resumed."""
         try:
             await resume_job(self._access, gang.owner)
         except ApiError as error:
@@ -267,15 +276,15 @@ class Committer:
             self._claim_uids.difference_update(_claim_uids(gang))
 
     async def _suspend(self, evictions: Sequence[Eviction], now: float) -> None:
-        """All pods of a Job leave at once, and say why."""
+        """Suspend a Job, which terminates all of its pods, and write the reason on each."""
         job, scheduler = evictions[0].owner, self._settings.scheduler_name
         try:
             await suspend_job(self._access, job, scheduler, now)
         except ApiError as error:
-            gone = is_gone(error)
-            outcome = EvictionOutcome.VANISHED if gone else EvictionOutcome.FAILED
+            vanished = is_gone(error)
+            outcome = EvictionOutcome.VANISHED if vanished else EvictionOutcome.FAILED
             reason = str(error)
-            if not gone:
+            if not vanished:
                 log.warning("Job %s/%s: not suspended: %s", job.namespace, job.name, error)
         else:
             outcome, reason = EvictionOutcome.EVICTED, ""

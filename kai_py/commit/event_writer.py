@@ -1,19 +1,19 @@
-"""Which events does a decision become, on which objects?
+"""Kubernetes events for the scheduler's decisions.
 
 Scheduled         pod                  it was bound
 FailedScheduling  pod, gang's owner    it stays pending, the same sentence as its condition
-FailedAllocation  claim                the same, where its devices are what is lacking
-FailedBinding     pod, gang's owner    the API refused what was decided
+FailedAllocation  claim                the same, where devices for the claim are lacking
+FailedBinding     pod, gang's owner    the API refused the decision
 BindingConditionsPending  pod          its devices are allocated, drivers make them ready
-Preempted         pod, gang's owner    it was evicted, for whom and by which rule
-NotReady, Unschedulable, Evict         the same on a PodGroup of KAI, as KAI's users know it
-EvictionBlocked   pod                  a disruption budget says not now
-FailedEviction    pod, or its Job      the API refused what was decided: the pod, or the Job, stays
-DeviceDoubleAllocated  both claims  they hold one device, and what becomes of ours
-InvalidObject     node, slice, pod     it is not used (as it says), with what is wrong
-TookRoom, LostRoom  both queues        when room moved between two of them
+Preempted         pod, gang's owner    it was evicted, for which gang and by which rule
+NotReady, Unschedulable, Evict         the same on a PodGroup of KAI, in KAI's words
+EvictionBlocked   pod                  a disruption budget forbids the eviction now
+FailedEviction    pod, or its Job      the API refused the eviction: the pod, or the Job, stays
+DeviceDoubleAllocated  both claims     they have one device, and what becomes of ours
+InvalidObject     node, slice, pod     it is not used (or only in part), with what is wrong
+TookRoom, LostRoom  both queues        capacity was reclaimed by one from the other
 MissingParent, Cycle, …  queue         it can't be used as written, as its Ready condition says
-Accepted          queue                it can be again
+Accepted          queue                it can be used again
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,10 +44,10 @@ from kai_py.watch.kinds import WatchedQueue
 NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 
 FindQueue = Callable[[str], Owner | None]
-"""The Queue object of this name, to write events to."""
+"""Reference to the Queue object of this name, None if there is none."""
 
 FindClaims = Callable[[PodRef], Sequence[ClaimRef]]
-"""The claims of a pod that have no devices yet."""
+"""The claims of a pod that are not allocated yet."""
 
 
 class EventWriter:
@@ -64,13 +64,13 @@ class EventWriter:
         self._find_claims = find_claims
 
     def report_outcome(self, outcome: GangOutcome) -> None:
-        """A transaction ended."""
+        """Report the end of a transaction."""
         owner = outcome.gang.owner
         for binding in outcome.bindings:
             if binding.outcome is BindingOutcome.BOUND:
                 note = f"Successfully assigned {binding.pod} to {binding.node}"
-                placed = _placement_details(outcome.gang, binding.node)
-                self._record(pod_reference(binding.pod), "Scheduled", "Binding", note, placed)
+                details = _placement_details(outcome.gang, binding.node)
+                self._record(pod_reference(binding.pod), "Scheduled", "Binding", note, details)
         for failure in outcome.failures:
             self._warn(pod_reference(failure.pod), "FailedBinding", "Binding", failure.reason)
         if outcome.reason:
@@ -78,15 +78,15 @@ class EventWriter:
             self._warn(owner, "FailedBinding", "Binding", note)
 
     def report_not_resumed(self, job: Owner, error: str) -> None:
-        """A suspended Job that fits could not be resumed."""
+        """Report that a suspended Job that was placed could not be resumed."""
         self._warn(job, "FailedBinding", "Resuming", f"the Job could not be resumed: {error}")
 
     def report_waiting(self, pod: PodRef, note: str) -> None:
-        """A pod's devices have to be made ready before it is bound."""
+        """Report that drivers make a pod's devices ready before it is bound."""
         self._record(pod_reference(pod), "BindingConditionsPending", "Binding", note)
 
     def report_eviction(self, result: EvictionResult) -> None:
-        """An eviction was answered."""
+        """Report the answer to an eviction."""
         eviction = result.eviction
         pod, owner = pod_reference(eviction.pod), eviction.owner
         if result.outcome is EvictionOutcome.BLOCKED:
@@ -94,9 +94,9 @@ class EventWriter:
             self._record(pod, "EvictionBlocked", "Preempting", note)
             return
         if result.outcome is EvictionOutcome.FAILED:
-            what, done = (owner, "suspended") if eviction.suspend else (pod, "evicted")
-            note = f"could not be {done} for {eviction.beneficiary}: {result.reason}"
-            self._warn(what, "FailedEviction", "Preempting", note)
+            regarding, verb = (owner, "suspended") if eviction.suspend else (pod, "evicted")
+            note = f"could not be {verb} for {eviction.beneficiary}: {result.reason}"
+            self._warn(regarding, "FailedEviction", "Preempting", note)
             return
         if result.outcome is not EvictionOutcome.EVICTED:
             return
@@ -110,7 +110,7 @@ class EventWriter:
             self._report_reclaim(result)
 
     def report_pending(self, unplaced: Unplaced) -> None:
-        """A gang stays pending; the recorder leaves out what was said before."""
+        """Report a gang that stays pending; the recorder drops repetitions."""
         owner = unplaced.owner
         if owner.api_version != POD_GROUP_API_VERSION:
             self._warn(
@@ -121,12 +121,12 @@ class EventWriter:
                 _pending_details(unplaced),
             )
             return
-        missing = unplaced.stage in (Stage.MEMBERS_MISSING, Stage.SCHEDULING_GATED)
-        reason = "NotReady" if missing else "Unschedulable"
+        not_ready = unplaced.stage in (Stage.MEMBERS_MISSING, Stage.SCHEDULING_GATED)
+        reason = "NotReady" if not_ready else "Unschedulable"
         self._record(owner, reason, "Scheduling", unplaced.message, _pending_details(unplaced))
 
     def report_device_conflict(self, conflict: DeviceConflict, resolution: str) -> None:
-        """Two claims hold one device."""
+        """Report on both claims that they have the same device."""
         device = "/".join(conflict.device)
         for claim, other in (
             (conflict.earlier, conflict.later),
@@ -136,17 +136,17 @@ class EventWriter:
             self._warn(claim_reference(claim), "DeviceDoubleAllocated", "Allocating", note)
 
     def report_problem(self, problem: ObjectProblem) -> None:
-        """An object of the cluster cannot be used."""
+        """Report an object of the cluster that cannot be used."""
         self._warn(problem.object, "InvalidObject", "Reading", problem.message)
 
     def report_transition(self, status: PendingPodStatus) -> None:
-        """A pod's condition is about to change."""
+        """Report that a pod's condition is about to change."""
         self._warn(pod_reference(status.pod), "FailedScheduling", "Scheduling", status.message)
         for claim in self._find_claims(status.pod) if status.lacks_devices else ():
             self._warn(claim_reference(claim), "FailedAllocation", "Allocating", status.message)
 
     def report_queue(self, known: WatchedQueue, condition: QueueCondition) -> None:
-        """A condition of a queue was written that differs from what ``known`` says."""
+        """Report a condition of a queue that differs from the one in ``known``."""
         if condition.type != READY:
             return
         queue = queue_reference(known.metadata)

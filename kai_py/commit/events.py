@@ -1,8 +1,8 @@
-"""How do people hear of decisions? Events (events.k8s.io/v1), on transitions, at a bounded rate.
+"""Recorder for events (events.k8s.io/v1): without repetitions, at a bounded rate.
 
-The same note on the same object for the same reason is told once. A token bucket of its own and a
-bounded queue keep a storm of events from delaying anything else; what does not fit is dropped and
-counted, because an event is a hint: conditions and status hold the truth.
+The same note on the same object for the same reason is written once. A token bucket of its own and
+a bounded queue keep a storm of events from delaying anything else. Events that do not fit are
+dropped and counted, because an event is a hint: conditions and statuses are the truth.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ MAX_QUEUED = 10_000
 
 
 class EventType(StrEnum):
-    """How much attention an event asks for."""
+    """Severity of an event."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
@@ -40,9 +40,9 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened to an object; ``note`` is a sentence of at most 1,024 bytes.
+    """One event on an object; ``note`` is a sentence of at most 1,024 bytes.
 
-    ``details`` say the same to programs, by the keys of ``kai_py.api.event_annotations``.
+    ``details`` hold the same for programs, by the keys of ``kai_py.api.event_annotations``.
     """
 
     regarding: Owner
@@ -55,12 +55,12 @@ class Event:
 
 
 def pod_reference(pod: PodRef) -> Owner:
-    """A pod as the object of an event."""
+    """Reference to a pod, for an event."""
     return Owner(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
 
 
 def claim_reference(claim: ClaimRef) -> Owner:
-    """A ResourceClaim as the object of an event."""
+    """Reference to a ResourceClaim, for an event."""
     return Owner(
         api_version="resource.k8s.io/v1",
         kind="ResourceClaim",
@@ -71,7 +71,7 @@ def claim_reference(claim: ClaimRef) -> Owner:
 
 
 def queue_reference(metadata: ObjectMeta) -> Owner:
-    """A Queue as the object of an event."""
+    """Reference to a Queue, for an event."""
     return Owner(
         api_version=API_VERSION,
         kind="Queue",
@@ -82,7 +82,7 @@ def queue_reference(metadata: ObjectMeta) -> Owner:
 
 
 def event_body(event: Event, *, reporter: str, instance: str, now: datetime) -> dict[str, Any]:
-    """The object to create; cluster-scoped objects have their events in ``default``."""
+    """The object to create; events on cluster-scoped objects go to the namespace ``default``."""
     note = event.note.encode()[:MAX_NOTE].decode(errors="ignore")
     body: dict[str, Any] = {
         "metadata": {
@@ -116,7 +116,7 @@ def _reference(owner: Owner) -> dict[str, str]:
 
 
 class TokenBucket:
-    """At most ``rate`` per second in the long run and ``burst`` at once."""
+    """A rate limit of ``rate`` per second in the long run and ``burst`` at once."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self._rate = rate
@@ -125,15 +125,16 @@ class TokenBucket:
         self._filled = 0.0
 
     def delay(self, now: float) -> float:
-        """Take a token at ``now`` (seconds, any origin); gives the seconds until it is there."""
-        earned = (now - self._filled) * self._rate
-        self._tokens = min(self._burst, self._tokens + earned) - 1.0
+        """Take a token at ``now`` (seconds, any origin); returns the seconds to wait for it."""
+        refill = (now - self._filled) * self._rate
+        # May go below zero: a token that is not there yet is taken in advance and waited for.
+        self._tokens = min(self._burst, self._tokens + refill) - 1.0
         self._filled = now
         return max(0.0, -self._tokens / self._rate)
 
 
 class EventRecorder:
-    """Queues events and writes them one after the other; ``record`` never waits."""
+    """Queues events and writes them one after the other; ``record`` never blocks."""
 
     def __init__(
         self,
@@ -154,7 +155,7 @@ class EventRecorder:
         self._warned = False
 
     def record(self, event: Event) -> None:
-        """Tell of an event, unless it was the last told of this object for this reason."""
+        """Queue an event, unless its note was the last on this object for this reason."""
         key = (event.regarding.uid, event.reason)
         if self._last_notes.get(key) == event.note:
             return
@@ -177,7 +178,7 @@ class EventRecorder:
             self._queue.task_done()
 
     async def drain(self, within: float) -> None:
-        """Wait until everything recorded is written, at most ``within`` seconds."""
+        """Wait until all queued events are written, at most ``within`` seconds."""
         try:
             async with asyncio.timeout(within):
                 await self._queue.join()
@@ -192,9 +193,9 @@ class EventRecorder:
             await self._client.create(EVENTS, body, namespace=body["metadata"]["namespace"])
         except ApiError as error:
             self._on_dropped()
-            news = isinstance(error, RoleMissing) and not self._warned
-            self._warned = self._warned or news
-            level = logging.WARNING if news else logging.DEBUG
+            is_new = isinstance(error, RoleMissing) and not self._warned
+            self._warned = self._warned or is_new
+            level = logging.WARNING if is_new else logging.DEBUG
             log.log(level, "event %s on %s: %s", event.reason, event.regarding.name, error)
         else:
             self._warned = False

@@ -1,18 +1,17 @@
-"""How does a pod leave? The Eviction API decides if it may now; then the pod is told why.
+"""Eviction of pods, and suspension and resumption of Jobs.
 
-The Eviction API keeps disruption budgets: 429 means not now, and is an answer, not a failure; the
-next plan asks again. It sets the condition DisruptionTarget itself, by which Job failure policies
-tell an eviction from a crash, in words of its own over anybody else's. Ours, which name who takes
-the room, follow it on a pod that still is there, so that a refused victim is never marked. Both
-writes carry the pod's uid.
+The Eviction API enforces disruption budgets: 429 means not now, and is an answer, not a failure;
+the next plan decides again. The API sets the condition DisruptionTarget itself, by which Job
+failure policies tell an eviction from a crash, and overwrites an existing message. Ours, which
+names the preemptor, is therefore written afterwards, if the pod still exists, so that a refused
+victim is never marked. Both writes carry the pod's uid.
 
-Source: KEP 3329 (DisruptionTarget), policy/v1 Eviction.
+Jobs are suspended instead of evicting their pods, and resumed when they can be placed: one patch
+each, under the Job's uid. The Job controller terminates the pods, or creates new ones. It does not
+ask disruption budgets, which were enforced when the plan was made. An annotation records who
+suspended the Job, so that a Job that a user suspended is never resumed.
 
-Jobs are suspended in place of evicting their pods, and resumed when there is room.
-
-One patch each, under the Job's uid; the Job controller ends the pods, or makes them anew. What
-disruption budgets allow was heeded when the plan was made: the controller does not ask them. An
-annotation says who suspended the Job, so that nobody resumes what somebody else stopped.
+Sources: KEP-3329 (DisruptionTarget), policy/v1 Eviction.
 """
 
 import logging
@@ -37,7 +36,7 @@ PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
 
 class EvictionOutcome(StrEnum):
-    """What became of an eviction; also the metric label."""
+    """Outcome of an eviction; the values are metric labels."""
 
     EVICTED = "evicted"
     BLOCKED = "blocked"
@@ -47,7 +46,7 @@ class EvictionOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EvictionResult:
-    """An eviction's outcome; ``retry_after``: seconds the server asks to wait, 0 if it doesn't."""
+    """The outcome of an eviction; ``retry_after``: seconds the server asks to wait, else 0."""
 
     eviction: Eviction
     outcome: EvictionOutcome
@@ -56,7 +55,7 @@ class EvictionResult:
 
 
 async def evict(access: ApiAccess, eviction: Eviction) -> EvictionResult:
-    """Evict a pod and write why into its condition."""
+    """Evict a pod and write the reason into its condition."""
     outcome, reason, retry_after = await evict_pod(access, eviction.pod, eviction.reason)
     return EvictionResult(eviction, outcome, reason, retry_after)
 
@@ -64,14 +63,15 @@ async def evict(access: ApiAccess, eviction: Eviction) -> EvictionResult:
 async def evict_pod(
     access: ApiAccess, pod: PodRef, reason: str
 ) -> tuple[EvictionOutcome, str, float]:
-    """Evict a pod and write ``why`` into its condition.
+    """Evict a pod and write ``reason`` into its condition.
 
-    Gives the outcome, what was answered, and the seconds that the server asks to wait.
+    Returns the outcome, the server's message, and the seconds it asks to wait.
     """
     try:
         await access.call(lambda: _create_eviction(access, pod))
     except TooManyRequests as refusal:
         return EvictionOutcome.BLOCKED, str(refusal), refusal.retry_after
+    # Conflict: the uid in the preconditions belongs to a pod that has been replaced.
     except (NotFound, Conflict) as gone:
         return EvictionOutcome.VANISHED, str(gone), 0.0
     except ApiError as error:
@@ -81,7 +81,7 @@ async def evict_pod(
 
 
 async def write_eviction_reason(access: ApiAccess, pod: PodRef, reason: str) -> None:
-    """Write into the condition of a pod that leaves why it does, if it is still there."""
+    """Write the reason into the condition of an evicted pod, if it still exists."""
     try:
         await access.call(lambda: _set_disruption_condition(access, pod, reason))
     except (NotFound, Conflict):
@@ -121,16 +121,16 @@ async def _create_eviction(access: ApiAccess, pod: PodRef) -> None:
 
 
 async def suspend_job(access: ApiAccess, job: Owner, scheduler: str, now: float) -> None:
-    """End the pods of ``job``; raises ApiError. ``now`` in seconds since the epoch."""
-    since = format_time(now)
-    marks = {SUSPENDED_BY_KEY: scheduler, SUSPENDED_AT_KEY: since}
-    await _patch_job(access, job, suspend=True, annotations=marks)
+    """Suspend ``job``, which ends its pods; raises ApiError. ``now`` in seconds since the epoch."""
+    suspended_at = format_time(now)
+    annotations = {SUSPENDED_BY_KEY: scheduler, SUSPENDED_AT_KEY: suspended_at}
+    await _patch_job(access, job, suspend=True, annotations=annotations)
 
 
 async def resume_job(access: ApiAccess, job: Owner) -> None:
-    """Let the pods of ``job`` be made; raises ApiError."""
-    marks = {SUSPENDED_BY_KEY: None, SUSPENDED_AT_KEY: None}
-    await _patch_job(access, job, suspend=False, annotations=marks)
+    """Resume ``job``, which creates its pods; raises ApiError."""
+    annotations = {SUSPENDED_BY_KEY: None, SUSPENDED_AT_KEY: None}
+    await _patch_job(access, job, suspend=False, annotations=annotations)
 
 
 async def _patch_job(

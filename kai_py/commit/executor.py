@@ -1,8 +1,8 @@
-"""Everything that acts on plans while a process leads: bindings, evictions, statuses, recovery.
+"""Execution of plans while this process leads: bindings, evictions, statuses, recovery.
 
-``carry_out`` takes a plan and returns at once. ``running`` keeps the writers of statuses and events
-and the search for left-over claims going; leaving it finishes what is under way, then what is left
-to tell.
+``execute`` takes a plan and returns at once. ``running`` keeps the writers of statuses and events
+and the search for leftover claims going; leaving it finishes what is under way, then the pending
+statuses and events.
 """
 
 import asyncio
@@ -56,9 +56,9 @@ GATE_CONCURRENCY = 4
 
 @dataclass(frozen=True)
 class ExecutorDependencies:
-    """What an executor works with.
+    """Inputs of an executor.
 
-    ``wake`` asks for a cycle after so many seconds; ``identity`` names this process in events.
+    ``wake`` requests a cycle after so many seconds; ``identity`` names this process in events.
     """
 
     client: Client
@@ -73,7 +73,7 @@ class ExecutorDependencies:
 
 
 class Executor:
-    """Made when a process begins to lead; the mirror must be synced."""
+    """Created when a process becomes the leader; the mirror must be synced."""
 
     def __init__(self, dependencies: ExecutorDependencies) -> None:
         self._dependencies = dependencies
@@ -152,7 +152,7 @@ class Executor:
         )
 
     def execute(self, plan: Plan, gangs: Collection[Gang], now: float) -> None:
-        """Act on a plan made of ``gangs``; ``now`` is its time, seconds since the epoch."""
+        """Carry out a plan made of ``gangs``; ``now`` is its time, seconds since the epoch."""
         plan = self._with_autoscaling(with_kai_messages(plan, gangs, now), gangs, now)
         self._plan = plan
         self.committer.commit(plan, now)
@@ -173,7 +173,7 @@ class Executor:
             self._kai_statuses.update(plan, gangs)
 
     def _with_autoscaling(self, plan: Plan, gangs: Collection[Gang], now: float) -> Plan:
-        """``plan``, with what becomes of calls for nodes."""
+        """``plan`` with the state of scale-up requests and ProvisioningRequests."""
         nodes = self._dependencies.mirror.objects(NODES)
         names = [name for _, name in nodes]
         return self._provisioner.update(
@@ -182,7 +182,7 @@ class Executor:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep writing and recovering; leaving finishes what is under way, a cancel drops it."""
+        """Run the writers and recovery; leaving finishes what is under way, cancelling drops it."""
         async with asyncio.TaskGroup() as group:
             writers = [
                 self._pod_statuses.run()
@@ -195,8 +195,13 @@ class Executor:
                 self._grove_statuses.run(),
                 self._provisioner.run(),
             ]
-            works = (self._recorder.run(), self._recover(), self._device_conflicts.run(), *writers)
-            tasks = [group.create_task(work) for work in works]
+            coroutines = (
+                self._recorder.run(),
+                self._recover(),
+                self._device_conflicts.run(),
+                *writers,
+            )
+            tasks = [group.create_task(coroutine) for coroutine in coroutines]
             self._dependencies.holders.subscribe(self._device_conflicts.add)
             try:
                 yield
@@ -219,19 +224,19 @@ class Executor:
             await asyncio.sleep(settings.claim_grace / 3)
             await self._group_ownership.refresh()
             claims = self._dependencies.mirror.objects(RESOURCE_CLAIMS).values()
-            wanted = planned_pods(self._plan) | self.committer.pods_in_flight
+            in_use = planned_pods(self._plan) | self.committer.pods_in_flight
             pods = self._dependencies.mirror.objects(PODS).values()
             groups = self._dependencies.claiming_groups.our_groups()
-            found = find_leftover_claims(claims, pods, names, wanted, groups)
+            found = find_leftover_claims(claims, pods, names, in_use, groups)
             due = self._grace.due(found, asyncio.get_running_loop().time())
             self.committer.release_leftovers(due)
             self._report_lasting_problems()
 
     def _report_lasting_problems(self) -> None:
-        """Tell of what was wrong at the last look already: pools are incomplete while written."""
-        before, self._last_problems = self._last_problems, self._plan.problems
+        """Report problems of two passes in a row: pools are incomplete while they are written."""
+        previous, self._last_problems = self._last_problems, self._plan.problems
         for problem in self._last_problems:
-            if problem in before:
+            if problem in previous:
                 self._event_writer.report_problem(problem)
 
     def _access(self, concurrency: int) -> ApiAccess:
@@ -252,9 +257,13 @@ class Executor:
         pod, claims = self._find_pod(ref), self._dependencies.mirror.objects(RESOURCE_CLAIMS)
         if pod is None:
             return ()
-        used = pod_claims(pod, lambda namespace, name: claims.get((namespace, name))).references
-        known = ((claim, self._find_claim(claim)) for claim in used)
-        return tuple(ref for ref, claim in known if claim and claim.status.allocation is None)
+        references = pod_claims(
+            pod, lambda namespace, name: claims.get((namespace, name))
+        ).references
+        claims_by_reference = ((claim, self._find_claim(claim)) for claim in references)
+        return tuple(
+            ref for ref, claim in claims_by_reference if claim and claim.status.allocation is None
+        )
 
     def _find_claim(self, ref: ClaimRef) -> ResourceClaim | None:
         claim = self._dependencies.mirror.objects(RESOURCE_CLAIMS).get((ref.namespace, ref.name))

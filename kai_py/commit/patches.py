@@ -1,8 +1,8 @@
-"""What makes a patch hold only for the object that it was made from?"""
+"""Optimistic concurrency for patches."""
 
 from kai_py.watch.resource import Identified
 
 
 def preconditions(known: Identified) -> dict[str, str]:
-    """Metadata of a patch: the API server refuses it with a conflict once anything changed."""
+    """Metadata for a patch that the API server refuses (409) if the object has changed."""
     return {"uid": known.metadata.uid, "resourceVersion": known.metadata.resource_version}

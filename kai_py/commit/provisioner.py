@@ -1,19 +1,17 @@
-"""Makes and removes the ProvisioningRequests of gangs, behind the cycle's back.
+"""Reconciles the ProvisioningRequests of gangs with the last plan, outside the scheduling cycle.
 
-A request comes first, then its pods are told of it, then the PodTemplates that it names are made,
-which it owns.
-A restart finds its requests by label and annotation and goes on with them.
-
-Which pods is a ProvisioningRequest for? Two annotations on them say so.
+A request is created first, then its pods are annotated, then the PodTemplates that it names, which
+it owns, are created. A restarted scheduler finds its requests by label and annotation. Two
+annotations assign a pod to its request:
 
     autoscaling.x-k8s.io/consume-provisioning-request   its name
     autoscaling.x-k8s.io/provisioning-class-name        its class
 
-An autoscaler adds no nodes for single pods that have them, and takes the nodes of a request away
-that no such pod runs on. Pods whose request is removed while they wait lose them: they call for
-nodes again. Pods that come later, in place of others, get them in turn.
+Cluster Autoscaler adds no nodes for single pods with these annotations, and removes nodes of a
+request on which no such pod runs. Pods that still wait when their request is removed lose the
+annotations, and request nodes one by one again. Pods that replace others get them in turn.
 
-Cost: one lookup per waiting pod and look; all pods when a request is removed.
+Cost: one lookup per waiting pod and pass; all pods when a request is removed.
 """
 
 import asyncio
@@ -54,21 +52,21 @@ CLASS_KEY = "autoscaling.x-k8s.io/provisioning-class-name"
 
 
 class ProvisionedPods:
-    """Brings the annotations of pods in line with the requests that are made for them."""
+    """Reconciles the annotations of pods with the requests that are made for them."""
 
     def __init__(self, client: Client, mirror: Mirror) -> None:
         self._client = client
         self._mirror = mirror
 
     async def annotate(self, desired: DesiredRequest) -> None:
-        """Say of the pods of a wish which request is theirs."""
+        """Annotate the pods of a desired request."""
         for pod in unannotated_pods(desired, self._mirror.objects(PODS)):
             await self._patch_annotations(
                 pod, {REQUEST_KEY: desired.name, CLASS_KEY: desired.class_name}
             )
 
     async def clear(self, request: Unstructured) -> None:
-        """Take the annotations of a request from the pods that still wait."""
+        """Remove the annotations of a request from pods that still wait."""
         for pod in pods_waiting_for(request, self._mirror.objects(PODS)):
             await self._patch_annotations(pod, {REQUEST_KEY: None, CLASS_KEY: None})
 
@@ -82,18 +80,21 @@ class ProvisionedPods:
 
 
 def unannotated_pods(desired: DesiredRequest, pods: Mapping[tuple[str, str], Pod]) -> Iterator[Pod]:
-    """Pods of a wish that do not say so yet."""
+    """Pods of a desired request that lack its annotations."""
     for ref in chain.from_iterable(pod_set.pods for pod_set in desired.pod_sets):
         pod = pods.get((ref.namespace, ref.name))
         if pod is None or pod.metadata.uid != ref.uid:
             continue
-        marks = pod.metadata.annotations
-        if (marks.get(REQUEST_KEY), marks.get(CLASS_KEY)) != (desired.name, desired.class_name):
+        annotations = pod.metadata.annotations
+        if (annotations.get(REQUEST_KEY), annotations.get(CLASS_KEY)) != (
+            desired.name,
+            desired.class_name,
+        ):
             yield pod
 
 
 def pods_waiting_for(request: Unstructured, pods: Mapping[tuple[str, str], Pod]) -> list[Pod]:
-    """Pods without a node that say that a request is theirs."""
+    """Pods without a node that are annotated with a request."""
     meta = request.metadata
     return [
         pod
@@ -113,16 +114,13 @@ POD_TEMPLATES: Kind[Unstructured] = Kind(
     name="PodTemplate", plural="podtemplates", versions={"v1": unstructured_decoder(("metadata",))}
 )
 RESYNC_SECONDS = 10.0
-"""Longest time between two looks at requests: some are made anew when their time has come."""
+"""Longest time between two passes: failed requests are created again when their time has come."""
 MIN_INTERVAL_SECONDS = 0.2
-"""Least time from the end of one look to the next."""
+"""Least time from the end of one pass to the next."""
 
 
 class Provisioner:
-    """Brings the requests in the cluster in line with the last plan; costs nothing where none is.
-
-    A kind that is not served has no requests.
-    """
+    """Reconciles ProvisioningRequests with the last plan; idle where the kind is not served."""
 
     def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
         self._client = client
@@ -137,7 +135,7 @@ class Provisioner:
         self._changed = asyncio.Event()
 
     def update(self, plan: Plan, gangs: Collection[Gang]) -> Plan:
-        """Note what ``plan``, made of ``gangs``, asks for; gives it with how requests stand."""
+        """Record the requests of ``plan``, made of ``gangs``; returns it with their states."""
         if self._mirror.served(PROVISIONING_REQUESTS) is None:
             return plan
         requests = self._mirror.objects(PROVISIONING_REQUESTS)
@@ -162,7 +160,7 @@ class Provisioner:
         served = self._mirror.served(PROVISIONING_REQUESTS)
         if served is None or self._desired is None:
             return
-        wishes = {wish.key: wish for wish in self._desired.values()}
+        desired = {request_wanted.key: request_wanted for request_wanted in self._desired.values()}
         known = {
             key: request
             for key, request in self._mirror.objects(PROVISIONING_REQUESTS).items()
@@ -170,27 +168,31 @@ class Provisioner:
         }
         self._with_templates &= {request.metadata.uid for request in known.values()}
         for key, request in known.items():
-            wish = wishes.get(key)
-            if self._should_retry(request) or (wish is None and self._is_unneeded(request)):
+            request_wanted = desired.get(key)
+            if self._should_retry(request) or (
+                request_wanted is None and self._is_unneeded(request)
+            ):
                 await self._run_with_backoff(key, self._remove(served, request))
-            elif wish is not None:
-                await self._run_with_backoff(key, self._ensure_templates(served, wish, request))
-        for key, wish in wishes.items():
+            elif request_wanted is not None:
+                await self._run_with_backoff(
+                    key, self._ensure_templates(served, request_wanted, request)
+                )
+        for key, request_wanted in desired.items():
             if key not in known:
-                await self._run_with_backoff(key, self._create_request(served, wish))
+                await self._run_with_backoff(key, self._create_request(served, request_wanted))
 
     def _should_retry(self, request: Unstructured) -> bool:
-        """Whether it came to nothing, long enough ago to ask anew."""
+        """Whether the request failed long enough ago to be created again."""
         ended = failed_at(request)
         return ended is not None and time.time() >= ended + self._settings.retry_after
 
     def _is_unneeded(self, request: Unstructured) -> bool:
-        """Whether its gang waits for no room, or asks by another request."""
+        """Whether its gang no longer waits for capacity, or has another request."""
         gang = request.metadata.annotations.get(GANG_KEY, "")
         return gang not in self._waiting or gang in (self._desired or ())
 
     async def _run_with_backoff(self, key: Key, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work unless it failed a moment ago; what fails is tried again."""
+        """Await ``work`` unless it is in backoff; failures are logged and tried again."""
         label, now = f"ProvisioningRequest {key[0]}/{key[1]}", asyncio.get_running_loop().time()
         if not self._backoff.is_ready(label, now):
             work.close()
@@ -208,15 +210,15 @@ class Provisioner:
     ) -> None:
         body = request_body(desired, self._settings.parameters, self._manager)
         with suppress(AlreadyExists):
-            made = await self._client.create(served, body, namespace=desired.key[0])
-            await self._ensure_templates(served, desired, made)
+            created = await self._client.create(served, body, namespace=desired.key[0])
+            await self._ensure_templates(served, desired, created)
 
     async def _ensure_templates(
         self, served: Resource[Unstructured], desired: DesiredRequest, request: Unstructured
     ) -> None:
-        """Make the templates, and tell the pods of the request.
+        """Annotate the pods and create the PodTemplates of a request.
 
-        Templates of a request before, of the same name, have to go first.
+        Templates of an earlier request of the same name have to be deleted first.
         """
         await self._pods.annotate(desired)
         meta = request.metadata
@@ -242,7 +244,7 @@ class Provisioner:
         return True
 
     async def _remove(self, served: Resource[Unstructured], request: Unstructured) -> None:
-        """Remove a request and its templates, for which the garbage collector may take long."""
+        """Delete a request and its templates, for which the garbage collector may take long."""
         meta = request.metadata
         for name in request.all_at("spec.podSets.*.podTemplateRef.name"):
             with suppress(NotFound):

@@ -1,12 +1,13 @@
-"""Which gangs ask an autoscaler for all of their room at once, and what came of it?
+"""ProvisioningRequests: gangs that ask Cluster Autoscaler for all of their capacity at once.
 
-A gang that waits for room that more nodes could give, and has a class for it (its annotation, or
-the configuration), gets a ProvisioningRequest: a pod set for each kind of pod that it needs to
-start. It stands until the gang has started, is gone, or waits for something else than room. Its
-pods do not say ``Unschedulable`` meanwhile, so that nodes are not added for single pods besides.
+A gang that is short of capacity that more nodes could provide, and has a provisioning class (by its
+annotation, or the configuration), gets a ProvisioningRequest with a pod set for each kind of pod
+that it needs to start. It exists until the gang has started, is deleted, or waits for something
+other than capacity. Meanwhile its pods are not marked ``Unschedulable``, so that no nodes are added
+for single pods.
 
-The name of a request follows from what is asked for; a gang that comes to need other pods gets
-another request. Requests that failed, or whose room was given up, are made anew after a while.
+The name of a request is derived from its content; a gang that comes to need other pods gets another
+request. Requests that failed, or whose capacity was revoked, are created again after a while.
 
 Source: ProvisioningRequest v1, KEP "Provisioning Request" of Cluster Autoscaler.
 """
@@ -35,7 +36,8 @@ CAPACITY_STAGES = SHORT_OF_CAPACITY | {
     Stage.BACKOFF,
     Stage.SCHEDULER_ERROR,
 }
-"""Stages of a gang that keeps the request it has."""
+"""Stages in which a gang keeps the request it has."""
+# By precedence: the first condition that is True tells the state.
 STATES = (
     ("CapacityRevoked", "its room was taken back"),
     ("BookingExpired", "its room was not used in time"),
@@ -48,24 +50,24 @@ FAILED_STATES = frozenset({"CapacityRevoked", "BookingExpired", "Failed"})
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Pods that are alike."""
+    """Equivalent pods."""
 
     pods: tuple[PodRef, ...]
 
     @property
     def pod(self) -> PodRef:
-        """One that stands for all."""
+        """The first, as the template of all."""
         return self.pods[0]
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of pods."""
         return len(self.pods)
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredRequest:
-    """A request that must exist for a gang."""
+    """A ProvisioningRequest that must exist for a gang."""
 
     gang: str
     owner: Owner
@@ -75,7 +77,7 @@ class DesiredRequest:
 
     @property
     def key(self) -> Key:
-        """Where the request is."""
+        """Namespace and name of the request."""
         return self.pod_sets[0].pod.namespace, self.name
 
 
@@ -83,7 +85,7 @@ def desired_requests(
     plan: Plan, gangs: Mapping[str, Gang], settings: ProvisioningConfig
 ) -> dict[str, DesiredRequest]:
     """The requests of a plan, by gang."""
-    wishes: dict[str, DesiredRequest] = {}
+    requests: dict[str, DesiredRequest] = {}
     for unplaced in plan.unplaced:
         gang = gangs.get(unplaced.gang)
         if gang is None or gang.is_satisfied or unplaced.stage not in SHORT_OF_CAPACITY:
@@ -92,20 +94,20 @@ def desired_requests(
         pod_sets = _pod_sets(gang, unplaced)
         if class_name != NO_CLASS and 0 < len(pod_sets) <= MAX_POD_SETS:
             name = _request_name(gang, class_name, pod_sets)
-            wishes[gang.key] = DesiredRequest(gang.key, gang.owner, name, class_name, pod_sets)
-    return wishes
+            requests[gang.key] = DesiredRequest(gang.key, gang.owner, name, class_name, pod_sets)
+    return requests
 
 
 def waiting_for_capacity(plan: Plan, gangs: Iterable[Gang]) -> frozenset[str]:
-    """Gangs that have not started and may still get room: they keep the request they have."""
-    otherwise = {each.gang for each in plan.unplaced if each.stage not in CAPACITY_STAGES}
-    return frozenset(g.key for g in gangs if not g.is_satisfied and g.key not in otherwise)
+    """Gangs that have not started and may still get capacity: they keep the request they have."""
+    blocked = {each.gang for each in plan.unplaced if each.stage not in CAPACITY_STAGES}
+    return frozenset(g.key for g in gangs if not g.is_satisfied and g.key not in blocked)
 
 
 def with_request_states(
     plan: Plan, desired: Mapping[str, DesiredRequest], requests: Mapping[Key, Unstructured]
 ) -> Plan:
-    """``plan``, in which gangs with a request say how that stands."""
+    """``plan``, with the state of its request in the message of every gang that has one."""
     if not desired:
         return plan
     return replace(
@@ -118,7 +120,7 @@ def with_request_states(
 
 
 def request_state(request: Unstructured) -> tuple[str, str]:
-    """The condition that says how a request stands, and in words; empty before there is one."""
+    """The type of the deciding condition, and the state in words; type "" before there is one."""
     conditions = {
         each["type"]: each
         for each in request.all_at("status.conditions.*")
@@ -132,14 +134,14 @@ def request_state(request: Unstructured) -> tuple[str, str]:
 
 
 def failed_at(request: Unstructured) -> float | None:
-    """When (seconds since the epoch) a request came to nothing, None while it has not."""
+    """When a request failed (seconds since the epoch), None while it has not."""
     kind, _ = request_state(request)
     if kind not in FAILED_STATES:
         return None
     conditions = request.all_at("status.conditions.*")
-    stated = next(each for each in conditions if each["type"] == kind)
+    condition = next(each for each in conditions if each["type"] == kind)
     try:
-        return datetime.fromisoformat(stated["lastTransitionTime"]).astimezone(UTC).timestamp()
+        return datetime.fromisoformat(condition["lastTransitionTime"]).astimezone(UTC).timestamp()
     except (KeyError, ValueError, TypeError):
         return 0.0
 
@@ -147,7 +149,7 @@ def failed_at(request: Unstructured) -> float | None:
 def request_body(
     desired: DesiredRequest, parameters: Mapping[str, str], manager: str
 ) -> dict[str, Any]:
-    """The ProvisioningRequest; it goes with the owner of its gang."""
+    """The ProvisioningRequest; it is owned by the owner of its gang."""
     owner = desired.owner
     reference = {
         "apiVersion": owner.api_version,
@@ -174,12 +176,12 @@ def request_body(
 
 
 def template_name(desired: DesiredRequest, index: int) -> str:
-    """What the PodTemplate of a pod set is called."""
+    """Name of the PodTemplate of a pod set."""
     return f"{desired.name}-{index}"
 
 
 def template_body(name: str, pod: Unstructured, request: Owner) -> dict[str, Any]:
-    """The PodTemplate of pods like ``pod``; it goes with the request."""
+    """The PodTemplate of pods like ``pod``; it is owned by the request."""
     omitted = ("nodeName", "schedulingGates", "ephemeralContainers", "schedulingGroup")
     spec = {key: each for key, each in pod.content["spec"].items() if key not in omitted}
     reference = {
@@ -207,8 +209,8 @@ def _pod_sets(gang: Gang, unplaced: Unplaced) -> tuple[PodSet, ...]:
 
 def _request_name(gang: Gang, class_name: str, pod_sets: Iterable[PodSet]) -> str:
     shapes = {member.pod.uid: member.shape for member in gang.pending}
-    asked = [(each.count, sorted(shapes[each.pod.uid].requests.items())) for each in pod_sets]
-    text = repr((gang.key, gang.owner.uid, class_name, asked))
+    content = [(each.count, sorted(shapes[each.pod.uid].requests.items())) for each in pod_sets]
+    text = repr((gang.key, gang.owner.uid, class_name, content))
     digest = hashlib.sha256(text.encode()).hexdigest()[:10]
     return f"{gang.owner.name[:40].rstrip('.-')}-{digest}"
 
@@ -217,6 +219,6 @@ def _provisioned(
     unplaced: Unplaced, desired: DesiredRequest, requests: Mapping[Key, Unstructured]
 ) -> Unplaced:
     request = requests.get(desired.key)
-    stands = request_state(request)[1] if request is not None else "it is being made"
-    message = f"{unplaced.message.rstrip('.')}; ProvisioningRequest {desired.name}: {stands}."
+    state = request_state(request)[1] if request is not None else "it is being made"
+    message = f"{unplaced.message.rstrip('.')}; ProvisioningRequest {desired.name}: {state}."
     return replace(unplaced, stage=Stage.PROVISIONING, message=message)

@@ -1,11 +1,11 @@
-"""When is a failed write tried again, and how long do we wait?
+"""Retry policy and backoff for failed writes.
 
-Per object, never per process: one object that fails delays nobody else. The wait doubles from
-``base`` to ``ceiling`` with full jitter over its upper half (waits spread, yet never collapse to
-zero), and is never shorter than the server's ``Retry-After``.
+Per object, never per process: an object that fails delays no other. The wait doubles from ``base``
+to ``maximum`` with jitter over its upper half (waits spread, yet never collapse to zero), and is
+never shorter than the server's ``Retry-After``.
 
 Only failures that say nothing about the object are transient: no answer, 429, 5xx. A conflict is
-no failure but news, and is answered by reading the object again, which is the caller's business.
+not a failure: the caller reads the object again.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ TRANSIENT = (Unreachable, TooManyRequests, ServerError)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """At most ``attempts`` tries, waiting between ``base`` and ``ceiling`` seconds."""
+    """At most ``attempts`` tries, waiting between ``base`` and ``maximum`` seconds."""
 
     attempts: int = 8
     base: float = 0.1
@@ -30,11 +30,12 @@ class RetryPolicy:
 
     def delay(self, failures: int, *, at_least: float = 0.0) -> float:
         """Seconds to wait after the given number of failures in a row (1 or more)."""
+        # The exponent is capped: 2.0 ** failures overflows after a thousand failures.
         longest = min(self.maximum, self.base * 2.0 ** min(failures - 1, 30))
         return max(at_least, longest * random.uniform(0.5, 1.0))
 
     async def sleep(self, failures: int, error: ApiError) -> None:
-        """Wait as long as this failure calls for."""
+        """Wait as long as this failure requires."""
         await asyncio.sleep(self.delay(failures, at_least=error.retry_after))
 
 
@@ -49,10 +50,10 @@ async def retry_transient(call: Callable[[], Awaitable[Result]], policy: RetryPo
 
 
 class ObjectBackoff:
-    """Which objects have failed lately, and from when on each may be tried again.
+    """Objects that failed lately, and the earliest time of each one's next attempt.
 
-    ``now`` is any clock in seconds that only goes forward. Costs a dictionary entry per failing
-    object; an object that succeeds is forgotten.
+    ``now`` is any monotonic clock in seconds. Costs a dictionary entry per failing object; an
+    object that succeeds is removed.
     """
 
     def __init__(self, policy: RetryPolicy) -> None:
@@ -65,11 +66,11 @@ class ObjectBackoff:
         return self._not_before.get(key, now) <= now
 
     def failures(self, key: str) -> int:
-        """How often in a row the object has failed."""
+        """Number of failures of the object in a row."""
         return self._failures.get(key, 0)
 
     def record_failure(self, key: str, now: float, *, at_least: float = 0.0) -> float:
-        """Note a failure; gives the seconds until the next try is due."""
+        """Record a failure; returns the seconds until the next attempt is due."""
         failures = self._failures.get(key, 0) + 1
         wait = self._policy.delay(failures, at_least=at_least)
         self._failures[key] = failures
@@ -82,6 +83,6 @@ class ObjectBackoff:
         self._not_before.pop(key, None)
 
     def forget_idle(self, now: float, idle: float) -> None:
-        """Drop objects whose next try has been due for ``idle`` seconds: nobody asks for them."""
+        """Drop objects whose next attempt has been due for ``idle`` seconds."""
         for key in [key for key, due in self._not_before.items() if due + idle < now]:
             self.reset(key)

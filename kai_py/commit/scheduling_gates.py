@@ -1,4 +1,4 @@
-"""Takes our scheduling gate from pods that a plan admitted; nobody else's is touched.
+"""Removes our scheduling gate from pods that a plan admitted; other gates are not touched.
 
 A pod that was changed meanwhile, or whose write failed, is left to the next plan, which admits it
 again.
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class GateRemover:
-    """Lifts gates behind the cycle's back; a pod under way is not queued again."""
+    """Removes gates outside the scheduling cycle; a pod is queued at most once at a time."""
 
     def __init__(self, access: ApiAccess, find_pod: PodLookup) -> None:
         self._access = access
@@ -28,7 +28,7 @@ class GateRemover:
         self._queued: set[str] = set()
 
     def update(self, admissions: tuple[Admission, ...]) -> None:
-        """Lift the gates of these gangs from now on."""
+        """Queue the pods of these admissions."""
         for pod in (pod for admission in admissions for pod in admission.pods):
             if pod.uid not in self._queued:
                 self._queued.add(pod.uid)
@@ -47,8 +47,8 @@ class GateRemover:
         pod = self._find_pod(ref)
         if pod is None or all(gate.name != ADMISSION_GATE for gate in pod.spec.scheduling_gates):
             return
-        gone = {"$patch": "delete", "name": ADMISSION_GATE}
-        patch = {"metadata": {"uid": ref.uid}, "spec": {"schedulingGates": [gone]}}
+        removal = {"$patch": "delete", "name": ADMISSION_GATE}
+        patch = {"metadata": {"uid": ref.uid}, "spec": {"schedulingGates": [removal]}}
         try:
             await self._access.call(
                 lambda: self._access.client.patch(

@@ -1,4 +1,4 @@
-"""What commit must know of the configuration; times in seconds."""
+"""Settings of commit; times in seconds."""
 
 from dataclasses import dataclass, field
 
@@ -10,18 +10,18 @@ from kai_py.config import DoubleAllocationPolicy
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
-    """How hard and how long commit tries, and whose pods are ours.
+    """Limits, timeouts and policies of commit, and the scheduler's names.
 
     ``scheduler_name`` also reports events; pods may name it or one of ``scheduler_aliases``.
     ``concurrency``: bindings and claim writes under way at once; 16 is where an API server on two
-    cores is busiest, more only queues there. ``seen_within``: how long the mirror may take to show
-    what was written. ``kai_statuses``, ``grove_statuses``: whether to write those of KAI's and
-    Grove's objects; ``pool``: the node pool they are told by. ``autoscaling``: how gangs call for
-    nodes. ``claim_grace``: how long a claim may hold devices for pods that nobody binds.
-    ``failed_device_pause``: how long a device that its driver could not make ready is given to
-    nobody. ``double_allocation``: what to do about a device that somebody else gives away too.
-    ``queue_status_interval``: least time between two writes of a queue's status. ``retry``
-    is for a single call, ``backoff`` for a gang, pod or queue as a whole.
+    cores is busiest, more only queues there. ``mirror_timeout``: how long the mirror may take to
+    show a write. ``write_kai_statuses``, ``write_grove_statuses``: whether to write the statuses of
+    KAI's and Grove's objects; ``node_pool``: the node pool in KAI's conditions. ``autoscaling``:
+    how gangs request nodes. ``claim_grace``: how long a claim may stay allocated to pods that are
+    not going to be bound. ``failed_device_backoff``: how long a device that its driver could not
+    make ready is not allocated. ``double_allocation``: policy for a device that another scheduler
+    allocates too. ``queue_status_interval``: least time between two writes of a queue's status.
+    ``retry`` is for a single call, ``backoff`` for a gang, pod or queue as a whole.
     """
 
     scheduler_name: str = "kai-scheduler"

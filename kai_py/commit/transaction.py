@@ -1,26 +1,25 @@
-"""How is a gang brought to the cluster, all or none?
+"""All-or-nothing binding of a gang.
 
-    0. made      claims for extended resources, on nodes without a device plugin for them, exist
-    1. claims    every claim of the gang is allocated and reserved; one that can't be ends it
-    2. seen      the mirror shows these allocations, and nobody else holds one of the devices;
-                 the latter is looked at once more before the first binding
+    0. create    claims for extended resources exist, on nodes without a device plugin for them
+    1. allocate  every claim of the gang is allocated and reserved; one that can't be ends it
+    2. observe   the mirror shows these allocations, and no other claim has one of the devices;
+                 the latter is checked once more before the first binding
     3. ready     drivers have met the binding conditions of the devices, where there are any
-    4. told      pods say in their status which claim serves their extended resources
-    5. binding   all pods, at most ``lane`` at a time
+    4. status    pods name in their status the claim for their extended resources
+    5. bind      all pods, as many at a time as the concurrency limit allows
 
-Nothing is bound before 0 to 4 hold for the whole gang. Up to there any failure gives back every
-claim, and deletes those that were made. From 5 on a pod that can't be bound (deleted meanwhile,
-refused) is no error of the others: its claims are given back, and the next cycle completes the gang
-or evicts it.
+Nothing is bound before 0 to 4 hold for the whole gang. Up to there any failure releases every
+claim, and deletes those that were created. From 5 on a pod that can't be bound (deleted meanwhile,
+refused) does not fail the others: its claims are released, and the next cycle completes the gang or
+evicts it.
 
-Each step can be repeated: after a crash anywhere the next plan, made from what the API holds,
-starts a transaction that continues, or ``kai_py.commit.claims.recovery`` gives the claims back.
-
-A pod that somebody else has bound elsewhere keeps its claims: they may be in use.
+Each step is idempotent: after a crash anywhere the next plan, made from the API's state, starts a
+transaction that continues, or ``kai_py.commit.claims.recovery`` releases the claims. A pod that
+another scheduler has bound to another node keeps its claims: they may be in use.
 
 Cost: per pod one binding, per claim two patches (finalizer, status), or a read where it was
-allocated before; per undone claim one patch. A claim that is made costs one create and one patch of
-the pod more, and to undo it a read, a patch and a delete.
+allocated before; per undone claim one patch. A claim to create costs one create and one patch of
+the pod more, and undoing it a read, a patch and a delete.
 """
 
 import asyncio
@@ -59,14 +58,14 @@ FAILURE_OUTCOMES = (BindingOutcome.ELSEWHERE, BindingOutcome.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class GangOutcome:
-    """What became of a gang; ``reason`` says why nothing was bound, empty when binding began."""
+    """Outcome of a gang; ``reason`` says why nothing was bound, empty when binding began."""
 
     gang: GangPlacement
     bindings: tuple[BindingResult, ...] = ()
     reason: str = ""
     other_holders: tuple[OtherHolder, ...] = ()
     failed_devices: tuple[DeviceCondition, ...] = ()
-    """Devices that their drivers could not make ready, and the condition that says so."""
+    """Devices that their drivers could not make ready, each with the condition that reports it."""
 
     @property
     def bound(self) -> tuple[PodRef, ...]:
@@ -75,26 +74,26 @@ class GangOutcome:
 
     @property
     def unbound(self) -> tuple[PodRef, ...]:
-        """Pods whose room is free again."""
+        """Pods whose capacity is free again."""
         bound = {pod.uid for pod in self.bound}
         return tuple(p.pod for p in self.gang.pods if p.pod.uid not in bound)
 
     @property
     def failures(self) -> tuple[BindingResult, ...]:
-        """Bindings that did not happen, other than of pods that went away."""
+        """Bindings that failed, except those of deleted pods."""
         return tuple(b for b in self.bindings if b.outcome in FAILURE_OUTCOMES)
 
 
 def _ignore_waiting(_pod: PodRef, _note: str) -> None:
-    """Nobody wants to know."""
+    """Default for ``report_waiting``: do nothing."""
 
 
 @dataclass
 class GangTransaction:
     """One attempt to bind a gang; ``run`` is called once.
 
-    ``known``: claims by uid as the mirror has them; they may be old. ``tell_waiting`` is told of
-    pods whose devices their drivers have to make ready, and what is missing.
+    ``cached_claims``: claims by uid from the mirror; they may be old. ``report_waiting`` is called
+    with pods whose devices their drivers have to make ready, and a note of what is missing.
     """
 
     gang: GangPlacement
@@ -114,9 +113,9 @@ class GangTransaction:
         self._failed_devices: tuple[DeviceCondition, ...] = ()
 
     async def run(self) -> GangOutcome:
-        """Carry the gang out; every failure is in the outcome."""
+        """Run the transaction; every failure is in the outcome."""
         await asyncio.gather(*(self._create_claim(placement) for placement in self.gang.pods))
-        await asyncio.gather(*(self._reconcile(goal) for goal in self._desired_claims))
+        await asyncio.gather(*(self._reconcile(desired) for desired in self._desired_claims))
         await self._wait_for_mirror()
         await self._wait_for_devices()
         await self._write_pod_statuses()
@@ -130,45 +129,48 @@ class GangTransaction:
                 failed_devices=self._failed_devices,
             )
         bindings = await asyncio.gather(*(bind(self.access, p) for p in self.gang.pods))
+        # A pod bound elsewhere keeps its claims: they may be in use there.
         await self._release_claims(b.pod.uid for b in bindings if b.outcome in RELEASING_OUTCOMES)
         return GangOutcome(self.gang, tuple(bindings))
 
     async def _create_claim(self, placement: Placement) -> None:
-        wanted, pod = placement.create_claim, placement.pod
-        if wanted is None or self._problem:
+        claim_to_create, pod = placement.create_claim, placement.pod
+        if claim_to_create is None or self._problem:
             return
         async with self._limiter:
-            made = await create_claim(self.access, wanted)
-        if isinstance(made, ClaimFailure):
-            self._problem = self._problem or made.reason
+            created = await create_claim(self.access, claim_to_create)
+        if isinstance(created, ClaimFailure):
+            self._problem = self._problem or created.reason
             return
-        claim = self._created_claims[pod.uid] = ClaimRef.of(made.metadata)
-        allocation = wanted.claim.status.allocation
+        claim = self._created_claims[pod.uid] = ClaimRef.of(created.metadata)
+        allocation = claim_to_create.claim.status.allocation
         consumer = placement.consumer(claim)
         self._desired_claims.append(
             DesiredClaim(claim, (pod,), (consumer,), (placement.node,), allocation)
         )
-        self._observed[claim.uid] = made
+        self._observed[claim.uid] = created
 
     async def _reconcile(self, desired: DesiredClaim) -> None:
         uid = desired.claim.uid
         async with self._limiter:
             if self._problem:
                 return
-            known = self._observed.get(uid) or self.cached_claims.get(uid)
+            cached = self._observed.get(uid) or self.cached_claims.get(uid)
+            # Marks the claim as touched: even a failed write may have arrived, so undoing must
+            # release it.
             self._observed[uid] = None
-            reached = await reconcile_claim(self.access, desired, known)
-        if isinstance(reached, ClaimFailure):
-            self._problem = self._problem or reached.reason
+            result = await reconcile_claim(self.access, desired, cached)
+        if isinstance(result, ClaimFailure):
+            self._problem = self._problem or result.reason
         else:
-            self._observed[uid] = reached
+            self._observed[uid] = result
 
     async def _wait_for_mirror(self) -> None:
-        for goal in self._desired_claims:
+        for desired in self._desired_claims:
             if self._problem:
                 return
-            if goal.allocation is not None:
-                self._problem = await self._wait_until_mirrored(goal.claim, goal.allocation)
+            if desired.allocation is not None:
+                self._problem = await self._wait_until_mirrored(desired.claim, desired.allocation)
 
     async def _wait_until_mirrored(self, claim: ClaimRef, allocation: AllocationResult) -> str:
         if not await self.holders.wait_until_seen(claim, allocation, self.settings.mirror_timeout):
@@ -176,11 +178,15 @@ class GangTransaction:
         return self._conflict(claim, allocation)
 
     def _recheck_devices(self) -> None:
-        """Give way to whoever has been given one of the devices meanwhile."""
-        for goal in self._desired_claims:
-            held = self._observed.get(goal.claim.uid)
-            if not self._problem and held is not None and held.status.allocation is not None:
-                self._problem = self._conflict(goal.claim, held.status.allocation)
+        """Give way to a claim that has been allocated one of the devices meanwhile."""
+        for desired in self._desired_claims:
+            observed = self._observed.get(desired.claim.uid)
+            if (
+                not self._problem
+                and observed is not None
+                and observed.status.allocation is not None
+            ):
+                self._problem = self._conflict(desired.claim, observed.status.allocation)
 
     def _conflict(self, claim: ClaimRef, allocation: AllocationResult) -> str:
         self._other_holders = tuple(self.holders.other_holders(claim, allocation))
@@ -189,10 +195,10 @@ class GangTransaction:
     async def _wait_for_devices(self) -> None:
         if self._problem:
             return
-        found = await asyncio.gather(
-            *(self._wait_until_ready(goal) for goal in self._desired_claims)
+        results = await asyncio.gather(
+            *(self._wait_until_ready(desired) for desired in self._desired_claims)
         )
-        unready = [each for each in found if each is not None]
+        unready = [each for each in results if each is not None]
         self._failed_devices = tuple(device for each in unready for device in each.devices)
         self._problem = unready[0].reason if unready else ""
 
@@ -202,8 +208,8 @@ class GangTransaction:
             return None
         missing = readiness(claim).missing
         if missing:
-            nodes, waits = ", ".join(desired.nodes), format_conditions(missing)
-            note = f"waiting for binding conditions for device on node {nodes}: {waits}"
+            nodes, conditions = ", ".join(desired.nodes), format_conditions(missing)
+            note = f"waiting for binding conditions for device on node {nodes}: {conditions}"
             for pod in desired.pods:
                 self.report_waiting(pod, note)
         return await wait_until_ready(self.access, self.holders, claim, self.settings.readiness)
@@ -211,30 +217,30 @@ class GangTransaction:
     async def _write_pod_statuses(self) -> None:
         if self._problem:
             return
-        made = [(p.pod, p.create_claim) for p in self.gang.pods if p.create_claim is not None]
-        problems = await asyncio.gather(*(write_pod_status(self.access, *each) for each in made))
+        created = [(p.pod, p.create_claim) for p in self.gang.pods if p.create_claim is not None]
+        problems = await asyncio.gather(*(write_pod_status(self.access, *each) for each in created))
         self._problem = next((problem for problem in problems if problem), "")
 
     async def _undo(self) -> None:
-        """Give back all claims, but of no pod that an earlier attempt has bound after all."""
+        """Release all claims, except those of a pod that an earlier attempt has bound after all."""
         pods = [placement.pod for placement in self.gang.pods] if self._observed else []
-        free = await asyncio.gather(*(is_unbound(self.access, pod) for pod in pods))
+        are_unbound = await asyncio.gather(*(is_unbound(self.access, pod) for pod in pods))
         await self._release_claims(
-            pod.uid for pod, unbound in zip(pods, free, strict=True) if unbound
+            pod.uid for pod, unbound in zip(pods, are_unbound, strict=True) if unbound
         )
 
     async def _release_claims(self, pods: Iterable[str]) -> None:
-        leaving = frozenset(pods)
+        released = frozenset(pods)
         await asyncio.gather(
             *(
-                self._release(goal, consumers)
-                for goal in self._desired_claims
-                if goal.claim.uid in self._observed
-                and (consumers := goal.released_consumers(leaving))
+                self._release(desired, consumers)
+                for desired in self._desired_claims
+                if desired.claim.uid in self._observed
+                and (consumers := desired.released_consumers(released))
             )
         )
-        made = [claim for pod, claim in self._created_claims.items() if pod in leaving]
-        await asyncio.gather(*(self._delete_claim(claim) for claim in made))
+        created = [claim for pod, claim in self._created_claims.items() if pod in released]
+        await asyncio.gather(*(self._delete_claim(claim) for claim in created))
 
     async def _delete_claim(self, claim: ClaimRef) -> None:
         try:

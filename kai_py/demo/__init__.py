@@ -1,1 +1,1 @@
-"""The demo: the real scheduler on an embedded cluster, a script of Jobs, and what must be seen."""
+"""The demo: the real scheduler on an embedded cluster, a script of Jobs, and its verification."""

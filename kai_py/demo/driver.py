@@ -1,7 +1,7 @@
-"""Who does what when? Plays a script's steps against the API, as users with a client would.
+"""Runs the steps of a script against the API, as users with a client would.
 
-A step begins once everything it builds on has been seen and its pause has passed; if that is not
-seen in ``PATIENCE`` seconds more, the demo ends there.
+A step begins once all milestones it depends on have been reached and its pause has passed; if they
+are not reached within ``STEP_TIMEOUT`` seconds, the demo ends there.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ JOB_LABEL = "batch.kubernetes.io/job-name"
 
 
 class ScriptDriver:
-    """Plays steps; ``changed`` is set whenever ``has_seen`` may answer differently."""
+    """Runs steps; ``changed`` must be set whenever the result of ``has_seen`` may change."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ScriptDriver:
         self._changed = changed
 
     async def run(self, script: Script) -> bool:
-        """Play all steps; False when one could not begin."""
+        """Run all steps; False when one could not begin."""
         for number, step in enumerate(script.steps, start=1):
             if not await self.wait_for(step.after):
                 return False
@@ -50,7 +50,7 @@ class ScriptDriver:
         return await self.wait_for(_final_milestones(script))
 
     async def end(self, job: str) -> None:
-        """Let the pods of a Job succeed: their work is done."""
+        """Let the pods of a Job succeed."""
         pods = await self._client.list(
             PODS.at(), namespace=NAMESPACE, label_selector=f"{JOB_LABEL}={job}"
         )
@@ -62,7 +62,7 @@ class ScriptDriver:
                 continue
 
     async def wait_for(self, wanted: tuple[MilestoneReached, ...]) -> bool:
-        """Whether all of this is seen in time."""
+        """Whether all these milestones are reached in time."""
         try:
             async with asyncio.timeout(STEP_TIMEOUT):
                 while not self._has_seen(wanted):
@@ -92,4 +92,6 @@ def _step_started(step: ScriptStep, number: int, of: int, time: float) -> StepSt
 
 
 def _final_milestones(script: Script) -> tuple[MilestoneReached, ...]:
-    return tuple(seen for each in script.expectations for seen in each.milestones)
+    return tuple(
+        milestone for expectation in script.expectations for milestone in expectation.milestones
+    )

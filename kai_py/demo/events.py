@@ -1,7 +1,7 @@
-"""What can be told of a running demo? Each happening is one line of ``kai-py demo --json``.
+"""Events of a running demo; each is one line of ``kai-py demo --json``.
 
 ``time`` is in seconds since the demo began. A gang is named by its key, ``namespace/Kind/name``;
-lines about one kind of object stand in the order of its changes in the API.
+events on one kind of object are in the order of its changes in the API.
 """
 
 from enum import StrEnum
@@ -11,33 +11,33 @@ import msgspec
 
 
 class PodChange(StrEnum):
-    """What became of a pod."""
+    """Kind of a change of a pod."""
 
     CREATED = "created"
     BOUND = "bound"
     RUNNING = "running"
     TERMINATING = "leaving"
-    """It is being deleted: evicted, or its Job goes away."""
+    """It is being deleted: evicted, or its Job is deleted."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     DELETED = "gone"
 
 
 class ClaimChange(StrEnum):
-    """What became of a ResourceClaim."""
+    """Kind of a change of a ResourceClaim."""
 
     ALLOCATED = "allocated"
     RELEASED = "released"
 
 
 class DemoEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Anything that is told."""
+    """Any event of the demo."""
 
     time: float
 
 
 class StepStarted(DemoEvent, frozen=True, tag="step"):
-    """The script went on: ``number`` of ``of``; the names are Jobs."""
+    """A step of the script began: ``number`` of ``of``; the names are Jobs."""
 
     number: int
     of: int
@@ -57,7 +57,7 @@ class PodChanged(DemoEvent, frozen=True, tag="pod"):
 
 
 class ClaimChanged(DemoEvent, frozen=True, tag="claim"):
-    """A claim got or lost its devices, each ``pool/device``."""
+    """A claim was allocated or released devices, each ``pool/device``."""
 
     change: ClaimChange
     claim: str
@@ -71,7 +71,7 @@ class JobCompleted(DemoEvent, frozen=True, tag="completed"):
 
 
 class EventSeen(DemoEvent, frozen=True, tag="event"):
-    """The cluster has a new Event; ``gang`` and ``node`` where it is about a pod we know."""
+    """The cluster has a new Event; ``gang`` and ``node`` where it regards a known pod."""
 
     level: str
     reason: str
@@ -94,13 +94,13 @@ class QueueGpus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueuesChanged(DemoEvent, frozen=True, tag="queues"):
-    """Shares or use of queues changed."""
+    """Shares or usage of queues changed."""
 
     queues: tuple[QueueGpus, ...]
 
 
 class EvictionDecided(DemoEvent, frozen=True, tag="eviction"):
-    """The scheduler decided that a pod must leave: ``action`` is ``preempt``, ``reclaim``…"""
+    """The scheduler decided to evict a pod; ``action`` is ``preempt``, ``reclaim``…"""
 
     action: str
     pod: str
@@ -117,7 +117,7 @@ class LogLine(DemoEvent, frozen=True, tag="log"):
 
 
 class DemoSummary(DemoEvent, frozen=True, tag="summary"):
-    """The end: what was shown and what is missing, in words, and the counts."""
+    """The end: sentences on what was shown and what is missing, and the counts."""
 
     shown: tuple[str, ...]
     missing: tuple[str, ...]

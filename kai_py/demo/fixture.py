@@ -1,7 +1,7 @@
-"""The cluster of the demo and the scheduler on it, set up as a user would have them.
+"""The demo's cluster and scheduler.
 
-The scheduler is the one that ``kai-py run`` runs, over HTTP on loopback, lease and all; only the
-kubelets are played.
+The scheduler is the one that ``kai-py run`` runs, over HTTP on loopback, with its lease; only the
+kubelets are simulated.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ RACKS = 2
 PLUGIN_NODE = "plugin-0"
 MAX_START_SECONDS = 1.0
 MIN_START_SECONDS = 0.3
-"""Seconds until a bound pod runs; below this a look at the API would not see it start."""
+"""Least seconds until a bound pod runs; with less a client would not see it start."""
 
 
 @asynccontextmanager
 async def demo_cluster(script: Script, *, speed: float) -> AsyncIterator[EmbeddedCluster]:
     """A cluster with everything but Jobs; pods start and stop ``speed`` times faster."""
-    pace = PodTiming(
+    timing = PodTiming(
         start=max(MAX_START_SECONDS / speed, MIN_START_SECONDS), stop=min(1.0, 1.0 / speed)
     )
-    async with EmbeddedCluster(timing=pace) as cluster:
+    async with EmbeddedCluster(timing=timing) as cluster:
         cluster.create_all(crds().values())
         cluster.create_all(nvidia_device_classes())
         for index in range(script.nodes):
@@ -56,7 +56,7 @@ async def demo_cluster(script: Script, *, speed: float) -> AsyncIterator[Embedde
 async def running_scheduler(
     cluster: EmbeddedCluster, on_plan: Callable[[Plan], None]
 ) -> AsyncIterator[Scheduler]:
-    """A scheduler at work on the cluster; its failure is ours."""
+    """A scheduler on the cluster; its failure ends the block."""
     metrics = Metrics(CollectorRegistry())
     async with (
         connect(Anonymous(cluster.url), on_call=metrics.count_call) as client,

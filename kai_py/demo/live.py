@@ -1,4 +1,4 @@
-"""The demo on a terminal: the live screen, and the summary that stays when it is gone."""
+"""The demo on a terminal: the live screen, and the summary after it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ FINISHED_CAPTION = "The story is told; cluster and scheduler go on. Ctrl-C ends 
 
 
 class LiveView:
-    """An audience that keeps what the screen shows, and the task that draws it."""
+    """A listener that updates the screen's contents, and the task that draws it."""
 
     def __init__(self, console: Console, *, speed: float, kubeconfig: Path | None) -> None:
         self._console = console
@@ -34,7 +34,7 @@ class LiveView:
         self._bound = 0
 
     def __call__(self, event: AnyDemoEvent) -> None:
-        """Take over what happened."""
+        """Handle an event."""
         line = feed_line(event)
         if line is not None:
             self._feed.add(line)
@@ -48,24 +48,24 @@ class LiveView:
                 self._step, self._caption = "", FINISHED_CAPTION
 
     def announce(self, url: str) -> None:
-        """Say where the dashboard is."""
+        """Show the dashboard's address."""
         self._dashboard = url
 
     def builder(self, observer: Observer) -> LiveClusterBuilder:
-        """What there is to draw, from what the observer sees."""
+        """A builder for the live view of the observed cluster."""
         return LiveClusterBuilder(observer.mirror, observer.owners)
 
     def draw(self, cluster: LiveCluster, time: float, *, width: int, height: int) -> RenderableType:
-        """The screen once, at this time of the story."""
+        """The screen at this time of the demo."""
         return self._screen.draw(cluster, self._headline(time), width=width, height=height)
 
     async def watch(self, run: DemoRun, observer: Observer) -> None:
         """Draw until cancelled."""
-        gatherer = self.builder(observer)
+        builder = self.builder(observer)
         await show(
             self._console,
             self._screen,
-            lambda: gatherer.build(observer.plan),
+            lambda: builder.build(observer.plan),
             lambda: self._headline(run.clock()),
         )
 
@@ -76,15 +76,17 @@ class LiveView:
         top.append(f"  speed x{self._speed:g}  {self._bound} pods bound", style="dim")
         caption = Text(no_wrap=True, overflow="ellipsis")
         caption.append(f" ▶ {self._step}", style="bold magenta").append(self._caption, style="bold")
-        places = [f" {self._dashboard}"] if self._dashboard else []
+        addresses = [f" {self._dashboard}"] if self._dashboard else []
         if self._kubeconfig is not None:
-            places.append(f" kubectl --kubeconfig {self._kubeconfig} get pods -w")
-        lines = [Text(it, style="cyan", no_wrap=True, overflow="ellipsis") for it in places]
+            addresses.append(f" kubectl --kubeconfig {self._kubeconfig} get pods -w")
+        lines = [
+            Text(address, style="cyan", no_wrap=True, overflow="ellipsis") for address in addresses
+        ]
         return (top, caption, *lines)
 
 
 def print_summary(console: Console, summary: DemoSummary) -> None:
-    """What was shown, what is missing, the counts."""
+    """Print what was shown, what is missing, and the counts."""
     text = Text()
     for shown, sentence in summary_lines(summary):
         text.append("✓ " if shown else "✗ ", style="bold green" if shown else "bold red")

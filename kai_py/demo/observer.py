@@ -1,7 +1,7 @@
-"""What happens in the cluster? The changes of a mirror of our own, told as happenings.
+"""Observes the demo's cluster and publishes its changes as events.
 
-The observer knows only what the API shows to any client; beside it stand the scheduler's plans,
-for queue shares (no object carries them) and for whose sake a pod must leave.
+The observer knows only what the API shows to any client, and the scheduler's plans, for queue
+shares (no object carries them) and for the beneficiaries of evictions.
 """
 
 import math
@@ -50,7 +50,7 @@ Publish = Callable[[AnyDemoEvent], None]
 
 
 class Observer:
-    """Tells what happens; ``clock`` gives the time of a happening, in seconds."""
+    """Publishes events; ``clock`` returns their time in seconds."""
 
     def __init__(self, client: Client, publish: Publish, clock: Callable[[], float]) -> None:
         self.mirror = Mirror(client, OBSERVED)
@@ -66,7 +66,7 @@ class Observer:
         self.mirror.subscribe(self._event, CLUSTER_EVENTS)
 
     def note_plan(self, plan: Plan) -> None:
-        """Take over what the scheduler decided."""
+        """Take over the scheduler's last plan."""
         self.plan = plan
         for eviction in plan.evictions:
             if eviction.pod.uid in self._evicted:
@@ -126,19 +126,19 @@ class Observer:
     def _event(self, _kind: Kind[Any], _old: object, new: ClusterEvent | None) -> None:
         if new is None:
             return
-        about = new.regarding
+        regarding = new.regarding
         pod = None
-        gang = f"{about.namespace}/{about.kind}/{about.name}"
-        if about.kind == "Pod":
-            pod = self.mirror.objects(PODS).get((about.namespace, about.name))
+        gang = f"{regarding.namespace}/{regarding.kind}/{regarding.name}"
+        if regarding.kind == "Pod":
+            pod = self.mirror.objects(PODS).get((regarding.namespace, regarding.name))
             gang = self.owners.gang_of(pod).key if pod is not None else ""
         self._publish(
             EventSeen(
                 time=self._clock(),
                 level=new.type,
                 reason=new.reason,
-                kind=about.kind,
-                name=about.name,
+                kind=regarding.kind,
+                name=regarding.name,
                 note=new.note,
                 gang=gang,
                 node=pod.spec.node_name if pod is not None else "",
@@ -147,7 +147,7 @@ class Observer:
 
 
 def pod_changes(old: Pod | None, new: Pod | None) -> tuple[PodChange, ...]:
-    """What happened to a pod between two states, in order."""
+    """The changes of a pod between two states, in order."""
     if new is None:
         return (PodChange.DELETED,)
     changes = [] if old is not None else [PodChange.CREATED]
@@ -162,7 +162,7 @@ def pod_changes(old: Pod | None, new: Pod | None) -> tuple[PodChange, ...]:
 
 
 def devices_of(claim: ResourceClaim | None) -> tuple[str, ...]:
-    """The devices a claim holds, each ``pool/device``."""
+    """The devices allocated to a claim, each ``pool/device``."""
     if claim is None or claim.status.allocation is None:
         return ()
     results = claim.status.allocation.devices.results
@@ -171,8 +171,8 @@ def devices_of(claim: ResourceClaim | None) -> tuple[str, ...]:
 
 def is_complete(job: Job) -> bool:
     """Whether all pods of the Job succeeded."""
-    wanted = job.spec.completions if job.spec.completions is not None else 1
-    return wanted > 0 and job.status.succeeded >= wanted
+    completions = job.spec.completions if job.spec.completions is not None else 1
+    return completions > 0 and job.status.succeeded >= completions
 
 
 def queue_gpus(share: QueueShare) -> QueueGpus:

@@ -1,4 +1,4 @@
-"""Audiences that print: plain lines for people and logs, JSON lines for machines."""
+"""Listeners that print: plain lines for people and logs, JSON lines for machines."""
 
 from typing import TextIO
 
@@ -10,14 +10,14 @@ from kai_py.observe.live.feed import FeedLine, line_text
 
 
 class PlainPrinter:
-    """One line per event; before each step what the queues use."""
+    """One line per event, and the queues' usage before each step."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._queues: QueuesChanged | None = None
 
     def __call__(self, event: AnyDemoEvent) -> None:
-        """Print what happened."""
+        """Print an event."""
         match event:
             case QueuesChanged():
                 self._queues = event
@@ -34,8 +34,8 @@ class PlainPrinter:
             self._print(f"{time:7.2f}s  {'Queue':<17} {queue_text(queue)}")
 
     def _print_summary(self, summary: DemoSummary) -> None:
-        for shown, sentence_ in summary_lines(summary):
-            self._print(f"{'shown  ' if shown else 'MISSING'}  {sentence_}")
+        for shown, sentence in summary_lines(summary):
+            self._print(f"{'shown  ' if shown else 'MISSING'}  {sentence}")
         self._print(summary_counts(summary))
 
     def _print(self, text: str) -> None:
@@ -43,14 +43,14 @@ class PlainPrinter:
 
 
 class JsonPrinter:
-    """One JSON object per happening and line; ``type`` tells which."""
+    """One JSON object per event and line; ``type`` is the kind of event."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._encoder = msgspec.json.Encoder()
 
     def __call__(self, event: AnyDemoEvent) -> None:
-        """Print what happened."""
+        """Print an event."""
         print(self._encoder.encode(event).decode(), file=self._stream, flush=True)
 
 

@@ -1,7 +1,7 @@
-"""How are happenings told to people? One line each; what other lines say already is left out.
+"""Renders the demo's events as lines for people, without repetitions.
 
-Events are the source: a gang's wait is told once for the gang instead of once per pod, an eviction
-per pod instead of again for its gang. Changes of single objects are for machines (``--json``).
+A pending gang is reported once for the gang instead of once per pod, an eviction once per pod and
+not again for its gang. Changes of single objects are for machines only (``--json``).
 """
 
 from kai_py.demo.events import (
@@ -26,7 +26,7 @@ TONES = {
 
 
 def feed_line(event: AnyDemoEvent) -> FeedLine | None:
-    """The line for people; None for what is only for machines."""
+    """The line for people; None for an event that is only for machines."""
     match event:
         case StepStarted():
             word = f"Step {event.number}/{event.of}"
@@ -42,11 +42,11 @@ def feed_line(event: AnyDemoEvent) -> FeedLine | None:
 
 
 def _event(event: EventSeen) -> FeedLine | None:
-    of_a_pod = event.kind == "Pod"
-    in_a_gang = of_a_pod and not event.gang.endswith(f"/Pod/{event.name}")
-    if event.reason == "FailedScheduling" and in_a_gang:
+    is_pod_event = event.kind == "Pod"
+    in_gang = is_pod_event and not event.gang.endswith(f"/Pod/{event.name}")
+    if event.reason == "FailedScheduling" and in_gang:
         return None
-    if event.reason == "Preempted" and not of_a_pod:
+    if event.reason == "Preempted" and not is_pod_event:
         return None
     scheduled = event.reason == SCHEDULED and event.node
     return FeedLine(
@@ -56,7 +56,7 @@ def _event(event: EventSeen) -> FeedLine | None:
         subject=event.name,
         text="" if scheduled else event.note,
         gang="" if event.kind == "Queue" else event.gang,
-        pods=int(of_a_pod),
+        pods=int(is_pod_event),
         nodes=(event.node,) if scheduled else (),
     )
 
@@ -71,7 +71,7 @@ def queue_text(queue: QueueGpus) -> str:
 
 
 def summary_lines(summary: DemoSummary) -> tuple[tuple[bool, str], ...]:
-    """What was shown and what is missing: (is it shown, sentence)."""
+    """What was shown and what is missing: (whether it was shown, sentence)."""
     shown = tuple((True, sentence) for sentence in summary.shown)
     return shown + tuple((False, sentence) for sentence in summary.missing)
 

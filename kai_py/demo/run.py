@@ -1,7 +1,7 @@
-"""One run of the demo, from the empty cluster to the last line.
+"""One run of the demo, from the empty cluster to the summary.
 
-Everything that happens is told to the story and then to the audience (a printer or a live view), in
-one order; the story is what the script waits for and what the verdict is drawn from.
+Every event is passed to the verification and then to the listener (a printer or a live view), in
+one order; the script waits for the verification's milestones, and the summary is drawn from it.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ Task = Coroutine[Any, Any, None]
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """How to play.
+    """Options of a run.
 
     ``until_idle`` ends every Job and waits for it; ``kubeconfig`` is written once the cluster
-    answers; with ``keep`` everything goes on until it is stopped. ``http`` is where the dashboard
-    is served, at an address that is announced.
+    answers; with ``keep`` everything goes on until it is stopped. ``http`` is the address of the
+    dashboard, which is passed to ``announce`` as a URL.
     """
 
     speed: float = 1.0
@@ -51,7 +51,7 @@ class DemoOptions:
 
 
 class DemoRun:
-    """The running demo, as far as an audience may look at it."""
+    """The running demo, as far as a view may look at it."""
 
     def __init__(self, script: Script, listener: EventListener) -> None:
         self.verification = Verification(script.workloads)
@@ -65,11 +65,11 @@ class DemoRun:
         return round(asyncio.get_running_loop().time() - self._began, 3)
 
     def stop_publishing(self) -> None:
-        """Tell nothing any more: what happens while the stage is cleared is not of the story."""
+        """Drop all further events: those of the shutdown are not part of the demo."""
         self._is_over = True
 
     def publish(self, event: AnyDemoEvent) -> None:
-        """Tell story and audience, until it is over."""
+        """Pass an event to verification and listener, until publishing is stopped."""
         if self._is_over:
             return
         self.verification.apply(event)
@@ -78,7 +78,7 @@ class DemoRun:
 
 
 async def watch_nothing(_run: DemoRun, _observer: Observer) -> None:
-    """Watch nothing: what is told is enough."""
+    """Default for ``watch``: do nothing."""
 
 
 async def run_demo(
@@ -89,28 +89,28 @@ async def run_demo(
     stop: asyncio.Event,
     watch: Callable[[DemoRun, Observer], Task] = watch_nothing,
 ) -> DemoSummary:
-    """Play the script until it is over or ``stop`` is set; ``watch`` looks on meanwhile."""
-    show = DemoRun(script, listener)
-    with _publish_warnings(show):
+    """Run the script until it is over or ``stop`` is set; ``watch`` runs meanwhile."""
+    run = DemoRun(script, listener)
+    with _publish_warnings(run):
         async with (
             demo_cluster(script, speed=options.speed) as cluster,
             connect(Anonymous(cluster.url)) as client,
-            _observing(client, show) as observer,
+            _observing(client, run) as observer,
             running_scheduler(cluster, observer.note_plan) as scheduler,
             _serving(scheduler, client, options),
-            _background(watch(show, observer)),
+            _background(watch(run, observer)),
         ):
             if options.kubeconfig is not None:
                 cluster.write_kubeconfig(options.kubeconfig)
             await _run_until(
-                stop, _run_script(_script_driver(client, show, options), observer, script, options)
+                stop, _run_script(_script_driver(client, run, options), observer, script, options)
             )
-            told = show.verification.summary(script.expectations, show.clock())
-            show.publish(told)
+            summary = run.verification.summary(script.expectations, run.clock())
+            run.publish(summary)
             if options.keep:
                 await stop.wait()
-            show.stop_publishing()
-    return told
+            run.stop_publishing()
+    return summary
 
 
 def _script_driver(client: Client, run: DemoRun, options: DemoOptions) -> ScriptDriver:
@@ -154,14 +154,14 @@ async def _serving(
     host, port = options.http
     with with_advisor(scheduler.probes(), client, Configuration()) as probes:
         async with serve(probes, HttpAccess(host), port) as port:
-            named = f"[{host}]" if ":" in host else host
-            options.announce(f"http://{named}:{port}/")
+            bracketed_host = f"[{host}]" if ":" in host else host
+            options.announce(f"http://{bracketed_host}:{port}/")
             yield
 
 
 @asynccontextmanager
 async def _background(work: Task) -> AsyncIterator[None]:
-    """Do ``work`` during the block; if it fails, so does the block."""
+    """Run ``work`` during the block; if it fails, so does the block."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(work)
         try:
@@ -171,7 +171,7 @@ async def _background(work: Task) -> AsyncIterator[None]:
 
 
 async def _run_until(stop: asyncio.Event, work: Task) -> None:
-    """Do ``work``, or as much of it as ``stop`` leaves time for."""
+    """Run ``work`` until it ends or ``stop`` is set."""
     task = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -183,7 +183,7 @@ async def _run_until(stop: asyncio.Event, work: Task) -> None:
 
 @contextmanager
 def _publish_warnings(run: DemoRun) -> Iterator[None]:
-    """Tell the log's warnings instead of printing them."""
+    """Publish the log's warnings as events instead of printing them."""
     handler = _LogPublisher(run)
     root = logging.getLogger()
     previous, root.handlers = root.handlers, [handler]

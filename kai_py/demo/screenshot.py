@@ -1,7 +1,7 @@
-"""The demo's screen as a picture: how does it look when the story is at its fullest?
+"""The demo's screen as an SVG picture.
 
-The screen is drawn once, without a terminal, just before the step that lets go of what the story
-was about: by then gangs have waited, started whole, been preempted and given room back.
+The screen is drawn once, without a terminal, just before the step that ends most Jobs: by then
+gangs have waited, started whole, been preempted and reclaimed.
 """
 
 import io
@@ -20,14 +20,14 @@ from kai_py.observe.live.cluster import LiveCluster
 
 WIDTH, HEIGHT = 128, 40
 ReadCluster = Callable[[], tuple[LiveCluster, float]]
-"""What there is to see now, and the time of the story."""
+"""The cluster now, and the time of the demo."""
 STEPS_AFTER_SCREENSHOT = 2
-"""Steps of the story that begin after the picture is taken."""
+"""Steps of the script that begin after the picture is taken."""
 _REMOTE_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 class ScreenshotWriter:
-    """An audience that passes on what it hears and writes the picture to ``path``, as SVG."""
+    """A listener that passes events on and writes the picture to ``path``, as SVG."""
 
     def __init__(self, path: Path, listener: EventListener, *, speed: float) -> None:
         self._path = path
@@ -44,21 +44,21 @@ class ScreenshotWriter:
         self._read_cluster: ReadCluster | None = None
 
     def __call__(self, event: AnyDemoEvent) -> None:
-        """Take over what happened; the picture is of the moment before its step."""
+        """Handle an event; the picture shows the cluster before the step."""
         if isinstance(event, StepStarted) and event.of - event.number == STEPS_AFTER_SCREENSHOT - 1:
             self._write()
         self._view(event)
         self._listener(event)
 
     async def watch(self, run: DemoRun, observer: Observer) -> None:
-        """Know where to look when the moment comes."""
-        gatherer = self._view.builder(observer)
-        self._read_cluster = lambda: (gatherer.build(observer.plan), run.clock())
+        """Remember how to read the cluster when the picture is due."""
+        builder = self._view.builder(observer)
+        self._read_cluster = lambda: (builder.build(observer.plan), run.clock())
 
     def _write(self) -> None:
         if self._read_cluster is None:
             return
-        picture, time = self._read_cluster()
-        self._console.print(self._view.draw(picture, time, width=WIDTH, height=HEIGHT), end="")
+        cluster, time = self._read_cluster()
+        self._console.print(self._view.draw(cluster, time, width=WIDTH, height=HEIGHT), end="")
         svg = self._console.export_svg(title="kai-py demo", theme=MONOKAI, unique_id="demo")
         self._path.write_text(_REMOTE_FONT.sub("", svg), encoding="utf-8")

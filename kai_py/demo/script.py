@@ -1,17 +1,17 @@
-"""Who submits what, when, and what must be seen for the demo to have shown it?
+"""The demo's script: workloads over time, and the milestones that must be reached.
 
 The cluster: ``nodes`` nodes of eight GPUs with a DRA driver, and one more with a device plugin. The
 queues deserve all GPUs of the driver between them: inference 2 nodes, the rest training and
-research. A step waits for what it builds on, so a slow machine tells the same story, later. With
-eight nodes:
+research. A step waits for the milestones it depends on, so that a slow machine shows the same
+course, later. With eight nodes:
 
     chat        6 x 1  inference   servers that start one by one
     llm         4 x 8  training    whole nodes, all that training deserves
     protein     2 x 8  research    with notebooks, 3 x 1 nvidia.com/gpu, beside it
     vision      8 x 2  training    10 GPUs are left: waits, and starts when llm ends
     urgent      5 x 8  training    preempts vision; vision returns when urgent ends
-    ablation    5 x 8  research    elastic, floor 2: borrows beyond what research deserves
-    peak       10 x 1  inference   deserved: reclaims the room of one pod of ablation
+    ablation    5 x 8  research    elastic, minMember 2: borrows beyond what research deserves
+    peak       10 x 1  inference   deserved: reclaims the capacity of one pod of ablation
 """
 
 from dataclasses import dataclass
@@ -25,25 +25,25 @@ MAX_NODES = 64
 
 
 class Milestone(StrEnum):
-    """What can happen to a workload that the story is about."""
+    """A milestone of a workload."""
 
     WAITED = "waited"
-    """The cluster said that it cannot start, and why."""
+    """The cluster reported that it cannot start, and why."""
     STARTED = "started"
     """All its pods are bound."""
     PREEMPTED = "preempted"
-    """Pods left for a higher priority in the queue."""
+    """Pods were evicted for a higher priority in the queue."""
     RECLAIMED = "reclaimed"
-    """Pods left for another queue's share."""
+    """Pods were evicted for another queue's share."""
     RETURNED = "returned"
-    """All its pods are bound again after some had to leave."""
+    """All its pods are bound again after some were evicted."""
     COMPLETED = "completed"
     """Its Job is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class MilestoneReached:
-    """A milestone of a workload."""
+    """A milestone of a named workload."""
 
     workload: str
     milestone: Milestone
@@ -51,7 +51,7 @@ class MilestoneReached:
 
 @dataclass(frozen=True, slots=True)
 class ScriptStep:
-    """Once ``once`` has been seen, and after ``pause`` seconds more, Jobs end and start."""
+    """Once ``after`` has been reached, and ``pause`` seconds more, Jobs end and start."""
 
     title: str
     pause: float
@@ -62,7 +62,7 @@ class ScriptStep:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A sentence that is true once all of ``seen`` have been seen."""
+    """A sentence that is true once all of ``milestones`` have been reached."""
 
     sentence: str
     milestones: tuple[MilestoneReached, ...]
@@ -85,21 +85,23 @@ class Script:
 
 
 def script_for(nodes: int) -> Script:
-    """The script for this many driver nodes, at least ``FEWEST_NODES``."""
+    """The script for this many driver nodes; raises ValueError outside the supported range."""
     if not MIN_NODES <= nodes <= MAX_NODES:
         raise ValueError(f"the demo needs {MIN_NODES} to {MAX_NODES} nodes, not {nodes}")
-    cast = _Workloads.for_nodes(nodes)
+    workloads = _Workloads.for_nodes(nodes)
     queues = (
         QueueSetup("inference", 2 * GPUS_PER_NODE, 3 * GPUS_PER_NODE),
-        QueueSetup("training", cast.llm.pods * GPUS_PER_NODE, (cast.llm.pods + 2) * GPUS_PER_NODE),
-        QueueSetup("research", cast.protein.pods * GPUS_PER_NODE, nodes * GPUS_PER_NODE),
+        QueueSetup(
+            "training", workloads.llm.pods * GPUS_PER_NODE, (workloads.llm.pods + 2) * GPUS_PER_NODE
+        ),
+        QueueSetup("research", workloads.protein.pods * GPUS_PER_NODE, nodes * GPUS_PER_NODE),
     )
     return Script(
         nodes=nodes,
         queues=queues,
         priorities={"urgent": 1000},
-        steps=_steps(cast),
-        expectations=_expectations(cast),
+        steps=_steps(workloads),
+        expectations=_expectations(workloads),
     )
 
 
@@ -190,7 +192,8 @@ def _steps(workloads: _Workloads) -> tuple[ScriptStep, ...]:
             end=(urgent.name, protein.name),
         ),
         ScriptStep(
-            f"{_size(ablation)}, at least {ablation.min_available} pods: research borrows what is idle",
+            f"{_size(ablation)}, at least {ablation.min_available} pods: "
+            "research borrows what is idle",
             3.5,
             after=(_returned(vision), _completed(urgent), _completed(protein)),
             submit=(ablation,),

@@ -1,11 +1,11 @@
-"""Has the demo shown what it should? Milestones, counts and broken promises, from happenings alone.
+"""Verification of the demo: milestones, counts and violated invariants, from its events alone.
 
-Promises that must hold at every moment:
+Invariants at every moment:
 
-- no pod of a gang runs before the floor of the gang is bound, and none is left bound below it;
+- no pod of a gang runs before minMember of the gang is bound, and none is left bound below it;
 - no device is allocated to two claims.
 
-Pure: the same happenings give the same story.
+Pure: the same events have the same result.
 """
 
 from collections.abc import Iterable
@@ -33,13 +33,13 @@ class _Gang:
     workload: DemoWorkload
     bound: set[str] = field(default_factory=set)
     started: bool = False
-    """Its floor has been bound since it last had no pods."""
+    """Whether minMember has been bound since it last had no pods."""
     lost_pods: bool = False
-    """Pods had to leave since all of them were bound."""
+    """Whether pods were evicted since all of them were bound."""
 
 
 class Verification:
-    """What has happened to the script's workloads so far."""
+    """The progress of the script's workloads so far."""
 
     def __init__(self, workloads: Iterable[DemoWorkload]) -> None:
         self._gangs = {f"{NAMESPACE}/Job/{each.name}": _Gang(each) for each in workloads}
@@ -52,7 +52,7 @@ class Verification:
         self._jobs_completed = 0
 
     def apply(self, event: AnyDemoEvent) -> None:
-        """Take over what happened."""
+        """Apply an event."""
         match event:
             case PodChanged():
                 self._pod(event)
@@ -67,16 +67,16 @@ class Verification:
                 self._record(event.gang, Milestone.COMPLETED, event.time)
 
     def has_reached(self, wanted: Iterable[MilestoneReached]) -> bool:
-        """Whether all of these have been seen."""
+        """Whether all of these have been reached."""
         return all(each in self._milestones for each in wanted)
 
     @property
     def violations(self) -> tuple[str, ...]:
-        """Promises that were broken, in words."""
+        """Violated invariants, as sentences."""
         return tuple(self._violations)
 
     def summary(self, expectations: Iterable[Expectation], time: float) -> DemoSummary:
-        """The end of the story at ``time``."""
+        """The summary of the demo at ``time``."""
         shown = [each.sentence for each in expectations if self.has_reached(each.milestones)]
         missing = [each.sentence for each in expectations if not self.has_reached(each.milestones)]
         return DemoSummary(
@@ -117,8 +117,10 @@ class Verification:
 
     def _running(self, change: PodChanged, gang: _Gang) -> None:
         if change.pod in gang.bound and not gang.started:
-            name, floor = gang.workload.name, gang.workload.min_available
-            self._violations[f"{name} ran with {len(gang.bound)} pods, its floor is {floor}"] = None
+            name, min_members = gang.workload.name, gang.workload.min_available
+            self._violations[
+                f"{name} ran with {len(gang.bound)} pods, its floor is {min_members}"
+            ] = None
 
     def _pod_ended(self, change: PodChanged, gang: _Gang) -> None:
         if change.pod not in gang.bound:

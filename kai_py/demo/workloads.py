@@ -1,4 +1,4 @@
-"""What do the users of the demo apply? Queues, priorities, claim templates and Jobs, as manifests.
+"""Manifests of the demo's queues, priorities, claim templates and Jobs.
 
 A Job of a workload is what a user would write: a queue name, a ResourceClaimTemplate or a limit of
 ``nvidia.com/gpu``, and a podFailurePolicy that does not count disruptions as failures.
@@ -22,7 +22,7 @@ Manifest = dict[str, Any]
 
 
 class GpuSource(StrEnum):
-    """How a workload asks for its GPUs."""
+    """How a workload requests its GPUs."""
 
     CLAIM = "resource claim"
     PLUGIN = "device plugin"
@@ -30,7 +30,7 @@ class GpuSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueSetup:
-    """A queue: GPUs guaranteed and GPUs at most."""
+    """A queue, and its deserved and maximum GPUs."""
 
     name: str
     deserved: int
@@ -39,7 +39,7 @@ class QueueSetup:
 
 @dataclass(frozen=True, slots=True)
 class DemoWorkload:
-    """A Job of ``pods`` pods with ``gpus`` GPUs each; ``floor`` of them start together."""
+    """A Job of ``pods`` pods with ``gpus`` GPUs each; ``min_available`` of them start together."""
 
     name: str
     queue: str
@@ -53,7 +53,7 @@ class DemoWorkload:
 def setup_manifests(
     queues: Iterable[QueueSetup], priorities: dict[str, int], workloads: Iterable[DemoWorkload]
 ) -> Iterator[Manifest]:
-    """What has to be there before the first Job."""
+    """The objects that must exist before the first Job."""
     for queue in queues:
         yield {
             "apiVersion": API_VERSION,
@@ -74,8 +74,8 @@ def setup_manifests(
 
 def job_manifest(workload: DemoWorkload) -> Manifest:
     """The Job of a workload."""
-    marks = {QUEUE_NAME_KEY: workload.queue}
-    floor = (
+    labels = {QUEUE_NAME_KEY: workload.queue}
+    annotations = (
         {}
         if workload.min_available == workload.pods
         else {MIN_AVAILABLE_KEY: str(workload.min_available)}
@@ -86,8 +86,8 @@ def job_manifest(workload: DemoWorkload) -> Manifest:
         "metadata": {
             "name": workload.name,
             "namespace": NAMESPACE,
-            "labels": marks,
-            "annotations": floor,
+            "labels": labels,
+            "annotations": annotations,
         },
         "spec": {
             "parallelism": workload.pods,
@@ -101,7 +101,7 @@ def job_manifest(workload: DemoWorkload) -> Manifest:
                     }
                 ]
             },
-            "template": {"metadata": {"labels": marks}, "spec": _pod_spec(workload)},
+            "template": {"metadata": {"labels": labels}, "spec": _pod_spec(workload)},
         },
     }
 

@@ -1,1 +1,1 @@
-"""What has to be in a cluster for the scheduler to run in it."""
+"""Manifests to deploy the scheduler and its webhooks: objects, permissions, Helm chart."""

@@ -1,7 +1,7 @@
-"""The Helm chart, made from the same objects as ``kai-py install``.
+"""The Helm chart, generated from the same objects as ``kai-py install``.
 
-The objects are made once with stand-ins for what a release decides, then the stand-ins are replaced
-by template expressions; so the chart can't drift from what is tested on a real API server.
+The objects are made with placeholders for what a release decides, which are then replaced by
+template expressions; so the chart can't drift from what is tested on a real API server.
 """
 
 import json
@@ -30,7 +30,7 @@ OPTIONAL_KINDS = {
     "ServiceMonitor": "monitoring.serviceMonitor",
     "PrometheusRule": "monitoring.rules",
 }
-"""Kinds that a value switches, and the value."""
+"""Kinds that a value enables, and the value."""
 WEBHOOK_SWITCH = "webhook.enabled"
 DASHBOARDS_SWITCH = "monitoring.dashboards"
 DIGEST_KEY = "kai-py/configuration"
@@ -135,8 +135,8 @@ def _chart_file() -> str:
 def _template(document: Document) -> str:
     kind = document["kind"]
     if kind == "ConfigMap":
-        own = '    {{- include "kai-py.config" . | nindent 4 }}\n'
-        return _without_last_field(document, "data") + f"  {CONFIGURATION_FILE}: |\n{own}"
+        configuration = '    {{- include "kai-py.config" . | nindent 4 }}\n'
+        return _without_last_field(document, "data") + f"  {CONFIGURATION_FILE}: |\n{configuration}"
     if kind == "Deployment":
         annotations = document["spec"]["template"]["metadata"]["annotations"]
         annotations[DIGEST_KEY] = '{{ include "kai-py.config" . | sha256sum | trunc 16 }}'
@@ -167,12 +167,12 @@ def _dashboards() -> str:
 
 
 def _without_last_field(document: Document, field: str) -> str:
-    """The document up to its last field, whose content the caller writes."""
+    """The document up to its last field, whose content the caller appends."""
     return _with_values(plain_yaml({**document, field: {}})).removesuffix(" {}\n") + "\n"
 
 
 def _file_of(name: str, indent: int) -> str:
-    """A file of the chart as it is: the template expressions in it are Prometheus' or Grafana's."""
+    """A file of the chart verbatim: the template expressions in it are Prometheus' or Grafana's."""
     return f'{" " * indent}{{{{- .Files.Get "monitoring/{name}" | nindent {indent} }}}}\n'
 
 
@@ -191,8 +191,11 @@ def _with_values(text: str) -> str:
         f'["{SCHEDULER}"]': SCHEDULERS,
         RESOURCES: "{{ toJson .Values.resources }}",
         PRIORITY_CLASS: "{{ .Values.priorityClassName | quote }}",
-        **{stand_in: f"{{{{ toJson .Values.{value} }}}}" for value, stand_in in POD_VALUES.items()},
+        **{
+            placeholder: f"{{{{ toJson .Values.{value} }}}}"
+            for value, placeholder in POD_VALUES.items()
+        },
     }
-    for stand_in, expression in expressions.items():
-        text = text.replace(stand_in, expression)
+    for placeholder, expression in expressions.items():
+        text = text.replace(placeholder, expression)
     return text

@@ -1,9 +1,9 @@
-"""Which objects make the scheduler run in a cluster? All of them, ready to apply.
+"""The objects that run the scheduler in a cluster, ready to apply.
 
-Two replicas, one of which schedules (a Lease decides which); the other has read the cluster
-already and takes over when the first one ends, so they keep to different nodes. The configuration
-is a ConfigMap; its content is part of the pod template's annotations, so that a change of it rolls
-the replicas. What needs the CRDs of a Prometheus operator is asked for apart (``monitoring``).
+Two replicas, one of which schedules (decided by a Lease); the other has read the cluster already
+and takes over when the first one ends, so they prefer different nodes. The configuration is a
+ConfigMap; its digest is an annotation of the pod template, so that a change of it rolls the
+replicas. Objects that need the CRDs of a Prometheus operator are optional (``monitoring``).
 """
 
 import hashlib
@@ -48,15 +48,15 @@ from kai_py.deploy.webhook import webhook_objects
 NAME = "kai-py"
 RESOURCES: Document = {"requests": {"cpu": "500m", "memory": "512Mi"}}
 PRIORITY_CLASS = "system-cluster-critical"
-"""Without the scheduler nothing else of ours starts; every cluster has this class."""
+"""Without the scheduler none of its pods starts; every cluster has this class."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """What differs from cluster to cluster; the configuration names the namespace of the lease.
+    """Settings of an installation; the configuration names the namespace of the lease.
 
-    ``pod``: fields of the pod's spec beside those that are set here, as node selector and
-    tolerations. ``monitoring``: with the objects of a Prometheus operator and Grafana's sidecar.
+    ``pod``: further fields of the pod's spec, such as node selector and tolerations.
+    ``monitoring``: with the objects of a Prometheus operator and Grafana's sidecar.
     """
 
     image: str
@@ -71,7 +71,7 @@ class Installation:
 
 
 def manifests(installation: Installation) -> list[Document]:
-    """Every object, in an order in which each finds what it needs."""
+    """All objects, in an order in which each finds what it needs."""
     return [
         *crds().values(),
         _namespace(installation),
@@ -93,7 +93,7 @@ def manifests(installation: Installation) -> list[Document]:
 
 
 def text_of_manifest(document: Document) -> str:
-    """One object as YAML; roles say why they need each of their rules."""
+    """One object as YAML; roles have the reason for each of their rules as a comment."""
     grants = {
         (NAME, "ClusterRole"): cluster_grants,
         (NAME, "Role"): lease_grants,
@@ -111,7 +111,7 @@ def _namespace(installation: Installation) -> Document:
 
 
 def configuration_text(configuration: Configuration) -> str:
-    """The configuration as a file that says only what differs from the defaults."""
+    """The configuration as a file with only what differs from the defaults."""
     changed = configuration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return yaml.safe_dump(changed, sort_keys=True)
 

@@ -1,4 +1,4 @@
-"""The parts that the scheduler's objects and the webhook's have in common."""
+"""Parts common to the scheduler's objects and the webhooks'."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,21 +12,21 @@ IMAGE_NAME = (
 )
 """HOST:PORT/PATH:TAG@DIGEST, as the OCI distribution specification has it."""
 USER = 65532
-"""The user that images without a shell call nonroot."""
+"""The user ``nonroot`` of distroless images."""
 CONFIGURATION_FILE = "config.yaml"
 CONFIGURATION_DIRECTORY = "/etc/kai-py"
 CONFIGURATION_MAP = "kai-py"
 
 
 def labels_of(name: str) -> dict[str, str]:
-    """What selects the pods of ``name``."""
+    """The labels that select the pods of ``name``."""
     return {"app.kubernetes.io/name": name}
 
 
 def named_object(
     name: str, api_version: str, kind: str, namespace: str = "", **rest: Any
 ) -> Document:
-    """An object called ``name``, of the cluster where no namespace is given."""
+    """An object called ``name``, cluster-scoped if no namespace is given."""
     metadata: Document = {"name": name, "labels": labels_of(name)}
     if namespace:
         metadata["namespace"] = namespace
@@ -40,7 +40,7 @@ def permissions(
     role_namespace: str,
     rules: list[Document],
 ) -> list[Document]:
-    """The account ``name``, with rules for the cluster and for one namespace."""
+    """The service account ``name``, with rules for the cluster and for one namespace."""
     account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
 
     def binding(kind: str) -> Document:
@@ -113,7 +113,7 @@ def restricted_pod(
 
 
 def network_policy(name: str, namespace: str, container: Document) -> Document:
-    """Only the ports that are served; to where the API server is, no policy can name portably."""
+    """Ingress to the served ports only; the API server's address has no portable selector."""
     ports = [{"protocol": "TCP", "port": port["name"]} for port in container["ports"]]
     spec = {
         "podSelector": {"matchLabels": labels_of(name)},

@@ -1,9 +1,9 @@
-"""What may the scheduler do in a cluster? No more than it does.
+"""RBAC permissions of the scheduler and the webhooks, with the reason for each.
 
-It reads what ``watch.kinds`` mirrors and the owners that grouping has rules for, so the rules for
-reading are derived from there; owners that it may not read end the walk from their pods. What
-``commit`` writes is listed here, with the reason. A test on a real API server runs the scheduler
-with exactly these permissions and finds none missing.
+The scheduler reads what ``watch.kinds`` mirrors and the owners that grouping has rules for, so
+these rules are derived from there; unreadable owners end the chain above their pods. What
+``commit`` writes is listed here. A test on a real API server runs the scheduler with exactly these
+permissions and finds none missing.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from kai_py.watch.resource import Kind
 Rule = dict[str, Any]
 READ = ("get", "list", "watch")
 WORKLOADS = ("apps", "batch")
-"""Groups of the owners that every cluster has."""
+"""API groups of the owners that every cluster has."""
 FIRST_OF_RULE = "- apiGroups:"
 
 
@@ -37,7 +37,7 @@ class Grant:
 
     @property
     def rule(self) -> Rule:
-        """As roles hold it."""
+        """The rule of a role."""
         rule: Rule = {
             "apiGroups": [self.group],
             "resources": list(self.resources),
@@ -162,7 +162,7 @@ WRITES = (
 
 
 def cluster_grants() -> list[Grant]:
-    """What the ClusterRole grants."""
+    """Grants of the ClusterRole."""
     return [*_mirrored_grants(), *WRITES]
 
 
@@ -172,9 +172,9 @@ def cluster_rules() -> list[Rule]:
 
 
 def lease_grants() -> list[Grant]:
-    """What the Role in the namespace of the lease grants."""
-    why = "One replica schedules at a time: who holds the Lease."
-    return [Grant(why, "coordination.k8s.io", ("leases",), ("create", "get", "patch"))]
+    """Grants of the Role in the namespace of the lease."""
+    reason = "One replica schedules at a time: who holds the Lease."
+    return [Grant(reason, "coordination.k8s.io", ("leases",), ("create", "get", "patch"))]
 
 
 def lease_rules() -> list[Rule]:
@@ -183,7 +183,7 @@ def lease_rules() -> list[Rule]:
 
 
 def webhook_cluster_grants() -> list[Grant]:
-    """What the webhooks' ClusterRole grants: they write nothing but their own CA."""
+    """Grants of the webhooks' ClusterRole: they write nothing but their own CA."""
     registered = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
     crds = ("customresourcedefinitions",)
     labels = "The labels and annotations of namespaces: scheduler and queue of their pods."
@@ -205,12 +205,12 @@ def webhook_cluster_grants() -> list[Grant]:
 
 
 def webhook_grants() -> list[Grant]:
-    """What the webhooks' Role grants: the Secret with their certificate."""
-    new = "The Secret with the certificate; what is to be made has no name to ask for."
-    kept = "The certificate, to serve and to renew it."
+    """Grants of the webhooks' Role: the Secret with their certificate."""
+    create_reason = "The Secret with the certificate; what is to be made has no name to ask for."
+    read_reason = "The certificate, to serve and to renew it."
     return [
-        Grant(new, "", ("secrets",), ("create",)),
-        Grant(kept, "", ("secrets",), ("get", "patch"), (WEBHOOK_NAME,)),
+        Grant(create_reason, "", ("secrets",), ("create",)),
+        Grant(read_reason, "", ("secrets",), ("get", "patch"), (WEBHOOK_NAME,)),
     ]
 
 
@@ -233,7 +233,7 @@ def _owner_grants() -> dict[str, tuple[str, ...]]:
 
 
 def _plurals(kinds: Iterable[Kind[Any]]) -> dict[str, tuple[str, ...]]:
-    """Plurals by group, of ``kinds`` and of every owner that has a rule."""
+    """Plurals by group, of ``kinds`` and of every owner that has a grouping rule."""
     plurals: dict[str, list[str]] = defaultdict(list)
     for kind in kinds:
         plurals[kind.group].append(kind.plural)

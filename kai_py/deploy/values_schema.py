@@ -1,6 +1,6 @@
-"""Which values does the chart take? A schema that names what makes no sense before it is applied.
+"""JSON schema of the chart's values, which rejects invalid ones before they are applied.
 
-The configuration's part is that of its model. Fields of a pod's spec are checked as far as
+The configuration's part is that of its model. Fields of a pod's spec are checked only as far as
 Kubernetes would refuse them anyway, only later.
 """
 

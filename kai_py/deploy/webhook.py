@@ -1,8 +1,8 @@
-"""Which objects make the admission webhooks run in a cluster? Those beside the scheduler's.
+"""The objects that run the admission webhooks in a cluster, beside the scheduler's.
 
-Two replicas that serve one certificate. The failure policy is Ignore throughout: while nobody
-answers, objects are stored as they are. A pod is only asked about where that may matter: in
-namespaces with our label, or with our scheduler's name. The process itself adds its CA.
+Two replicas that serve one certificate. The failure policy is Ignore throughout: while none
+answers, objects are admitted unchanged. Pods are sent only where it may matter: in namespaces with
+our label, or with our scheduler's name. The process itself publishes its CA.
 """
 
 import json
@@ -50,7 +50,7 @@ def webhook_objects(
     priority_class: str,
     extra: Mapping[str, Any],
 ) -> list[Document]:
-    """Every object; ``digest`` is that of the configuration, ``extra`` fields of the pod's spec."""
+    """All objects; ``digest`` is that of the configuration, ``extra`` fields of the pod's spec."""
     port = configuration.webhook.port
     service = {
         "selector": labels_of(WEBHOOK_NAME),
@@ -59,15 +59,15 @@ def webhook_objects(
     container = _container(image, port)
     pod = restricted_pod(WEBHOOK_NAME, container, priority_class=priority_class, extra=extra)
     pod["volumes"].append({"name": "certificate", "emptyDir": {"medium": "Memory"}})
-    everywhere = [each.rule for each in webhook_cluster_grants()]
-    inside = [each.rule for each in webhook_grants()]
+    cluster_rules = [each.rule for each in webhook_cluster_grants()]
+    namespace_rules = [each.rule for each in webhook_grants()]
     return [
         *permissions(
             WEBHOOK_NAME,
             namespace,
-            everywhere,
+            cluster_rules,
             namespace,
-            inside,
+            namespace_rules,
         ),
         deployment(WEBHOOK_NAME, namespace, replicas=REPLICAS, digest=digest, pod=pod),
         named_object(WEBHOOK_NAME, "v1", "Service", namespace, spec=service),
@@ -77,9 +77,9 @@ def webhook_objects(
 
 
 def webhook_configurations(namespace: str, configuration: Configuration) -> list[Document]:
-    """What tells the API server what to ask us about."""
+    """The webhook configurations: which requests the API server sends to us."""
     schedulers = [configuration.scheduler_name, *configuration.scheduler_aliases]
-    ours = {
+    our_pods = {
         "name": "ours",
         "expression": f"object.spec.schedulerName in {json.dumps(schedulers)}",
     }
@@ -87,7 +87,7 @@ def webhook_configurations(namespace: str, configuration: Configuration) -> list
     pods = _rule("", "v1", "pods", CREATED)
     mutating = [
         _webhook(namespace, POD_DEFAULTS, pods, **enabled),
-        _webhook(namespace, POD_GATE, pods, matchConditions=[ours]),
+        _webhook(namespace, POD_GATE, pods, matchConditions=[our_pods]),
     ]
     validating = [
         _webhook(namespace, QUEUE_RULES, _rule(GROUP, VERSION, "queues", (*EDITED, "DELETE"))),

@@ -1,1 +1,1 @@
-"""What would the API server reject or drop in these manifests, and what is their valid form?"""
+"""Lint for manifests: fields that the API server rejects or drops, and their valid form."""

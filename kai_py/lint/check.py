@@ -1,7 +1,8 @@
-"""What is wrong in these files, and what is their valid form? All rules over all objects.
+"""Check of manifests: all rules over all objects.
 
-The order matters: first the object itself, then the shapes that later rules look into, the version
-last, since the shape tells which one was meant. Rules of one object never stop those of another.
+The order of the rules matters: first the object itself, then the shapes that later rules look into,
+the version last, since the shape shows which one was meant. Rules on one object never stop those on
+another.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,13 +54,16 @@ RULES: tuple[Rule, ...] = (
 )
 
 MAX_VALUES = 100_000
-"""Values of one document: far more than an API server stores in one object, far less than a few
-lines of anchors can stand for."""
+"""Most values of one document.
+
+Far more than an API server stores in one object, far less than a few lines of anchors can expand
+to.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """What was found, in the order of the file, and the file's valid form."""
+    """Findings, in the order of the file, and the file's valid form."""
 
     findings: tuple[Finding, ...]
     corrected: str
@@ -71,7 +75,7 @@ class LintReport:
 
     @property
     def unfixed(self) -> tuple[Finding, ...]:
-        """Errors that the valid form still has, because only the user can decide."""
+        """Errors that remain in the valid form, because only the user can decide."""
         return tuple(found for found in self.errors if not found.fixed)
 
 
@@ -81,17 +85,17 @@ def lint(text: str) -> LintReport:
 
 
 def lint_together(texts: Sequence[str]) -> tuple[LintReport, ...]:
-    """Check several texts whose objects may name one another; one report per text.
+    """Check several texts whose objects may refer to each other; one report per text.
 
     Text that is no YAML is one finding, and its valid form is the text itself.
     """
-    read = [_read(text.removeprefix("\ufeff")) for text in texts]
-    file = ManifestSet([manifest for part in read for manifest in part.manifests])
+    checked = [_read(text.removeprefix("\ufeff")) for text in texts]
+    file = ManifestSet([manifest for part in checked for manifest in part.manifests])
     for rule in RULES:
-        for part in read:
+        for part in checked:
             for manifest in part.manifests:
                 part.findings.extend(rule(manifest, file))
-    return tuple(part.report() for part in read)
+    return tuple(part.report() for part in checked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,7 @@ def _document(document: Document) -> Iterator[Finding]:
 
 
 def _manifests(document: Document) -> list[Manifest]:
-    """Give the object of a document, or those in it if it is a List."""
+    """The object of a document, or those in it if it is a List."""
     value = document.value
     if not isinstance(value, LineMapping):
         return []

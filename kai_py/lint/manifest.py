@@ -1,4 +1,4 @@
-"""What does a rule look at? One object, and the others that were given with it.
+"""Manifests under check: one object, and the others given with it.
 
 Rules read and correct ``Manifest.value`` in place. Mappings and lists know their lines, and keep
 them when they move, so a finding names the line in the user's file whatever was corrected before.
@@ -47,15 +47,15 @@ class Manifest:
         return text_at(self.value, "metadata", "namespace")
 
     def is_a(self, group: str, *kinds: str) -> bool:
-        """Tell whether the object is of this API group and one of these kinds."""
+        """Whether the object is of this API group and one of these kinds."""
         return self.group == group and self.kind in kinds
 
     def error(self, path: FieldPath, message: str, *, fixed: bool = False) -> Finding:
-        """Report what the API rejects or drops."""
+        """A finding that the API rejects or drops the field."""
         return self._finding(path, message, Severity.ERROR, fixed=fixed)
 
     def hint(self, path: FieldPath, message: str, *, fixed: bool = False) -> Finding:
-        """Report what is valid but perhaps not meant."""
+        """A finding that is valid but perhaps not meant."""
         return self._finding(path, message, Severity.HINT, fixed=fixed)
 
     def _finding(
@@ -68,12 +68,12 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class ManifestSet:
-    """All objects checked together, for what rules ask about other objects."""
+    """All objects checked together, for rules on references between them."""
 
     manifests: list[Manifest] = field(default_factory=list)
 
     def of(self, group: str, *kinds: str) -> list[Manifest]:
-        """Give the objects of these kinds."""
+        """The objects of these kinds."""
         return [manifest for manifest in self.manifests if manifest.is_a(group, *kinds)]
 
 
@@ -81,7 +81,7 @@ Rule = Callable[[Manifest, ManifestSet], Iterator[Finding]]
 
 
 def at(value: Any, *path: str | int) -> Any:
-    """Give what stands at a path, or None where something on the way is missing."""
+    """The value at a path, or None if a part of the path is missing."""
     for part in path:
         if isinstance(value, dict) and isinstance(part, str):
             value = value.get(part)
@@ -93,26 +93,26 @@ def at(value: Any, *path: str | int) -> Any:
 
 
 def text_at(value: Any, *path: str | int) -> str:
-    """Give the text at a path, or an empty text."""
+    """The text at a path, or an empty text."""
     found = at(value, *path)
     return found if isinstance(found, str) else ""
 
 
 def mapping_at(value: Any, *path: str | int) -> LineMapping:
-    """Give the mapping at a path, or an empty one that belongs to nothing."""
+    """The mapping at a path, or an empty one that belongs to nothing."""
     found = at(value, *path)
     return found if isinstance(found, LineMapping) else LineMapping()
 
 
 def mappings_at(value: Any, *path: str | int) -> list[tuple[int, LineMapping]]:
-    """Give the mappings in the list at a path, with their index."""
+    """The mappings in the list at a path, with their index."""
     found = at(value, *path)
     items = found if isinstance(found, list) else []
     return [(index, item) for index, item in enumerate(items) if isinstance(item, LineMapping)]
 
 
 def move(source: LineMapping, target: LineMapping, key: str, new_key: str | None = None) -> None:
-    """Move a key with its line from one mapping to another, perhaps under another name."""
+    """Move a key with its line to another mapping, optionally under another name."""
     name = new_key or key
     target.lines[name] = source.line_of(key)
     target[name] = source.pop(key)
@@ -128,7 +128,7 @@ def rename(mapping: LineMapping, key: str, new_key: str) -> None:
 
 
 def set_key(mapping: LineMapping, key: str, value: Any) -> None:
-    """Set a key that was not written; it counts as standing where the mapping starts."""
+    """Set a key that was not in the file; its line is that of the mapping."""
     mapping.lines.setdefault(key, mapping.line)
     mapping[key] = value
 
@@ -146,7 +146,7 @@ def walk(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, LineMapp
 
 
 def mapping_at_line(line: int, **entries: Any) -> LineMapping:
-    """Make a mapping that counts as standing on a line."""
+    """A new mapping with a given line."""
     mapping = LineMapping(line)
     for key, value in entries.items():
         set_key(mapping, key, value)
@@ -156,7 +156,7 @@ def mapping_at_line(line: int, **entries: Any) -> LineMapping:
 def unknown_fields(
     manifest: Manifest, mapping: LineMapping, path: FieldPath, known: Iterable[str]
 ) -> Iterator[Finding]:
-    """Report keys that the API does not have, and rename those that are plainly misspelt."""
+    """Report keys that the API does not have, and rename those that are clearly misspelt."""
     names = list(known)
     for key in [key for key in mapping if key not in names]:
         meant = closest_match(key, names)

@@ -1,9 +1,9 @@
-"""How is a file corrected without touching the rest of it? Changed values as edits of the text.
+"""Rewriting of a file with corrected values, leaving the rest untouched.
 
-The corrected value of each document is compared with the value as read, along the YAML nodes, and
-only what differs is written anew: a scalar in its place, a key renamed, removed or added. Comments,
-order and style of everything else stay. The result is read back; a document that does not read as
-meant (shared anchors, unusual layout) is written out as a whole instead.
+The corrected value of each document is compared with the original value along the YAML nodes, and
+only differences are edited: a scalar in its place, a key renamed, removed or added. Comments, order
+and style of everything else stay. The result is parsed again; a document that does not have the
+corrected value then (shared anchors, unusual layout) is written out as a whole instead.
 """
 
 import math
@@ -17,14 +17,14 @@ import yaml
 from kai_py.api.manifests import Document, ManifestError, read_documents
 
 _FOLDED = re.compile(r"(: >\n)( +)(\S.*)")
-"""A folded scalar, which is written in one line."""
+"""A folded scalar that the dumper wrote in one line."""
 _MARKER = re.compile(r"^(?:---|\.\.\.)(?=\s|$)", re.MULTILINE)
-"""What ends a document."""
+"""Markers that end a document."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Edit:
-    """Replace ``text[start:end]``."""
+    """Replacement of ``text[start:end]``."""
 
     start: int
     end: int
@@ -32,7 +32,7 @@ class Edit:
 
 
 def rewrite(text: str, corrected: list[Any]) -> str:
-    """Write the corrected values, one per document of the text, into the text."""
+    """The text with the corrected values, one per document."""
     if not corrected:
         return text
     documents = read_documents(text)
@@ -45,7 +45,7 @@ def rewrite(text: str, corrected: list[Any]) -> str:
 
 
 def dump(value: Any, *, flow: bool = False) -> str:
-    """Write a value as YAML that readers in Go and in Python understand alike."""
+    """A value as YAML that parsers in Go and in Python read alike."""
     written: str = yaml.dump(
         value,
         Dumper=_Dumper,
@@ -64,7 +64,7 @@ def _split_at_and(match: re.Match[str]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """SafeDumper that quotes what some reader of YAML would not take for text."""
+    """SafeDumper that also quotes texts which other YAML parsers would not read as texts."""
 
     def ignore_aliases(self, data: Any) -> bool:
         del data
@@ -90,7 +90,7 @@ _Dumper.add_implicit_resolver(
 
 
 def same_value(left: Any, right: Any) -> bool:
-    """Tell whether two values are written the same: unlike ``==``, 1 is neither true nor 1.0."""
+    """Whether two values are written the same: unlike ``==``, 1 is neither true nor 1.0."""
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(
             same_value(left[key], right[key]) for key in left
@@ -194,7 +194,7 @@ def _scalar_edit(text: str, node: yaml.ScalarNode, new: str) -> Edit:
 
 
 def _rewritten_node(text: str, node: yaml.Node, new: Any) -> Edit:
-    """Write a node anew, in its own style, at its own indentation."""
+    """Rewrite a node in its own style, at its own indentation."""
     start, end = node.start_mark.index, _end(text, node)
     if not isinstance(new, dict | list) or not _is_block(node):
         return Edit(start, end, dump(new, flow=True).rstrip("\n"))
@@ -208,7 +208,7 @@ def _is_block(node: yaml.Node) -> bool:
 
 
 def _end(text: str, node: yaml.Node) -> int:
-    """Give where the last character of a node stands: its end mark may lie lines behind."""
+    """Index after the last character of a node: its end mark may lie lines behind."""
     if _is_block(node):
         last = node.value[-1]
         return _end(text, last[1] if isinstance(last, tuple) else last)

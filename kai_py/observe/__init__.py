@@ -1,1 +1,1 @@
-"""What people and machines see: metrics, events, explanations, health."""
+"""Observability: metrics, events, explanations, health, HTTP API and dashboard."""

@@ -1,8 +1,8 @@
-"""What becomes of the devices that a claim might have? Counts from all that exist to what is free.
+"""Device funnel of a claim: counts from all devices that exist to those that are free.
 
-One record per request, or alternative of one: how many devices each condition of a selector turns
-down, how many are taken, tainted, out of counters or too small, which pools are of no use, and
-which device comes nearest and what it has instead. Claims that hold devices say which.
+One record per request, or alternative of one: how many devices each condition of a selector
+rejects, how many are allocated, tainted, out of counters or too small, which pools are unusable,
+and which device comes nearest and what it has instead. Allocated claims list their devices.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from kai_py.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class RejectedDevices:
-    """Devices that a check turned down; ``cause`` is the selector and condition, or the taint."""
+    """Devices that a check rejected; ``cause`` is the selector and condition, or the taint."""
 
     check: str
     cause: str
@@ -28,7 +28,7 @@ class RejectedDevices:
 
 @dataclass(frozen=True, slots=True)
 class NearestDevice:
-    """The device that fails the fewest conditions, the first of them, and what it has instead."""
+    """The device that fails the fewest conditions, the first of these, and its actual values."""
 
     device: str
     condition: str
@@ -37,10 +37,10 @@ class NearestDevice:
 
 @dataclass(frozen=True, slots=True)
 class RequestFunnel:
-    """A request, or one alternative of it; ``wanted`` is 0 for all devices.
+    """A request, or one alternative of it; ``wanted`` is 0 for allocation mode All.
 
-    The devices that exist are those ``turned_down`` and those ``free`` together, of which one node
-    has at most ``most_on_a_node``.
+    The devices that exist are those ``turned_down`` and those ``free`` together, of which a single
+    node has at most ``most_on_a_node``.
     """
 
     request: str
@@ -55,7 +55,10 @@ class RequestFunnel:
 
 @dataclass(frozen=True, slots=True)
 class ClaimFunnel:
-    """A claim and the devices there are; ``unusable_pools`` are incomplete or invalid."""
+    """A claim and the devices in the cluster; ``unusable_pools`` are incomplete or invalid.
+
+    ``held`` are the devices allocated to the claim, ``driver/pool/device``.
+    """
 
     claim: str
     message: str = ""
@@ -67,7 +70,7 @@ class ClaimFunnel:
 
 
 def claim_funnel(snapshot: Snapshot, namespace: str, name: str) -> ClaimFunnel | None:
-    """The record of a claim; None if there is none."""
+    """The funnel of a claim; None if it does not exist."""
     claim = snapshot.devices.claims.get((namespace, name))
     if claim is None:
         return None
@@ -75,20 +78,20 @@ def claim_funnel(snapshot: Snapshot, namespace: str, name: str) -> ClaimFunnel |
     allocation = claim.status.allocation
     if allocation is not None:
         results = allocation.devices.results
-        held = tuple(f"{each.driver}/{each.pool}/{each.device}" for each in results)
-        return ClaimFunnel(title, held=held)
-    found = _funnel(snapshot, claim)
-    if isinstance(found, AllocationError):
-        return ClaimFunnel(title, message=str(found))
+        allocated = tuple(f"{each.driver}/{each.pool}/{each.device}" for each in results)
+        return ClaimFunnel(title, held=allocated)
+    diagnosis = _funnel(snapshot, claim)
+    if isinstance(diagnosis, AllocationError):
+        return ClaimFunnel(title, message=str(diagnosis))
     return ClaimFunnel(
         title,
-        message=diagnosis_message(found, [claim]) if _is_insufficient(found) else "",
-        nodes=found.nodes,
-        devices=found.devices,
+        message=diagnosis_message(diagnosis, [claim]) if _is_insufficient(diagnosis) else "",
+        nodes=diagnosis.nodes,
+        devices=diagnosis.devices,
         unusable_pools=tuple(
-            f"{pool.id} {pool.status.value} ({pool.detail})" for pool in found.faulty
+            f"{pool.id} {pool.status.value} ({pool.detail})" for pool in diagnosis.faulty
         ),
-        requests=tuple(_request(each) for each in found.options),
+        requests=tuple(_request(each) for each in diagnosis.options),
     )
 
 
@@ -96,16 +99,18 @@ def _funnel(snapshot: Snapshot, claim: ResourceClaim) -> AllocationDiagnosis | A
     devices = ClusterDevices()
     devices.sync(snapshot.devices)
     nodes = snapshot.nodes.records
-    everywhere = np.arange(len(nodes), dtype=np.int64)
-    return diagnose_allocation(devices.allocator, [claim], nodes, devices.state, everywhere)
+    all_nodes = np.arange(len(nodes), dtype=np.int64)
+    return diagnose_allocation(devices.allocator, [claim], nodes, devices.state, all_nodes)
 
 
 def _is_insufficient(funnel: AllocationDiagnosis) -> bool:
-    """Whether some request finds too few devices on every node, whatever alternative it takes."""
-    enough: dict[int, bool] = {}
+    """Whether some request finds too few devices on every node, with each of its alternatives."""
+    is_sufficient: dict[int, bool] = {}
     for each in funnel.options:
-        enough[each.option.request] = enough.get(each.option.request, False) or each.is_sufficient
-    return not all(enough.values())
+        is_sufficient[each.option.request] = (
+            is_sufficient.get(each.option.request, False) or each.is_sufficient
+        )
+    return not all(is_sufficient.values())
 
 
 def _request(found: OptionDiagnosis) -> RequestFunnel:

@@ -1,11 +1,11 @@
-"""What has the cluster told of itself? Events (events.k8s.io/v1) as people read them."""
+"""Events (events.k8s.io/v1) as the cluster has them."""
 
 from kai_py.api.records.core import ObjectMeta, Record
 from kai_py.watch.resource import define_kind
 
 
 class EventObject(Record, frozen=True):
-    """The object an event is about."""
+    """The object that an event regards."""
 
     kind: str = ""
     namespace: str = ""

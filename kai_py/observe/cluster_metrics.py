@@ -1,8 +1,7 @@
-"""What a scrape tells of the cluster: who has waited longest, how broken up free room is, and which
-claim, gang and queue hold which device, or how many of those that have no names.
+"""Metrics of the cluster's state: pending gangs, free and fragmented capacity, allocated devices.
 
-Computed when it is asked for, from the last cycle, so that cycles pay nothing. Series are bounded:
-by queues, by topology levels, and by devices in use, of which at most ``MOST_DEVICES`` are told.
+Computed per scrape from the last cycle, at no cost to cycles. The number of series is bounded: by
+queues, by topology levels, and by allocated devices, of which at most ``MAX_DEVICES`` are reported.
 """
 
 from collections import Counter as Tally
@@ -32,18 +31,18 @@ DEVICE_LABELS = (
 
 
 class ClusterMetrics(Collector):
-    """Metrics of the cycle that ``view`` gives; none before the first."""
+    """Metrics of the cycle that ``view`` returns; none before the first cycle."""
 
     def __init__(self, registry: CollectorRegistry, view: Callable[[], ClusterView | None]) -> None:
         self._view = view
         registry.register(self)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: asking for it would build the metrics at registration."""
+        """Nothing: the default would compute the metrics at registration."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of now."""
+        """The metrics of the last cycle."""
         view = self._view()
         if view is None:
             return
@@ -55,7 +54,7 @@ class ClusterMetrics(Collector):
 
 
 def pending_ages(view: ClusterView) -> Iterator[Metric]:
-    """Per queue the gangs that wait by age, and the age of the oldest; 0 where nobody waits."""
+    """Pending gangs by queue and age, and the age of the oldest, 0 where none is pending."""
     counts = GaugeMetricFamily(
         "kai_py_pending_gangs_by_age",
         "Gangs that stay pending, by queue and by the time since they were created.",
@@ -67,16 +66,16 @@ def pending_ages(view: ClusterView) -> Iterator[Metric]:
         labels=("queue",),
     )
     for queue, ages in _pending_ages(view).items():
-        found = Tally(map(age_label, ages))
+        counts_by_age = Tally(map(age_label, ages))
         for label in (*(label for _, label in AGE_BUCKETS), OLDEST_BUCKET):
-            counts.add_metric((queue, label), found[label])
+            counts.add_metric((queue, label), counts_by_age[label])
         oldest.add_metric((queue,), max(ages, default=0.0))
     yield counts
     yield oldest
 
 
 def age_label(seconds: float) -> str:
-    """The age of a gang as a label: a bounded set."""
+    """The age of a gang as a label value of a bounded set."""
     return next((label for below, label in AGE_BUCKETS if seconds < below), OLDEST_BUCKET)
 
 
@@ -90,12 +89,12 @@ def _pending_ages(view: ClusterView) -> dict[str, list[float]]:
 
 
 def free_capacity(view: ClusterView) -> Iterator[Metric]:
-    """Nodes by state, and the most GPUs that are free together per level of the topology."""
-    uses = [use for domain in view.domains.values() for use in domain]
+    """Nodes by state, and the most GPUs free in one domain, per level of the topology."""
+    usages = [usage for domain in view.domains.values() for usage in domain]
     nodes = GaugeMetricFamily(
         "kai_py_nodes", "Nodes by how many of their GPUs are held.", labels=("state",)
     )
-    states = [node_state(use) for use in uses]
+    states = [node_state(usage) for usage in usages]
     for state in NODE_STATES:
         nodes.add_metric((state,), states.count(state))
     yield nodes
@@ -110,7 +109,7 @@ def free_capacity(view: ClusterView) -> Iterator[Metric]:
 
 
 def fragmentation(view: ClusterView) -> Iterator[Metric]:
-    """Free GPUs that are of no use to pods to come; nothing where no device plugin reports GPUs."""
+    """Free GPUs that no typical pod could use; nothing where no device plugin reports GPUs."""
     fragmented = fragmented_gpus(view.snapshot)
     if fragmented is None:
         return
@@ -123,7 +122,7 @@ def fragmentation(view: ClusterView) -> Iterator[Metric]:
 
 
 def node_state(usage: NodeUsage) -> str:
-    """One of ``NODE_STATES``."""
+    """State of a node, one of ``NODE_STATES``."""
     if not usage.usable:
         return "unusable"
     if not usage.gpus:
@@ -138,59 +137,61 @@ def largest_free(view: ClusterView) -> dict[str, float]:
     sums: dict[str, dict[str, float]] = {level: {} for level in (NODE, *view.levels, CLUSTER)}
     columns = [(level, view.snapshot.nodes.label(level)) for level in view.levels]
     for domain in view.domains.values():
-        for use in domain:
-            free = max(use.gpus - use.used, 0.0) if use.usable else 0.0
-            places = {NODE: use.name, CLUSTER: ""}
+        for usage in domain:
+            free = max(usage.gpus - usage.used, 0.0) if usage.usable else 0.0
+            domains = {NODE: usage.name, CLUSTER: ""}
             path = ""
             for level, column in columns:
-                path = f"{path}/{column.values[column.codes[use.row]]}"
-                places[level] = path
-            for level, place in places.items():
-                sums[level][place] = sums[level].get(place, 0.0) + free
-    return {level: max(found.values(), default=0.0) for level, found in sums.items()}
+                path = f"{path}/{column.values[column.codes[usage.row]]}"
+                domains[level] = path
+            for level, level_domain in domains.items():
+                sums[level][level_domain] = sums[level].get(level_domain, 0.0) + free
+    return {
+        level: max(free_by_domain.values(), default=0.0) for level, free_by_domain in sums.items()
+    }
 
 
 def device_claims(view: ClusterView) -> Metric:
-    """A series of value 1 per device and claim that holds it."""
+    """A series of value 1 per allocated device and claim."""
     metric = GaugeMetricFamily(
         "kai_device_claim_info",
         "1 for every device that a claim holds; join on uuid with metrics of the device.",
         labels=DEVICE_LABELS,
     )
     objects = view.snapshot.devices
-    held = device_holders(objects.claims.values(), view.snapshot.gangs)
-    known = dict(_published_devices(view, held)) if held else {}
-    told = 0
-    for device in sorted(held):
+    holders = device_holders(objects.claims.values(), view.snapshot.gangs)
+    known = dict(_published_devices(view, holders)) if holders else {}
+    count = 0
+    for device in sorted(holders):
         node, uuid = known.get(device, ("", ""))
-        for holder in held[device]:
-            if told < MAX_DEVICES and not holder.admin:
+        for holder in holders[device]:
+            if count < MAX_DEVICES and not holder.admin:
                 metric.add_metric(_labels(device, node, uuid, holder), 1.0)
-                told += 1
+                count += 1
     return metric
 
 
 def pod_gpus(view: ClusterView) -> Metric:
-    """GPUs and MIG devices that pods hold through a device plugin, which names none of them."""
+    """GPUs and MIG devices that pods are allocated through a device plugin, which names none."""
     metric = GaugeMetricFamily(
         "kai_device_pod_gpus",
         "GPUs or MIG devices that a pod holds through a device plugin; join on namespace and pod.",
         labels=POD_LABELS,
     )
-    held = islice(_plugin_devices(view), MAX_DEVICES)
-    for labels, count in held:
+    allocated = islice(_plugin_devices(view), MAX_DEVICES)
+    for labels, count in allocated:
         metric.add_metric(labels, count)
     return metric
 
 
 def _plugin_devices(view: ClusterView) -> Iterator[tuple[tuple[str, ...], float]]:
-    """(``POD_LABELS``, count); on nodes where the plugin offers nothing, claims stand for them."""
+    """(``POD_LABELS``, count); only for nodes whose device plugin reports the resource."""
     nodes = view.snapshot.nodes
     for name, row in sorted(view.snapshot.resources.positions.items()):
         if not is_gpu_resource(name):
             continue
-        for place in np.flatnonzero(nodes.allocatable[row] > 0):
-            node = nodes.names[place]
+        for index in np.flatnonzero(nodes.allocatable[row] > 0):
+            node = nodes.names[index]
             for gang, member in view.members_on.get(node, ()):
                 count = member.shape.requests.get(name, 0.0)
                 if count:
@@ -203,8 +204,8 @@ def _published_devices(
 ) -> Iterator[tuple[DeviceID, tuple[str, str]]]:
     """Node and uuid of the devices in ``wanted`` that slices list."""
     names = set(wanted)
-    for piece in view.snapshot.devices.slices.values():
-        spec = piece.spec
+    for resource_slice in view.snapshot.devices.slices.values():
+        spec = resource_slice.spec
         for device in spec.devices:
             identity = DeviceID(spec.driver, spec.pool.name, device.name)
             if identity in names:
@@ -215,5 +216,5 @@ def _published_devices(
 def _labels(device: DeviceID, node: str, uuid: str, holder: Holder) -> tuple[str, ...]:
     namespace, _, claim = holder.claim.partition("/")
     pod = holder.pods[0] if holder.pods else ""
-    place = (node, device.driver, device.pool, device.device, uuid)
-    return (*place, claim, namespace, pod, holder.gang, holder.queue)
+    location = (node, device.driver, device.pool, device.device, uuid)
+    return (*location, claim, namespace, pod, holder.gang, holder.queue)

@@ -1,7 +1,7 @@
-"""What does the cluster look like? Queues, domains of nodes, waiting gangs: one bounded record.
+"""State of the cluster for the API and the dashboard: queues, domains of nodes, pending gangs.
 
-Nodes are given as two characters' worth each, so that ten thousand are still a small answer; who
-holds which device of a node is asked for a page of nodes at a time (``node_state``).
+The record is bounded. A node takes about two characters, so that ten thousand nodes are still a
+small answer; the devices of nodes are served a page at a time (``node_details``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +23,9 @@ NO_OWNER = -1
 class Domain:
     """The nodes of one topology domain, in natural order of their names.
 
-    ``fill`` has a character per node: 0 (free) to 9 (all GPUs held), ``x`` for one that is cordoned
-    or not ready, ``-`` for one without GPUs. ``owners`` has per node the position in
-    ``ClusterState.owners`` of who holds most of it, -1 for nobody.
+    ``fill`` has a character per node: 0 (free) to 9 (all GPUs allocated), ``x`` for one that is
+    cordoned or not ready, ``-`` for one without GPUs. ``owners`` has per node the position in
+    ``ClusterState.owners`` of the queue with most of its GPUs, -1 if none is allocated.
     """
 
     name: str
@@ -40,10 +40,10 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class PendingGang:
-    """A gang that waits: why, and where in the line of its queue, counted from 1.
+    """A pending gang: why it waits, and its position in its queue, counted from 1.
 
-    ``pods`` are those not placed, ``bound`` those that run already; ``created`` in seconds since
-    the epoch. ``gained``: points of priority for waiting.
+    ``floor`` is minMember; ``pods`` are those not placed, ``bound`` those that run already;
+    ``created`` in seconds since the epoch. ``gained``: points of priority for waiting.
     """
 
     gang: str
@@ -65,8 +65,8 @@ class PendingGang:
 class ClusterState:
     """The cluster as of cycle ``cycle``, made at ``time`` (seconds since the epoch).
 
-    ``levels`` are the node labels that domains stand for. ``owners`` are queues; "" stands for pods
-    of other schedulers. ``pending`` has the first of the ``pending_gangs``, by position.
+    ``levels`` are the node labels by which domains are formed. ``owners`` are queues; "" stands for
+    pods of other schedulers. ``pending`` has the first of the ``pending_gangs``, by position.
     """
 
     cycle: int
@@ -106,20 +106,20 @@ def cluster_state(view: ClusterView) -> ClusterState:
 
 def _domains(view: ClusterView, owners: Sequence[str]) -> Iterator[Domain]:
     positions = {owner: position for position, owner in enumerate(owners)}
-    for name, uses in view.domains.items():
+    for name, usages in view.domains.items():
         by_queue: dict[str, float] = {}
-        for use in uses:
-            for queue, gpus in use.by_queue.items():
+        for usage in usages:
+            for queue, gpus in usage.by_queue.items():
                 by_queue[queue] = by_queue.get(queue, 0.0) + gpus
         yield Domain(
             name=name,
-            nodes=len(uses),
-            gpus=sum(use.gpus for use in uses),
-            used=sum(use.used for use in uses),
+            nodes=len(usages),
+            gpus=sum(usage.gpus for usage in usages),
+            used=sum(usage.used for usage in usages),
             by_queue=by_queue,
-            unusable=sum(not use.usable for use in uses),
-            fill="".join(map(fill_of, uses)),
-            owners=tuple(_owner(use, positions) for use in uses),
+            unusable=sum(not usage.usable for usage in usages),
+            fill="".join(map(fill_of, usages)),
+            owners=tuple(_owner(usage, positions) for usage in usages),
         )
 
 
@@ -137,15 +137,23 @@ def fill_of(usage: NodeUsage) -> str:
 def _owner(usage: NodeUsage, positions: Mapping[str, int]) -> int:
     if not usage.by_queue:
         return NO_OWNER
-    most = max(sorted(usage.by_queue), key=lambda queue: usage.by_queue[queue])
-    return positions.get(most, NO_OWNER)
+    largest = max(sorted(usage.by_queue), key=lambda queue: usage.by_queue[queue])
+    return positions.get(largest, NO_OWNER)
 
 
 def pending_gangs(view: ClusterView) -> Iterator[PendingGang]:
-    """The gangs that wait, the first of every line first; those that stand in no line come last."""
-    waiting = [(each, view.snapshot.gangs.get(each.gang)) for each in view.plan.unplaced]
-    found = [_pending(view, each, gang) for each, gang in waiting if gang is not None]
-    yield from sorted(found, key=lambda it: (not it.position, it.position, it.queue, it.gang))
+    """The pending gangs, by position in their queues; those without a position come last."""
+    unplaced_gangs = [(each, view.snapshot.gangs.get(each.gang)) for each in view.plan.unplaced]
+    pending = [_pending(view, each, gang) for each, gang in unplaced_gangs if gang is not None]
+    yield from sorted(
+        pending,
+        key=lambda row: (
+            not row.position,
+            row.position,
+            row.queue,
+            row.gang,
+        ),
+    )
 
 
 def _pending(view: ClusterView, unplaced: Unplaced, gang: Gang) -> PendingGang:

@@ -1,6 +1,6 @@
-"""What of a cycle is shown: its snapshot, its plan, and where the GPUs are.
+"""View of a cycle: its snapshot, its plan, and the allocation of GPUs to nodes.
 
-Both are immutable, so a view may be read while the next cycle runs.
+Snapshot and plan are immutable, so a view may be read while the next cycle runs.
 """
 
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ from kai_py.snapshot.snapshot import Snapshot
 DEFAULT_LEVELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
 HOST_LEVEL = "kubernetes.io/hostname"
 OTHER_SCHEDULERS = ""
-"""Stands for the queue of whoever is not scheduled by us."""
+"""Stands for the queue of pods of other schedulers."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """GPUs of one node: how many there are, and how many each queue holds."""
+    """GPUs of one node, and how many each queue has of them; ``row`` is its row in the snapshot."""
 
     row: int
     name: str
@@ -35,7 +35,7 @@ class NodeUsage:
 
     @property
     def used(self) -> float:
-        """GPUs that somebody holds."""
+        """GPUs that are allocated."""
         return sum(self.by_queue.values())
 
 
@@ -50,9 +50,9 @@ class ClusterView:
 
     @cached_property
     def levels(self) -> tuple[str, ...]:
-        """Node label keys, coarse to fine, by which the map is drawn: a Topology's, or the usual.
+        """Node label keys, coarse to fine, that form the domains: a Topology's, or the usual ones.
 
-        Where there are several, the first by name counts. Levels that no node has are left out.
+        Of several Topologies the first by name counts. Levels without two values are left out.
         """
         topologies = self.snapshot.topologies
         keys = topologies[min(topologies)] if topologies else DEFAULT_LEVELS
@@ -65,17 +65,17 @@ class ClusterView:
         nodes = self.snapshot.nodes
         columns = [nodes.label(key) for key in self.levels]
         found: dict[str, list[NodeUsage]] = {}
-        for use in self._node_usages():
-            path = (column.values[column.codes[use.row]] for column in columns)
-            found.setdefault("/".join(path).rstrip("/"), []).append(use)
+        for usage in self._node_usages():
+            path = (column.values[column.codes[usage.row]] for column in columns)
+            found.setdefault("/".join(path).rstrip("/"), []).append(usage)
         return {
-            name: tuple(sorted(found[name], key=lambda use: natural(use.name)))
+            name: tuple(sorted(found[name], key=lambda usage: natural(usage.name)))
             for name in sorted(found, key=natural)
         }
 
     @cached_property
     def members_on(self) -> dict[str, list[tuple[Gang, Member]]]:
-        """Node to our pods that hold room on it, by gang and order."""
+        """Our pods that are allocated capacity, by node, in order of their gangs."""
         found: dict[str, list[tuple[Gang, Member]]] = {}
         for _, gang in sorted(self.snapshot.gangs.items()):
             for member in gang.members:
@@ -85,31 +85,33 @@ class ClusterView:
 
     @cached_property
     def queue_positions(self) -> dict[str, tuple[int, int]]:
-        """Waiting gang to its place in the line of its queue, from 1, and the line's length."""
+        """Position in its queue, from 1, and number of pending gangs there, by pending gang."""
         return queue_positions(self.snapshot, self.plan)
 
     def _node_usages(self) -> Iterator[NodeUsage]:
         nodes = self.snapshot.nodes
         usable = nodes.ready & ~nodes.unschedulable
-        taken = self._plugin_gpus_allocated()
+        allocated = self._plugin_gpus_allocated()
         for row, name in enumerate(nodes.names):
             by_queue: dict[str, float] = {}
-            foreign = float(taken[row])
+            foreign = float(allocated[row])
             for gang, member in self.members_on.get(name, ()):
                 gpus = member.charge.get(GPU, 0.0)
                 if gpus:
                     by_queue[gang.queue] = by_queue.get(gang.queue, 0.0) + gpus
+                # Shares of GPUs are not part of the plugin's count, so they cannot be subtracted
+                # from it.
                 foreign -= gpus if member.shape.gpu_share is None else 0.0
             if foreign > 0:
                 by_queue[OTHER_SCHEDULERS] = foreign
             yield NodeUsage(row, name, float(self.node_gpus[row]), by_queue, bool(usable[row]))
 
     def _plugin_gpus_allocated(self) -> Floats:
-        """(nodes,) whole GPUs that pods of any scheduler hold through a device plugin."""
-        taken = np.zeros(len(self.snapshot.nodes))
+        """(nodes,) whole GPUs that pods of any scheduler are allocated through a device plugin."""
+        allocated = np.zeros(len(self.snapshot.nodes))
         for name, row in self.snapshot.resources.positions.items():
             if name.endswith("/gpu"):
                 offered = self.snapshot.nodes.allocatable[row] > 0
-                taken += np.where(offered, self.snapshot.used[row], 0.0)
+                allocated += np.where(offered, self.snapshot.used[row], 0.0)
         shared = self.snapshot.gpu_sharing
-        return taken - shared.whole_gpus(releasing=False) if len(shared.memory) else taken
+        return allocated - shared.whole_gpus(releasing=False) if len(shared.memory) else allocated

@@ -1,8 +1,8 @@
-"""What was decided lately? The last decisions of the cycles, numbered, in memory.
+"""Log of the last decisions, numbered, in memory.
 
-A cycle's decisions are what its plan says that the plan before did not: gangs placed, pods evicted
-and for whom, rooms promised, and gangs that begin to wait, wait at another stage, or no longer
-exist. Numbers grow by one, so a reader sees whether it missed any.
+A cycle's decisions are those in its plan that the plan before did not have: gangs placed, pods
+evicted and for which gang, nominations, and gangs that begin to wait, wait at another stage, or
+were deleted. Numbers grow by one, so a reader can tell whether it missed any.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ _PLACEMENT_REASONS = {
 
 
 class DecisionKind(enum.StrEnum):
-    """What was decided."""
+    """Kind of a decision."""
 
     PLACED = "placed"
     EVICTED = "evicted"
     NOMINATED = "nominated"
     WAITING = "waiting"
     DELETED = "gone"
-    """The gang waited and was taken away."""
+    """The gang was pending and has been deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,9 @@ class Decision:
     """One decision about a gang; ``time`` in seconds since the epoch.
 
     ``stage`` and ``message`` say why it waits, ``former_stage`` what stopped it before ("" if
-    nothing did). Of an eviction, ``action`` is the rule, ``beneficiary`` the gang that takes the
-    room and ``message`` the sentence of the event. Of a placement, ``message`` says whose room it
-    is and where its queue stands.
+    nothing did). Of an eviction, ``action`` is the rule, ``beneficiary`` the preemptor and
+    ``message`` the text of the event. Of a placement, ``message`` says how capacity was obtained,
+    and the usage of its queue.
     """
 
     kind: DecisionKind
@@ -62,7 +62,7 @@ class Decision:
 
 
 class DecisionLog:
-    """The last ``kept`` decisions; belongs to one event loop."""
+    """The last ``size`` decisions; belongs to one event loop."""
 
     def __init__(self, size: int = MAX_DECISIONS) -> None:
         self._decisions: deque[Decision] = deque(maxlen=size)
@@ -76,7 +76,7 @@ class DecisionLog:
         return self._decisions[-1].number if self._decisions else 0
 
     def record(self, plan: Plan, gangs: Container[str], now: float) -> tuple[Decision, ...]:
-        """Take over a cycle's decisions and give them; ``gangs``: keys of those that exist."""
+        """Add a cycle's decisions and return them; ``gangs``: keys of the gangs that exist."""
         before = self.newest
         for decision in new_decisions(self._last_plan, plan, gangs):
             number = self.newest + 1
@@ -97,19 +97,19 @@ class DecisionLog:
         return tuple(decision for decision in self._decisions if decision.time > time)
 
     async def cycle_after(self, cycle: int) -> int:
-        """Wait for a cycle later than ``cycle``; gives the number of the last one."""
+        """Wait for a cycle later than ``cycle``; returns the number of the last one."""
         while self.cycle <= cycle:
             await self._changed.wait()
         return self.cycle
 
 
 def decisions_about(gang: str, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
-    """Those about ``gang`` or in its favour."""
+    """Decisions about ``gang`` or in its favour."""
     return tuple(each for each in decisions if gang in (each.gang, each.beneficiary))
 
 
 def new_decisions(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[Decision]:
-    """What ``plan`` decides that ``before`` did not."""
+    """Decisions in ``plan`` that are not in ``before``."""
     placed = {_identity(gang) for gang in before.placements}
     for gang in plan.placements:
         if _identity(gang) not in placed:
@@ -128,18 +128,18 @@ def new_decisions(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[D
 
 
 def placement_reason(action: Action) -> str:
-    """How there came to be room for a gang that an action placed."""
+    """How capacity for a gang was obtained by an action."""
     return _PLACEMENT_REASONS[action]
 
 
 def _placement_message(plan: Plan, gang: GangPlacement) -> str:
-    """Whose room it gets, and where its queue stands with it."""
-    room = _PLACEMENT_REASONS[gang.action]
+    """How capacity was obtained, and the usage of the gang's queue with it."""
+    reason = _PLACEMENT_REASONS[gang.action]
     share = next((share for share in plan.queues if share.queue == gang.queue), None)
     if share is None:
-        return room
-    held, fair = share.allocated.get(GPU, 0.0), share.fair_share.get(GPU, 0.0)
-    return f"{room}; {gang.queue} then holds {held:g} GPUs of a fair share of {fair:g}"
+        return reason
+    allocated, fair = share.allocated.get(GPU, 0.0), share.fair_share.get(GPU, 0.0)
+    return f"{reason}; {gang.queue} then holds {allocated:g} GPUs of a fair share of {fair:g}"
 
 
 def _identity(gang: GangPlacement) -> tuple[str, ...]:
@@ -151,8 +151,8 @@ def _evicted(before: Plan, plan: Plan) -> Iterator[Decision]:
     grouped: dict[tuple[str, ...], list[Eviction]] = {}
     for eviction in plan.evictions:
         if eviction.pod.uid not in known:
-            told = (eviction.gang, eviction.action, eviction.beneficiary, eviction.reason)
-            grouped.setdefault(told, []).append(eviction)
+            key = (eviction.gang, eviction.action, eviction.beneficiary, eviction.reason)
+            grouped.setdefault(key, []).append(eviction)
     for evictions in grouped.values():
         first = evictions[0]
         yield Decision(
@@ -175,20 +175,20 @@ def _nominated(before: Plan, plan: Plan) -> Iterator[Decision]:
     for each in plan.nominations:
         if (each.pod.uid, each.node) not in known:
             grouped.setdefault(each.gang, []).append((str(each.pod), each.node))
-    for gang, promised in grouped.items():
+    for gang, nominated in grouped.items():
         yield Decision(
             kind=DecisionKind.NOMINATED,
             gang=gang,
             queue=queues.get(gang, ""),
-            pods=tuple(pod for pod, _ in promised),
-            nodes=tuple(dict.fromkeys(node for _, node in promised)),
+            pods=tuple(pod for pod, _ in nominated),
+            nodes=tuple(dict.fromkeys(node for _, node in nominated)),
         )
 
 
 def _waiting(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[Decision]:
-    former = {each.gang: each for each in before.unplaced}
+    previous = {each.gang: each for each in before.unplaced}
     for each in plan.unplaced:
-        earlier = former.pop(each.gang, None)
+        earlier = previous.pop(each.gang, None)
         if earlier is None or earlier.stage is not each.stage:
             yield Decision(
                 kind=DecisionKind.WAITING,
@@ -198,7 +198,7 @@ def _waiting(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[Decisi
                 former_stage="" if earlier is None else earlier.stage.value,
                 message=each.message,
             )
-    for each in former.values():
+    for each in previous.values():
         if each.gang not in gangs:
             yield _deleted(each)
 

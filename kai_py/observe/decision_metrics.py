@@ -1,9 +1,9 @@
-"""How long did gangs wait, and how much work was lost to evictions? Counted as it is decided.
+"""Metrics of decisions: waiting times of gangs, and GPU time lost to evictions.
 
-A gang has waited from its creation, or from the last eviction of a pod of it, to the placement of
-its floor. What an eviction loses is the time since the pod was bound, times its GPUs, whether or
-not the workload can go on from a checkpoint. Labels: queues, five sizes of gangs, actions; the gang
-itself is an exemplar of the waiting time, which only the last one of a bucket keeps.
+A gang's waiting time runs from its creation, or from the last eviction of a pod of it, to the
+placement of minMember. An eviction loses the time since the pod was bound, times its GPUs, whether
+or not the workload can resume from a checkpoint. Labels: queues, five sizes of gangs, actions; the
+gang is an exemplar of the waiting time, of which each bucket keeps only the last.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ LARGEST_SIZE = "513+"
 
 
 class DecisionMetrics:
-    """Metrics of decisions, registered on ``registry``, which takes them once."""
+    """Metrics of decisions, to be registered on ``registry`` once."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._wait_seconds = Histogram(
@@ -42,7 +42,7 @@ class DecisionMetrics:
             self._lost_gpu_seconds.labels(action.value)
 
     def count(self, decisions: Iterable[Decision], gangs: Mapping[str, Gang], now: float) -> None:
-        """Count what a cycle decided; ``gangs`` as they were before it."""
+        """Count the decisions of a cycle; ``gangs`` are those of its snapshot, by key."""
         for decision in decisions:
             gang = gangs.get(decision.gang)
             if gang is None:
@@ -59,12 +59,12 @@ class DecisionMetrics:
 
 
 def size_label(pods: int) -> str:
-    """The size of a gang as a label: a bounded set."""
-    return next((label for most, label in SIZES if pods <= most), LARGEST_SIZE)
+    """The size of a gang as a label value of a bounded set."""
+    return next((label for limit, label in SIZES if pods <= limit), LARGEST_SIZE)
 
 
 def lost_gpu_seconds(decision: Decision, gang: Gang, now: float) -> float:
-    """What the pods of an eviction had run."""
+    """GPU-seconds that the evicted pods had run."""
     evicted = set(decision.pods)
     return sum(
         max(now - member.bound_since, 0.0) * member.charge.get(GPU, 0.0)

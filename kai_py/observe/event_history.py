@@ -1,9 +1,9 @@
-"""What was decided, as the API still tells it? For whom no scheduler answers.
+"""History of decisions read from the API, for use without a running scheduler.
 
-Read from the scheduler's own events on pods (placed, evicted) and on gangs' owners (waiting), which
-the API server keeps for an hour by default; for a running gang whose placement is no longer told,
-and an evicted one, what the cluster holds beside them: since when its pods are bound, the record of
-evictions in its queue's status. Equal decisions about several pods within seconds are one.
+Read from the scheduler's events on pods (placed, evicted) and on gangs' owners (pending), which the
+API server keeps for an hour by default. Where these have expired: the time since which a running
+gang's pods are bound, and the evictions in its queue's status. Equal decisions about several pods
+within seconds are merged.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ EVENTS_EXPIRED = "its events are no longer kept"
 
 
 class InvolvedObject(Record, frozen=True):
-    """Whom an event is about."""
+    """The object that an event is about."""
 
     kind: str = ""
     namespace: str = ""
@@ -53,21 +53,21 @@ KINDS = {
 async def read_scheduler_events(
     client: Client, reporter: str, namespaces: Iterable[str]
 ) -> list[SchedulerEvent]:
-    """Events of the scheduler called ``reporter``: evictions everywhere, the rest of namespaces.
+    """Events reported by ``reporter``: all evictions, and the other events of ``namespaces``.
 
     Raises ApiError.
     """
-    ours = f"reportingComponent={reporter}"
+    selector = f"reportingComponent={reporter}"
     found: list[SchedulerEvent] = []
     for namespace in sorted(set(namespaces)):
-        listing = await client.list(EVENTS, namespace=namespace, field_selector=ours)
+        listing = await client.list(EVENTS, namespace=namespace, field_selector=selector)
         found += (each for each in listing.items if each.reason != "Preempted")
-    evictions = await client.list(EVENTS, field_selector=f"{ours},reason=Preempted")
+    evictions = await client.list(EVENTS, field_selector=f"{selector},reason=Preempted")
     return [*found, *evictions.items]
 
 
 def decisions_of_events(events: Iterable[SchedulerEvent]) -> tuple[Decision, ...]:
-    """The decisions of which events tell, oldest first; waiting is told once for each stage."""
+    """The decisions reported by events, oldest first; a pending gang once for each stage."""
     singles = sorted(filter(None, map(_decision, events)), key=lambda each: (each.time, each.pods))
     merged: list[Decision] = []
     newest: dict[tuple[str, ...], int] = {}
@@ -79,12 +79,12 @@ def decisions_of_events(events: Iterable[SchedulerEvent]) -> tuple[Decision, ...
             if former != each.stage:
                 merged.append(replace(each, former_stage=former))
             continue
-        same = (each.kind, each.gang, each.action, each.beneficiary, each.message)
-        place = newest.get(same)
-        if place is not None and each.time - merged[place].time <= MERGE_SECONDS:
-            merged[place] = _merged(merged[place], each)
+        key = (each.kind, each.gang, each.action, each.beneficiary, each.message)
+        index = newest.get(key)
+        if index is not None and each.time - merged[index].time <= MERGE_SECONDS:
+            merged[index] = _merged(merged[index], each)
         else:
-            newest[same] = len(merged)
+            newest[key] = len(merged)
             merged.append(each)
     return tuple(merged)
 
@@ -98,33 +98,33 @@ def _merged(first: Decision, other: Decision) -> Decision:
 
 
 def _decision(event: SchedulerEvent) -> Decision | None:
-    kind, said = KINDS.get(event.reason), event.metadata.annotations
-    gang, about = said.get(details.GANG, ""), event.involved_object
+    kind, annotations = KINDS.get(event.reason), event.metadata.annotations
+    gang, subject = annotations.get(details.GANG, ""), event.involved_object
     # What is told of pods stands once more on their owner, for people.
-    if kind is None or not gang or (kind is DecisionKind.EVICTED and about.kind != "Pod"):
+    if kind is None or not gang or (kind is DecisionKind.EVICTED and subject.kind != "Pod"):
         return None
-    action = said.get(details.ACTION, "")
-    placed = kind is DecisionKind.PLACED and action in list(Action)
-    on_pod = about.kind == "Pod" and kind is not DecisionKind.WAITING
-    node = said.get(details.NODE, "")
+    action = annotations.get(details.ACTION, "")
+    is_placement = kind is DecisionKind.PLACED and action in list(Action)
+    on_pod = subject.kind == "Pod" and kind is not DecisionKind.WAITING
+    node = annotations.get(details.NODE, "")
     return Decision(
         kind=kind,
         gang=gang,
-        queue=said.get(details.QUEUE, ""),
+        queue=annotations.get(details.QUEUE, ""),
         time=event.event_time.timestamp() if event.event_time else 0.0,
         action=action,
-        pods=(f"{about.namespace}/{about.name}",) if on_pod else (),
+        pods=(f"{subject.namespace}/{subject.name}",) if on_pod else (),
         nodes=(node,) if node else (),
-        stage=said.get(details.STAGE, ""),
-        message=placement_reason(Action(action)) if placed else event.message,
-        beneficiary=said.get(details.PREEMPTOR, ""),
-        beneficiary_queue=said.get(details.PREEMPTOR_QUEUE, ""),
+        stage=annotations.get(details.STAGE, ""),
+        message=placement_reason(Action(action)) if is_placement else event.message,
+        beneficiary=annotations.get(details.PREEMPTOR, ""),
+        beneficiary_queue=annotations.get(details.PREEMPTOR_QUEUE, ""),
     )
 
 
 @dataclass(frozen=True)
 class DecisionHistory:
-    """What is known of the past of a cluster."""
+    """The known past of a cluster."""
 
     decisions: tuple[Decision, ...]
     snapshot: Snapshot
@@ -134,11 +134,11 @@ class DecisionHistory:
         """Decisions about ``gang`` or in its favour, made after ``since``, oldest first."""
         kept = decisions_about(gang, self.decisions)
         kinds = {each.kind for each in kept if each.gang == gang}
-        told = (*kept, *self._without_events(gang, kinds))
-        return tuple(sorted((t for t in told if t.time > since), key=lambda each: each.time))
+        decisions = (*kept, *self._without_events(gang, kinds))
+        return tuple(sorted((t for t in decisions if t.time > since), key=lambda each: each.time))
 
     def _without_events(self, key: str, kinds: set[DecisionKind]) -> Iterator[Decision]:
-        """What the cluster holds of decisions whose events are gone."""
+        """Decisions derived from the cluster's objects where their events have expired."""
         gang = self.snapshot.gangs.get(key)
         if gang is not None and gang.bound and DecisionKind.PLACED not in kinds:
             yield Decision(

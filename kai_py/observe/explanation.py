@@ -1,7 +1,8 @@
-"""Why does a gang wait, or why does it run where it runs? One record for people and machines.
+"""Explanation of a gang: why it is pending, or why it runs where it runs.
 
-Made from a snapshot and the plan of its cycle, so the command line, the HTTP endpoint and tests
-read the same. Queues' amounts are GPUs, and what else they ration; a maximum of None is no limit.
+Made from a snapshot and the plan of its cycle, so that the command line, the HTTP endpoint and
+tests agree. Queues' amounts are GPUs, and other resources that they limit; a maximum of None is no
+limit.
 """
 
 import math
@@ -29,7 +30,7 @@ STARTING = "Starting"
 
 @dataclass(frozen=True, slots=True)
 class QueueLevel:
-    """A queue on the way from the gang's queue to the root, in GPUs or what ``unit`` says."""
+    """A queue on the path from the gang's queue to the root; amounts in ``unit``."""
 
     queue: str
     deserved: float
@@ -44,9 +45,10 @@ class QueueLevel:
 class Explanation:
     """A gang as of one cycle.
 
-    ``state`` is Running, Starting, Gone or the stage that stops it; ``message`` says why.
-    ``position`` counts from 1 among the ``waiting`` gangs of the queue: higher priority first, with
-    the points ``gained`` by waiting, then older; 0 where the gang does not wait.
+    ``state`` is Running, Starting, Gone or the stage that stops it; ``message`` says why. ``floor``
+    is minMember. ``position`` counts from 1 among the ``waiting`` gangs of the queue: higher
+    priority first, with the points ``gained`` by waiting, then older; 0 where the gang is not
+    pending.
     """
 
     gang: str
@@ -62,31 +64,31 @@ class Explanation:
     nodes: tuple[str, ...]
     queues: tuple[QueueLevel, ...]
     rationed: tuple[QueueLevel, ...] = ()
-    """The same for what else the gang asks for and one of these queues rations."""
+    """The same levels for each other requested resource that one of these queues limits."""
     started: float = 0.0
-    """When the first of the pods that run was bound, in seconds since the epoch; 0 if none runs."""
+    """When the first of the running pods was bound, in seconds since the epoch; 0 if none runs."""
     shortage: Shortage | None = None
-    """The best partial placement, where room is what lacks."""
+    """The best partial placement, where capacity is what lacks."""
     protections: tuple[Protection, ...] = ()
-    """Who keeps the room that it lacks, and by which rule."""
+    """Pods that keep the capacity it lacks, and the rule that protects them."""
     suggestions: tuple[Suggestion, ...] = ()
     """Changes with which it would start, each one simulated."""
     history: tuple[Decision, ...] = ()
-    """What was decided about it or in its favour: why it is where it is, who evicted it, when."""
+    """Decisions about it or in its favour: placements, evictions, stages of waiting."""
     claim: ClaimFunnel | None = None
-    """What becomes of the devices for the claim that was asked about."""
+    """The device funnel of the claim that was asked about."""
     gained: int = 0
 
 
 @dataclass(frozen=True)
 class Explainer:
-    """Explains the gangs of one cycle; what holds for several is found out once."""
+    """Explains the gangs of one cycle; what several gangs share is computed once."""
 
     snapshot: Snapshot
     plan: Plan
 
     def explain(self, key: str) -> Explanation | None:
-        """Explain the gang called ``key``; None if there is none."""
+        """Explain the gang ``key``; None if it does not exist."""
         gang = self.snapshot.gangs.get(key)
         if gang is None:
             return None
@@ -155,11 +157,11 @@ def explain_subject(
     history: Callable[[str], tuple[Decision, ...]],
     limit: int | None = None,
 ) -> list[Explanation]:
-    """The first ``most`` gangs that ``name`` stands for; where there is none, one that is gone.
+    """The first ``limit`` gangs that ``name`` stands for; if there is none, a deleted one.
 
-    ``decisions``: those known, oldest first, by which gangs are found that are gone; ``history``
-    gives those to tell of a gang. A claim takes seconds in a cluster of ten thousand nodes: all its
-    devices are lined up anew.
+    ``decisions``: those known, oldest first, by which deleted gangs are found; ``history`` returns
+    those of a gang. A claim takes seconds in a cluster of ten thousand nodes, since the index of
+    all devices is built for it.
     """
     explainer, claim = Explainer(snapshot, plan), claim_funnel_of(snapshot, subject, name)
     keys = islice(gang_keys(snapshot, plan, subject, name), limit)
@@ -174,7 +176,7 @@ def explain_subject(
 
 
 def explain_deleted(key: str, history: tuple[Decision, ...]) -> Explanation:
-    """A gang that exists no longer, of which only decisions are known."""
+    """A gang that no longer exists, of which only decisions are known."""
     return Explanation(
         gang=key,
         state=DELETED,

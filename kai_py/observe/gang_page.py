@@ -1,7 +1,7 @@
-"""Which gangs run, and where? A page of those of one cycle, the largest first.
+"""Running gangs, a page at a time, the largest first.
 
-Gangs that wait are part of the cluster's state; those that run may be many, so they are asked for
-a page at a time, by queue and by a part of their name. Complexity: O(gangs), and the page's pods.
+Pending gangs are part of the cluster's state; running gangs may be many, so they are served by
+page, filtered by queue and by a part of their name. Complexity: O(gangs), and the page's pods.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ MAX_GANGS = 200
 class RunningGang:
     """A gang of which ``bound`` of the ``pods`` run, on ``nodes``.
 
-    ``gpus`` that it holds; ``created``, ``started`` in seconds since the epoch.
+    ``gpus`` are those allocated to it; ``created``, ``started`` in seconds since the epoch.
     """
 
     gang: str
@@ -33,7 +33,7 @@ class RunningGang:
 
 @dataclass(frozen=True, slots=True)
 class GangPage:
-    """Some of the ``total`` gangs that were asked for."""
+    """The first of the ``total`` gangs that match."""
 
     cycle: int
     total: int
@@ -41,7 +41,7 @@ class GangPage:
 
 
 def gang_page(view: ClusterView, *, queue: str, search: str, limit: int) -> GangPage:
-    """At most ``limit`` running gangs of ``queue`` (""; of all) with ``search`` in their names."""
+    """At most ``limit`` running gangs of ``queue`` ("": of all) with ``search`` in their names."""
     found = sorted(
         (
             gang

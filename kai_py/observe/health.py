@@ -1,11 +1,10 @@
-"""Is the scheduler well, and is it ready? Sentences that say what is wrong; none when all is well.
+"""Health and readiness of the scheduler, as sentences on what is wrong; none when all is well.
 
-A watch that has not heard of its server for ``STALE_SECONDS`` is stale: bookmarks come about once
-a minute, so three of them are missing. One that fails for ``UNREACHED_SECONDS``, or hears nothing
-for ``SILENT_SECONDS``, makes the process unready, not unwell: what it knows grows old, and a
-restart would not help. A cycle that runs for
-``STUCK_SECONDS`` is stuck. An event loop that hangs answers no probe at all, which is its own
-verdict.
+A watch that has not heard of its server for ``STALE_SECONDS`` is stale: bookmarks come about once a
+minute, so three of them are missing. One that fails for ``UNREACHABLE_SECONDS``, or hears nothing
+for ``IDLE_WATCH_SECONDS``, makes the process unready, not unhealthy: its data grows old, and a
+restart would not help. A cycle that runs for ``STUCK_SECONDS`` is stuck. A hanging event loop
+answers no probe at all, which the kubelet treats as unhealthy.
 """
 
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ STUCK_SECONDS = 120.0
 
 
 def stale_watches(kinds: Iterable[KindStatus]) -> list[str]:
-    """Kinds that are served and whose watch hears nothing."""
+    """Served kinds whose watch hears nothing."""
     return [
         f"{kind.kind}: nothing heard for {kind.age:.0f} s: {kind.problem or 'no error'}"
         for kind in kinds
@@ -28,7 +27,7 @@ def stale_watches(kinds: Iterable[KindStatus]) -> list[str]:
 
 
 def unsynced_kinds(kinds: Iterable[KindStatus]) -> list[str]:
-    """Kinds whose first list is waited for."""
+    """Kinds whose first list has not been read."""
     return [
         f"{kind.kind}: not read yet: {_reason(kind)}"
         for kind in kinds
@@ -37,7 +36,7 @@ def unsynced_kinds(kinds: Iterable[KindStatus]) -> list[str]:
 
 
 def unreadable_kinds(kinds: Iterable[KindStatus]) -> list[str]:
-    """Kinds that count as not served because we may not read them."""
+    """Kinds treated as not served because the permission to read them is missing."""
     return [
         f"{kind.kind}: goes unread: {_reason(kind)}"
         for kind in kinds
@@ -52,7 +51,7 @@ def _reason(kind: KindStatus) -> str:
 
 
 def unreachable_kinds(kinds: Iterable[KindStatus]) -> list[str]:
-    """Kinds that were read and whose watch has been failing since, or is silent."""
+    """Kinds that were read before, and whose watch has been failing or silent since."""
     return [
         f"{kind.kind}: not reached for {kind.age:.0f} s: {kind.problem or 'the watch is silent'}"
         for kind in kinds
@@ -63,7 +62,7 @@ def unreachable_kinds(kinds: Iterable[KindStatus]) -> list[str]:
 
 
 def stuck_cycle(running_for: float) -> list[str]:
-    """The cycle, when it has been running for too long; ``running_for`` in seconds."""
+    """The cycle, if it has been running for too long; ``running_for`` in seconds."""
     if running_for <= STUCK_SECONDS:
         return []
     return [f"the scheduling cycle has been running for {running_for:.0f} s"]

@@ -1,13 +1,13 @@
-"""What can be asked of a running scheduler over HTTP?
+"""HTTP server of the scheduler: dashboard, metrics, probes and API.
 
     /           the dashboard
     /metrics    Prometheus text; OpenMetrics, which has exemplars, for those that accept it
     /healthz    200 while watches hear of the server and the loop turns, else 503 and why
     /readyz     200 while every watch has its first list and reaches the server, else 503 and
-                which does not; kinds that it does without are named either way
+                which does not; unreadable optional kinds are named either way
     /v1/…       JSON about the cluster (``http_api``), guarded (``http_access``)
 
-The answers are computed from callables, so that this room knows nothing of what it shows.
+The answers come from callables, so that this module does not depend on their contents.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ SHUTDOWN_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Probes:
-    """Sources of the answers; ``unhealthy`` and ``unready`` give sentences, none if all is well.
+    """Sources of the answers; ``unhealthy`` and ``unready`` return sentences, none if all is well.
 
-    ``forgone``: sentences on what the scheduler does without.
+    ``unreadable``: sentences on kinds that the scheduler does without.
     """
 
     registry: CollectorRegistry
@@ -45,6 +45,7 @@ def make_app(probes: Probes, access: HttpAccess) -> web.Application:
 
     async def metrics(request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        # In a thread: the metrics of the cluster's state are computed during the scrape.
         body = await asyncio.to_thread(encode, probes.registry)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
@@ -72,7 +73,7 @@ def _probe_response(problems: Sequence[str], notes: Sequence[str]) -> web.Respon
 
 @asynccontextmanager
 async def serve(probes: Probes, access: HttpAccess, port: int) -> AsyncIterator[int]:
-    """Serve until the block is left; gives the port, which the system chooses for 0."""
+    """Serve until the block is left; yields the port, which the system chooses for 0."""
     runner = web.AppRunner(
         make_app(probes, access), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS
     )

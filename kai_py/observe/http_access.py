@@ -1,8 +1,8 @@
-"""Who may read /v1? Whoever has the bearer token, or one that ``review`` lets through; without any
-token, only the machine itself.
+"""Access control of the paths under /v1, by bearer token.
 
-On loopback without a token the request must also name the machine itself as its host, so that a
-page from elsewhere, whose name was made to resolve to loopback, reads nothing.
+Accepted are the configured token, and tokens that ``review`` accepts. Without any, only requests
+from the machine itself are answered; these must also name it as their host, so that a web page
+whose name was made to resolve to loopback (DNS rebinding) reads nothing.
 """
 
 import hmac
@@ -21,13 +21,12 @@ TOKEN_VARIABLE = "KAI_PY_HTTP_TOKEN"  # the variable's name, not a token
 PROTECTED_PREFIX = "/v1/"
 TOKEN_NEEDED = "a bearer token is needed: Authorization: Bearer TOKEN"
 TokenReviewer = Callable[[str, str], Awaitable[AccessDenial | None]]
-"""(token, path) to why the path may not be read with it."""
+"""(token, path) to why the path may not be read with it; None if it may."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAccess:
-    """The address that is listened on, the file of the token if one is configured, and who else is
-    asked about other tokens."""
+    """The listen address, the token's file if one is configured, and a reviewer of other tokens."""
 
     host: str
     token_file: Path | None = None
@@ -49,6 +48,7 @@ class HttpAccess:
             return self._without_token(host)
         if not token:
             return f"the token file {self.token_file} is empty"
+        # Constant time, so that the time of a refusal tells nothing of the token.
         if hmac.compare_digest(bearer(authorization).encode(), token.encode()):
             return ""
         return TOKEN_NEEDED
@@ -56,10 +56,10 @@ class HttpAccess:
     async def denial_after_review(
         self, authorization: str, host: str, path: str
     ) -> AccessDenial | None:
-        """Why a request is refused after whoever reviews tokens was asked; None if it is not."""
-        refusal, given = self.denial(authorization, host), bearer(authorization)
-        if refusal and given and self.review is not None:
-            return await self.review(given, path)
+        """Why a request is refused after a review of its token; None if it is not."""
+        refusal, token = self.denial(authorization, host), bearer(authorization)
+        if refusal and token and self.review is not None:
+            return await self.review(token, path)
         return AccessDenial(401, refusal) if refusal else None
 
     def _without_token(self, host: str) -> str:

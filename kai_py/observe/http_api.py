@@ -1,21 +1,21 @@
-"""What does the scheduler tell programs over HTTP? JSON, read-only.
+"""Read-only JSON API under /v1.
 
-    /v1/state                       queues, domains of nodes, waiting gangs
+    /v1/state                       queues, domains of nodes, pending gangs
     /v1/nodes?domain=&offset=&limit=  the nodes of a domain with their pods and devices
-    /v1/gangs?queue=&search=&limit=  gangs that run, the largest first
-    /v1/explain/SUBJECT/NAME?suggestions=&seconds=  gang, pod, job, claim or queue: why it waits or
-                                    where it runs, what would help, and its decisions (of so many
-                                    seconds)
-    /v1/what-if?set=&add-nodes=&drain=&remove=&until-placed=  what changes would do, simulated
-    /v1/node-kinds                  kinds of nodes that more could be added of
-    /v1/decisions?since=&seconds=   the last decisions: after a number, or of so many seconds
+    /v1/gangs?queue=&search=&limit=  running gangs, the largest first
+    /v1/explain/SUBJECT/NAME?suggestions=&seconds=  gang, pod, job, claim or queue: why it is
+                                    pending or where it runs, suggestions, and its decisions (of
+                                    the last seconds)
+    /v1/what-if?set=&add-nodes=&drain=&remove=&until-placed=  simulated effect of changes
+    /v1/node-kinds                  kinds of nodes, as templates for nodes to add
+    /v1/decisions?since=&seconds=   the last decisions: after a number, or of the last seconds
     /v1/history                     GPUs of the queues over time
-    /v1/events?since=               server-sent events ``decision`` and ``cycle``; after a number or
-                                    an event's id
+    /v1/events?since=               server-sent events ``decision`` and ``cycle``; after a number
+                                    or an event's id
     /v1/plan                        the last plan
 
-Records are built when they are asked for, in a thread, and once per cycle; a scheduler that nobody
-looks at pays nothing. Before the first cycle, and on a replica that stands by, the answer is 503.
+Records are built on request, in a thread, and once per cycle, at no cost without readers. Before
+the first cycle, and on a standby replica, the answer is 503.
 """
 
 import asyncio
@@ -45,29 +45,29 @@ HEARTBEAT_SECONDS = 15.0
 MIN_EVENT_INTERVAL = 0.25
 MAX_LISTENERS = 64
 MAX_EXPLAINED = 64
-"""Gangs of one answer, the first ones of a queue."""
+"""Most gangs in one answer, the first ones of a queue."""
 BUILD_PAUSE_FACTOR = 3.0
 """Pause after building a state, as a multiple of the time it took."""
 PROCESS_ID = uuid.uuid4().hex[:8]
-"""Tells the cycles and decisions of this process from those of the one before."""
+"""Distinguishes the cycles and decisions of this process from those of an earlier one."""
 encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True)
 class ApiSource:
-    """Where the answers come from."""
+    """Sources of the answers."""
 
     view: Callable[[], ClusterView | None]
     decisions: DecisionLog
     shares: ShareHistory
     suggest: Callable[[str], Awaitable[tuple[Suggestion, ...]]] | None = None
-    """What would let a gang start, where somebody can simulate it."""
+    """Suggestions for a gang to start, by key; None where nothing can be simulated."""
     what_if: Callable[[tuple[tuple[str, str], ...]], Awaitable[object]] | None = None
-    """What changes would do, given as (kind, text), where somebody can simulate it."""
+    """The effect of changes, given as (kind, text); None where nothing can be simulated."""
 
 
 class Api:
-    """The handlers; ``close`` ends the streams that are open."""
+    """The request handlers; ``close`` ends the open streams."""
 
     def __init__(self, source: ApiSource) -> None:
         self._source = source
@@ -78,7 +78,7 @@ class Api:
         self._closing = asyncio.Event()
 
     def routes(self) -> list[web.RouteDef]:
-        """What to add to an application."""
+        """Routes of the API."""
         return [
             web.get("/v1/state", self._get_state),
             web.get("/v1/nodes", self._nodes),
@@ -106,14 +106,15 @@ class Api:
         return _json(request, body, {"ETag": _tag(number)})
 
     async def _newest_state(self) -> tuple[int, bytes]:
-        """The last cycle's state; building takes a part of one core, however many ask."""
+        """The last cycle's state; at most one is built at a time, with pauses to bound the load."""
         loop = asyncio.get_running_loop()
         if self._state[0] == self._view().number:
             return self._state
+        # The lock is held meanwhile: requests that come now share the next state.
         await asyncio.sleep(max(self._paused_until - loop.time(), 0.0))
-        view, began = self._view(), loop.time()
+        view, started = self._view(), loop.time()
         body = await asyncio.to_thread(lambda: encode(cluster_state(view)))
-        self._paused_until = loop.time() + BUILD_PAUSE_FACTOR * (loop.time() - began)
+        self._paused_until = loop.time() + BUILD_PAUSE_FACTOR * (loop.time() - started)
         self._state = view.number, body
         return self._state
 
@@ -149,15 +150,15 @@ class Api:
             raise web.HTTPNotFound(text=f"what can be explained: {known}\n") from None
         query = request.query
         since = view.snapshot.now - _parse_integer(query["seconds"]) if "seconds" in query else 0.0
-        made = self._source.decisions.made_after(since)
+        decisions = self._source.decisions.made_after(since)
         explanations = await asyncio.to_thread(
             explain_subject,
             view.snapshot,
             view.plan,
             subject,
             name,
-            decisions=made,
-            history=lambda gang: decisions_about(gang, made),
+            decisions=decisions,
+            history=lambda gang: decisions_about(gang, decisions),
             limit=MAX_EXPLAINED,
         )
         if not explanations:
@@ -167,11 +168,11 @@ class Api:
         return _json(request, encode(explanations))
 
     async def _with_suggestions(self, explanation: Explanation) -> Explanation:
-        advise = self._source.suggest
-        if advise is None or not explanation.message:
+        suggest = self._source.suggest
+        if suggest is None or not explanation.message:
             return explanation
         try:
-            return replace(explanation, suggestions=await advise(explanation.gang))
+            return replace(explanation, suggestions=await suggest(explanation.gang))
         except (ApiError, NoAnswerError) as error:
             log.warning("no suggestions for %s: %s", explanation.gang, error)
             return explanation
@@ -214,14 +215,14 @@ class Api:
             raise web.HTTPServiceUnavailable(text="too many listen already\n")
         start = request.headers.get("Last-Event-ID") or request.query.get("since")
         log = self._source.decisions
-        told = log.newest if start is None else _last_sent(start, log.newest)
+        last_sent = log.newest if start is None else _last_sent(start, log.newest)
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         )
         await response.prepare(request)
         self._listeners += 1
         try:
-            await self._stream(response, told)
+            await self._stream(response, last_sent)
         except ConnectionResetError:
             pass  # the listener went away, which is how streams end
         finally:
@@ -236,16 +237,16 @@ class Api:
                     await response.write(b": still here\n\n")
                 continue
             cycle = log.cycle
-            fresh = log.since(sent)
-            sent = fresh[-1].number if fresh else sent
-            told_cycle = f'event: cycle\ndata: {{"cycle":{cycle}}}\n\n'.encode()
-            await response.write(b"".join(map(_event, fresh)) + told_cycle)
+            new_decisions = log.since(sent)
+            sent = new_decisions[-1].number if new_decisions else sent
+            cycle_event = f'event: cycle\ndata: {{"cycle":{cycle}}}\n\n'.encode()
+            await response.write(b"".join(map(_event, new_decisions)) + cycle_event)
             await asyncio.sleep(MIN_EVENT_INTERVAL)
 
     async def _next_cycle(self, cycle: int) -> bool:
-        """Wait for a cycle or the end; False when nothing came for a heartbeat."""
-        waits = (self._source.decisions.cycle_after(cycle), self._closing.wait())
-        tasks = [asyncio.ensure_future(wait) for wait in waits]
+        """Wait for a cycle or the end; False when neither came within a heartbeat."""
+        awaitables = (self._source.decisions.cycle_after(cycle), self._closing.wait())
+        tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
         try:
             done, _ = await asyncio.wait(
                 tasks, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
@@ -272,7 +273,7 @@ def _event(decision: Decision) -> bytes:
 
 
 def _last_sent(start: str, newest: int) -> int:
-    """The number in an event's id; of this process nothing was told by the one before."""
+    """The number in an event's id; 0 if the id is of an earlier process."""
     process, _, number = start.rpartition("-")
     return min(_parse_integer(number), newest) if process in ("", PROCESS_ID) else 0
 

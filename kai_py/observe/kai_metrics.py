@@ -1,6 +1,6 @@
-"""The metrics ``kai_queue_*`` under KAI's names and in its units, for dashboards that read them.
+"""Metrics ``kai_queue_*`` with KAI's names and units, for dashboards made for KAI.
 
-Unlimited is -1, as in KAI's Queue. Past usage (``kai_queue_gpu_usage`` and the like) is not there.
+Unlimited is -1, as in KAI's Queue. Past usage (``kai_queue_gpu_usage`` and the like) is missing.
 """
 
 import math
@@ -30,7 +30,7 @@ SCHEDULER_VIEWS = (
 
 
 class KaiQueueMetrics:
-    """The gauges; ``display_name`` gives what a queue is called for people."""
+    """The gauges; ``display_name`` returns the display name of a queue."""
 
     def __init__(self, registry: CollectorRegistry, display_name: Callable[[str], str]) -> None:
         self._display_name = display_name
@@ -42,7 +42,7 @@ class KaiQueueMetrics:
         }
 
     def show_plan(self, plan: Plan) -> None:
-        """Set the gauges to what a plan says; queues that are gone disappear."""
+        """Set the gauges from a plan; deleted queues disappear."""
         self._info.clear()
         for gauge in self._gauges.values():
             gauge.clear()

@@ -1,7 +1,7 @@
-"""How do log lines look? Text for people, one JSON object per line for machines.
+"""Log formats: text, or one JSON object per line.
 
-Both are the standard library's logging. Fields given as ``extra={"fields": {...}}`` stand at the
-end of a text line as ``key=value`` and at the top level of a JSON object.
+Both use the standard library's logging. Fields given as ``extra={"fields": {...}}`` are appended to
+a text line as ``key=value``, and are top-level keys of a JSON object.
 """
 
 import json
@@ -27,7 +27,7 @@ class TextFormatter(logging.Formatter):
     """``2026-01-01T00:00:00.000Z INFO logger: message key=value``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and the traceback below it where there is one."""
+        """One line, followed by the traceback if there is one."""
         fields = "".join(f" {key}={value}" for key, value in _fields(record).items())
         name = record.name.removeprefix("kai_py.")
         line = f"{_time(record)} {record.levelname} {name}: {record.getMessage()}{fields}"
@@ -38,7 +38,7 @@ class JsonFormatter(logging.Formatter):
     """``{"time": …, "level": …, "logger": …, "message": …}`` and the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line; a traceback is the text ``exception``."""
+        """One line; a traceback becomes the key ``exception``."""
         line = {
             "time": _time(record),
             "level": record.levelname.lower(),

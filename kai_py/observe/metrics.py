@@ -1,11 +1,9 @@
-"""What the scheduler counts, for Prometheus. Names, labels and meanings are an interface.
+"""Prometheus metrics of the scheduler; names, labels and meanings are a public interface.
 
-Children of bound label sets are made beforehand, so that a rate exists from the first scrape on.
-Labels are bounded by queues, kinds and stages, never by pods or gangs.
-
-Which one was it? An example beside a bucket of a histogram, kept where OpenMetrics is asked for.
-
-Names and values of an exemplar have at most 128 characters together (OpenMetrics 1.0, "Exemplars").
+Children of bounded label sets are created in advance, so that a rate exists from the first scrape
+on. Labels are bounded by queues, kinds and stages, never by pods or gangs. A single cycle or gang
+is an exemplar of a histogram's bucket, which only the OpenMetrics format shows; its names and
+values have at most 128 characters together (OpenMetrics 1.0, "Exemplars").
 """
 
 import time
@@ -37,7 +35,7 @@ QUEUE_VIEWS = ("deserved", "maximum", "fair_share", "allocated", "requested")
 
 
 class Metrics:
-    """All metrics of one process, registered on ``registry``, which takes them once."""
+    """All metrics of one process, to be registered on ``registry`` once."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -158,21 +156,21 @@ class Metrics:
 
     @contextmanager
     def timed(self, stage: str, cycle: int) -> Iterator[None]:
-        """Note how long the block took as a stage; the cycle's number is the exemplar."""
-        began = time.perf_counter()
+        """Observe the time of the block as a stage; the cycle's number is the exemplar."""
+        started = time.perf_counter()
         try:
             yield
         finally:
-            seconds = time.perf_counter() - began
+            seconds = time.perf_counter() - started
             self.cycle_seconds.labels(stage).observe(seconds, exemplar("cycle", str(cycle)))
 
     def count_call(self, verb: str, kind: str, code: int, seconds: float) -> None:
-        """Note one API call; code 0 means that no answer came."""
+        """Count an API call; code 0 means that there was no answer."""
         self.api_calls.labels(verb, kind, str(code)).inc()
         self.api_seconds.labels(verb, kind).observe(seconds)
 
     def show_plan(self, plan: Plan) -> None:
-        """Set the gauges to what a plan says; queues that are gone disappear."""
+        """Set the gauges from a plan; deleted queues disappear."""
         self.pending_gangs.clear()
         counts = Tally((unplaced.queue, unplaced.stage.value) for unplaced in plan.unplaced)
         for (queue, stage), count in counts.items():

@@ -1,4 +1,4 @@
-"""In which order do people expect names? ``gpu-2`` before ``gpu-10``."""
+"""Natural order of names: ``gpu-2`` before ``gpu-10``."""
 
 import re
 

@@ -1,6 +1,6 @@
-"""Who holds what on these nodes? Pods with their GPUs, and every device that a driver publishes.
+"""Pods and devices of nodes, a page of nodes at a time.
 
-Only the slices and claims of the nodes asked for are looked at, so a page of a large cluster costs
+Only the slices and claims of the page's nodes are indexed, so that a page of a large cluster costs
 little more than finding them: O(slices + claims) and the devices of the page.
 """
 
@@ -20,7 +20,7 @@ MAX_NODES = 200
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """Pods of a gang on a node; ``leaving`` of them are being stopped."""
+    """Pods of a gang on a node; ``leaving`` of them are terminating."""
 
     gang: str
     queue: str
@@ -32,7 +32,7 @@ class Occupant:
 
 @dataclass(frozen=True, slots=True)
 class NodeDetails:
-    """A node; ``others`` are GPUs that pods of other schedulers hold through a device plugin."""
+    """A node; ``others`` are GPUs that pods of other schedulers have through a device plugin."""
 
     node: str
     gpus: float
@@ -47,7 +47,7 @@ class NodeDetails:
 
 @dataclass(frozen=True, slots=True)
 class NodePage:
-    """Some nodes of a domain, which has ``total``; the page begins at ``offset``."""
+    """Nodes of a domain, which has ``total``; the page begins at ``offset``."""
 
     cycle: int
     domain: str
@@ -58,10 +58,10 @@ class NodePage:
 
 def node_page(view: ClusterView, domain: str, *, offset: int, limit: int) -> NodePage | None:
     """At most ``limit`` nodes of a domain; None if there is no such domain."""
-    uses = view.domains.get(domain)
-    if uses is None:
+    usages = view.domains.get(domain)
+    if usages is None:
         return None
-    shown = uses[offset : offset + min(limit, MAX_NODES)]
+    shown = usages[offset : offset + min(limit, MAX_NODES)]
     devices: dict[str, list[DeviceEntry]] = {}
     for entry in _devices(view, shown):
         devices.setdefault(entry.node, []).append(entry)
@@ -69,8 +69,8 @@ def node_page(view: ClusterView, domain: str, *, offset: int, limit: int) -> Nod
         cycle=view.number,
         domain=domain,
         offset=offset,
-        total=len(uses),
-        nodes=tuple(_node(view, use, devices.get(use.name, ())) for use in shown),
+        total=len(usages),
+        nodes=tuple(_node(view, usage, devices.get(usage.name, ())) for usage in shown),
     )
 
 
@@ -109,17 +109,17 @@ def _occupants(view: ClusterView, node: str) -> Iterator[Occupant]:
 
 
 def _devices(view: ClusterView, shown: Sequence[NodeUsage]) -> Sequence[DeviceEntry]:
-    names = {use.name for use in shown}
+    names = {usage.name for usage in shown}
     objects = view.snapshot.devices
-    every = objects.slices.values()
-    pools = {(s.spec.driver, s.spec.pool.name) for s in every if s.spec.node_name in names}
-    slices = [s for s in every if (s.spec.driver, s.spec.pool.name) in pools]
+    all_slices = objects.slices.values()
+    pools = {(s.spec.driver, s.spec.pool.name) for s in all_slices if s.spec.node_name in names}
+    slices = [s for s in all_slices if (s.spec.driver, s.spec.pool.name) in pools]
     claims = [claim for claim in objects.claims.values() if _uses_pools(claim, pools)]
     rules = [objects.taint_rules[name] for name in sorted(objects.taint_rules)]
     inventory = Inventory.of(slices, rules=rules)
     allocations = [c.status.allocation for c in claims if c.status.allocation is not None]
     state = DeviceState.of(inventory.device, allocations)
-    records = [view.snapshot.nodes.records[use.row] for use in shown]
+    records = [view.snapshot.nodes.records[usage.row] for usage in shown]
     entries = list_devices(inventory, state, records, claims, view.snapshot.gangs)
     return [entry for entry in entries if entry.node]
 

@@ -1,6 +1,6 @@
-"""Who comes first among the gangs that wait in a queue? The line of each, from a cycle's plan.
+"""Order of the pending gangs in each queue, from a cycle's plan.
 
-Complexity: O(waiting gangs x log of them).
+Complexity: O(g log g) for g pending gangs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,20 +10,20 @@ from kai_py.snapshot.snapshot import Snapshot
 
 
 def pending_by_queue(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[str]]:
-    """Per queue the keys of the gangs that wait in it: higher priority first, then older."""
-    lines: dict[str, list[tuple[int, float, str]]] = {}
+    """Keys of the pending gangs by queue: higher priority first, with ageing, then older."""
+    ranks: dict[str, list[tuple[int, float, str]]] = {}
     for unplaced in plan.unplaced:
         gang = snapshot.gangs.get(unplaced.gang)
         if gang is not None:
             rank = (-gang.priority - unplaced.ageing_points, gang.created, gang.key)
-            lines.setdefault(unplaced.queue, []).append(rank)
-    return {queue: [key for *_, key in sorted(line)] for queue, line in lines.items()}
+            ranks.setdefault(unplaced.queue, []).append(rank)
+    return {queue: [key for *_, key in sorted(queue_ranks)] for queue, queue_ranks in ranks.items()}
 
 
 def queue_positions(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, int]]:
-    """Waiting gang to its place in the line of its queue, from 1, and the line's length."""
+    """Position in its queue, from 1, and number of pending gangs there, by pending gang."""
     return {
-        key: (place, len(line))
-        for line in pending_by_queue(snapshot, plan).values()
-        for place, key in enumerate(line, start=1)
+        key: (position, len(keys))
+        for keys in pending_by_queue(snapshot, plan).values()
+        for position, key in enumerate(keys, start=1)
     }

@@ -1,4 +1,4 @@
-"""A plan as people read it: one line per decision, in the order in which they were made."""
+"""A plan as text: one line per decision, in the order in which they were made."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from kai_py.plan.plan import GangPlacement, Placement, Plan
 
 
 def describe_plan(plan: Plan) -> str:
-    """The plan as text; every line begins with what is done."""
+    """The plan as text; every line begins with the action."""
     return "\n".join(_lines(plan)) or "nothing to do"
 
 
@@ -20,8 +20,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     for nomination in plan.nominations:
         yield f"nominate {nomination.pod} -> {nomination.node} (gang {nomination.gang})"
     for unplaced in plan.unplaced:
-        who = f"{unplaced.gang} (queue {unplaced.queue}, {unplaced.stage})"
-        yield f"pending {who}: {unplaced.message}"
+        label = f"{unplaced.gang} (queue {unplaced.queue}, {unplaced.stage})"
+        yield f"pending {label}: {unplaced.message}"
 
 
 def _nodes(gang: GangPlacement) -> str:

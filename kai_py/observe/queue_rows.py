@@ -1,4 +1,4 @@
-"""What do queues have? One row per queue, for the command line, the API and the dashboard."""
+"""Rows of queues for the command line, the API and the dashboard."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -10,10 +10,10 @@ from kai_py.snapshot.tables.queue_objects import in_api_units
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue; amounts by resource, cpu in cores. Unlimited is None in ``max``, infinite in
-    ``deserved``.
+    """A queue; amounts by resource, CPU in cores.
 
-    Amounts include the queues below; pending gangs are those of the queue itself.
+    Unlimited is None in ``max``, infinite in ``deserved``. Amounts include the queues below;
+    pending gangs are those of the queue itself.
     """
 
     queue: str
@@ -29,7 +29,7 @@ class QueueRow:
 
 
 def queue_rows(plan: Plan) -> Iterator[QueueRow]:
-    """One row per queue, by name."""
+    """One row per queue, in the plan's order."""
     stages: dict[str, dict[str, int]] = {}
     for unplaced in plan.unplaced:
         counts = stages.setdefault(unplaced.queue, {})
@@ -57,12 +57,12 @@ def _row(share: QueueShare, stages: dict[str, int]) -> QueueRow:
 
 
 def in_tree_order(rows: Iterable[QueueRow]) -> Iterator[tuple[int, QueueRow]]:
-    """Every queue below its parent, with its depth; rows of a plan know no circles."""
+    """Every queue after its parent, with its depth; the rows of a plan form a forest."""
     children: dict[str, list[QueueRow]] = {}
     for row in rows:
         children.setdefault(row.parent, []).append(row)
-    to_show = [(0, row) for row in reversed(children.get("", ()))]
-    while to_show:
-        depth, row = to_show.pop()
+    stack = [(0, row) for row in reversed(children.get("", ()))]
+    while stack:
+        depth, row = stack.pop()
         yield depth, row
-        to_show += [(depth + 1, child) for child in reversed(children.get(row.queue, ()))]
+        stack += [(depth + 1, child) for child in reversed(children.get(row.queue, ()))]

@@ -1,6 +1,6 @@
-"""How did the queues fare over time? GPUs held and entitled to since the process started.
+"""Allocated GPUs and fair shares of the queues since the process started.
 
-A sample is taken at most once per interval. When ``MOST_SAMPLES`` are reached every second one is
+A sample is taken at most once per interval. When there are ``MAX_SAMPLES`` every second one is
 dropped and the interval doubles: memory is bounded, and the whole time stays in view.
 """
 
@@ -23,7 +23,7 @@ class ShareSample:
 
 
 class ShareHistory:
-    """The samples, oldest first."""
+    """The samples, oldest first; ``interval`` in seconds."""
 
     def __init__(self) -> None:
         self.interval = FIRST_INTERVAL

@@ -1,8 +1,8 @@
-"""How did a queue come by its fair share? The division of each level on the way to it, in numbers.
+"""Division of each level's budget on the way to a queue's fair share, in numbers.
 
-At each level the siblings divide what their parent got: first what each deserves, no more than it
-asks for and may have; then what is left, by priority, and within a priority by weight (less past
-use). The numbers are those of the cycle's own division, not computed again.
+At each level the siblings divide what their parent got: first what each deserves, at most what it
+requests and its maximum; then the rest, by priority, and within a priority by weight (reduced by
+past usage). The numbers are those of the cycle's own division, not computed again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,8 @@ class SiblingShare:
     """A queue among its siblings; amounts in API units, infinite where there is no limit.
 
     ``fair_share`` = ``guaranteed`` + ``surplus``. ``part`` (0 to 1) is its part of the surplus of
-    its priority, by weight and past use; ``past_use`` its part of the cluster in the past, None
-    where no history is kept. ``cut``: it is guaranteed less than it deserves and asks for.
+    its priority, by weight and past usage; ``past_use`` its part of the cluster in the past, None
+    where no history is kept. ``cut``: it is guaranteed less than it deserves and requests.
     """
 
     queue: str
@@ -48,23 +48,23 @@ class ShareStep:
 
     @property
     def guaranteed(self) -> float:
-        """What the first step gives to all of them."""
+        """The sum of the guarantees."""
         return sum(each.guaranteed for each in self.siblings)
 
     @property
     def followed(self) -> SiblingShare:
-        """The one on the way to the queue in question."""
+        """The sibling on the path to the queue in question."""
         return next(each for each in self.siblings if each.queue == self.queue)
 
 
 def share_steps(quota: Quota, queue: str, resource: str = GPU) -> tuple[ShareStep, ...]:
-    """The steps from the cluster down to ``queue``; none if either is not known."""
+    """The steps from the cluster down to ``queue``; none if queue or resource is unknown."""
     position = quota.queues.positions.get(queue)
     if position is None or resource not in quota.resources:
         return ()
     row = quota.resources.index(resource)
-    line = quota.queues.ancestry[position]
-    return tuple(_step(quota, row, member) for member in line)
+    path = quota.queues.ancestry[position]
+    return tuple(_step(quota, row, ancestor) for ancestor in path)
 
 
 def _step(quota: Quota, row: int, queue: int) -> ShareStep:
@@ -73,7 +73,7 @@ def _step(quota: Quota, row: int, queue: int) -> ShareStep:
     parent = int(queues.parent[queue])
     budget = quota.usage.total[row] if is_root else quota.shares.fair[row, parent]
     resource = quota.resources[row]
-    alike = [
+    siblings = [
         each
         for each in range(len(queues))
         if queues.depth[each] == queues.depth[queue] and (is_root or queues.parent[each] == parent)
@@ -83,7 +83,7 @@ def _step(quota: Quota, row: int, queue: int) -> ShareStep:
         parent="" if is_root else queues.names[parent],
         budget=_amount(resource, float(budget)),
         queue=queues.names[queue],
-        siblings=tuple(_sibling(quota, row, each) for each in alike),
+        siblings=tuple(_sibling(quota, row, each) for each in siblings),
     )
 
 
@@ -113,20 +113,29 @@ def _amount(resource: str, amount: float) -> float:
 
 
 def share_sentences(steps: Sequence[ShareStep]) -> Iterator[str]:
-    """The steps as people read them, a sentence each; the last says what became of the queue."""
+    """The steps as sentences; the last one of a step gives the queue's share."""
     for step in steps:
-        it = step.followed
-        whose = f"{step.parent}'s share" if step.parent else "the cluster"
-        yield f"{_format_amount(step.budget)} {step.resource} of {whose} are divided by {_sibling_count(step)}."
-        why = (
-            "cut in proportion, for there is less than all deserve"
-            if it.cut
-            else _guarantee_reason(it)
+        share = step.followed
+        total = f"{step.parent}'s share" if step.parent else "the cluster"
+        yield (
+            f"{_format_amount(step.budget)} {step.resource} of {total} are divided by "
+            f"{_sibling_count(step)}."
         )
-        yield f"  {it.queue} is guaranteed {_format_amount(it.guaranteed)}: {why}."
-        left = max(step.budget - step.guaranteed, 0.0)
-        yield f"  All guarantees take {_format_amount(step.guaranteed)}; {_format_amount(left)} are left over. {_surplus_sentence(it)}"
-        yield f"  {it.queue}: {_format_amount(it.guaranteed)} + {_format_amount(it.surplus)} = {_format_amount(it.fair_share)}."
+        reason = (
+            "cut in proportion, for there is less than all deserve"
+            if share.cut
+            else _guarantee_reason(share)
+        )
+        yield f"  {share.queue} is guaranteed {_format_amount(share.guaranteed)}: {reason}."
+        rest = max(step.budget - step.guaranteed, 0.0)
+        yield (
+            f"  All guarantees take {_format_amount(step.guaranteed)}; "
+            f"{_format_amount(rest)} are left over. {_surplus_sentence(share)}"
+        )
+        yield (
+            f"  {share.queue}: {_format_amount(share.guaranteed)} + "
+            f"{_format_amount(share.surplus)} = {_format_amount(share.fair_share)}."
+        )
 
 
 def _sibling_count(step: ShareStep) -> str:
@@ -144,13 +153,14 @@ def _guarantee_reason(share: SiblingShare) -> str:
 
 
 def _surplus_sentence(share: SiblingShare) -> str:
-    wanted = min(share.requested, share.maximum) - share.guaranteed
-    if wanted <= 0:
+    usable = min(share.requested, share.maximum) - share.guaranteed
+    if usable <= 0:
         return f"{share.queue} can use no more."
     past = "" if share.past_use is None else f" and past use of {share.past_use:.1%}"
     return (
-        f"At priority {share.priority}, weight {_format_amount(share.weight)}{past} give {share.queue} a part of "
-        f"{share.part:.1%}; it can use {_format_amount(wanted)} and gets {_format_amount(share.surplus)}."
+        f"At priority {share.priority}, weight {_format_amount(share.weight)}{past} give "
+        f"{share.queue} a part of {share.part:.1%}; it can use {_format_amount(usable)} and gets "
+        f"{_format_amount(share.surplus)}."
     )
 
 

@@ -1,4 +1,4 @@
-"""Which gangs does somebody mean who asks about a gang, pod, job, claim or queue by name?
+"""Subjects of explanations: the gangs that a gang, pod, job, claim or queue stands for.
 
 A name is NAMESPACE/NAME, of a gang NAMESPACE/KIND/NAME, of a queue NAME. Complexity: O(pods).
 """
@@ -14,7 +14,7 @@ from kai_py.snapshot.snapshot import Snapshot
 
 
 class Subject(enum.StrEnum):
-    """What can be explained."""
+    """Kind of object that can be explained."""
 
     GANG = "gang"
     POD = "pod"
@@ -24,7 +24,7 @@ class Subject(enum.StrEnum):
 
 
 def gang_keys(snapshot: Snapshot, plan: Plan, subject: Subject, name: str) -> Iterator[str]:
-    """The gangs that ``name`` stands for; a namespace left out is ``default``."""
+    """Keys of the gangs that ``name`` stands for; a missing namespace is ``default``."""
     match subject:
         case Subject.GANG:
             yield name
@@ -39,20 +39,20 @@ def gang_keys(snapshot: Snapshot, plan: Plan, subject: Subject, name: str) -> It
 
 
 def gangs_of_queue(snapshot: Snapshot, plan: Plan, queue: str) -> list[str]:
-    """The gangs of a queue itself: those that wait first, in the order of the line."""
+    """Keys of the gangs of a queue itself: the pending ones first, in their order."""
     gangs = [gang for gang in snapshot.gangs.values() if gang.queue == queue]
     gangs.sort(key=lambda gang: (not gang.pending, -gang.priority, gang.created, gang.key))
-    line = pending_by_queue(snapshot, plan).get(queue, ())
-    return list(dict.fromkeys((*line, *(gang.key for gang in gangs))))
+    pending = pending_by_queue(snapshot, plan).get(queue, ())
+    return list(dict.fromkeys((*pending, *(gang.key for gang in gangs))))
 
 
 def claim_funnel_of(snapshot: Snapshot, subject: Subject, name: str) -> ClaimFunnel | None:
-    """What becomes of the devices for the claim that was asked about, if it was one."""
+    """The device funnel of the claim, if the subject is one."""
     return claim_funnel(snapshot, *_namespaced(name)) if subject is Subject.CLAIM else None
 
 
 def deleted_gang_key(subject: Subject, name: str, decisions: Sequence[Decision]) -> str:
-    """The gang that existed, of which ``decisions`` tell; "" if none does."""
+    """Key of a deleted gang that ``decisions`` mention; "" if there is none."""
     if subject is Subject.POD:
         pod = "/".join(_namespaced(name))
         return next((each.gang for each in reversed(decisions) if pod in each.pods), "")
@@ -78,7 +78,7 @@ def _gang_of_pod(snapshot: Snapshot, namespace: str, name: str) -> Iterator[str]
 
 
 def _gangs_of_claim(snapshot: Snapshot, namespace: str, name: str) -> Iterator[str]:
-    """Those whose pods use it, by key."""
+    """Keys of the gangs whose pods use the claim."""
     for key, gang in sorted(snapshot.gangs.items()):
         claims = (claim for member in gang.members for claim in member.claims)
         if any((claim.namespace, claim.name) == (namespace, name) for claim in claims):

@@ -1,7 +1,7 @@
-"""Which change would let a waiting gang start, so that a program can make it?
+"""Suggestions: changes that would let a pending gang start, for people and programs.
 
-A suggestion is a list of steps, each one write to the API (or nodes to add, which only whoever runs
-the cluster can do), in their order. The text is for people; the steps say the same in full.
+A suggestion is an ordered list of steps, each one write to the API (or nodes to add, which takes
+the cluster's operator). The text is for people; the steps say the same in full.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Verb(StrEnum):
-    """What a step does."""
+    """Kind of write of a step."""
 
     CREATE = "create"
     PATCH = "patch"
@@ -26,8 +26,8 @@ class Verb(StrEnum):
 class SuggestionStep:
     """One write to one object.
 
-    ``patch`` is a JSON merge patch, ``document`` what is created. Of nodes to add, ``name`` is the
-    node that they shall be like and ``count`` how many.
+    ``patch`` is a JSON merge patch, ``document`` the object to create. Of nodes to add, ``name`` is
+    the node that is the template and ``count`` their number.
     """
 
     verb: Verb
@@ -41,7 +41,7 @@ class SuggestionStep:
 
     @property
     def command(self) -> str:
-        """The kubectl command that does it; empty where it takes a document, or nodes."""
+        """The equivalent kubectl command; empty for a step with a document or nodes."""
         group = self.api_version.rpartition("/")[0]
         target = f"{self.kind.lower()}.{group}" if group else self.kind.lower()
         where = f" -n {shlex.quote(self.namespace)}" if self.namespace else ""
@@ -54,11 +54,11 @@ class SuggestionStep:
 
 
 class NoAnswerError(RuntimeError):
-    """Nobody could find out what would help, or what would happen."""
+    """No answer to the question for a suggestion or a simulation."""
 
 
 class InvalidQuestionError(NoAnswerError):
-    """What is asked about is not there, or not written as it should be."""
+    """The question names something that does not exist, or is malformed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class QueueChange:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Steps with which the gang starts, as was tried out, and what else comes of them."""
+    """Steps with which the gang starts in a simulation, and their other effects."""
 
     text: str
     steps: tuple[SuggestionStep, ...]
@@ -81,6 +81,6 @@ class Suggestion:
     starts: tuple[str, ...] = ()
     """Gangs that start, this one among them."""
     ends: tuple[str, ...] = ()
-    """Gangs that do not run any more."""
+    """Gangs that no longer run."""
     queues: tuple[QueueChange, ...] = ()
-    """Queues that hold or are entitled to another amount."""
+    """Queues whose allocation or fair share changes."""

@@ -1,9 +1,9 @@
-"""Who sends this token, and may they read this? The API server knows both.
+"""Authentication and authorization of tokens by the API server.
 
-TokenReview tells whose token it is, SubjectAccessReview whether that user may ``get`` the path as a
-non-resource URL, as for every server beside the API server's own (Kubernetes, "Delegated
-authentication and authorization"). Answers are kept for ``KEPT_SECONDS``, as API servers keep
-theirs, of at most ``MOST_KEPT`` tokens and paths; of tokens only their digests are kept.
+TokenReview returns the user of a token, SubjectAccessReview whether that user may ``get`` the path
+as a non-resource URL, as for any API extension (Kubernetes, "Delegated authentication and
+authorization"). Answers are cached for ``CACHE_SECONDS``, as API servers do, for at most
+``CACHE_SIZE`` pairs of token and path; of tokens only their digests are stored.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ MAX_CONCURRENT = 4
 
 
 class UserInfo(Record, frozen=True):
-    """A user as authentication names it and authorization wants it."""
+    """A user as in TokenReview's status and SubjectAccessReview's spec."""
 
     username: str = ""
     uid: str = ""
@@ -36,7 +36,7 @@ class UserInfo(Record, frozen=True):
 
 
 class TokenStatus(Record, frozen=True):
-    """What the server says of a token."""
+    """Status of a TokenReview."""
 
     authenticated: bool = False
     user: UserInfo = UserInfo()
@@ -50,7 +50,7 @@ class TokenReview(Record, frozen=True):
 
 
 class AccessStatus(Record, frozen=True):
-    """What the server says of a wish."""
+    """Status of a SubjectAccessReview."""
 
     allowed: bool = False
 
@@ -82,7 +82,7 @@ ACCESS_REVIEWS = define_kind(
 
 @dataclass(frozen=True, slots=True)
 class AccessDenial:
-    """Why a request is refused, and the HTTP status that says so."""
+    """Why a request is refused, and the HTTP status of the answer."""
 
     status: int
     reason: str
@@ -90,7 +90,7 @@ class AccessDenial:
 
 @dataclass
 class TokenReviews:
-    """Asks the API server through ``client``; belongs to one event loop."""
+    """Reviews tokens through ``client``; belongs to one event loop."""
 
     client: Client
     _cache: OrderedDict[tuple[bytes, str], tuple[float, AccessDenial | None]] = field(
@@ -101,9 +101,9 @@ class TokenReviews:
     async def __call__(self, token: str, path: str) -> AccessDenial | None:
         """Why the bearer of ``token`` may not get ``path``; None if it may."""
         key = hashlib.sha256(token.encode()).digest(), path
-        known = self._cache.get(key)
-        if known is not None and known[0] > time.monotonic():
-            return known[1]
+        cached = self._cache.get(key)
+        if cached is not None and cached[0] > time.monotonic():
+            return cached[1]
         try:
             async with self._limiter:
                 refusal = await self._review(token, path)

@@ -1,1 +1,1 @@
-"""What would happen? The scheduler on a cluster in simulated time."""
+"""Simulation: the scheduler on a cluster in memory, in simulated time."""

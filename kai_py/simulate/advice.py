@@ -1,4 +1,4 @@
-"""Why does it wait, and what would help? The whole explanation of a cluster that was read."""
+"""Explanations with suggestions, for a cluster that was read as a whole."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import LoadedCluster
 
 MAX_ADVISED = 3
-"""Gangs of one answer for which suggestions are looked for, those that come first."""
+"""Most gangs of one answer for which suggestions are searched, the first ones."""
 
 
 def explain_cluster(
@@ -28,27 +28,28 @@ def explain_cluster(
     events: Iterable[SchedulerEvent] = (),
     since: float = 0.0,
 ) -> list[Explanation]:
-    """Explain the gangs that ``name`` stands for, with suggestions for those that wait.
+    """Explain the gangs that ``name`` stands for, with suggestions for pending ones.
 
-    ``events`` tell what was decided before, of which what was after ``since`` is told again.
-    ``may_try`` is asked before every trial; once it says no, what was found so far is all.
+    ``events`` report earlier decisions; those after ``since`` are included. ``has_time`` is called
+    before every simulation; once it returns False the search ends with the suggestions found so
+    far.
     """
-    present = LoadedCluster(documents, configuration, now)
-    snapshot, plan = present.snapshot, present.plan()
-    told = DecisionHistory(decisions_of_events(events), snapshot, plan)
+    cluster = LoadedCluster(documents, configuration, now)
+    snapshot, plan = cluster.snapshot, cluster.plan()
+    history = DecisionHistory(decisions_of_events(events), snapshot, plan)
     found = explain_subject(
         snapshot,
         plan,
         subject,
         name,
-        decisions=told.decisions,
-        history=partial(told.about, since=since),
+        decisions=history.decisions,
+        history=partial(history.about, since=since),
     )
-    waits = {unplaced.gang for unplaced in plan.unplaced}
-    waiting = [each.gang for each in found if each.gang in waits]
-    advised = waiting[:MAX_ADVISED] if with_suggestions else []
+    pending = {unplaced.gang for unplaced in plan.unplaced}
+    pending_keys = [each.gang for each in found if each.gang in pending]
+    advised = pending_keys[:MAX_ADVISED] if with_suggestions else []
     if not advised:
         return found
-    without = present.settled()
-    answers = {key: suggest(documents, present, without, key, has_time) for key in advised}
-    return [replace(each, suggestions=answers.get(each.gang, ())) for each in found]
+    baseline = cluster.settled()
+    suggestions = {key: suggest(documents, cluster, baseline, key, has_time) for key in advised}
+    return [replace(each, suggestions=suggestions.get(each.gang, ())) for each in found]

@@ -1,10 +1,10 @@
-"""Questions about the cluster that this process schedules, answered in another process.
+"""Suggestions and what-if questions about the scheduled cluster, answered in another process.
 
-Which changes would let a gang start, and what would a change do? Simulating takes seconds of one
-core, and memory; in this process it would hold up the cycles. The other one is begun for a question
-and ends with its answer, one at a time; an answer is kept for a while, so who asks the same again
-and again costs nothing. After ``LONGEST_SECONDS`` the suggestions that were found so far are the
-answer; whatever takes longer than ``PATIENCE_SECONDS`` is given up.
+A simulation takes seconds of one core, and memory; in this process it would delay the cycles. The
+other process is started for a question and ends with its answer, one at a time. Answers are cached
+for ``CACHE_SECONDS``, so that repeated questions cost nothing. After ``SEARCH_SECONDS`` the search
+for suggestions ends with those found so far; any answer that takes longer than ``TIMEOUT_SECONDS``
+is abandoned.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ CACHE_SIZE = 256
 UNTIL_PLACED = "until-placed"
 T = TypeVar("T")
 Query: TypeAlias = Callable[[Sequence[Document], Configuration, float], T]
-"""A question about a cluster, its configuration and the time; it travels to another process."""
+"""A query about a cluster, its configuration and the time; it is pickled for the other process."""
 
 
 class Advisor:
-    """Answers for one cluster; ``close`` ends the other process."""
+    """Answers queries about one cluster; ``close`` ends the other process."""
 
     def __init__(self, client: Client, configuration: Configuration) -> None:
-        """Nothing is read and no process begun before the first question."""
+        """Nothing is read and no process is started before the first query."""
         self._client = client
         self._configuration = configuration
         self._lock = asyncio.Lock()
@@ -53,14 +53,14 @@ class Advisor:
         self._process: SpawnProcess | None = None
 
     async def suggestions(self, gang: str) -> tuple[Suggestion, ...]:
-        """Changes with which ``gang`` would start; raises ApiError, NoAdviceError."""
+        """Changes with which ``gang`` would start; raises ApiError, NoAnswerError."""
         return await self._cached_answer(gang, partial(_suggestions, gang))
 
     async def what_if(self, asked: tuple[tuple[str, str], ...]) -> Comparison | NodesNeeded:
-        """What changes would do, as (kind, text) pairs (``change_texts``).
+        """The effect of changes, given as (kind, text) pairs (``change_texts``).
 
-        With a pair ``until-placed``, how many such nodes it takes until nobody waits for room.
-        Raises ApiError, NoAdviceError; MistakenQuestionError for what cannot be tried.
+        With a pair ``until-placed``: how many such nodes it takes until no gang waits for capacity.
+        Raises ApiError, NoAnswerError; InvalidQuestionError for changes that cannot be made.
         """
         try:
             changes = parse_changes(pair for pair in asked if pair[0] != UNTIL_PLACED)
@@ -70,49 +70,52 @@ class Advisor:
         return await self._cached_answer(asked, partial(_what_if, changes, like))
 
     def close(self) -> None:
-        """End the other process, whatever it is at."""
+        """Kill the other process, if it runs."""
         if self._process is not None and self._process.is_alive():
             self._process.kill()
 
     async def _cached_answer(self, question: Hashable, query: Query[T]) -> T:
         async with self._lock:
             loop = asyncio.get_running_loop()
-            known = self._cache.pop(question, None)
-            if known is None or loop.time() >= known[0] + CACHE_SECONDS:
+            cached = self._cache.pop(question, None)
+            if cached is None or loop.time() >= cached[0] + CACHE_SECONDS:
                 documents = await read_objects(self._client, _ignore_refused)
-                known = loop.time(), await asyncio.to_thread(self._run_in_process, documents, query)
-            self._cache[question] = known
+                cached = (
+                    loop.time(),
+                    await asyncio.to_thread(self._run_in_process, documents, query),
+                )
+            self._cache[question] = cached
             while len(self._cache) > CACHE_SIZE:
                 del self._cache[next(iter(self._cache))]
-            answer: T = known[1]
+            answer: T = cached[1]
             return answer
 
     def _run_in_process(self, documents: Sequence[Document], query: Query[T]) -> T:
-        fresh = multiprocessing.get_context("spawn")
-        answers, answering = fresh.Pipe(duplex=False)
-        asked = (answering, documents, self._configuration, time.time(), query)
-        self._process = fresh.Process(target=_run_query, args=asked, daemon=True)
+        spawn = multiprocessing.get_context("spawn")
+        receiver, sender = spawn.Pipe(duplex=False)
+        arguments = (sender, documents, self._configuration, time.time(), query)
+        self._process = spawn.Process(target=_run_query, args=arguments, daemon=True)
         self._process.start()
-        answering.close()
+        sender.close()
         try:
-            if not answers.poll(TIMEOUT_SECONDS):
+            if not receiver.poll(TIMEOUT_SECONDS):
                 raise NoAnswerError(f"the simulation took longer than {TIMEOUT_SECONDS:.0f} s")
-            mistake, found = answers.recv()
+            mistake, result = receiver.recv()
         except EOFError:
             raise NoAnswerError("the simulation ended without an answer") from None
         finally:
             self.close()
             self._process.join()
-            answers.close()
+            receiver.close()
         if mistake:
             raise InvalidQuestionError(mistake)
-        answer: T = found
+        answer: T = result
         return answer
 
 
 @contextmanager
 def with_advisor(probes: Probes, client: Client, configuration: Configuration) -> Iterator[Probes]:
-    """The same probes, which also tell what would help and what would happen."""
+    """The probes, with suggestions and what-if answers."""
     advisor = Advisor(client, configuration)
     source = replace(probes.source, suggest=advisor.suggestions, what_if=advisor.what_if)
     try:
@@ -122,7 +125,7 @@ def with_advisor(probes: Probes, client: Client, configuration: Configuration) -
 
 
 def _ignore_refused(_kind: object) -> None:
-    """A kind that may not be read is left out, as the scheduler does."""
+    """Leave out a kind that may not be read, as the scheduler does."""
 
 
 def _run_query(

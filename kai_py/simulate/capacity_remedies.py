@@ -1,4 +1,4 @@
-"""Which gang that asks for less, which end of another one, or how many more nodes make room?"""
+"""Remedies for a lack of capacity: a smaller minMember, the end of another gang, more nodes."""
 
 from collections.abc import Iterator
 
@@ -14,25 +14,27 @@ MAX_GANGS = 8
 
 
 def lower_min_available(search: RemedySearch) -> Iterator[Suggestion]:
-    """The largest smaller floor with which it starts; fewer pods never need more room."""
-    floor = search.gang.tree.min_pods()
-    if search.gang.tree.children or floor < 2:
+    """The largest smaller minMember with which it starts; fewer pods never need more capacity."""
+    min_members = search.gang.tree.min_pods()
+    if search.gang.tree.children or min_members < 2:
         return
-    given_up = search.smallest_count(
-        lambda less: _min_available_steps(search, floor - less), limit=floor - 1
+    reduction = search.smallest_count(
+        lambda less: _min_available_steps(search, min_members - less), limit=min_members - 1
     )
-    if given_up:
-        text = f"let it start with {floor - given_up} of its {floor} pods (min-available)"
-        yield from search.verified(text, *_min_available_steps(search, floor - given_up))
+    if reduction:
+        text = (
+            f"let it start with {min_members - reduction} of its {min_members} pods (min-available)"
+        )
+        yield from search.verified(text, *_min_available_steps(search, min_members - reduction))
 
 
 def _min_available_steps(search: RemedySearch, count: int) -> tuple[SuggestionStep, ...]:
-    mark = {"metadata": {"annotations": {MIN_AVAILABLE_KEY: str(count)}}}
-    return tuple(patch(each, mark) for each in search.owners(search.gang))
+    change = {"metadata": {"annotations": {MIN_AVAILABLE_KEY: str(count)}}}
+    return tuple(patch(each, change) for each in search.owners(search.gang))
 
 
 def end_one_gang(search: RemedySearch) -> Iterator[Suggestion]:
-    """The first running gang, the smallest and least important ones first, whose end is enough."""
+    """The end of the first running gang that is enough; the smallest and least important first."""
     running = sorted(
         (
             gang
@@ -41,8 +43,10 @@ def end_one_gang(search: RemedySearch) -> Iterator[Suggestion]:
         ),
         key=lambda gang: (gang.allocated.get(GPU, 0.0), gang.priority, gang.key),
     )
-    asked = search.pending_gpus
-    fitting = [gang for gang in running if gang.allocated.get(GPU, 0.0) >= asked] or running[::-1]
+    pending_gpus = search.pending_gpus
+    fitting = [gang for gang in running if gang.allocated.get(GPU, 0.0) >= pending_gpus] or running[
+        ::-1
+    ]
     return first_verified(
         search.verified(f"let {gang.key} end", *map(delete, search.owners(gang)))
         for gang in fitting[:MAX_GANGS]
@@ -50,7 +54,7 @@ def end_one_gang(search: RemedySearch) -> Iterator[Suggestion]:
 
 
 def add_nodes(search: RemedySearch) -> Iterator[Suggestion]:
-    """For the node kinds there are, the most frequent first: the least number of more of them."""
+    """The least number of nodes to add, of the most frequent of the existing kinds that helps."""
     kinds = node_kinds(search.snapshot)[:MAX_NODE_KINDS]
     return first_verified(_add_nodes_like(search, kind.example) for kind in kinds)
 
@@ -63,7 +67,9 @@ def _add_nodes_like(search: RemedySearch, like: str) -> Iterator[Suggestion]:
             ),
         )
 
-    enough = search.smallest_count(steps, limit=MAX_NODES)
-    if enough:
-        plural = "s" if enough > 1 else ""
-        yield from search.verified(f"add {enough} node{plural} like {like}", *steps(enough))
+    count_needed = search.smallest_count(steps, limit=MAX_NODES)
+    if count_needed:
+        plural = "s" if count_needed > 1 else ""
+        yield from search.verified(
+            f"add {count_needed} node{plural} like {like}", *steps(count_needed)
+        )

@@ -1,6 +1,6 @@
-"""What does "team-a.maxGPUs=16" mean as a change? The forms that the command line and HTTP share.
+"""Text form of changes, shared by the command line and HTTP.
 
-set        QUEUE.FIELD=VALUE, the value in YAML; none takes the field away. Parts of a field with
+set        QUEUE.FIELD=VALUE, the value in YAML; none removes the field. Parts of a field with
            dots of their own, and entries of lists by their name, stand in brackets:
            team.resources[nvidia.com/gpu].max=4, team.devices[h100].max=2
 add-nodes  NODE=COUNT, nodes like an existing one
@@ -28,7 +28,7 @@ _NODES = re.compile(r"(?P<like>[^=]+)=(?P<count>[0-9]{1,4})")
 
 
 def parse_set_queue(text: str) -> SetQueue:
-    """A field of a Queue; raises ChangeError."""
+    """Parse QUEUE.FIELD=VALUE; raises ChangeError."""
     match = _QUEUE_FIELD.fullmatch(text)
     if match is None:
         raise ChangeError(f"{text}: is not of the form NAME.FIELD=VALUE")
@@ -41,7 +41,7 @@ def parse_set_queue(text: str) -> SetQueue:
 
 
 def parse_add_nodes(text: str) -> AddNodes:
-    """Nodes like an existing one; raises ChangeError."""
+    """Parse NODE=COUNT; raises ChangeError."""
     match = _NODES.fullmatch(text)
     if match is None:
         raise ChangeError(f"{text}: is not of the form NODE=COUNT")

@@ -1,4 +1,4 @@
-"""Changes that somebody thinks about making to a cluster, each applied to a simulated one.
+"""Changes to a simulated cluster, for what-if questions.
 
 A change is a value with ``apply``; what cannot be applied raises ``ChangeError`` that names the
 object and says what is wrong with it.
@@ -30,11 +30,11 @@ SERVER_FIELDS = (
 
 
 class ChangeError(ValueError):
-    """A change can't be made to this cluster."""
+    """The change can't be made to this cluster."""
 
 
 class ClusterChange(Protocol):
-    """Something to try."""
+    """A change to try."""
 
     def apply(self, cluster: SimulatedCluster) -> None:
         """Make the change; raises ChangeError."""
@@ -49,13 +49,13 @@ class AddObjects:
     def apply(self, cluster: SimulatedCluster) -> None:
         """Create them in their order."""
         for document in self.documents:
-            what = f"{document.get('kind')} {document.get('metadata', {}).get('name')}"
+            label = f"{document.get('kind')} {document.get('metadata', {}).get('name')}"
             try:
                 cluster.embedded.create(document)
             except RequestError as error:
-                raise ChangeError(f"{what}: {error.message}") from None
+                raise ChangeError(f"{label}: {error.message}") from None
             except KeyError as error:
-                raise ChangeError(f"{what}: {error.args[0]} is missing") from None
+                raise ChangeError(f"{label}: {error.args[0]} is missing") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class AddNodes:
     pattern: Sequence[Document] = ()
 
     def apply(self, cluster: SimulatedCluster) -> None:
-        """Create the nodes and what their drivers would publish."""
+        """Create the nodes, and the ResourceSlices that their drivers would publish."""
         embedded = cluster.embedded
         node, slices = self._node_documents(embedded.api)
         for name in _free_names(embedded, self.like, self.count):
@@ -93,7 +93,7 @@ class AddNodes:
 
 
 def node_pattern(documents: Sequence[Document]) -> str:
-    """The name of the Node that documents describe; raises ChangeError if they are no pattern."""
+    """The name of the single Node in ``documents``; raises ChangeError if they are no pattern."""
     for document in documents:
         meta = document.get("metadata")
         if not (isinstance(meta, dict) and meta.get("name")):
@@ -109,7 +109,7 @@ def node_pattern(documents: Sequence[Document]) -> str:
 
 
 def _usable(node: Document) -> Document:
-    """A node as its kubelet would say it is: ready, with all that it has."""
+    """A node with the status of a ready one: its whole capacity is allocatable."""
     status = {**(node.get("status") or {})}
     status.setdefault("allocatable", status.get("capacity") or {})
     status.setdefault("capacity", status["allocatable"])
@@ -119,7 +119,7 @@ def _usable(node: Document) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class DrainNode:
-    """Cordon a node and delete its pods; their controllers make new ones."""
+    """Cordon a node and delete its pods; their controllers create new ones."""
 
     name: str
 
@@ -180,7 +180,7 @@ def _free_names(embedded: EmbeddedCluster, like: str, count: int) -> Iterator[st
 
 
 def _renamed(document: Document, old: str, new: str) -> Document:
-    """A copy without what the server sets, in which every mention of the node is the new one."""
+    """A copy without fields set by the server, with every mention of the node replaced."""
     copy: Document = _with_name(document, old, new)
     meta = {key: value for key, value in copy["metadata"].items() if key not in SERVER_FIELDS}
     if new not in meta["name"]:

@@ -1,9 +1,9 @@
 """The scheduler on a cluster that exists in memory only, in simulated time.
 
-The objects live in an embedded cluster with its controllers and kubelets, so Jobs make pods, pods
-get claims, evicted pods come back. The planner is the one of the live scheduler; it is fed by the
-store instead of by watches, and what it decides is carried out in the same instant. The same
-objects and changes give the same course.
+The objects live in an embedded cluster with its controllers and kubelets: Jobs create pods, pods
+get claims, evicted pods are replaced. The planner is the one of the live scheduler; its input comes
+from the store instead of watches, and its plans are executed in the same instant. The simulation is
+deterministic: the same objects and changes give the same run.
 """
 
 import logging
@@ -42,7 +42,7 @@ MAX_CYCLES_PER_INSTANT = 200
 
 @dataclass
 class SimulatedRun:
-    """What happened while time passed; ``last`` is the plan of the last cycle."""
+    """Decisions of a simulated time span; ``last_plan`` is the plan of the last cycle."""
 
     placements: list[GangPlacement] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
@@ -61,9 +61,9 @@ class SimulatedCluster:
         timing: PodTiming = INSTANT,
         seed: int = 0,
     ) -> None:
-        """Begin with an empty cluster at ``start``, seconds since the epoch.
+        """Start with an empty cluster at ``start``, seconds since the epoch.
 
-        ``seed`` fixes the uids of new objects; it must be another one than that of the simulated
+        ``seed`` determines the uids of new objects; it must differ from that of the simulated
         cluster whose objects are loaded.
         """
         self.clock = SimulatedClock(start)
@@ -78,10 +78,10 @@ class SimulatedCluster:
         self.embedded.create_all(crds().values())
 
     def load(self, documents: Iterable[Document]) -> None:
-        """Take objects over as they are, with uid and status; finished pods are left out.
+        """Load objects as they are, with uid and status; finished pods are left out.
 
-        Owners that were not read stand in as bare entries: their pods are no orphans. Owners of
-        kinds that nobody watches are followed from now on.
+        Owners that were not read are replaced by placeholders, so that their pods are no orphans.
+        Owners of kinds that are not watched are followed from now on.
         """
         store, kept = self.embedded.store, []
         for document in documents:
@@ -111,33 +111,33 @@ class SimulatedCluster:
         return [document for resource in read for document in api.list(resource)]
 
     def take_changed(self) -> bool:
-        """Whether something relevant happened since this was asked last."""
+        """Whether anything relevant has changed since the last call."""
         changed, self.changed = self.changed, False
         return changed
 
     def wake(self) -> None:
-        """Ask for another cycle although nothing changed."""
+        """Request another cycle although nothing changed."""
         self.changed = True
 
     def snapshot(self) -> Snapshot:
-        """The cluster as the scheduler sees it now."""
+        """The present cluster as the scheduler sees it."""
         self.clock.run_due()
         return self.planner.freeze(self.clock.now())
 
     def cycle(self) -> Plan:
-        """Run one scheduling cycle and carry its plan out."""
+        """Run one scheduling cycle and execute its plan."""
         plan = self.planner.decide(self.snapshot())
         execute(plan, self.embedded.api, self.planner.builder, self.wake)
         return plan
 
     def settle(self, limit: float) -> SimulatedRun:
-        """Schedule, let time pass from event to event, until nothing changes or ``limit`` s."""
-        course, end = SimulatedRun(), self.clock.now() + limit
+        """Run cycles and events until nothing changes, or for ``limit`` seconds."""
+        run, end = SimulatedRun(), self.clock.now() + limit
         while True:
-            self._settle_now(course)
+            self._settle_now(run)
             due = self.clock.next_due()
             if due is None or due > end:
-                return course
+                return run
             self.clock.advance(max(due - self.clock.now(), 0.0))
 
     def _settle_now(self, run: SimulatedRun) -> None:
@@ -147,6 +147,7 @@ class SimulatedCluster:
             run.cycles += 1
             run.placements += plan.placements
             run.evictions += plan.evictions
+            # An empty plan is not enough: controllers may react to the writes of the one before.
             before = self.embedded.store.revision
             self.clock.run_due()
             if plan.is_empty and self.embedded.store.revision == before:
@@ -166,7 +167,7 @@ class SimulatedCluster:
             collection.put(collection.read(decode, msgspec.Raw(change.encoded)))
 
     def _register_kinds(self, documents: Iterable[tuple[str, Document]]) -> None:
-        """Take writes to objects of kinds whose definition nobody reads; they go unchecked."""
+        """Accept writes to kinds without a definition; they are not validated."""
         registry = self.embedded.registry
         served = {(resource.api_version, resource.kind) for resource in registry}
         for storage, document in documents:
@@ -187,7 +188,7 @@ class SimulatedCluster:
             )
 
     def _watch_owner_kind(self, storage: str, document: Document) -> None:
-        """Tell the planner of owners, as much of them as the rules for their kind read."""
+        """Pass owners to the planner, with the fields that the rules for their kind read."""
         group, _, version = document["apiVersion"].rpartition("/")
         name = document["kind"]
         decode = self.planner.owner_decoder(GroupKind(group, name)) or METADATA

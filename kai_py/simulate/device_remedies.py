@@ -1,7 +1,7 @@
-"""Which condition on devices would a gang have to give up, or which taint to tolerate, to start?
+"""Remedies for a lack of devices: drop a condition on devices, or tolerate a taint.
 
-Claims can't be changed where they exist: their template is made as new, and the owner of the pods,
-so that these get new claims.
+Claims are immutable: their template is replaced, and the owner of the pods, so that these get new
+claims.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,7 @@ Edit = Callable[[Document], None]
 
 
 def fewer_device_conditions(search: RemedySearch) -> Iterator[Suggestion]:
-    """Leave one condition out of a selector of its claims, the first that is enough."""
+    """Remove one condition from a selector of its claims, the first that is enough."""
     return _first_edit(
         search,
         (
@@ -48,11 +48,13 @@ def tolerated_devices(search: RemedySearch) -> Iterator[Suggestion]:
 def _first_edit(
     search: RemedySearch, edits: Iterable[tuple[str, Document, Edit]]
 ) -> Iterator[Suggestion]:
-    """The first edit of a claim or a template that is enough; its text lacks the object's name."""
-    again = [replace(each, lambda _: None) for each in search.owners(search.gang)]
+    """The first edit of a claim or template that is enough; its text lacks the object's name."""
+    recreate_owners = [replace(each, lambda _: None) for each in search.owners(search.gang)]
     return first_verified(
         search.verified(
-            f"{text} {each['kind']} {each['metadata']['name']}", replace(each, edit), *again
+            f"{text} {each['kind']} {each['metadata']['name']}",
+            replace(each, edit),
+            *recreate_owners,
         )
         for text, each, edit in edits
     )
@@ -74,21 +76,21 @@ def _tolerate(key: str, effect: str, manifest: Document) -> None:
 
 
 def _claim_objects(search: RemedySearch) -> Iterator[Document]:
-    """What the owners' pods name, as far as the owners' form is known."""
+    """The claims and templates in the owners' pod specs, where the form of these is known."""
     specs = pod_specs(search.owners(search.gang))
     named = [claim for spec in specs for claim in spec.get("resourceClaims") or ()]
-    wanted = {("ResourceClaimTemplate", each.get("resourceClaimTemplateName")) for each in named}
-    wanted |= {("ResourceClaim", each.get("resourceClaimName")) for each in named}
+    names = {("ResourceClaimTemplate", each.get("resourceClaimTemplateName")) for each in named}
+    names |= {("ResourceClaim", each.get("resourceClaimName")) for each in named}
     for document in search.of_kind("ResourceClaimTemplate", "ResourceClaim"):
         meta = document["metadata"]
-        ours = meta.get("namespace") == search.gang.owner.namespace
-        if ours and (document["kind"], meta["name"]) in wanted:
+        is_local = meta.get("namespace") == search.gang.owner.namespace
+        if is_local and (document["kind"], meta["name"]) in names:
             yield document
 
 
 def _selectors(document: Document) -> Iterator[str]:
-    for place in _selector_lists(document):
-        yield from (each["cel"]["expression"] for each in place if "cel" in each)
+    for selectors in _selector_lists(document):
+        yield from (each["cel"]["expression"] for each in selectors if "cel" in each)
 
 
 def _selector_lists(document: Document) -> Iterator[list[Any]]:
@@ -96,7 +98,7 @@ def _selector_lists(document: Document) -> Iterator[list[Any]]:
 
 
 def _requests(document: Document) -> Iterator[dict[str, Any]]:
-    """What is asked for, alternatives one by one."""
+    """The requests, with each alternative of a request by itself."""
     spec = document["spec"].get("spec") or document["spec"]
     for request in spec["devices"].get("requests") or ():
         if "exactly" in request:
@@ -105,20 +107,20 @@ def _requests(document: Document) -> Iterator[dict[str, Any]]:
 
 
 def _without_one(selector: str) -> Iterator[tuple[str, str]]:
-    """Each condition of a selector, and what is left without it."""
+    """Each condition of a selector, and the selector without it."""
     compiled = compile_selector(selector)
     if isinstance(compiled, CompileError):
         return
     texts = [conjunct.text for conjunct in conjuncts(compiled)]
-    for left_out, text in enumerate(texts):
-        rest = [f"({each})" for place, each in enumerate(texts) if place != left_out]
+    for omitted, text in enumerate(texts):
+        rest = [f"({each})" for index, each in enumerate(texts) if index != omitted]
         yield text, " && ".join(rest)
 
 
 def _replace_selector(selector: str, rest: str, manifest: Document) -> None:
-    for place in _selector_lists(manifest):
-        place[:] = [
+    for selectors in _selector_lists(manifest):
+        selectors[:] = [
             {"cel": {"expression": rest}} if each["cel"]["expression"] == selector else each
-            for each in place
+            for each in selectors
             if rest or each["cel"]["expression"] != selector
         ]

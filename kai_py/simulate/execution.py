@@ -1,8 +1,8 @@
-"""How is a plan carried out where nobody else writes? At once, in its order, without retries.
+"""Execution of a plan where there are no other writers: at once, in order, without retries.
 
 The writes are those of ``commit``: claims get their allocation and their consumers, pods that share
-GPUs the name of their group, then pods are bound; victims go through the Eviction API, so
-disruption budgets hold here as well.
+GPUs the names of their GPU groups, then pods are bound; victims go through the Eviction API, so
+disruption budgets are enforced here as well.
 """
 
 import logging
@@ -25,11 +25,11 @@ from kai_py.snapshot.builder import SnapshotBuilder
 log = logging.getLogger(__name__)
 
 REFUSAL_SECONDS = 10.0
-"""How long a gang waits whose victims may not leave now; what the Eviction API says, too."""
+"""Backoff of a gang whose victims may not be evicted now, as the Eviction API's Retry-After."""
 
 
 def execute(plan: Plan, api: ApiServer, builder: SnapshotBuilder, wake: Callable[[], None]) -> None:
-    """Write everything that ``plan`` decided; ``wake`` asks for another plan after a refusal."""
+    """Write everything that ``plan`` decided; ``wake`` requests another plan after a refusal."""
     now = api.clock.now()
     for gang in plan.placements:
         if gang.resume:
@@ -67,52 +67,52 @@ def _reserve(placement: Placement, api: ApiServer) -> None:
         placement.create_claim is not None
         and placement.create_claim.claim.status.allocation is not None
     ):
-        made = _create_claim(placement.pod, placement.create_claim, api)
-        allocations[made] = encode_allocation(placement.create_claim.claim.status.allocation)
+        created = _create_claim(placement.pod, placement.create_claim, api)
+        allocations[created] = encode_allocation(placement.create_claim.claim.status.allocation)
     for claim in dict.fromkeys((*allocations, *placement.reserve)):
-        held = _with_finalizer(claim, api)
-        status = held.get("status") or {}
+        claim_object = _with_finalizer(claim, api)
+        status = claim_object.get("status") or {}
         listed = status.get("reservedFor") or []
         consumer = msgspec.to_builtins(placement.consumer(claim))
         change: Json = {"reservedFor": [*listed, *([] if consumer in listed else [consumer])]}
         if claim in allocations:
             change["allocation"] = allocations[claim]
-        api.patch_status(CLAIMS, held, change)
+        api.patch_status(CLAIMS, claim_object, change)
 
 
 def _write_gpu_share(placement: Placement, api: ApiServer) -> None:
-    """Say on the pod which GPUs it gets parts of; pods of one GPU are told by that alone."""
+    """Write on the pod which GPUs it shares; this is what assigns pods to one GPU."""
     if not placement.gpus:
         return
     former, _ = shared_gpu_metadata(placement.former_gpus)
     labels, annotations = shared_gpu_metadata(placement.gpus)
 
-    def told(present: Json) -> Json:
+    def with_gpu_share(present: Json) -> Json:
         meta = dict(present["metadata"])
         kept = {k: v for k, v in (meta.get("labels") or {}).items() if k not in former}
         meta["labels"] = {**kept, **labels}
         meta["annotations"] = {**(meta.get("annotations") or {}), **annotations}
         return {**present, "metadata": meta}
 
-    api.edit(PODS, placement.pod.name, placement.pod.namespace, told)
+    api.edit(PODS, placement.pod.name, placement.pod.namespace, with_gpu_share)
 
 
 def _bind_volume(volume: str, claim: ClaimRef, api: ApiServer) -> None:
-    """Bind a volume that was made beforehand, as Kubernetes' volume controller would."""
+    """Bind a pre-provisioned volume, as Kubernetes' volume controller would."""
     reference = {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
 
-    def given(present: Json) -> Json:
+    def with_claim(present: Json) -> Json:
         return {**present, "spec": {**present["spec"], "claimRef": reference}}
 
-    def bound(present: Json) -> Json:
+    def with_volume(present: Json) -> Json:
         return {**present, "spec": {**present["spec"], "volumeName": volume}}
 
-    api.edit(VOLUMES, volume, "", given)
-    api.edit(VOLUME_CLAIMS, claim.name, claim.namespace, bound)
+    api.edit(VOLUMES, volume, "", with_claim)
+    api.edit(VOLUME_CLAIMS, claim.name, claim.namespace, with_volume)
 
 
 def _create_claim(pod: PodRef, desired: ClaimToCreate, api: ApiServer) -> ClaimRef:
-    """Create the claim for a pod's extended resources and tell the pod of it."""
+    """Create the claim for a pod's extended resources and write it into the pod's status."""
     meta = desired.claim.metadata
     claim = api.create(
         CLAIMS,
@@ -127,9 +127,9 @@ def _create_claim(pod: PodRef, desired: ClaimToCreate, api: ApiServer) -> ClaimR
         pod.namespace,
     )
     uses = msgspec.to_builtins(desired.uses)
-    told = {"resourceClaimName": meta.name, "requestMappings": list(uses)}
-    held = api.get(PODS, pod.name, pod.namespace)
-    api.patch_status(PODS, held, {"extendedResourceClaimStatus": told})
+    claim_status = {"resourceClaimName": meta.name, "requestMappings": list(uses)}
+    current = api.get(PODS, pod.name, pod.namespace)
+    api.patch_status(PODS, current, {"extendedResourceClaimStatus": claim_status})
     return ClaimRef(pod.namespace, meta.name, claim["metadata"]["uid"])
 
 

@@ -1,9 +1,9 @@
-"""What comes of it, in a copy of this process? The copy is thrown away; only the answer comes back.
+"""Runs a function in a forked copy of this process and returns its result.
 
 A loaded cluster is a web of objects that would take as long to copy as to load. The operating
-system copies it in no time (fork), page by page as either side writes. The copy runs the work
-alone, whatever threads there are here, and ends; garbage collection is off in it, for it would
-write to every page. Complexity: O(pages that the work writes to) beside the work.
+system copies it lazily (fork), page by page as either side writes. The child runs the function
+alone, whatever threads there are here, and exits; garbage collection is off in it, for it would
+write to every page. Complexity: O(pages written by the function), besides the function.
 """
 
 import gc
@@ -17,37 +17,37 @@ T = TypeVar("T")
 
 
 class ForkFailedError(RuntimeError):
-    """The copy ended without an answer: somebody ended it, or there was no memory left."""
+    """The child ended without an answer: it was killed, or there was no memory left."""
 
 
 def run_in_fork(work: Callable[[], T]) -> T:
-    """What ``work`` gives, or raises, in a copy of this process; both must be picklable."""
-    reading, writing = os.pipe()
-    copy = os.fork()
-    if copy == 0:
-        os.close(reading)
-        _run_child(work, writing)
-    os.close(writing)
-    ended = False
+    """What ``work`` returns or raises in a forked child; result and exception must be picklable."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read_end)
+        _run_child(work, write_end)
+    os.close(write_end)
+    completed = False
     try:
-        with os.fdopen(reading, "rb") as pipe:
+        with os.fdopen(read_end, "rb") as pipe:
             answer = pipe.read()
-        ended = True
+        completed = True
     finally:
-        if not ended:
-            os.kill(copy, signal.SIGKILL)
-        _, status = os.waitpid(copy, 0)
+        if not completed:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
     if status or not answer:
         raise ForkFailedError(f"a simulation ended without an answer (status {status})")
     error, result = pickle.loads(answer)
     if error is not None:
         raise error
-    given: T = result
-    return given
+    value: T = result
+    return value
 
 
 def _run_child(work: Callable[[], T], writing: int) -> None:
-    """Write what the work gives to the pipe and end the process, whatever happens."""
+    """Write the result to the pipe and end the process, whatever happens."""
     try:
         gc.disable()
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,6 +1,6 @@
-"""Which condition that a manifest sets would a gang have to give up to start?
+"""Remedies in manifests: scheduling gates, cordons, node constraints, topology.
 
-Pods can't be changed where they exist: their owner is made as new with one condition less.
+The pod spec is immutable: the pods' owner is replaced by one with a constraint less.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ Spec = dict[str, Any]
 
 
 def remove_gates(search: RemedySearch) -> Iterator[Suggestion]:
-    """Take the scheduling gates off its pods, whoever set them."""
+    """Remove the scheduling gates of its pods."""
     gated = [pod for pod in search.waiting_pods() if pod["spec"].get("schedulingGates")]
     names = dict.fromkeys(gate["name"] for pod in gated for gate in pod["spec"]["schedulingGates"])
     steps = (patch(pod, {"spec": {"schedulingGates": []}}) for pod in gated)
@@ -26,7 +26,7 @@ def remove_gates(search: RemedySearch) -> Iterator[Suggestion]:
 
 
 def uncordon_node(search: RemedySearch) -> Iterator[Suggestion]:
-    """Uncordon a node."""
+    """Uncordon the first node that is enough."""
     return first_verified(
         search.verified(
             f"uncordon node {name}", patch(_node(name), {"spec": {"unschedulable": None}})
@@ -43,7 +43,7 @@ def _node(name: str) -> Document:
 
 
 def relax_node_conditions(search: RemedySearch) -> Iterator[Suggestion]:
-    """Ask less of nodes: a label less, no affinity, a taint tolerated; the first that is enough."""
+    """Relax the node constraints: a label less, no affinity, or a taint tolerated."""
     owners = search.owners(search.gang)
     return first_verified(
         search.verified(text, *(replace(each, partial(_edit_pod_spec, change)) for each in owners))
@@ -86,22 +86,22 @@ def _tolerate(key: str, effect: str, spec: Spec) -> None:
 
 
 def relax_topology(search: RemedySearch) -> Iterator[Suggestion]:
-    """Span the next coarser level that is enough, or only prefer the level."""
+    """Allow the next coarser level that is enough, or only prefer the level."""
     constraint = search.gang.tree.topology
     if constraint is None or not constraint.required_level:
         return iter(())
     level = constraint.required_level
     keys = search.snapshot.topologies.get(constraint.topology, ())
     coarser = keys[: keys.index(level)][::-1] if level in keys else ()
-    tried: list[tuple[str, dict[str, str | None]]] = [
+    candidates: list[tuple[str, dict[str, str | None]]] = [
         (f"let it span one {key} instead of one {level}", {REQUIRED_LEVEL_KEY: key})
         for key in coarser
     ]
     only_preferred = {REQUIRED_LEVEL_KEY: None, PREFERRED_LEVEL_KEY: level}
-    tried.append((f"only prefer one {level}, not require it", only_preferred))
+    candidates.append((f"only prefer one {level}, not require it", only_preferred))
     return first_verified(
-        search.verified(text, *_annotate_owners(search, search.gang, marks))
-        for text, marks in tried
+        search.verified(text, *_annotate_owners(search, search.gang, annotations))
+        for text, annotations in candidates
     )
 
 
@@ -113,18 +113,18 @@ def _annotate_owners(
 
 
 def pod_specs(owners: Sequence[Document]) -> list[Spec]:
-    """The specs of the pods of all ``owners``; none where we do not know the form of one."""
+    """The pod specs of all ``owners``; none if the form of one is unknown."""
     specs = list(filter(None, map(_pod_spec, owners)))
     return specs if len(specs) == len(owners) else []
 
 
 def _pod_spec(document: Document) -> Spec | None:
-    """The spec of the pods that an object stands for; None where we do not know its form."""
+    """The spec of an object's pods; None if its form is unknown."""
     if document["kind"] == "Pod":
-        found = document["spec"]
+        spec = document["spec"]
     else:
-        found = (document.get("spec") or {}).get("template", {}).get("spec")
-    return found if isinstance(found, dict) else None
+        spec = (document.get("spec") or {}).get("template", {}).get("spec")
+    return spec if isinstance(spec, dict) else None
 
 
 def _edit_pod_spec(change: Callable[[Spec], object], manifest: Document) -> None:

@@ -1,8 +1,9 @@
-"""A cluster as a list of documents: read from an API server, kept in a file, loaded again.
+"""The objects of a cluster as a list of documents: read from the API, kept in a file, loaded.
 
-Exactly what the scheduler reads is kept, as the server gives it: the kinds that it watches, and of
-other kinds the objects that own any of these. Whoever loads them sees what the scheduler sees.
-Source of the file's form: a Kubernetes ``List`` of objects, so that ``kubectl`` can read it too.
+Exactly what the scheduler reads is kept, as the server returns it: the kinds that it watches, and
+of other kinds the objects that own any of these. A simulation of them sees what the scheduler sees.
+
+File format: a Kubernetes ``List`` of objects, which ``kubectl`` can read too.
 """
 
 import gzip
@@ -28,16 +29,15 @@ class _Items(msgspec.Struct):
 
 
 class ObjectsError(ValueError):
-    """A file does not hold the objects of a cluster; the message names the file and the reason."""
+    """The file does not hold the objects of a cluster; the message names file and reason."""
 
 
 async def read_objects(
     client: Client, on_refused: Callable[[Kind[Any]], None] | None = None
 ) -> list[Document]:
-    """Every object that the scheduler watches, and who owns any of them; raises ApiError.
+    """Every object that the scheduler watches, and the owners of these; raises ApiError.
 
-    With ``on_refused`` a kind that we may not read, and that the scheduler does without, is told
-    and left out.
+    With ``on_refused``, an optional kind that we may not read is passed to it and left out.
     """
     documents: list[Document] = []
     served = await discover(client, WATCHED, {})
@@ -52,20 +52,20 @@ async def read_objects(
 
 
 async def _read_owners(client: Client, documents: Sequence[Document]) -> list[Document]:
-    """Owners, and theirs, of kinds that are not read anyway; those that we may not read are not."""
-    asked = {GroupKind(kind.group, kind.name) for kind in WATCHED}
+    """Owners, transitively, of kinds that are not read anyway; unreadable kinds are left out."""
+    requested = {GroupKind(kind.group, kind.name) for kind in WATCHED}
     listed: dict[str, Document] = {}
     found: list[Document] = []
-    below = list(documents)
-    while below:
-        references = [each for document in below for each in _owner_references(document)]
+    level = list(documents)
+    while level:
+        references = [each for document in level for each in _owner_references(document)]
         for kind in dict.fromkeys(map(kind_of, references)):
-            if kind not in asked:
-                asked.add(kind)
+            if kind not in requested:
+                requested.add(kind)
                 listed |= {each["metadata"]["uid"]: each for each in await _of_kind(client, kind)}
         uids = dict.fromkeys(each.uid for each in references)
-        below = [listed.pop(uid) for uid in uids if uid in listed]
-        found += below
+        level = [listed.pop(uid) for uid in uids if uid in listed]
+        found += level
     return found
 
 
@@ -90,18 +90,18 @@ async def _read(client: Client, resource: Resource[Any]) -> list[Document]:
 
 
 def _without_history(document: Document) -> Document:
-    kept = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
-    return {**document, "metadata": kept}
+    metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
+    return {**document, "metadata": metadata}
 
 
 def write_objects(path: Path, documents: Iterable[Document]) -> None:
-    """Write a file, compressed when its name ends in .gz; raises OSError."""
+    """Write a file, compressed if its name ends in .gz; raises OSError."""
     text = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": list(documents)})
     path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
 
 
 def load_objects(path: Path) -> Sequence[Document]:
-    """Read a file that ``write_objects`` wrote; raises ObjectsError."""
+    """Read a file written by ``write_objects``; raises ObjectsError."""
     try:
         content = path.read_bytes()
         if content.startswith(b"\x1f\x8b"):
@@ -110,7 +110,7 @@ def load_objects(path: Path) -> Sequence[Document]:
     except (OSError, EOFError, ValueError) as error:
         raise ObjectsError(f"{path}: is no snapshot of a cluster: {error}") from None
     for number, document in enumerate(documents):
-        named = isinstance(document.get("metadata"), dict) and document["metadata"].get("name")
-        if not (named and document.get("kind") and document.get("apiVersion")):
+        name = isinstance(document.get("metadata"), dict) and document["metadata"].get("name")
+        if not (name and document.get("kind") and document.get("apiVersion")):
             raise ObjectsError(f"{path}: items[{number}] has no apiVersion, kind or name")
     return documents

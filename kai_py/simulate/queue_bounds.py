@@ -1,7 +1,8 @@
-"""How is a bound of a queue raised where it is written? In our Queue and KAI's, per resource.
+"""Raises the bounds of a queue in its manifest, in our Queue and in KAI's, per resource.
 
 Ours has GPUs at the top of its spec, devices in a list, every other resource in a map; KAI's has
-GPUs, millicores and megabytes. Amounts are in row units and rounded up to what can be written.
+GPUs, millicores and megabytes. Amounts are in the snapshot's units and are rounded up to what the
+manifest can express.
 """
 
 import math
@@ -21,13 +22,13 @@ from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DeviceLimit
 
 KIBI = 1024
 GPU_PARTS = 1000
-"""A GPU is rounded up to this part of it."""
+"""A GPU amount is rounded up to 1/GPU_PARTS."""
 
 Patch = dict[str, Any]
 
 
 class QueueBound(StrEnum):
-    """Which bound; the values are our Queue's fields."""
+    """A bound of a queue; the values are our Queue's fields."""
 
     DESERVED = "deserved"
     MAX = "max"
@@ -38,7 +39,7 @@ KAI_FIELDS = {QueueBound.DESERVED: "quota", QueueBound.MAX: "limit"}
 
 @dataclass(frozen=True, slots=True)
 class RaisedBound:
-    """A bound of a queue that shall be ``amount``."""
+    """A bound of a queue and its new ``amount``."""
 
     bound: QueueBound
     resource: str
@@ -47,7 +48,7 @@ class RaisedBound:
 
 @dataclass(frozen=True, slots=True)
 class BoundPatch:
-    """A raise as it stands in a spec: the field's name for people, its value, the merge patch."""
+    """A raised bound in a spec: the field's name for messages, its value, the merge patch."""
 
     field: str
     value: object
@@ -57,21 +58,21 @@ class BoundPatch:
 def bound_patches(
     queue: Document, raises: Iterable[RaisedBound]
 ) -> tuple[list[BoundPatch], Patch] | None:
-    """How ``queue`` says all of them, and one merge patch; None where it cannot say one."""
+    """The patches for all ``raises``, and the merge patch of all; None if one is impossible."""
     found: list[BoundPatch] = []
     patch: Patch = {}
     for raised in raises:
         # Lists are replaced as a whole: each finds what the one before has changed.
-        said = bound_patch(apply_merge_patch(queue, patch), raised)
-        if said is None:
+        result = bound_patch(apply_merge_patch(queue, patch), raised)
+        if result is None:
             return None
-        found.append(said)
-        patch = apply_merge_patch(patch, {"spec": said.patch})
+        found.append(result)
+        patch = apply_merge_patch(patch, {"spec": result.patch})
     return found, patch
 
 
 def bound_patch(queue: Document, raised: RaisedBound) -> BoundPatch | None:
-    """How ``queue`` says it; None where it cannot say it."""
+    """The patch for one bound; None if ``queue`` cannot express it."""
     if queue["apiVersion"] == API_VERSION:
         return _native_patch(queue.get("spec") or {}, raised)
     if queue["apiVersion"] == QUEUE_API_VERSION and raised.resource in RESOURCE_UNITS:
@@ -93,7 +94,7 @@ def _native_patch(spec: Mapping[str, Any], raised: RaisedBound) -> BoundPatch | 
 
 
 def _device_patch(spec: Mapping[str, Any], raised: RaisedBound) -> BoundPatch | None:
-    """A merge patch replaces a list as a whole: the others stand in it as they are."""
+    """Patch the list of devices as a whole, since a merge patch replaces lists."""
     entries, count = spec.get("devices") or (), math.ceil(raised.amount)
     changed = [
         {**each, raised.bound.value: count} if _row(each) == raised.resource else each
@@ -120,8 +121,8 @@ def _kai_patch(raised: RaisedBound) -> BoundPatch:
 
 
 def _gpus(amount: float) -> float:
-    rounded = math.ceil(amount * GPU_PARTS - 1e-6) / GPU_PARTS
-    return int(rounded) if rounded.is_integer() else rounded
+    gpus = math.ceil(amount * GPU_PARTS - 1e-6) / GPU_PARTS
+    return int(gpus) if gpus.is_integer() else gpus
 
 
 def _quantity(resource: str, amount: float) -> str:

@@ -1,6 +1,6 @@
-"""What if a field of a Queue were another one? Of our Queue, or of KAI's.
+"""A change of one field of a Queue's spec, of our Queue or KAI's.
 
-The server drops a misspelt field in silence; here it is told.
+The server drops a misspelt field silently; here it is an error.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ from kai_py.simulate.objects import Document
 
 @dataclass(frozen=True, slots=True)
 class SetQueue:
-    """Set one field of a Queue's spec; a ``value`` of None takes the field away.
+    """Set one field of a Queue's spec; a ``value`` of None removes the field.
 
-    A name with dots may stand with its first part in ``queue`` and the rest ahead in ``path``.
+    For a name with dots, ``queue`` may be its first part and ``path`` begin with the others.
     """
 
     queue: str
@@ -32,7 +32,7 @@ class SetQueue:
     value: Any
 
     def apply(self, cluster: SimulatedCluster) -> None:
-        """Write the field, checked like any other write."""
+        """Write the field, validated like any other write; raises ChangeError."""
         api = cluster.embedded.api
         resource, name, path = self._find_queue(api)
         try:
@@ -48,23 +48,23 @@ class SetQueue:
             for each in api.registry
             if each.kind == "Queue" and each.api_version in (API_VERSION, QUEUE_API_VERSION)
         ]
-        for taken in reversed(range(len(self.path))):
-            name = ".".join((self.queue, *self.path[:taken]))
+        for count in reversed(range(len(self.path))):
+            name = ".".join((self.queue, *self.path[:count]))
             for resource in served:
                 if api.find(resource, name) is not None:
-                    return resource, name, self.path[taken:]
+                    return resource, name, self.path[count:]
         raise ChangeError(f"Queue {self.queue}: there is none; kai-py queues lists them")
 
     def _changed(self, present: Document, path: Sequence[str]) -> Document:
         changed: Document = clone(present)
         name = changed["metadata"]["name"]
-        place: Any = changed.setdefault("spec", {})
+        container: Any = changed.setdefault("spec", {})
         for part in path[:-1]:
-            place = _entry(place, part, name)
+            container = _entry(container, part, name)
         if self.value is None:
-            place.pop(path[-1], None)
+            container.pop(path[-1], None)
         else:
-            place[path[-1]] = self.value
+            container[path[-1]] = self.value
         if changed["apiVersion"] == API_VERSION:
             written = {"metadata": {"name": name}, "spec": changed["spec"]}
             read_queue(written, unknown="forbid")
@@ -74,7 +74,7 @@ class SetQueue:
 
 
 def _entry(place: Any, part: str, queue: str) -> Any:
-    """What ``part`` names: a key, made where it is missing, or an entry of a list by its name."""
+    """The value at ``part``: a key, created if missing, or an entry of a list by its name."""
     if isinstance(place, dict):
         return place.setdefault(part, {})
     for each in place if isinstance(place, list) else ():

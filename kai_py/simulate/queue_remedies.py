@@ -1,4 +1,4 @@
-"""Which change of a queue or a budget would let a gang start?"""
+"""Remedies in queues and budgets: bounds, eviction limits, reservations, minimum runtimes."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ def create_queue(search: RemedySearch) -> Iterator[Suggestion]:
 
 
 def raise_maximum(search: RemedySearch) -> Iterator[Suggestion]:
-    """Raise the max of the queue, and of those above it, in every resource that is in the way."""
+    """Raise the exceeded max of the queue, and of its ancestors."""
     return first_verified(
         _raise_bounds(search, QueueBound.MAX, list(_exceeding(search, needed, _maximum)))
         for needed in _required_amounts(search, _allocated)
@@ -45,10 +45,10 @@ def raise_maximum(search: RemedySearch) -> Iterator[Suggestion]:
 
 
 def raise_deserved(search: RemedySearch) -> Iterator[Suggestion]:
-    """Let the queue, and those above it, deserve what the gang would have them hold.
+    """Raise what the queue and its ancestors deserve to their usage with the gang.
 
-    For pods that nobody can take back only such pods count. For a fair share, the resources in
-    which it would be exceeded are tried first, and the gang's own queue before those above it.
+    For non-preemptible pods only the usage of such pods counts. For a fair share, the resources in
+    which it would be exceeded are tried first, and the gang's own queue before its ancestors.
     """
     if search.stage is Stage.NON_PREEMPTIBLE:
         return first_verified(
@@ -66,7 +66,7 @@ def raise_deserved(search: RemedySearch) -> Iterator[Suggestion]:
 
 Amounts = Callable[[QueueShare], Mapping[str, float]]
 RequiredBound = tuple[QueueShare, Mapping[str, float]]
-"""A queue, and what it would have to be entitled to, in row units."""
+"""A queue, and the bound it needs by resource, in the snapshot's units."""
 
 
 def _allocated(share: QueueShare) -> Mapping[str, float]:
@@ -90,13 +90,13 @@ def _fair_share(share: QueueShare) -> Mapping[str, float]:
 
 
 def _required_amounts(search: RemedySearch, allocated: Amounts) -> Iterator[Amounts]:
-    """What a queue would hold, the least first.
+    """Amounts that a queue would be allocated, the least first.
 
-    With the pods that the gang lacks to start; with all its pods; where others of the queue would
-    take the room, with all of those too.
+    With the pods that the gang lacks to start; with all its pods; where other gangs of the queue
+    would take the capacity, with all of those too.
     """
-    for asked in search.pending_amounts():
-        yield partial(_with_requested, allocated, asked)
+    for pending in search.pending_amounts():
+        yield partial(_with_requested, allocated, pending)
     yield lambda share: {name: share.requested.get(name, 0.0) for name in search.charge}
 
 
@@ -107,7 +107,7 @@ def _with_requested(
 
 
 def _exceeding(search: RemedySearch, needed: Amounts, *bounds: Amounts) -> Iterator[RequiredBound]:
-    """From the gang's own queue to the root: those that need more than each of ``bounds``."""
+    """From the gang's own queue to the root: the queues that need more than each of ``bounds``."""
     for share in search.path():
         amounts = {
             resource: amount
@@ -121,7 +121,7 @@ def _exceeding(search: RemedySearch, needed: Amounts, *bounds: Amounts) -> Itera
 def _raise_bounds(
     search: RemedySearch, bound: QueueBound, required: Sequence[RequiredBound]
 ) -> Iterator[Suggestion]:
-    told: list[str] = []
+    descriptions: list[str] = []
     steps: list[SuggestionStep] = []
     for share, amounts in required:
         queue = search.queue_object(share.queue)
@@ -129,15 +129,15 @@ def _raise_bounds(
         if not queue or not found:
             return iter(())
         fields, change = found
-        told += (f"{each.field} of Queue {share.queue} {each.value}" for each in fields)
+        descriptions += (f"{each.field} of Queue {share.queue} {each.value}" for each in fields)
         steps.append(patch(queue, change))
-    return search.verified(f"make {' and '.join(told)}", *steps)
+    return search.verified(f"make {' and '.join(descriptions)}", *steps)
 
 
 def _raised_bounds(
     share: QueueShare, bound: QueueBound, amounts: Mapping[str, float]
 ) -> Iterator[RaisedBound]:
-    """The bounds of one queue; what it deserves may not be above its max."""
+    """The bounds of one queue to raise; deserved may not exceed max."""
     for resource, amount in amounts.items():
         yield RaisedBound(bound, resource, amount)
         if bound is QueueBound.DESERVED and share.maximum.get(resource, math.inf) < amount:
@@ -145,13 +145,13 @@ def _raised_bounds(
 
 
 def set_field(queue: str, field: str, value: object) -> SuggestionStep:
-    """Set a field of a Queue's spec; None takes it away."""
+    """Set a field of a Queue's spec; None removes it."""
     document = {"apiVersion": API_VERSION, "kind": "Queue", "metadata": {"name": queue}}
     return patch(document, {"spec": {field: value}})
 
 
 def raise_eviction_limit(search: RemedySearch) -> Iterator[Suggestion]:
-    """The least ``maxEvictionsPerHour`` of a queue that has one, with which the gang starts."""
+    """Raise ``maxEvictionsPerHour`` of a queue to the least value with which the gang starts."""
     limited = [
         spec.name for spec in search.snapshot.queues if spec.max_evictions_per_hour is not None
     ]
@@ -162,14 +162,14 @@ def _raise_queue_limit(search: RemedySearch, queue: str) -> Iterator[Suggestion]
     def steps(count: int) -> tuple[SuggestionStep]:
         return (set_field(queue, "maxEvictionsPerHour", count),)
 
-    enough = search.smallest_count(steps, limit=MAX_EVICTIONS)
-    if enough:
-        text = f"let Queue {queue} lose {enough} pods an hour (maxEvictionsPerHour)"
-        yield from search.verified(text, *steps(enough))
+    count_needed = search.smallest_count(steps, limit=MAX_EVICTIONS)
+    if count_needed:
+        text = f"let Queue {queue} lose {count_needed} pods an hour (maxEvictionsPerHour)"
+        yield from search.verified(text, *steps(count_needed))
 
 
 def relax_disruption_budget(search: RemedySearch) -> Iterator[Suggestion]:
-    """The least number of pods that a PodDisruptionBudget lets go, with which the gang starts."""
+    """Let a PodDisruptionBudget allow the least number of disruptions that is enough."""
     return first_verified(
         _relax_budget(search, each) for each in search.of_kind("PodDisruptionBudget")
     )
@@ -177,42 +177,46 @@ def relax_disruption_budget(search: RemedySearch) -> Iterator[Suggestion]:
 
 def _relax_budget(search: RemedySearch, budget: Document) -> Iterator[Suggestion]:
     """By the field that it has: ``maxUnavailable`` counts only pods of controllers with a scale."""
-    keeps = "minAvailable" in (budget.get("spec") or {})
-    field = "minAvailable" if keeps else "maxUnavailable"
+    is_min_available = "minAvailable" in (budget.get("spec") or {})
+    field = "minAvailable" if is_min_available else "maxUnavailable"
     healthy = (budget.get("status") or {}).get("currentHealthy", 0)
 
     def steps(count: int) -> tuple[SuggestionStep]:
-        return (patch(budget, {"spec": {field: max(healthy - count, 0) if keeps else count}}),)
+        return (
+            patch(
+                budget, {"spec": {field: max(healthy - count, 0) if is_min_available else count}}
+            ),
+        )
 
-    enough = search.smallest_count(steps, limit=MAX_EVICTIONS)
-    if enough:
-        [step] = steps(enough)
-        named = f"{step.namespace}/{step.name}"
-        text = f"let PodDisruptionBudget {named} lose {enough} pods at a time ({field})"
+    count_needed = search.smallest_count(steps, limit=MAX_EVICTIONS)
+    if count_needed:
+        [step] = steps(count_needed)
+        name = f"{step.namespace}/{step.name}"
+        text = f"let PodDisruptionBudget {name} lose {count_needed} pods at a time ({field})"
         yield from search.verified(text, step)
 
 
 def disable_reservation(search: RemedySearch) -> Iterator[Suggestion]:
-    """Let no nodes be kept for gangs of a queue that have waited longer."""
-    keeping = sorted(s.name for s in search.snapshot.queues if s.reserve_after is not None)
+    """Stop reserving nodes for gangs of a queue that have waited longer."""
+    reserving = sorted(s.name for s in search.snapshot.queues if s.reserve_after is not None)
     return first_verified(
         search.verified(
             f"keep no nodes for gangs of Queue {name} (reserveAfter)",
             set_field(name, "reserveAfter", None),
         )
-        for name in keeping
+        for name in reserving
     )
 
 
 def disable_min_runtime(search: RemedySearch) -> Iterator[Suggestion]:
-    """Let gangs of a queue that says for how long they are safe be safe no longer."""
+    """Remove the minimum runtime that protects gangs of a queue."""
     return first_verified(
         search.verified(
             f"let gangs of Queue {name} be safe for no time ({field})",
             patch(queue, {"spec": {field: "0s"}}),
         )
-        for field, said in MIN_RUNTIMES.items()
-        for name in sorted(spec.name for spec in search.snapshot.queues if said(spec))
+        for field, min_runtime in MIN_RUNTIMES.items()
+        for name in sorted(spec.name for spec in search.snapshot.queues if min_runtime(spec))
         for queue in [search.queue_object(name)]
         if queue is not None
     )

@@ -1,10 +1,10 @@
-"""A cluster that can be shown to strangers: the same decisions under other names.
+"""Redaction of a cluster's objects: the same decisions under other names.
 
-Everything is somebody's name until it is known not to be: every word of every text becomes a
-stand-in, except words of the APIs (kinds, operators, numbers, quantities, times, keys of known
-projects), names of resources, and what CEL expressions compare (drivers, attributes and their
-values), in which only names of objects are replaced. Stand-ins sort as the words do, so ties break
-the same way, and keep the number at a word's end. What is of no use to a scheduler is dropped.
+Every word of every text is replaced, except words of the APIs (kinds, operators, numbers,
+quantities, times, keys of known projects), names of resources, and what CEL expressions compare
+(drivers, attributes and their values), in which only names of objects are replaced. Replacements
+sort as the words do, so that ties break the same way, and keep the number at a word's end. Fields
+that the scheduler does not use are dropped.
 """
 
 import re
@@ -34,7 +34,7 @@ STRING_OF_CEL = re.compile(r"\"[^\"]*\"|'[^']*'")
 ENDING = re.compile(r"(-\d+)?-?$")
 
 Replace = Callable[[str], str]
-"""A word to what stands for it."""
+"""Maps a word to its replacement."""
 
 
 def redact(documents: Sequence[Document]) -> list[Document]:
@@ -48,10 +48,10 @@ def redact(documents: Sequence[Document]) -> list[Document]:
 
     for document in documents:
         _Redaction(collect, names).document(document)
-    stand_ins = {
+    replacements = {
         word: f"name-{number:06d}{_ending(word)}" for number, word in enumerate(sorted(words))
     }
-    redaction = _Redaction(stand_ins.__getitem__, names)
+    redaction = _Redaction(replacements.__getitem__, names)
     return [redaction.document(document) for document in documents]
 
 
@@ -61,7 +61,7 @@ def _ending(word: str) -> str:
 
 
 def _names_of_objects(documents: Sequence[Document]) -> Iterator[str]:
-    """Names that nothing may repeat; classes are called like their drivers."""
+    """Names of objects, which may not occur in the result; classes are named like their drivers."""
     for document in documents:
         meta = document["metadata"]
         yield from filter(None, (meta.get("namespace"), meta.get("generateName")))
@@ -70,7 +70,7 @@ def _names_of_objects(documents: Sequence[Document]) -> Iterator[str]:
 
 
 class _Redaction:
-    """Walks documents; ``change`` is asked for every word that may be somebody's."""
+    """Walks documents; ``change`` is called for every word that may be a private name."""
 
     def __init__(self, change: Replace, names: frozenset[str]) -> None:
         self._change = change
@@ -109,7 +109,7 @@ class _Redaction:
         return self._map(value, keys=str if field in AMOUNT_FIELDS else self._field)
 
     def _field(self, name: str) -> str:
-        """Fields of the APIs are written in one word; others are somebody's."""
+        """Names of API fields are single words; others are replaced."""
         return name if FIELD.fullmatch(name) else self._text(name)
 
     def _field_text(self, field: str, text: str) -> str:
@@ -128,12 +128,12 @@ class _Redaction:
         return word if is_common(word) else self._change(word)
 
     def _with_other_names(self, text: str) -> str:
-        """The text, in which only names of objects are others."""
+        """The text with only the names of objects replaced."""
 
-        def changed(found: re.Match[str]) -> str:
+        def replaced(found: re.Match[str]) -> str:
             return self._word(found[0]) if found[0] in self._names else found[0]
 
-        return WORD.sub(changed, text)
+        return WORD.sub(replaced, text)
 
     def _attribute(self, value: Any) -> Any:
         if isinstance(value, str):

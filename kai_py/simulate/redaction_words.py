@@ -1,4 +1,4 @@
-"""Which words of a cluster's objects are nobody's name? Those of the APIs and of known projects."""
+"""Words in a cluster's objects that are not private: those of the APIs and of known projects."""
 
 import re
 
@@ -13,16 +13,16 @@ DROPPED_FIELDS = _words("""
     managedFields message nodeInfo parameters podIP podIPs readinessProbe selfLink startupProbe
     volumeAttributes volumeDevices volumeMounts
 """)
-"""Of no use to a scheduler."""
+"""Fields that the scheduler does not use."""
 
 KEPT_FIELDS = _words("""
     apiVersion attribute distinctAttribute driver extendedResourceName kind matchAttribute
     resourceVersion schedulerName uid
 """)
-"""Whose texts are words of the APIs, or have to be as configured or as CEL has them."""
+"""Fields whose texts are words of the APIs, or must equal the configuration or CEL expressions."""
 
 KEYED_FIELDS = _words("labels matchLabels nodeSelector")
-"""Maps whose keys somebody chose."""
+"""Maps whose keys are chosen by users."""
 
 AMOUNT_FIELDS = _words("allocatable capacity hard limits requests resources used")
 """Maps whose keys are names of resources."""
@@ -49,7 +49,7 @@ _COMMON = KNOWN_KEYS | _words("""
     kube-system launcher leader linux main master non-preemptible none preemptible semi-preemptible
     submitter system-cluster-critical system-node-critical train true windows worker workers
 """)
-"""Words that mean something to the scheduler, or that everybody uses."""
+"""Words that mean something to the scheduler, or are in general use."""
 
 _PATTERNS = (
     re.compile(r"[+-]?\d+(\.\d+)?(m|k|[KMGTPE]i?|e[+-]?\d+|u|n|%)?"),
@@ -57,11 +57,11 @@ _PATTERNS = (
     re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)"),
     re.compile(r"[A-Z][A-Za-z]*"),
 )
-"""Quantities, durations, moments, and words of the APIs: names of objects are in small letters."""
+"""Quantities, durations, times, and words of the APIs: names of objects are in lower case."""
 
 
 def is_common(text: str) -> bool:
-    """Whether it is a word of the APIs, a number, a time."""
+    """Whether it is a word of the APIs, a number or a time."""
     return text in _COMMON or any(pattern.fullmatch(text) for pattern in _PATTERNS)
 
 
@@ -71,7 +71,7 @@ def is_known(text: str) -> bool:
 
 
 def tells_hardware(key: str) -> bool:
-    """Whether values of a label are products."""
+    """Whether values of a label are names of products."""
     return _is_below(key.rpartition("/")[0], _HARDWARE_DOMAINS)
 
 

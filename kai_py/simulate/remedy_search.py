@@ -1,6 +1,6 @@
-"""What would let this gang start? The gang, its cluster, and a trial for every answer.
+"""Search for remedies: a pending gang, its cluster, and a simulation of every candidate.
 
-A remedy is tried as steps on a copy of the cluster; it is an answer only if the gang runs then.
+A remedy is tried as steps on a copy of the cluster; it is suggested only if the gang runs then.
 """
 
 from collections import deque
@@ -19,14 +19,14 @@ from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
 MAX_CACHED_TRIALS = 16
-"""Trials whose outcome is kept: remedies come back to those of a moment ago."""
+"""Simulations whose outcome is cached: remedies often repeat recent ones."""
 JOB_CONTROLLER_LABELS = ("controller-uid", "job-name")
 """Labels that the API server adds to the pods of a Job, also below ``batch.kubernetes.io/``."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartialRemedy:
-    """A change with which the gang does not start, but is stopped later."""
+    """A change with which the gang does not start, but is stopped at a later stage."""
 
     text: str
     steps: tuple[SuggestionStep, ...]
@@ -34,55 +34,55 @@ class PartialRemedy:
 
 @dataclass(frozen=True, slots=True)
 class RemedySearch:
-    """One gang that waits in one cluster, and how that goes on if nothing changes."""
+    """One pending gang in one cluster, and the outcome without any change (``baseline``)."""
 
     documents: Sequence[Document]
     cluster: LoadedCluster
     gang: Gang
     baseline: SettledCluster
     stage: Stage
-    """What stops it then."""
+    """The stage that stops it in the baseline."""
     has_time: Callable[[], bool] = lambda: True
-    """Whether there is time for another trial."""
+    """Whether there is time for another simulation."""
     partial_remedies: list[PartialRemedy] = field(default_factory=list)
-    """What was tried and brought it to a later stage, in the order of trying."""
+    """Changes that brought it to a later stage, in the order of trying."""
     _trials: deque[tuple[Sequence[SuggestionStep], SettledCluster | None]] = field(
         default_factory=lambda: deque(maxlen=MAX_CACHED_TRIALS), init=False
     )
 
     def starts(self, *steps: SuggestionStep) -> bool:
-        """Whether more of the gang runs with ``steps``; not if they can't be taken.
+        """Whether more of the gang runs with ``steps``; False if they can't be made.
 
-        More is its floor, or beyond the floor a pod that waited.
+        More means minMember, or beyond it another pod that was pending.
         """
-        given = self._try_steps(steps)
-        return given is not None and self._runs_more(given)
+        outcome = self._try_steps(steps)
+        return outcome is not None and self._runs_more(outcome)
 
     def smallest_count(
         self, steps: Callable[[int], Sequence[SuggestionStep]], limit: int
     ) -> int | None:
-        """The least number from 1 to ``most`` with whose steps more of the gang runs."""
+        """The least number from 1 to ``limit`` with whose steps more of the gang runs."""
         return smallest_sufficient(lambda count: count > 0 and self.starts(*steps(count)), limit)
 
     def verified(self, text: str, *steps: SuggestionStep) -> Iterator[Suggestion]:
-        """The suggestion, if it is an answer; if it only gets the gang farther, it is noted."""
-        given = self._try_steps(steps) if steps else None
-        if given is None:
+        """The suggestion, if the gang starts with it; a partial remedy is recorded instead."""
+        outcome = self._try_steps(steps) if steps else None
+        if outcome is None:
             return
-        if not self._runs_more(given):
-            if _is_later(given.stage_of(self.gang.key), self.stage):
+        if not self._runs_more(outcome):
+            if _is_later(outcome.stage_of(self.gang.key), self.stage):
                 self._add_partial(PartialRemedy(text, steps))
             return
-        comes = compare(self.baseline, given)
-        evicted = dict.fromkeys(eviction.gang for eviction in comes.victims)
-        gone = {gang_of_step(step) for step in steps if step.verb is Verb.DELETE}
+        comparison = compare(self.baseline, outcome)
+        evicted = dict.fromkeys(eviction.gang for eviction in comparison.victims)
+        deleted = {gang_of_step(step) for step in steps if step.verb is Verb.DELETE}
         yield Suggestion(
             text,
             steps,
-            evicts=tuple(each for each in evicted if each not in gone),
-            starts=tuple(each.gang for each in comes.starts),
-            ends=tuple(each.gang for each in comes.loses),
-            queues=comes.queues,
+            evicts=tuple(each for each in evicted if each not in deleted),
+            starts=tuple(each.gang for each in comparison.starts),
+            ends=tuple(each.gang for each in comparison.loses),
+            queues=comparison.queues,
         )
 
     def _add_partial(self, remedy: PartialRemedy) -> None:
@@ -90,15 +90,15 @@ class RemedySearch:
             self.partial_remedies.append(remedy)
 
     def _try_steps(self, steps: Sequence[SuggestionStep]) -> SettledCluster | None:
-        """What comes of steps; None if they can't be taken, or there is no time left."""
-        for tried, given in self._trials:
+        """The outcome of steps; None if they can't be made, or there is no time left."""
+        for tried, outcome in self._trials:
             if tried == steps:
-                return given
+                return outcome
         if not self.has_time():
             return None
-        given = self._simulated(steps)
-        self._trials.append((steps, given))
-        return given
+        outcome = self._simulated(steps)
+        self._trials.append((steps, outcome))
+        return outcome
 
     def _simulated(self, steps: Sequence[SuggestionStep]) -> SettledCluster | None:
         try:
@@ -110,29 +110,29 @@ class RemedySearch:
         return self._running_pods(outcome) > self._running_pods(self.baseline)
 
     def _running_pods(self, settled: SettledCluster) -> int:
-        """How many of its pods run; none while it has not started."""
+        """How many of its pods run; 0 while it has not started."""
         placed = settled.running.get(self.gang.key)
         return len(placed.nodes) if placed is not None else 0
 
     @property
     def snapshot(self) -> Snapshot:
-        """The cluster before anything is done."""
+        """The cluster before any change."""
         return self.cluster.snapshot
 
     @property
     def charge(self) -> dict[str, float]:
-        """What the waiting pods cost their queue together."""
+        """The charge of all pending pods to their queue, by resource."""
         return total(member.charge for member in self.gang.pending)
 
     @property
     def pending_gpus(self) -> float:
-        """GPUs that the waiting pods ask for."""
+        """GPUs that the pending pods request."""
         return self.charge.get(GPU, 0.0)
 
     def pending_amounts(self) -> Iterator[Mapping[str, float]]:
-        """What the pods that it lacks cost its queue, then what all that wait do.
+        """The charge of the pods it lacks to start, then that of all pending pods.
 
-        Of a gang without subgroups: up to its floor, or one more.
+        Of a gang without subgroups: those up to minMember, or one more.
         """
         gang = self.gang
         lacking = max(gang.tree.min_pods() - len(gang.bound), 1)
@@ -143,20 +143,20 @@ class RemedySearch:
     def queue_object(self, name: str) -> Document | None:
         """The Queue of this name; of two APIs' the one that counts."""
         specs = [spec for spec in self.snapshot.queues if spec.name == name]
-        counts = min(specs, key=lambda spec: spec.created, default=None)
+        oldest = min(specs, key=lambda spec: spec.created, default=None)
         return next(
             (
                 each
                 for each in self.of_kind("Queue")
                 if each["metadata"]["name"] == name
-                and counts is not None
-                and each["apiVersion"] == counts.api_version
+                and oldest is not None
+                and each["apiVersion"] == oldest.api_version
             ),
             None,
         )
 
     def path(self) -> Iterator[QueueShare]:
-        """The gang's queue and those above it, as they stand if nothing changes."""
+        """The gang's queue and its ancestors, as in the baseline."""
         queues, name = self.baseline.queues, self.gang.queue
         while name in queues:
             yield queues[name]
@@ -171,12 +171,12 @@ class RemedySearch:
         return next((d for d in self.documents if d["metadata"].get("uid") == uid), None)
 
     def waiting_pods(self) -> list[Document]:
-        """The gang's pods that are on no node."""
+        """The gang's pods without a node."""
         uids = {member.pod.uid for member in self.gang.members if not member.node}
         return [pod for pod in self.of_kind("Pod") if pod["metadata"]["uid"] in uids]
 
     def owners(self, gang: Gang) -> list[Document]:
-        """What to write to for a gang: its owner, or its pods where it has none that was read."""
+        """The objects to change for a gang: its owner, or its pods if the owner was not read."""
         owner = self.with_uid(gang.owner.uid)
         if owner is not None and owner["kind"] not in ("Pod", "PodGroup"):
             return [owner]
@@ -185,13 +185,13 @@ class RemedySearch:
 
 
 def _is_later(stage: Stage | None, reference: Stage) -> bool:
-    """Whether it gets farther; stages stand in the order in which they are met."""
+    """Whether the gang gets further; stages are declared in the order in which they are met."""
     order = list(Stage)
     return stage is not None and order.index(stage) > order.index(reference)
 
 
 def first_verified(remedies: Iterator[Iterator[Suggestion]]) -> Iterator[Suggestion]:
-    """The first suggestion that is an answer."""
+    """The first verified suggestion."""
     for found in remedies:
         for suggestion in found:
             yield suggestion
@@ -209,14 +209,14 @@ def delete(document: Document) -> SuggestionStep:
 
 
 def replace(document: Document, change: Callable[[Document], None]) -> SuggestionStep:
-    """Make an object as new; ``change`` changes its manifest in place."""
+    """Replace an object by a new one; ``change`` edits its manifest in place."""
     manifest = _manifest(document)
     change(manifest)
     return _step(Verb.REPLACE, document, manifest=manifest)
 
 
 def gang_of_step(step: SuggestionStep) -> str:
-    """What the gang of an owner is called."""
+    """The key of the gang of the step's object."""
     return f"{step.namespace}/{step.kind}/{step.name}"
 
 
@@ -240,7 +240,7 @@ def _step(
 
 
 def _manifest(document: Document) -> Document:
-    """What a user would write to make the object again."""
+    """The manifest with which a user would create the object again."""
     copy: Document = _copied({key: value for key, value in document.items() if key != "status"})
     copy["metadata"] = {k: v for k, v in copy["metadata"].items() if k not in SERVER_FIELDS}
     if copy["kind"] == "Job":

@@ -1,7 +1,8 @@
-"""What does a simulation say? Use, waiting, fairness, evictions and costs, as numbers.
+"""Report of a simulation: usage, waiting times, fairness, evictions and costs.
 
 Jain's index of received over entitled GPU-hours is 1 when every queue that was entitled to
-something received the same part of it, and 1/n when one of n received everything.
+something received the same fraction of it, and 1/n when one of n received everything.
+
 Source: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness" (1984).
 """
 
@@ -16,7 +17,7 @@ MAX_SAMPLES = 241
 
 @dataclass(frozen=True, slots=True)
 class WaitingTimes:
-    """How long gangs waited, seconds; of those that started."""
+    """Waiting times in seconds, of the gangs that started."""
 
     gangs: int
     never_started: int
@@ -40,7 +41,10 @@ class QueueReport:
 
 @dataclass(frozen=True, slots=True)
 class UsageSample:
-    """GPUs at one moment: in use, waited for; free on nodes in part use, on the emptiest node."""
+    """GPUs at one time: used, requested by pending gangs, free on partly used nodes, most free.
+
+    ``largest`` is the number free on the node with the most free GPUs.
+    """
 
     hours: float
     used: float
@@ -53,17 +57,19 @@ class UsageSample:
 class SimulationReport:
     """A simulation in numbers.
 
-    ``used``, ``idle_while_waiting`` and ``broken`` are parts of all GPU-hours.
+    ``used``, ``idle_while_waiting`` and ``broken`` are fractions of all GPU-hours.
     """
 
     hours: float
     gpus: float
     used: float
     idle_while_waiting: float
-    """GPU-hours that were free while gangs waited for at least as many: what fragmentation, gang
-    sizes and bounds cost."""
+    """GPU-hours that were free while gangs waited for at least as many.
+
+    This is the cost of fragmentation, gang sizes and bounds.
+    """
     broken: float
-    """Part of the GPU-hours that were free on nodes of which a part was taken: fragmentation."""
+    """Fraction of the GPU-hours that were free on partly used nodes: fragmentation."""
     jain: float
     waiting: WaitingTimes
     by_size: dict[str, WaitingTimes]
@@ -73,11 +79,11 @@ class SimulationReport:
     cost: dict[str, float]
     cycles: int
     course: tuple[UsageSample, ...]
-    """Over time, at most ``SAMPLES`` at equal distances."""
+    """Over time, at most ``MAX_SAMPLES`` at equal distances."""
 
 
 def summarise(result: SimulationResult) -> SimulationReport:
-    """Sum a simulation up."""
+    """The report of a simulation's result."""
     total = result.gpus * result.scenario.hours
     used, idle, broken = _gpu_hours(result)
     queues = tuple(
@@ -110,7 +116,7 @@ def summarise(result: SimulationResult) -> SimulationReport:
 
 
 def usage_samples(result: SimulationResult) -> tuple[UsageSample, ...]:
-    """What held at equal distances of time."""
+    """The state at equal distances of time."""
     end, found, index, now = result.scenario.hours * HOUR, [], 0, UsageInterval(0.0, 0.0, 0.0)
     for point in range(MAX_SAMPLES):
         seconds = end * point / (MAX_SAMPLES - 1)
@@ -131,7 +137,7 @@ def jain_index(parts: Iterable[float]) -> float:
 
 
 def waiting_times(waits: Sequence[GangWait]) -> WaitingTimes:
-    """Waiting times in numbers."""
+    """Statistics of waiting times."""
     times = sorted(wait.seconds for wait in waits if wait.seconds is not None)
     return WaitingTimes(
         gangs=len(waits),
@@ -155,7 +161,7 @@ def _gpu_hours(result: SimulationResult) -> tuple[float, float, float]:
 
 
 def _by_size(waits: Sequence[GangWait]) -> dict[str, WaitingTimes]:
-    """By GPUs of the gang, in powers of two."""
+    """Waiting times by GPUs of the gang, in powers of two."""
     groups: dict[int, list[GangWait]] = {}
     for wait in waits:
         groups.setdefault(_size(wait.gpus), []).append(wait)
@@ -177,7 +183,7 @@ def _size_name(size: int) -> str:
 def _cost(result: SimulationResult) -> dict[str, float]:
     costs: dict[str, float] = {}
     for kind in result.scenario.nodes:
-        sort = "spot" if kind.spot else "on demand"
+        category = "spot" if kind.spot else "on demand"
         price = kind.count * kind.price_per_hour * result.scenario.hours
-        costs[sort] = costs.get(sort, 0.0) + price
-    return {sort: price for sort, price in costs.items() if price}
+        costs[category] = costs.get(category, 0.0) + price
+    return {category: price for category, price in costs.items() if price}

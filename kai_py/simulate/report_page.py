@@ -1,4 +1,4 @@
-"""The report as one HTML page: no script, nothing fetched, light and dark."""
+"""The report as one HTML page without scripts or external resources, light and dark."""
 
 import html
 from collections.abc import Iterable, Sequence
@@ -60,14 +60,14 @@ def report_page(report: SimulationReport, *, title: str) -> str:
         _table(("GPUs", *waiting_headings), sizes),
     ]
     if report.cost:
-        costs = [(sort, f"{price:,.0f}") for sort, price in report.cost.items()]
+        costs = [(category, f"{price:,.0f}") for category, price in report.cost.items()]
         parts += ["<h2>Cost of the nodes</h2>", _table(("kind", "cost"), costs)]
     head = f"<meta charset=utf-8><title>{html.escape(title)}</title><style>{_STYLE}</style>"
     return f"<!doctype html><html lang=en><head>{head}</head><body>{''.join(parts)}</body></html>\n"
 
 
 def duration(seconds: float) -> str:
-    """A time that people can read: 45 s, 12 min, 3.5 h."""
+    """A time for people: 45 s, 12 min, 3.5 h."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / HOUR:.1f} h"
@@ -115,14 +115,14 @@ def _plot(
     label: str,
     legend: str,
 ) -> str:
-    most, hours = max(report.gpus, 1.0), report.hours
+    top, hours = max(report.gpus, 1.0), report.hours
     return (
         f'<svg viewBox="-50 -20 {WIDTH + 60} {HEIGHT + 50}" role=img '
         f'aria-label="{label} over {hours:g} hours">'
-        f'<polygon class=used points="0,{HEIGHT} {_points(area, most)} {WIDTH},{HEIGHT}"/>'
-        f'<polyline class=waiting points="{_points(line, most)}"/>'
+        f'<polygon class=used points="0,{HEIGHT} {_points(area, top)} {WIDTH},{HEIGHT}"/>'
+        f'<polyline class=waiting points="{_points(line, top)}"/>'
         f"<line class=axis x1=0 y1={HEIGHT} x2={WIDTH} y2={HEIGHT} />"
-        f"<text x=-8 y=5 text-anchor=end>{most:g}</text>"
+        f"<text x=-8 y=5 text-anchor=end>{top:g}</text>"
         f"<text x=-8 y={HEIGHT} text-anchor=end>0</text>"
         f"<text x={WIDTH} y={HEIGHT + 20} text-anchor=end>{hours:g} h</text>"
         f"<text x=0 y={HEIGHT + 20}>{legend}</text></svg>"

@@ -1,4 +1,4 @@
-"""A made-up week: which nodes there are, which queues, and which Jobs come when.
+"""Scenarios of simulations: the nodes, the queues, and the Jobs over time.
 
     hours: 24
     nodes:
@@ -8,9 +8,9 @@
     jobs:
     - {name: train, queue: training, pods: 4, gpusPerPod: 8, minutes: 90, every: 60}
 
-Times are minutes from the start. A line of ``jobs`` stands for one Job, or for one ``every`` so
-many minutes, at even or (``random: true``) at random distances with that mean. Arrivals follow
-from ``seed`` alone.
+Times are minutes from the start. An entry of ``jobs`` is one Job, or one ``every`` so many minutes,
+at even or (``random: true``) at random distances with that mean. Arrivals are determined by
+``seed``.
 """
 
 import random
@@ -104,7 +104,7 @@ class Scenario(ApiModel):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A Job that comes ``seconds`` after the start, called ``name``."""
+    """A Job that is created ``seconds`` after the start as ``name``."""
 
     seconds: float
     name: str
@@ -112,7 +112,7 @@ class Arrival:
 
 
 def parse_scenario(text: str, *, name: str = "scenario") -> Scenario:
-    """Read a scenario; problems say ``name:line: field: what is wrong``."""
+    """Read a scenario; raises ScenarioError with lines ``name:line: field: what is wrong``."""
     try:
         documents = read_documents(text)
     except ManifestError as error:
@@ -129,13 +129,13 @@ def parse_scenario(text: str, *, name: str = "scenario") -> Scenario:
 
 
 def arrivals(scenario: Scenario) -> list[Arrival]:
-    """Every Job that comes, in order of time."""
-    coming = [
+    """Every Job that is created, in order of time."""
+    result = [
         Arrival(seconds, _numbered(job, number), job)
         for index, job in enumerate(scenario.jobs)
         for number, seconds in enumerate(_times(scenario, job, index))
     ]
-    return sorted(coming, key=lambda each: (each.seconds, each.name))
+    return sorted(result, key=lambda each: (each.seconds, each.name))
 
 
 def _numbered(job: ScenarioJob, number: int) -> str:
@@ -143,14 +143,14 @@ def _numbered(job: ScenarioJob, number: int) -> str:
 
 
 def _times(scenario: Scenario, job: ScenarioJob, index: int) -> Iterator[float]:
-    chance = random.Random(f"{scenario.seed}/{index}")
-    end, seconds, came = scenario.hours * 3600, job.at * 60, 0
-    most = job.count if job.count is not None else (None if job.every else 1)
-    while seconds < end and (most is None or came < most):
+    generator = random.Random(f"{scenario.seed}/{index}")
+    end, seconds, count = scenario.hours * 3600, job.at * 60, 0
+    limit = job.count if job.count is not None else (None if job.every else 1)
+    while seconds < end and (limit is None or count < limit):
         yield seconds
-        came += 1
+        count += 1
         mean = (job.every or 0.0) * 60
-        seconds += chance.expovariate(1 / mean) if job.random and mean else mean
+        seconds += generator.expovariate(1 / mean) if job.random and mean else mean
 
 
 def queue_manifest(queue: ScenarioQueue) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Hours of a cluster in seconds: a scenario played on a simulated cluster, and what it measured.
+"""Simulation of a scenario: hours of a cluster in seconds, with measurements.
 
 The scheduler runs one cycle whenever something relevant happened, at most once per
 ``cycle_seconds`` of simulated time. Between two cycles nothing changes, so amounts over time are
@@ -34,24 +34,24 @@ TIMING = PodTiming(start=1.0, stop=1.0)
 
 @dataclass(frozen=True, slots=True)
 class UsageInterval:
-    """The cluster from ``seconds`` on, until the next moment; GPUs."""
+    """GPUs of the cluster from ``seconds`` on, until the next interval."""
 
     seconds: float
     used: float
     waiting: float
-    """Asked for by gangs that wait."""
+    """Requested by pending gangs."""
     fragmented: float = 0.0
-    """Free on nodes of which a part is taken."""
+    """Free on partly used nodes."""
     largest_free: float = 0.0
-    """Free on the node that has most free: what a pod can get at most."""
+    """Free on the node with the most free GPUs, the most that a pod can get."""
 
 
 @dataclass(frozen=True, slots=True)
 class GangWait:
     """How long a gang waited for its start; ``seconds`` is None if it did not start.
 
-    ``finish``: seconds from its coming to the end of its last pod, restarts included; None where it
-    was not all placed, or lost pods and did not get them back.
+    ``completion``: seconds from its creation to the end of its last pod, restarts included; None
+    where not all of it was placed, or it lost pods and did not get them back.
     """
 
     gang: str
@@ -64,18 +64,18 @@ class GangWait:
 
 @dataclass
 class QueueTotals:
-    """GPU-hours of a queue: received, and entitled by its fair share; what evictions cost."""
+    """GPU-hours of a queue: received, entitled by its fair share, and lost to evictions."""
 
     received: float = 0.0
     entitled: float = 0.0
     evicted_pods: int = 0
     lost_gpu_hours: float = 0.0
-    """GPU-hours of work that evicted pods had done and begin again."""
+    """GPU-hours of work that evicted pods had done and have to repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What a simulation measured."""
+    """Measurements of a simulation."""
 
     scenario: Scenario
     gpus: float
@@ -91,14 +91,14 @@ class _Recorder:
     waits: dict[str, GangWait] = field(default_factory=dict)
     arrived: dict[str, float] = field(default_factory=dict)
     run_seconds: dict[str, float] = field(default_factory=dict)
-    """Seconds that every pod of a gang runs."""
+    """Run time of every pod, by gang."""
     placed_at: dict[str, float] = field(default_factory=dict)
-    """When pods (by uid) were placed."""
+    """Time of placement by pod uid."""
     moments: list[UsageInterval] = field(default_factory=list)
     queues: dict[str, QueueTotals] = field(default_factory=dict)
     evictions: dict[Action, int] = field(default_factory=dict)
     shares: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Per queue what it holds and is entitled to since the last moment."""
+    """Allocated and entitled GPUs per queue since the last interval began."""
 
 
 def simulate(
@@ -108,20 +108,20 @@ def simulate(
     cycle_seconds: float = 1.0,
     on_progress: Callable[[float], None] = lambda _hours: None,
 ) -> SimulationResult:
-    """Play ``scenario``; ``on_progress`` is told the simulated hours now and then."""
+    """Simulate ``scenario``; ``on_progress`` is called with the simulated hours now and then."""
     cluster = SimulatedCluster(configuration, start=SIMULATION_START, timing=TIMING)
     record = _Recorder(queues={queue.name: QueueTotals() for queue in scenario.queues})
     _set_up(cluster, scenario, record)
     clock, end, cycles = cluster.clock, SIMULATION_START + scenario.hours * HOUR, 0
-    resync, asked_again = configuration.resync_period, 0.0
+    resync, next_resync = configuration.resync_period, 0.0
     while clock.now() < end:
         clock.run_due()
         if cluster.take_changed():
             _record_cycle(cluster, record, cluster.cycle())
             cycles += 1
             on_progress((clock.now() - SIMULATION_START) / HOUR)
-            if record.moments[-1].waiting and clock.now() >= asked_again:
-                asked_again = clock.now() + resync
+            if record.moments[-1].waiting and clock.now() >= next_resync:
+                next_resync = clock.now() + resync
                 clock.call_later(resync, cluster.wake)
         due = clock.next_due()
         wait = cycle_seconds if cluster.changed else _seconds_until(due, clock.now(), cycle_seconds)
@@ -140,7 +140,7 @@ def simulate(
 
 
 def _seconds_until(due: float | None, now: float, minimum: float) -> float:
-    """Seconds to the next event, but not less than ``least``."""
+    """Seconds to the next event, at least ``minimum``."""
     return math.inf if due is None else max(due - now, minimum)
 
 
@@ -172,16 +172,16 @@ def _record_cycle(cluster: SimulatedCluster, record: _Recorder, plan: Plan) -> N
             record.placed_at[pod.pod.uid] = now
         wait = record.waits.get(placement.gang)
         if wait is not None:
-            passed = now - record.arrived[placement.gang]
-            seconds = passed if wait.seconds is None else wait.seconds
-            finish = passed + record.run_seconds[placement.gang]
+            elapsed = now - record.arrived[placement.gang]
+            seconds = elapsed if wait.seconds is None else wait.seconds
+            finish = elapsed + record.run_seconds[placement.gang]
             record.waits[placement.gang] = replace(wait, seconds=seconds, completion=finish)
     for eviction in plan.evictions:
         wait, queue = record.waits[eviction.gang], record.queues[eviction.queue]
         record.waits[eviction.gang] = replace(wait, completion=None)
-        ran = now - record.placed_at.pop(eviction.pod.uid, now)
+        run_time = now - record.placed_at.pop(eviction.pod.uid, now)
         queue.evicted_pods += 1
-        queue.lost_gpu_hours += ran / HOUR * wait.gpus / wait.pods
+        queue.lost_gpu_hours += run_time / HOUR * wait.gpus / wait.pods
         record.evictions[eviction.action] = record.evictions.get(eviction.action, 0) + 1
     record.shares = {
         share.queue: (share.allocated.get(GPU, 0.0), share.fair_share.get(GPU, 0.0))
@@ -194,24 +194,24 @@ def _record_cycle(cluster: SimulatedCluster, record: _Recorder, plan: Plan) -> N
         for member in gangs[unplaced.gang].pending
     )
     used = sum(share.allocated.get(GPU, 0.0) for share in plan.queues if not share.parent)
-    broken, largest = _free_gpus(snapshot)
-    record.moments.append(UsageInterval(now - SIMULATION_START, used, waiting, broken, largest))
+    fragmented, largest = _free_gpus(snapshot)
+    record.moments.append(UsageInterval(now - SIMULATION_START, used, waiting, fragmented, largest))
 
 
 def _free_gpus(snapshot: Snapshot) -> tuple[float, float]:
-    """GPUs free on nodes in part use, and on the node with most of them."""
+    """GPUs free on partly used nodes, and on the node with the most free."""
     row = snapshot.resources.positions.get(GPU_RESOURCE)
     if row is None:
         return 0.0, 0.0
-    used, every = snapshot.used[row], snapshot.nodes.allocatable[row]
-    free = np.maximum(every - used, 0.0)
+    used, total = snapshot.used[row], snapshot.nodes.allocatable[row]
+    free = np.maximum(total - used, 0.0)
     return float(free[used > 0].sum()), float(free.max(initial=0.0))
 
 
 def _accumulate(record: _Recorder, seconds: float) -> None:
-    """Add what queues held and were entitled to since the last moment, up to ``seconds``."""
+    """Add what queues received and were entitled to from the last interval to ``seconds``."""
     since = record.moments[-1].seconds if record.moments else 0.0
-    for name, (held, entitled) in record.shares.items():
+    for name, (allocated, entitled) in record.shares.items():
         queue = record.queues[name]
-        queue.received += held * (seconds - since) / HOUR
+        queue.received += allocated * (seconds - since) / HOUR
         queue.entitled += entitled * (seconds - since) / HOUR

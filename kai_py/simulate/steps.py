@@ -1,4 +1,4 @@
-"""Steps of a suggestion, carried out on a simulated cluster as they would be on the real one."""
+"""Steps of a suggestion, carried out on a simulated cluster as on a real one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ DELETE_WITH_DEPENDENTS = DeleteOptions(policy="Background", grace_seconds=0)
 
 @dataclass(frozen=True, slots=True)
 class ApplySteps:
-    """A change made of steps, in their order; what is replaced is deleted before all of them."""
+    """A change made of steps, in order; all deletions come first."""
 
     steps: Sequence[SuggestionStep]
 
@@ -24,6 +24,7 @@ class ApplySteps:
         """Carry the steps out; raises ChangeError."""
         api = cluster.embedded.api
         try:
+            # Dependents are listed after what they depend on: delete them in the opposite order.
             for step in reversed(self.steps):
                 if step.verb in (Verb.REPLACE, Verb.DELETE):
                     _delete(api, step)
@@ -58,9 +59,9 @@ def _apply_step(cluster: SimulatedCluster, step: SuggestionStep) -> None:
 def combine_steps(
     earlier: Sequence[SuggestionStep], later: Sequence[SuggestionStep]
 ) -> tuple[SuggestionStep, ...]:
-    """All steps, without the earlier ones to objects that a later one makes as new."""
-    made = {_object_key(step) for step in later if step.verb is Verb.REPLACE}
-    return (*(step for step in earlier if _object_key(step) not in made), *later)
+    """All steps, without the earlier ones to objects that a later one replaces."""
+    replaced = {_object_key(step) for step in later if step.verb is Verb.REPLACE}
+    return (*(step for step in earlier if _object_key(step) not in replaced), *later)
 
 
 def _object_key(step: SuggestionStep) -> tuple[str, str, str]:

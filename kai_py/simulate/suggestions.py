@@ -1,10 +1,10 @@
-"""Which small change would let a waiting gang start? Each one proven by a simulation.
+"""Suggestions: small changes that would let a pending gang start, each verified by a simulation.
 
-What is tried follows from the stage that stops the gang: its queue's bounds, what its manifest asks
-for, or room; for room: fewer pods, fewer gangs, more nodes. The change that costs others least, or
-names the stage's own rule, comes first. Where another stage stops the gang then, what helps there
-is added. A change is only told when the gang starts in the simulation in which exactly its steps
-were made, with what it costs others.
+The candidates follow from the stage that stops the gang: its queue's bounds, its manifest, or
+capacity; for capacity: fewer pods, fewer gangs, more nodes. The change that costs others least, or
+that names the stage's own rule, comes first. Where another stage stops the gang then, the remedies
+of that stage are added. A change is only suggested if the gang starts in a simulation of exactly
+its steps, together with its cost to others.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -55,11 +55,11 @@ REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
     (CAPACITY_STAGES, end_one_gang),
     (CAPACITY_STAGES, add_nodes),
 )
-"""Which remedies are tried at which stages, in the order in which they are told."""
+"""The remedies to try by stage, in the order of the suggestions."""
 
 
 MAX_STAGES = 3
-"""Stages that one suggestion helps across."""
+"""Most stages that one suggestion combines remedies for."""
 MAX_PARTIAL_REMEDIES = 2
 
 
@@ -74,36 +74,35 @@ def suggest(
 ) -> tuple[Suggestion, ...]:
     """Changes with which ``gang`` would start, the smallest of each kind; () if it runs.
 
-    ``present``: the cluster of the ``documents``; ``without``: how it goes on without any change.
-    Where no single change is enough, changes are put together that help at one of up to ``stages``
-    stages each.
+    ``cluster``: the cluster of the ``documents``; ``baseline``: its outcome without any change.
+    Where no single change is enough, changes for up to ``stages`` stages are combined.
     """
     stage = baseline.stage_of(gang)
     if stage is None or gang not in cluster.snapshot.gangs:
         return ()
-    asking = cluster.snapshot.gangs[gang]
-    question = RemedySearch(documents, cluster, asking, baseline, stage, has_time)
+    pending_gang = cluster.snapshot.gangs[gang]
+    search = RemedySearch(documents, cluster, pending_gang, baseline, stage, has_time)
     found = tuple(
         suggestion
         for stages_helped, remedy in REMEDIES
         if stage in stages_helped
-        for suggestion in remedy(question)
+        for suggestion in remedy(search)
     )
-    return found or tuple(_combine_remedies(question, stages - 1))
+    return found or tuple(_combine_remedies(search, stages - 1))
 
 
 def _combine_remedies(search: RemedySearch, stages: int) -> Iterator[Suggestion]:
-    """For what brought the gang to a later stage: that, and what helps there."""
+    """For changes that brought the gang to a later stage: these, and remedies for that stage."""
     if not stages:
         return
-    for half in search.partial_remedies[:MAX_PARTIAL_REMEDIES]:
-        after = search.cluster.after(ApplySteps(half.steps))
+    for partial in search.partial_remedies[:MAX_PARTIAL_REMEDIES]:
+        after = search.cluster.after(ApplySteps(partial.steps))
         key = search.gang.key
         others = suggest(
             after.documents, after, after.settled(), key, search.has_time, stages=stages
         )
         for other in others:
-            steps = combine_steps(half.steps, other.steps)
-            yield from search.verified(f"{half.text}, and {other.text}", *steps)
+            steps = combine_steps(partial.steps, other.steps)
+            yield from search.verified(f"{partial.text}, and {other.text}", *steps)
         if others:
             return

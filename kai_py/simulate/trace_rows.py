@@ -1,6 +1,6 @@
-"""What does a line of a recorded list of jobs or nodes mean? One function per format.
+"""Rows of recorded lists of jobs or nodes; one function per format.
 
-Formats are known by columns that no other has; ``traces`` tells where they come from.
+A format is identified by columns that no other has; ``traces`` names the sources.
 """
 
 import math
@@ -13,7 +13,7 @@ Row = Mapping[str, str]
 MODEL_LABEL = "nvidia.com/gpu.product"
 HIGH_PRIORITY = 1000
 GIB_PER_CPU = 4.0
-"""Memory where a list names none."""
+"""Memory where a list has none."""
 MIN_MINUTES = 1 / 60
 MAX_NAME_LENGTH = 40
 TRUE_TEXTS = ("1", "true", "yes")
@@ -24,14 +24,14 @@ COLUMN_ALIASES = {
     "create_s": "creation_time",
     "delete_s": "deletion_time",
 }
-"""Columns of openb as they are renamed elsewhere."""
+"""Columns of openb under the names of other distributions of it."""
 
 
 def openb_job(row: Row) -> ScenarioJob:
     """A pod, from its creation to its deletion."""
     gpus = int(_number(row, "num_gpu" if row.get("num_gpu") else "gpus"))
-    came = _number(row, "creation_time", 0)
-    left = _number(row, "deletion_time", came)
+    created = _number(row, "creation_time", 0)
+    deleted = _number(row, "deletion_time", created)
     share = _number(row, "gpu_milli", 1000) / 1000
     return ScenarioJob(
         name=_label(row["name"]),
@@ -39,9 +39,9 @@ def openb_job(row: Row) -> ScenarioJob:
         gpus_per_pod=share if gpus == 1 else gpus,
         cpu_per_pod=max(_number(row, "cpu_milli") / 1000, 0.001),
         memory_gib_per_pod=max(_number(row, "memory_mib") / 1024, 0.001),
-        minutes=max((left - came) / 60, MIN_MINUTES),
+        minutes=max((deleted - created) / 60, MIN_MINUTES),
         node_selector=_models(row["gpu_spec"]),
-        at=came / 60,
+        at=created / 60,
     )
 
 
@@ -76,7 +76,7 @@ def spot_job(row: Row) -> ScenarioJob:
 
 
 def spot_node(row: Row) -> NodeGroup:
-    """A machine; the list names no memory."""
+    """A machine; the list has no memory."""
     cpu = _number(row, "cpu_num")
     return NodeGroup(
         name="node",
@@ -97,11 +97,11 @@ NODES: Mapping[frozenset[str], Callable[[Row], NodeGroup]] = {
     frozenset(("sn", "cpu_milli", "memory_mib", "model")): openb_node,
     frozenset(("node_name", "gpu_model", "gpu_capacity_num", "cpu_num")): spot_node,
 }
-"""Columns that tell a format, and who reads its lines."""
+"""The reader of a format's rows, by its identifying columns."""
 
 
 def _number(row: Row, column: str, default: float | None = None) -> float:
-    """What stands in a column, the default where nothing does; raises KeyError, ValueError."""
+    """The number in a column, the default if it is empty; raises KeyError, ValueError."""
     text = row[column] if default is None else row.get(column) or ""
     if not text and default is not None:
         return default
@@ -115,7 +115,7 @@ def _number(row: Row, column: str, default: float | None = None) -> float:
 
 
 def _label(text: str) -> str:
-    """``text`` as a name of an object."""
+    """``text`` as a valid object name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:MAX_NAME_LENGTH].rstrip("-")
 
 

@@ -1,6 +1,6 @@
-"""What would a recorded cluster have gone like here? Lists of jobs and nodes (CSV) as a scenario.
+"""Traces of recorded clusters: lists of jobs and nodes (CSV) as a scenario.
 
-A list is known by the columns of its first line, in any order:
+A list is identified by the columns of its first line, in any order:
 
     openb jobs     name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, creation_time, …
     openb nodes    sn, cpu_milli, memory_mib, gpu, model
@@ -9,11 +9,12 @@ A list is known by the columns of its first line, in any order:
 
 openb is Alibaba's cluster-trace-gpu-v2023, a pod per line, its queue the QoS class. The spot trace
 is its cluster-trace-v2026-spot-gpu, a gang per line: the queue is the organization; high-priority
-jobs (HP) come before Spot jobs and may take their room. Nodes may have two more columns,
-``price_per_hour`` and ``spot``, from which costs follow. Times are seconds from the start.
+jobs (HP) come before Spot jobs and may preempt them. Nodes may have two more columns,
+``price_per_hour`` and ``spot``, for the costs. Times are seconds from the start.
 
-``saturate`` asks how full the nodes get, as "Beware of Fragmentation" (Weng et al., ATC 2023) does:
-the list shuffled, then lines drawn from it, until 1.3 times the GPUs are asked for; nobody leaves.
+``saturating_jobs`` measures how full the nodes get, as in "Beware of Fragmentation" (Weng et al.,
+ATC 2023): the list is shuffled, then lines are drawn from it, until 1.3 times the GPUs are
+requested; no job ends.
 """
 
 import csv
@@ -37,14 +38,14 @@ from kai_py.simulate.trace_rows import COLUMN_ALIASES, JOBS, NODES, Row
 
 SATURATION_LOAD = 1.3
 SATURATION_HOURS = 1.0
-"""Everybody comes within this time."""
+"""All jobs arrive within this time."""
 ENDLESS_MINUTES = 1_000_000.0
 Line = TypeVar("Line", ScenarioJob, NodeGroup)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedJobs:
-    """A list of jobs: what came, and the queues that are named."""
+    """A list of jobs, and the queues that they name."""
 
     jobs: tuple[ScenarioJob, ...]
 
@@ -56,7 +57,7 @@ class RecordedJobs:
 
     @property
     def hours(self) -> float:
-        """When the last one would end if nobody had to wait."""
+        """When the last job would end if none had to wait."""
         return max((job.at + job.minutes for job in self.jobs), default=60.0) / 60
 
 
@@ -72,7 +73,7 @@ def parse_jobs(text: str, *, name: str) -> RecordedJobs:
 
 
 def parse_nodes(text: str, *, name: str) -> tuple[NodeGroup, ...]:
-    """Read a list of nodes, equal ones together; raises ScenarioError that names the line."""
+    """Read a list of nodes, equal ones grouped; raises ScenarioError that names the line."""
     counts = Counter(kind.model_dump_json() for kind in _lines(text, name, NODES, "nodes"))
     return tuple(
         NodeGroup.model_validate_json(kind, by_name=True).model_copy(
@@ -90,11 +91,11 @@ def scenario_of(
     hours: float | None = None,
 ) -> Scenario:
     """The scenario; queues that only jobs name are added without a guarantee."""
-    given = {queue.name for queue in queues}
+    declared = {queue.name for queue in queues}
     return Scenario(
         hours=hours or recorded.hours,
         nodes=tuple(nodes),
-        queues=(*queues, *(queue for queue in recorded.queues if queue.name not in given)),
+        queues=(*queues, *(queue for queue in recorded.queues if queue.name not in declared)),
         jobs=recorded.jobs,
     )
 
@@ -102,18 +103,18 @@ def scenario_of(
 def saturating_jobs(
     recorded: RecordedJobs, nodes: Sequence[NodeGroup], *, seed: int
 ) -> RecordedJobs:
-    """The jobs in random order, and again, until so much is asked for; nobody leaves."""
-    chance, wanted = random.Random(seed), SATURATION_LOAD * sum(n.count * n.gpus for n in nodes)
+    """The jobs in random order, repeated until the load is reached; no job ends."""
+    generator, limit = random.Random(seed), SATURATION_LOAD * sum(n.count * n.gpus for n in nodes)
     order = sorted(recorded.jobs, key=lambda job: job.name)
     if not any(job.gpus_per_pod for job in order):
         raise ScenarioError("no job asks for a GPU, so nothing fills the nodes")
-    chance.shuffle(order)
+    generator.shuffle(order)
     drawn: list[ScenarioJob] = []
-    asked = 0.0
+    requested = 0.0
     while True:
-        job = order[len(drawn)] if len(drawn) < len(order) else chance.choice(order)
-        asked += job.pods * job.gpus_per_pod
-        if asked > wanted:
+        job = order[len(drawn)] if len(drawn) < len(order) else generator.choice(order)
+        requested += job.pods * job.gpus_per_pod
+        if requested > limit:
             break
         drawn.append(job)
     step = SATURATION_HOURS * 60 / max(len(drawn), 1)
@@ -139,8 +140,8 @@ def _lines(
     text: str, name: str, formats: Mapping[frozenset[str], Callable[[Row], Line]], what: str
 ) -> Iterator[Line]:
     columns = _columns(text)
-    read = next((read for known, read in formats.items() if known <= columns), None)
-    if read is None:
+    read_row = next((read_row for known, read_row in formats.items() if known <= columns), None)
+    if read_row is None:
         known = " or ".join(", ".join(sorted(each)) for each in formats)
         raise ScenarioError(f"{name}:1: a list of {what} has the columns {known}")
     reader = csv.reader(text.lstrip("\ufeff").splitlines())
@@ -149,7 +150,7 @@ def _lines(
         if not values:
             continue
         try:
-            yield read(dict(zip(names, (value.strip() for value in values), strict=True)))
+            yield read_row(dict(zip(names, (value.strip() for value in values), strict=True)))
         except KeyError as error:
             raise ScenarioError(f"{name}:1: column {error.args[0]} is missing") from None
         except ValidationError as error:

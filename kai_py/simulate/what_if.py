@@ -1,7 +1,7 @@
-"""What would a change do? The same cluster with and without it, both left to settle, compared.
+"""What-if questions: the settled cluster with and without changes, compared.
 
-Both courses are simulated with the scheduler's own planner, so the comparison shows what the
-change does and not what would have happened anyway.
+Both outcomes are simulated with the scheduler's own planner, so that the comparison shows the
+effect of the changes and not what would have happened anyway.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import PodState
 
 SETTLE_SECONDS = 600.0
-"""Simulated time after which a cluster counts as settled, long enough for pods to come back."""
+"""Simulated time after which a cluster counts as settled, enough for pods to be replaced."""
 
 MAX_ADDED_NODES = 4096
 SEED = 1
@@ -30,12 +30,12 @@ CAPACITY_STAGES = SHORT_OF_CAPACITY | {
     Stage.BACKOFF,
     Stage.SCHEDULER_ERROR,
 }
-"""What more room, or fewer others, may help against."""
+"""Stages at which more capacity, or fewer other gangs, may help."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedGang:
-    """A gang and where its pods are, in simulated hindsight."""
+    """A gang and the nodes of its pods."""
 
     gang: str
     queue: str
@@ -45,7 +45,7 @@ class PlacedGang:
 
 @dataclass(frozen=True, slots=True)
 class WaitingGang:
-    """A gang that waits, and why."""
+    """A pending gang, and why it waits."""
 
     gang: str
     queue: str
@@ -56,10 +56,10 @@ class WaitingGang:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a change does.
+    """The effect of changes.
 
-    ``starts``: gangs of which it lets more pods run; ``victims``: pods that leave because of it;
-    ``loses``: gangs that would run without it and don't run with it; ``waiting``: who waits then.
+    ``starts``: gangs of which more pods run; ``victims``: pods evicted because of them; ``loses``:
+    gangs that run only without them; ``waiting``: the gangs pending with them.
     """
 
     starts: tuple[PlacedGang, ...] = ()
@@ -71,7 +71,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class NodesNeeded:
-    """How many more nodes like ``like`` until nobody waits for room; None: more than are tried."""
+    """How many nodes like ``like`` it takes until no gang waits for capacity.
+
+    None: more than are tried.
+    """
 
     like: str
     nodes: int | None
@@ -85,8 +88,8 @@ def what_if(
     now: float,
 ) -> Comparison:
     """Compare the settled cluster with and without ``changes``; raises ChangeError."""
-    present = LoadedCluster(documents, configuration, now)
-    return compare(present.settled(), present.settled(*changes))
+    cluster = LoadedCluster(documents, configuration, now)
+    return compare(cluster.settled(), cluster.settled(*changes))
 
 
 def nodes_needed(
@@ -98,23 +101,23 @@ def nodes_needed(
     now: float,
     pattern: Sequence[Document] = (),
 ) -> NodesNeeded:
-    """The least number of nodes like ``like`` with which nobody waits for room any more.
+    """The least number of nodes like ``like`` with which no gang waits for capacity.
 
-    ``pattern``: what such a node is, where there is none yet. Gangs that wait for something no node
-    can give (a missing queue, a gate, members) don't count. O(log n) simulations.
+    ``pattern``: manifests of such a node, if there is none yet. Gangs that wait for something no
+    node can provide (a missing queue, a gate, members) don't count. O(log n) simulations.
     """
 
-    present = LoadedCluster(documents, configuration, now)
+    cluster = LoadedCluster(documents, configuration, now)
 
     def suffices(count: int) -> bool:
-        given = present.settled(*changes, AddNodes(like, count, pattern))
-        return not any(waiting.stage in CAPACITY_STAGES for waiting in given.waiting)
+        outcome = cluster.settled(*changes, AddNodes(like, count, pattern))
+        return not any(waiting.stage in CAPACITY_STAGES for waiting in outcome.waiting)
 
     return NodesNeeded(like, smallest_sufficient(suffices, MAX_ADDED_NODES))
 
 
 def smallest_sufficient(suffices: Callable[[int], bool], limit: int) -> int | None:
-    """The least number up to ``most`` that suffices, found by doubling, then bisection."""
+    """The least number up to ``limit`` that suffices, by doubling, then bisection; else None."""
     if suffices(0):
         return 0
     high = 1
@@ -139,21 +142,23 @@ class SettledCluster:
     queues: Mapping[str, QueueShare]
 
     def stage_of(self, gang: str) -> Stage | None:
-        """What stops a gang; None if nothing does."""
+        """The stage that stops a gang; None if it is not pending."""
         return next((each.stage for each in self.waiting if each.gang == gang), None)
 
 
 def compare(baseline: SettledCluster, changed: SettledCluster) -> Comparison:
-    """What ``given`` has that ``without`` has not."""
-    held = baseline.running
+    """What ``changed`` has that ``baseline`` has not."""
+    running = baseline.running
     evicted = {each.pod for each in baseline.evictions}
     return Comparison(
         starts=tuple(
             placed
             for gang, placed in sorted(changed.running.items())
-            if len(placed.nodes) > len(held[gang].nodes if gang in held else ())
+            if len(placed.nodes) > len(running[gang].nodes if gang in running else ())
         ),
-        loses=tuple(placed for gang, placed in sorted(held.items()) if gang not in changed.running),
+        loses=tuple(
+            placed for gang, placed in sorted(running.items()) if gang not in changed.running
+        ),
         victims=tuple(each for each in changed.evictions if each.pod not in evicted),
         waiting=changed.waiting,
         queues=tuple(_queue_changes(baseline.queues, changed.queues)),
@@ -181,19 +186,19 @@ def _gpus(share: QueueShare | None, view: str) -> float:
 
 
 class LoadedCluster:
-    """A cluster as it is ``now``, loaded once; each question is answered by a copy of it."""
+    """A cluster as of ``now``, loaded once; each query runs in a forked copy of it."""
 
     def __init__(
         self, documents: Sequence[Document], configuration: Configuration, now: float
     ) -> None:
-        """Load it; ``now`` in seconds since the epoch."""
+        """Load the documents; ``now`` in seconds since the epoch."""
         self.documents, self._configuration, self._now = documents, configuration, now
         self._cluster = SimulatedCluster(configuration, start=now, seed=SEED)
         self._cluster.load(documents)
         self.snapshot = self._cluster.snapshot()
 
     def settled(self, *changes: ClusterChange) -> "SettledCluster":
-        """What it is when nothing changes any more after ``changes``; raises ChangeError."""
+        """The outcome when nothing changes any more after ``changes``; raises ChangeError."""
         return run_in_fork(lambda: self._settled(changes))
 
     def after(self, *changes: ClusterChange) -> "LoadedCluster":
@@ -202,7 +207,7 @@ class LoadedCluster:
         return LoadedCluster(documents, self._configuration, self._now)
 
     def plan(self) -> Plan:
-        """What one cycle decides about it."""
+        """The plan of one cycle."""
         return run_in_fork(lambda: self._cluster.planner.decide(self.snapshot))
 
     def _changed(self, changes: Sequence[ClusterChange]) -> list[Document]:
@@ -217,7 +222,7 @@ class LoadedCluster:
 
 
 def settled_cluster(cluster: SimulatedCluster, run: SimulatedRun) -> SettledCluster:
-    """What a cluster looks like after a course."""
+    """The outcome of a simulated run."""
     gangs = cluster.snapshot().gangs
     waiting = tuple(
         WaitingGang(each.gang, each.queue, each.stage, len(each.pods), each.message)

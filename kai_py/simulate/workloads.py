@@ -1,4 +1,4 @@
-"""What a scenario's nodes and Jobs look like as objects of the API."""
+"""Manifests of a scenario's nodes and Jobs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +19,7 @@ Manifest = dict[str, Any]
 
 
 def node_manifests(kind: NodeGroup) -> Iterator[Manifest]:
-    """The nodes of a kind; their GPUs are those of a device plugin."""
+    """The nodes of a group; their GPUs are those of a device plugin."""
     amounts = {
         "cpu": f"{kind.cpu:g}",
         "memory": f"{kind.memory_gib:g}Gi",
@@ -42,7 +42,7 @@ def node_manifests(kind: NodeGroup) -> Iterator[Manifest]:
 
 
 def priority_class(value: int) -> Manifest:
-    """The PriorityClass that pods of this priority name."""
+    """The PriorityClass for pods of this priority."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -52,23 +52,23 @@ def priority_class(value: int) -> Manifest:
 
 
 def priority_class_name(value: int) -> str:
-    """Its name; a name has no minus sign at its start."""
+    """Its name; a name cannot start with a minus sign."""
     return f"priority-{'below-' if value < 0 else ''}{abs(value)}"
 
 
 def job_manifest(arrival: Arrival) -> Manifest:
-    """The Job that a user would create; disruptions don't count as failures of it."""
+    """The Job that a user would create; disruptions don't count as its failures."""
     job = arrival.job
-    marks = {QUEUE_NAME_KEY: job.queue}
+    annotations = {QUEUE_NAME_KEY: job.queue}
     if job.min_available is not None:
-        marks[MIN_AVAILABLE_KEY] = str(job.min_available)
+        annotations[MIN_AVAILABLE_KEY] = str(job.min_available)
     if job.expected_minutes is not None:
-        marks[EXPECTED_RUNTIME_KEY] = format_duration(job.expected_minutes * 60)
+        annotations[EXPECTED_RUNTIME_KEY] = format_duration(job.expected_minutes * 60)
     disrupted = {"type": "DisruptionTarget", "status": "True"}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": arrival.name, "annotations": marks},
+        "metadata": {"name": arrival.name, "annotations": annotations},
         "spec": {
             "parallelism": job.pods,
             "completions": job.pods,
@@ -82,10 +82,10 @@ def job_manifest(arrival: Arrival) -> Manifest:
 
 
 def _pod_marks(job: ScenarioJob) -> dict[str, str]:
-    marks = {RUN_SECONDS: f"{job.minutes * 60:g}"}
+    annotations = {RUN_SECONDS: f"{job.minutes * 60:g}"}
     if 0 < job.gpus_per_pod < 1:
-        marks[FRACTION_KEY] = f"{job.gpus_per_pod:g}"
-    return marks
+        annotations[FRACTION_KEY] = f"{job.gpus_per_pod:g}"
+    return annotations
 
 
 def _pod_spec(job: ScenarioJob) -> Manifest:
@@ -98,16 +98,16 @@ def _pod_spec(job: ScenarioJob) -> Manifest:
         "priorityClassName": priority_class_name(job.priority),
         "containers": [{"name": "main", "image": "simulated", "resources": {"limits": amounts}}],
     }
-    one = {key: value for key, value in job.node_selector.items() if isinstance(value, str)}
-    several = [
+    single = {key: value for key, value in job.node_selector.items() if isinstance(value, str)}
+    multiple = [
         {"key": key, "operator": "In", "values": list(values)}
         for key, values in job.node_selector.items()
         if not isinstance(values, str)
     ]
-    if one:
-        spec["nodeSelector"] = one
-    if several:
-        terms = {"nodeSelectorTerms": [{"matchExpressions": several}]}
+    if single:
+        spec["nodeSelector"] = single
+    if multiple:
+        terms = {"nodeSelectorTerms": [{"matchExpressions": multiple}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
         spec["affinity"] = {"nodeAffinity": required}
     return spec

@@ -1,1 +1,1 @@
-"""A mirror of the cluster, kept in step with the API server by list and watch."""
+"""Client for the API server, and a mirror of the cluster kept up to date by list and watch."""

@@ -1,7 +1,7 @@
-"""Which credentials do we present right now?
+"""Cache of the current credentials for one API server.
 
-They are renewed each minute, because tokens of service accounts are rotated on disk, and read from
-scratch after the server has refused them. Reading blocks (files, exec plugins), so it happens in a
+They are renewed each minute, because tokens of service accounts are rotated on disk, and loaded
+again after the server has refused them. Reading blocks (files, exec plugins), so it happens in a
 thread. While credentials cannot be renewed the last ones are kept: they may still be valid.
 """
 
@@ -14,8 +14,10 @@ from kai_py.watch.errors import CredentialsError
 
 RENEW_SECONDS = 60.0
 RELOAD_SECONDS = 5.0
-"""A refusal reads the credentials again at most this often, so that a server which refuses
-everything does not make us run an exec plugin in a loop."""
+"""After refusals the credentials are loaded at most this often.
+
+Otherwise a server that refuses everything would make us run an exec plugin in a loop.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +33,7 @@ class AccessCache:
         self._reload_at = 0.0
 
     async def current(self) -> ServerAccess:
-        """Give the access to use; raises CredentialsError where there never was one."""
+        """Return the access to use; raises CredentialsError if there never was one."""
         if self._access is not None and time.monotonic() < self._renew_at:
             return self._access
         async with self._lock:
@@ -43,9 +45,10 @@ class AccessCache:
             return access
 
     async def reload(self) -> bool:
-        """Read the credentials from scratch; True if it is worth to try again with them."""
+        """Load the credentials again after a refusal; True if another attempt is worthwhile."""
         refused = self._access
         async with self._lock:
+            # Another call has reloaded them while this one waited for the lock.
             if self._access != refused:
                 return True
             if time.monotonic() < self._reload_at:

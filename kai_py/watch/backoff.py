@@ -1,7 +1,7 @@
-"""How long to wait before the next attempt: twice as long each time, spread by chance.
+"""Exponential backoff with jitter.
 
-Delays are ``first``, 2·first, 4·first … up to ``most``, each times a random factor between 0.8 and
-1.2, so that many clients that failed together do not come back together.
+Delays are ``first``, 2·first, 4·first … up to ``maximum``, each times a random factor between 0.8
+and 1.2, so that clients that failed together do not retry together.
 """
 
 import random
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class Backoff:
-    """The delays of one thing that is tried again and again; not shared between things."""
+    """The delays of one operation; not to be shared between operations. Times in seconds."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Backoff:
         self._delay = 0.0
 
     def next(self) -> float:
-        """Give the seconds to wait after one more failure."""
+        """Return the seconds to wait after one more failure."""
         self._delay = min(max(self._delay * 2, self._first), self._maximum)
         return self._delay * self._uniform(0.8, 1.2)
 

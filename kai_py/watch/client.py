@@ -1,10 +1,10 @@
-"""How do we read and write objects? The verbs of the API with typed records and typed errors.
+"""Client for the Kubernetes API: its verbs with typed records and typed errors.
 
 Paths come from a ``Resource``, answers are decoded by its record type. A body is a mapping (or a
-Struct) as it stands in a manifest; ``apiVersion`` and ``kind`` are filled in from the resource, so
-that the caller need not know which version this server serves.
+Struct) as in a manifest; ``apiVersion`` and ``kind`` are filled in from the resource, so that the
+caller need not know which version this server serves.
 
-All errors are ``kai_py.watch.errors.ApiError``; their tree is drawn there.
+All errors are ``kai_py.watch.errors.ApiError``; see there for the hierarchy.
 """
 
 import enum
@@ -25,7 +25,7 @@ Body = Mapping[str, Any]
 
 
 class PatchType(enum.StrEnum):
-    """How the body of a patch is meant; APPLY is server-side apply."""
+    """Content type of a patch; APPLY is server-side apply."""
 
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
@@ -81,8 +81,10 @@ class Client:
         page_size: int = 500,
     ) -> Listing[T]:
         """Read a collection, page by page; all pages show the same point in time."""
-        wanted = {"labelSelector": label_selector, "fieldSelector": field_selector}
-        parameters = {key: text for key, text in wanted.items() if text} | {"limit": str(page_size)}
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        parameters = {key: text for key, text in selectors.items() if text} | {
+            "limit": str(page_size)
+        }
         items: list[T] = []
         while True:
             path = resource.collection(namespace)
@@ -94,13 +96,13 @@ class Client:
             parameters = parameters | {"continue": page.metadata.continue_token}
 
     async def check_list(self, resource: Resource[Any]) -> None:
-        """Find out whether a collection may be listed; raises Forbidden if not."""
+        """Check that a collection may be listed; raises Forbidden if not."""
         parameters = {"limit": "1"}
         call = ApiCall("list", resource.kind.name, resource.collection(), parameters)
         await self.transport.send(call)
 
     async def create(self, resource: Resource[T], body: Body, *, namespace: str = "") -> T:
-        """Create an object; raises AlreadyExists where the name is taken."""
+        """Create an object; raises AlreadyExists if the name is in use."""
         path = resource.collection(namespace)
         encoded = msgspec.json.encode(_with_type(resource, body))
         return await self._record(
@@ -110,7 +112,7 @@ class Client:
     async def create_subresource(
         self, resource: Resource[T], name: str, subresource: str, body: Body, *, namespace: str = ""
     ) -> None:
-        """Post to a subresource such as ``eviction``; the answer is not read."""
+        """Post to a subresource such as ``eviction``; the answer is not decoded."""
         path = resource.object(name, namespace, subresource)
         encoded = msgspec.json.encode(body)
         await self.transport.send(
@@ -176,7 +178,7 @@ class Client:
         subresource: str = "",
         force: bool = False,
     ) -> T:
-        """Apply on the server's side: create the object or set the fields that the body names.
+        """Server-side apply: create the object or set the fields that the body names.
 
         Fields of other managers are a Conflict, unless ``force`` takes them over.
         """
@@ -202,18 +204,18 @@ class Client:
         propagation: str = "",
     ) -> None:
         """Delete an object; raises Conflict if it has another uid or resourceVersion than given."""
-        guards = {"uid": uid, "resourceVersion": resource_version}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "preconditions": {key: text for key, text in guards.items() if text} or None,
+            "preconditions": {key: text for key, text in preconditions.items() if text} or None,
             "gracePeriodSeconds": grace_seconds,
             "propagationPolicy": propagation or None,
         }
-        given = {key: option for key, option in options.items() if option is not None}
+        body = {key: option for key, option in options.items() if option is not None}
         path = resource.object(name, namespace)
         await self.transport.send(
-            ApiCall("delete", resource.kind.name, path, body=msgspec.json.encode(given))
+            ApiCall("delete", resource.kind.name, path, body=msgspec.json.encode(body))
         )
 
     async def read(self, path: str, *, kind: str, accept: str = JSON) -> bytes:

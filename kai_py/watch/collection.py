@@ -1,14 +1,13 @@
-"""What do we know of one collection, and what has just changed?
+"""Mirrored collection of one kind, and the notification of its changes.
 
-A collection is a dict that changes in place, and every change is told, in order, to one listener:
-the objects always equal the sum of the changes told. The rules:
+A collection is a dict that changes in place. Every change is passed, in order, to one listener: the
+objects always equal the sum of the changes. The rules:
 
-- A whole list enters as a difference to what is known, so deletions that nobody told us of are
-  seen.
+- A whole list is applied as a difference, so deletions that no event reported are noticed.
 - An object with another uid under a known name is a new object: DELETED, then ADDED.
 - The same resourceVersion again is no change.
-- An object that cannot be decoded is kept out, with its name and the reason; if an older version
-  of it was known, that is deleted, because it is no longer true.
+- An object that cannot be decoded is left out, and its name and the reason are recorded. An older
+  version of it is removed, because it is no longer true.
 """
 
 import logging
@@ -24,9 +23,10 @@ from kai_py.watch.wire import decode_envelope
 logger = logging.getLogger(__name__)
 
 OnChange = Callable[[Kind[Any], Any, Any], None]
-"""Told of a change: kind, old record (None: added), new record (None: deleted).
+"""Listener for changes: kind, old record (None: added), new record (None: deleted).
 
-It runs inside the collection, must be quick and must not raise: an exception ends the mirror."""
+It runs inside the collection, must be quick and must not raise: an exception ends the mirror.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class Rejected:
 
 
 Entry: TypeAlias = T | Rejected
-"""The newest state of an object: its record, or why there is none."""
+"""The newest state of an object: its record, or why it could not be decoded."""
 
 
 def entry_key(entry: Entry[T]) -> Key:
-    """Give the key of an entry."""
+    """The key of an entry."""
     return entry.key if isinstance(entry, Rejected) else key_of(entry)
 
 
 def entry_version(entry: Entry[T]) -> str:
-    """Give the resourceVersion of an entry."""
+    """The resourceVersion of an entry."""
     if isinstance(entry, Rejected):
         return entry.resource_version
     return entry.metadata.resource_version
@@ -65,7 +65,7 @@ class Collection(Generic[T]):
         self._on_change = on_change
 
     def read(self, decode: Decode[T], raw: msgspec.Raw) -> Entry[T]:
-        """Decode an object or say why not; raises ValueError if it does not even have a name."""
+        """Decode an object, or return why that fails; raises ValueError if it has no name."""
         try:
             return decode(raw)
         except ValueError as error:
@@ -76,7 +76,7 @@ class Collection(Generic[T]):
             return Rejected(self.kind.name, key, identity.resource_version, str(error))
 
     def put(self, entry: Entry[T]) -> None:
-        """Take the newest state of an object."""
+        """Apply the newest state of an object."""
         if isinstance(entry, Rejected):
             self._reject(entry)
             return
@@ -91,7 +91,7 @@ class Collection(Generic[T]):
             self._on_change(self.kind, old, entry)
 
     def remove(self, key: Key, *, uid: str = "") -> None:
-        """Forget an object, if it is the one with this uid (where given)."""
+        """Remove an object; with ``uid``, only if it is the one with this uid."""
         old = self.objects.get(key)
         if old is not None and uid not in ("", old.metadata.uid):
             return
@@ -109,10 +109,10 @@ class Collection(Generic[T]):
             self.put(entry)
 
     def _reject(self, entry: Rejected) -> None:
-        known = self.rejected.get(entry.key)
+        previous = self.rejected.get(entry.key)
         self.remove(entry.key)
         self.rejected[entry.key] = entry
-        if known != entry:
+        if previous != entry:
             namespace, name = entry.key
-            place = f"{namespace}/{name}" if namespace else name
-            logger.warning("%s %s is left out: %s", entry.kind, place, entry.reason)
+            qualified_name = f"{namespace}/{name}" if namespace else name
+            logger.warning("%s %s is left out: %s", entry.kind, qualified_name, entry.reason)

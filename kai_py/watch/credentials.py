@@ -1,8 +1,8 @@
-"""Where is the API server, and who are we to it?
+"""Sources of the API server's address and of the credentials for it.
 
-Looked for in this order: the kubeconfig that is named, ``$KUBECONFIG``, the service account of the
-pod we run in, ``~/.kube/config``. The official ``kubernetes`` package reads these formats,
-including exec plugins; it is imported only when it is needed, and nothing else of it is used.
+Searched in this order: the named kubeconfig, ``$KUBECONFIG``, the service account of the pod we run
+in, ``~/.kube/config``. The official ``kubernetes`` package reads these formats, including exec
+plugins; it is imported only when needed, and nothing else of it is used.
 
 ``load`` starts from scratch and may run an exec plugin. ``renew`` is cheap and is called each
 minute: it reads token files again and runs an exec plugin only when its token is about to expire.
@@ -27,7 +27,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True)
 class ServerAccess:
-    """How to reach a server, at this moment."""
+    """Address and credentials of a server at this moment."""
 
     server: str
     """Base URL without a trailing slash."""
@@ -40,13 +40,13 @@ class ServerAccess:
 
 
 class Credentials(Protocol):
-    """A source of access that stays valid for as long as the process runs."""
+    """A source of credentials, for as long as the process runs."""
 
     def load(self) -> ServerAccess:
         """Read everything again; raises CredentialsError."""
 
     def renew(self) -> ServerAccess:
-        """Read again what expires; raises CredentialsError."""
+        """Read what may have expired; raises CredentialsError."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Anonymous:
     server: str
 
     def load(self) -> ServerAccess:
-        """Give the server's address."""
+        """Return the server's address."""
         return ServerAccess(server=self.server.rstrip("/"))
 
     renew = load
@@ -99,7 +99,7 @@ class Kubeconfig:
         self._token_file: Path | None = None
 
     def load(self) -> ServerAccess:
-        """Read the files and run the exec plugin, where there is one."""
+        """Read the files and run the exec plugin, if there is one."""
         module = _kubernetes("kubernetes.config.kube_config")
         configuration = _kubernetes("kubernetes.client").Configuration()
         # Without a base path, relative paths start at the file that holds them, as in kubectl.
@@ -122,7 +122,7 @@ class Kubeconfig:
         return self.renew()
 
     def renew(self) -> ServerAccess:
-        """Read the token file again, or ask the exec plugin if its token expires."""
+        """Read the token file again, or ask the exec plugin if its token is about to expire."""
         if self._token_file is None:
             return _access(self._configuration)
         try:
@@ -135,7 +135,7 @@ class Kubeconfig:
 def find_credentials(
     kubeconfig: str = "", context: str = "", environment: Mapping[str, str] = os.environ
 ) -> Credentials:
-    """Choose the source of credentials, see the module's text for the order."""
+    """Choose the source of credentials in the module's order; raises CredentialsError if none."""
     named = kubeconfig or environment.get("KUBECONFIG", "")
     if named:
         return Kubeconfig(named, context)
@@ -165,7 +165,7 @@ def _kubernetes(module: str) -> Any:
 
 
 def _token_file(config: Any, context: str) -> Path | None:
-    """Find ``tokenFile`` of the chosen user; a relative path starts at the file naming it."""
+    """The ``tokenFile`` of the current user; a relative path starts at the file naming it."""
     chosen = config["contexts"].get_with_name(context or config["current-context"])["context"]
     name = chosen.safe_get("user")
     entry = config["users"].get_with_name(name, safe=True) if name else None
@@ -209,7 +209,7 @@ def _tls(configuration: Any) -> ssl.SSLContext:
 
 @lru_cache(maxsize=8)
 def _tls_context(files: _TlsFiles) -> ssl.SSLContext:
-    """Build the context once for as long as the files stay the same, so connections are reused."""
+    """The context for these files, cached while they stay the same, so connections are reused."""
     context = ssl.create_default_context(cafile=files.authority)
     if not files.verify:
         context.check_hostname = False

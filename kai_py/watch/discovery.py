@@ -1,9 +1,9 @@
-"""Which of our kinds does this server serve, and at which version?
+"""Discovery: which of our kinds a server serves, and at which version.
 
-Of each kind the first of our versions that the server serves is taken, if it can be listed and
+Of each kind the first of our versions that the server serves is chosen, if it can be listed and
 watched there. A missing group, version or kind is normal: a CRD that is not installed, an older
-Kubernetes. A group whose server cannot answer now (an aggregated API that is down) keeps what was
-known of it. Costs one call for the groups and one for each group and version of ours.
+Kubernetes. A group whose server cannot answer now (an aggregated API that is down) keeps its last
+known state. Costs one call for the groups and one for each group and version of ours.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ Document = TypeVar("Document")
 
 
 async def discover(client: Client, kinds: Iterable[Kind[Any]], known: Served) -> Served:
-    """Find what is served now; raises ApiError if the server cannot be asked at all."""
+    """Find the kinds that are served now; raises ApiError if the server cannot be asked at all."""
     groups = await _read(client, "/apis", _Groups)
     versions = {(group.name, item.version) for group in groups.groups for item in group.versions}
     versions.add(("", "v1"))
@@ -78,7 +78,7 @@ async def discover(client: Client, kinds: Iterable[Kind[Any]], known: Served) ->
 async def find_kind(
     client: Client, wanted: GroupKind, decode: Decode[Any] | None
 ) -> Kind[Any] | None:
-    """Where is a kind of which only group and name are known? None if nowhere.
+    """Find a kind of which only group and name are known; None if it is not served.
 
     In every version that serves it, the server's preferred one first; without a decoder its
     metadata only. Raises ApiError if the server cannot be asked.
@@ -112,7 +112,7 @@ def _same(known: Resource[Any] | None, resource: Resource[Any]) -> bool:
 
 
 async def _watchable(client: Client, root: str) -> frozenset[str] | None:
-    """Give the collections that can be listed and watched, None if the server cannot say now."""
+    """Collections that can be listed and watched, None if the server cannot answer now."""
     try:
         found = await _read(client, root, _Resources)
     except NotFound:

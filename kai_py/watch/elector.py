@@ -1,17 +1,17 @@
-"""Which of several replicas may act? The one that holds the Lease.
+"""Leader election by a Lease: of several replicas only its holder may act.
 
 The holder renews the Lease every ``retry`` seconds. A candidate takes it over when it has seen no
 renewal for the Lease's own duration, measured on the candidate's clock from the moment it saw the
 last change: clocks of different machines are never compared. The holder gives up after ``renew``
 seconds without a successful renewal, measured from before that renewal was sent. As ``renew`` is
-shorter than ``duration``, it has stopped before anybody else starts:
+shorter than ``duration``, it has stopped before another candidate starts:
 
     holder  ──renewal sent──────────────── renew ──► stops
     others          └─seen──────────────────── duration ──► may take over
 
-Whatever way the holding ends, the work is cancelled and ``on_lost`` is called first, which by
-default ends the process at once: half-cancelled work must not go on writing. A clean stop gives
-the Lease back, so that a standby takes over without waiting.
+When the Lease is lost, ``on_lost`` is called, then the work is cancelled. By default ``on_lost``
+ends the process at once: half-cancelled work must not go on writing. A clean stop releases the
+Lease, so that a standby takes over without waiting.
 
 Source: client-go ``tools/leaderelection``, whose timing and Lease fields these are, so that
 replicas of both kinds may compete.
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class LeaseSpec(Record, frozen=True):
-    """Who holds the Lease and since when; times are compared for equality only."""
+    """The holder of the Lease; times are compared for equality only."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -60,7 +60,7 @@ LEASES = define_kind(Lease, "Lease", "leases", "v1", group="coordination.k8s.io"
 
 
 class LeadershipLostError(Exception):
-    """The Lease could not be kept; whatever was done under it has been stopped."""
+    """The Lease could not be kept; the work done under it has been stopped."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Election:
     identity: str
     """Unique to this process, also across restarts."""
     duration: float = 15.0
-    """Others may take the Lease over this long after they saw its last renewal."""
+    """Candidates may take the Lease over this long after they saw its last renewal."""
     renew: float = 10.0
     """The holder gives up this long after its last renewal."""
     retry: float = 2.0
@@ -86,7 +86,7 @@ class Election:
 
 
 def boot_clock() -> float:
-    """Give seconds that go on while the machine sleeps, so that it wakes up as no leader."""
+    """Seconds that go on while the machine sleeps, so that a leader is deposed by sleeping."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 
@@ -123,24 +123,24 @@ class Elector:
         return self._clock() < self._leads_until
 
     async def lead(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Wait for the Lease, then do the work while holding it, and give the Lease back.
+        """Wait for the Lease, then do the work while holding it, and release the Lease.
 
         Raises LeadershipLostError, if ``on_lost`` returns, and whatever the work raises.
         """
         await self._acquire()
         logger.info("%s leads", self._election.identity)
-        working = asyncio.create_task(work())
-        keeping = asyncio.create_task(self._renew())
+        work_task = asyncio.create_task(work())
+        renewal_task = asyncio.create_task(self._renew())
         try:
-            await asyncio.wait((working, keeping), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((work_task, renewal_task), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _stop(working)
-            await _stop(keeping)
+            await _stop(work_task)
+            await _stop(renewal_task)
             await self._release()
-        if not keeping.cancelled():
+        if not renewal_task.cancelled():
             lease = f"{self._election.namespace}/{self._election.name}"
-            raise LeadershipLostError(f"lease {lease} was not kept") from keeping.exception()
-        return working.result()
+            raise LeadershipLostError(f"lease {lease} was not kept") from renewal_task.exception()
+        return work_task.result()
 
     async def _acquire(self) -> None:
         while True:
@@ -149,7 +149,7 @@ class Elector:
             await asyncio.sleep(self._election.retry * random.uniform(1.0, 1.2))
 
     async def _renew(self) -> None:
-        """Renew until that fails for too long; every end of this, except a stop, is a loss."""
+        """Renew until that fails for too long; any end except cancelling is a loss."""
         try:
             while self.leading and not self._is_held_by_other():
                 await asyncio.sleep(min(self._election.retry, self._leads_until - self._clock()))
@@ -160,11 +160,11 @@ class Elector:
         self._on_lost()
 
     async def _try_acquire(self, *, within: float) -> bool:
-        """Try once to take or renew the Lease; False if that failed or it is somebody else's.
+        """Try once to take or renew the Lease; False if that failed or another candidate has it.
 
         One call that hangs takes at most half of the time, so that there is another attempt.
         """
-        began = self._clock()
+        started = self._clock()
         within = min(within, self._election.renew / 2)
         try:
             async with asyncio.timeout(within):
@@ -176,19 +176,20 @@ class Elector:
         except ApiError as error:
             logger.warning("lease %s: %s", self._election.name, error)
             return False
-        self._leads_until = began + self._election.renew
+        # From before the request was sent: the server may have written it that early.
+        self._leads_until = started + self._election.renew
         return True
 
     async def _read_and_write(self) -> bool:
-        place = {"namespace": self._election.namespace}
+        namespace = {"namespace": self._election.namespace}
         try:
-            lease = await self._client.get(LEASES, self._election.name, **place)
+            lease = await self._client.get(LEASES, self._election.name, **namespace)
         except NotFound:
             body = {
                 "metadata": {"name": self._election.name},
                 "spec": self._claimed_spec(LeaseSpec()),
             }
-            self._observe(await self._client.create(LEASES, body, **place))
+            self._observe(await self._client.create(LEASES, body, **namespace))
             return True
         self._observe(lease)
         if self._is_held_by_other():
@@ -197,7 +198,7 @@ class Elector:
         return True
 
     async def _write(self, lease: Lease, spec: dict[str, Any]) -> Lease:
-        """Write if nobody has written since; a patch leaves labels and owners as they are."""
+        """Write unless the Lease has changed; a patch leaves labels and owners alone."""
         body = {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": spec}
         return await self._client.patch(
             LEASES, self._election.name, body, namespace=self._election.namespace
@@ -209,7 +210,7 @@ class Elector:
         self._lease = lease
 
     def _is_held_by_other(self) -> bool:
-        """Whether somebody else holds the Lease, as far as we have seen."""
+        """Whether another candidate holds the Lease, as far as has been observed."""
         spec = self._lease.spec if self._lease else LeaseSpec()
         if spec.holder_identity in (None, "", self._election.identity):
             return False
@@ -217,25 +218,25 @@ class Elector:
         return self._clock() < self._observed_at + duration
 
     def _claimed_spec(self, spec: LeaseSpec) -> dict[str, Any]:
-        mine = spec.holder_identity == self._election.identity
+        is_ours = spec.holder_identity == self._election.identity
         transitions = spec.lease_transitions or 0
         return {
             "holderIdentity": self._election.identity,
             "leaseDurationSeconds": math.ceil(self._election.duration),
-            "acquireTime": spec.acquire_time if mine else _now(),
+            "acquireTime": spec.acquire_time if is_ours else _now(),
             "renewTime": _now(),
-            "leaseTransitions": transitions if mine else transitions + 1,
+            "leaseTransitions": transitions if is_ours else transitions + 1,
         }
 
     async def _release(self) -> None:
-        """Give the Lease back, so that a standby need not wait; failing to is no harm."""
-        held, self._leads_until = self.leading, -math.inf
-        if not held or self._lease is None:
+        """Release the Lease, so that a standby need not wait; failing to do so is harmless."""
+        was_leading, self._leads_until = self.leading, -math.inf
+        if not was_leading or self._lease is None:
             return
-        given_back = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+        released_spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
         with contextlib.suppress(ApiError, TimeoutError):
             async with asyncio.timeout(self._election.retry):
-                await self._write(self._lease, given_back)
+                await self._write(self._lease, released_spec)
 
 
 async def _stop(task: asyncio.Task[Any]) -> None:

@@ -1,22 +1,22 @@
-"""What can go wrong when we talk to an API server, as types a caller can act on.
+"""Errors of the API server, as types a caller can act on.
 
-ApiError
-├── Unreachable            no answer: refused, reset, broken TLS, connection cut
-│   └── TimedOut           no answer within the time given; a write may still have happened
-├── Malformed              an answer that is not what the API promises
-├── CredentialsError       no usable kubeconfig or service account
-└── StatusError            the server answered with a failure
-    ├── BadRequest         400
-    ├── Unauthorized       401
-    ├── Forbidden          403
-    │   └── RoleMissing    403 of RBAC
-    ├── NotFound           404
-    ├── AlreadyExists      409 on create: the name is taken
-    ├── Conflict           409 otherwise: read again, then retry
-    ├── Gone               410: the resourceVersion or continue token is too old, list again
-    ├── Invalid            422, ``causes`` name the fields
-    ├── TooManyRequests    429, retry after ``retry_after`` seconds
-    └── ServerError        5xx, ``retry_after`` seconds where the server says so
+    ApiError
+    ├── Unreachable            no answer: refused, reset, broken TLS, connection cut
+    │   └── TimedOut           no answer within the time given; a write may still have happened
+    ├── Malformed              an answer that is not what the API promises
+    ├── CredentialsError       no usable kubeconfig or service account
+    └── StatusError            the server answered with a failure
+        ├── BadRequest         400
+        ├── Unauthorized       401
+        ├── Forbidden          403
+        │   └── RoleMissing    403 of RBAC
+        ├── NotFound           404
+        ├── AlreadyExists      409 on create: the name is in use
+        ├── Conflict           409 otherwise: read again, then retry
+        ├── Gone               410: the resourceVersion or continue token is too old, list again
+        ├── Invalid            422, ``causes`` name the fields
+        ├── TooManyRequests    429, retry after ``retry_after`` seconds
+        └── ServerError        5xx, ``retry_after`` seconds where the server says so
 
 Source: metav1.Status and its reasons (k8s.io/apimachinery/pkg/apis/meta/v1/types.go).
 """
@@ -27,7 +27,7 @@ import msgspec
 
 
 class ApiError(Exception):
-    """Anything that can go wrong between us and the API server."""
+    """Base of all errors between us and the API server."""
 
     retry_after: float = 0.0
     """Seconds the server asks us to wait before the next attempt; 0 where it does not say."""
@@ -42,7 +42,7 @@ class TimedOut(Unreachable):
 
 
 class Malformed(ApiError):
-    """The server sent what is no valid answer."""
+    """The answer is not valid."""
 
 
 class CredentialsError(ApiError):
@@ -58,7 +58,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
-    """metav1.StatusDetails, what we act on."""
+    """metav1.StatusDetails, the fields that we read."""
 
     causes: tuple[Cause, ...] | None = None
     retry_after_seconds: float = 0
@@ -148,12 +148,12 @@ _BY_CODE: dict[int, type[StatusError]] = {
 }
 _STATUS = msgspec.json.Decoder(Status)
 _RBAC_MARKER = " cannot "
-"""In what RBAC says: ``User "U" cannot VERB resource "R"``; admission policies say otherwise."""
+"""Part of RBAC's messages, ``User "U" cannot VERB resource "R"``, not of admission policies'."""
 _ROLE_HINT = "a role has to allow it (kai-py install prints the scheduler's roles)"
 
 
 def from_status(call: str, status: Status, *, code: int = 0, wait: float = 0.0) -> StatusError:
-    """Turn a metav1.Status into an error; ``call`` says what was asked, ``code`` is HTTP's."""
+    """The error for a metav1.Status; ``call`` is the request, ``code`` the HTTP code."""
     code = code or status.code
     kind = _BY_CODE.get(code, ServerError if code >= 500 else StatusError)
     if kind is Conflict and status.reason == "AlreadyExists":
@@ -172,7 +172,7 @@ def from_status(call: str, status: Status, *, code: int = 0, wait: float = 0.0) 
 
 
 def from_response(call: str, code: int, body: bytes, headers: Mapping[str, str]) -> StatusError:
-    """Turn an HTTP failure into an error, also one that does not come from an API server."""
+    """The error for an HTTP failure, also one that does not come from an API server."""
     try:
         status = _STATUS.decode(body)
     except ValueError:
@@ -181,7 +181,7 @@ def from_response(call: str, code: int, body: bytes, headers: Mapping[str, str])
 
 
 def from_event(call: str, body: msgspec.Raw) -> StatusError:
-    """Turn the object of an ERROR event into an error."""
+    """The error for the object of an ERROR event."""
     try:
         return from_status(call, _STATUS.decode(body))
     except ValueError:

@@ -1,8 +1,8 @@
-"""Which kinds do we watch, at which versions, and how much of each?
+"""The kinds that are watched, their versions, and how much is read of each.
 
-Every record type holds only the fields that somebody reads. Owners and namespaces are needed for
-their labels, annotations and owner references alone, so only metadata is asked for. A kind that a
-server does not serve is simply empty, and so is one that it refuses us, unless it is required.
+Every record type holds only the fields that are used. Owners and namespaces are needed for their
+labels, annotations and owner references alone, so only metadata is requested. A kind that a server
+does not serve is simply empty, and so is one that it refuses us, unless it is required.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ from kai_py.watch.resource import Kind, define_kind
 
 @dataclass(frozen=True)
 class WatchedQueue:
-    """A Queue as it was written, with the metadata of the object that holds it."""
+    """A Queue and the metadata of its object."""
 
     metadata: ObjectMeta
     queue: Queue
@@ -256,4 +256,4 @@ WATCHED = (
     PROVISIONING_REQUESTS,
     PODS,
 )
-"""What the scheduler mirrors."""
+"""The kinds that the scheduler mirrors."""

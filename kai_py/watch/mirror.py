@@ -1,12 +1,12 @@
-"""What does the cluster look like right now? One dict per kind, kept equal to the server's.
+"""Mirror of the cluster: one dict per kind, kept equal to the server's objects.
 
-Each served kind has a reflector of its own that runs, waits and fails by itself. Which kinds are
-served is asked again every half minute and whenever a collection turns out to be gone: CRDs come
-and go while we run. A kind that is not served is empty. So is one that we may not read, once the
-server has refused it for a while from the start; only required kinds are waited for. A kind that
-was read before keeps its objects when it is refused, and grows stale.
+Each served kind has a reflector of its own that runs, waits and fails by itself. Discovery is
+repeated every half minute and whenever a collection turns out to be missing: CRDs come and go while
+we run. A kind that is not served is empty. So is one that we may not read, once the server has
+refused it for a while from the start; only required kinds are waited for. A kind that was read
+before keeps its objects when it is refused, and grows stale.
 
-All changes are told synchronously, in the order in which they were received (per kind), in the
+Listeners are called synchronously, in the order in which changes were received (per kind), in the
 event loop that runs the mirror. After the first sync the mirrored objects are moved out of the
 garbage collector's sight: they are frozen and acyclic, and walking them would only cost time.
 """
@@ -31,7 +31,7 @@ from kai_py.watch.resource import Key, Kind, Resource, T
 
 DISCOVERY_SECONDS = 30.0
 REFUSAL_SECONDS = 5.0
-"""A server that has just started refuses everything for a moment."""
+"""Least time before a refusal counts: a starting server refuses everything for a moment."""
 GC_THRESHOLDS = (50_000, 50, 100)
 
 logger = logging.getLogger(__name__)
@@ -39,27 +39,27 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class KindStatus:
-    """How well one kind is mirrored."""
+    """State of the mirroring of one kind."""
 
     kind: str
     api_version: str
-    """Where it is read from, empty if the server does not serve it."""
+    """The version it is read at, empty if the server does not serve it."""
     synced: bool
     objects: int
     age: float
-    """Seconds since the server was last heard of; at most about a minute while all is well."""
+    """Seconds since the last contact with the server; at most about a minute while all is well."""
     problem: str
     """Why the last attempt failed, empty while all is well."""
     rejected: tuple[Rejected, ...]
     """Objects that could not be decoded and are left out."""
     required: bool = False
-    """Whether nothing is decided before it was read."""
+    """Whether the scheduler waits until it has been read."""
     missing_permission: str = ""
-    """What must be allowed to be listed and watched, while it was never read for that reason."""
+    """The resource to allow listing and watching of, while it was never read for that reason."""
 
 
 class OnRefused(Protocol):
-    """Told when a kind that we may not read is given up, and when it can be read after all."""
+    """Listener for kinds that we may not read, and that can be read after all."""
 
     def __call__(self, kind: Kind[Any], *, refused: bool) -> None:
         """Called at every change."""
@@ -97,17 +97,17 @@ class Mirror:
         self._synced = asyncio.Event()
 
     def objects(self, kind: Kind[T]) -> Mapping[Key, T]:
-        """Give the live, read-only view of a kind, keyed by (namespace, name)."""
+        """The live, read-only view of a kind, keyed by (namespace, name)."""
         return MappingProxyType(self._collections[kind].objects)
 
     def served(self, kind: Kind[T]) -> Resource[T] | None:
-        """Give where a kind is served, None if it is not (or not yet known to be)."""
+        """The resource at which a kind is served, None if it is not (or not yet known to be)."""
         return self._served.get(kind)
 
     def subscribe(self, listener: OnChange, *kinds: Kind[Any]) -> None:
-        """Tell a listener what is known, as additions, and from then on every change.
+        """Pass a listener the known objects, as additions, and from then on every change.
 
-        Without ``kinds`` it is told of all. It must be quick and must not raise.
+        Without ``kinds`` it is called for all kinds. It must be quick and must not raise.
         """
         if not kinds:
             self._global_listeners.append(listener)
@@ -117,7 +117,7 @@ class Mirror:
             self._listeners[kind].append(listener)
 
     def follow(self, kind: Kind[Any]) -> None:
-        """Mirror one more kind from now on; whoever hears of all kinds hears of it too.
+        """Mirror one more kind from now on, also for the listeners to all kinds.
 
         It never counts towards ``synced``: the mirror was complete without it.
         """
@@ -128,7 +128,7 @@ class Mirror:
         self._rediscover.set()
 
     def unfollow(self, kind: Kind[Any]) -> None:
-        """Mirror a followed kind no longer; its objects are told to be gone."""
+        """Stop mirroring a followed kind; its objects are reported as deleted."""
         self._stop(kind)
         self._collections[kind].replace({})
         del self._collections[kind], self._listeners[kind], self._absence_backoffs[kind]
@@ -141,7 +141,7 @@ class Mirror:
 
     @property
     def synced(self) -> bool:
-        """Whether every served kind has been read completely, or need not be."""
+        """Whether every served kind has been read completely, or is optional and refused."""
         return self._discovered and all(
             item.synced or (kind in self._refused and not kind.required)
             for kind, item in self._reflectors.items()
@@ -153,7 +153,7 @@ class Mirror:
         await self._synced.wait()
 
     def status(self) -> tuple[KindStatus, ...]:
-        """Tell how well each kind is mirrored."""
+        """The state of every kind."""
         return tuple(self._status(kind) for kind in self._collections)
 
     async def run(self) -> None:
@@ -216,7 +216,7 @@ class Mirror:
         self._collections[kind].replace({})
 
     async def _reflect(self, reflector: Reflector[Any]) -> None:
-        """Follow a collection; if it is gone, ask what is served, less and less often."""
+        """Run a reflector; when its collection is missing, repeat discovery, with backoff."""
         try:
             await reflector.run()
         except NotFound as error:
@@ -244,8 +244,8 @@ class Mirror:
         if refused:
             self._refused[kind] = None
             consequence = "nothing is scheduled without" if kind.required else "going on without"
-            text = "%s %s: the permission to list and watch it is missing"
-            logger.warning(text, consequence, kind.permission)
+            template = "%s %s: the permission to list and watch it is missing"
+            logger.warning(template, consequence, kind.permission)
         else:
             del self._refused[kind]
         self._on_refused(kind, refused=refused)
@@ -277,7 +277,7 @@ def _is_refused(reflector: Reflector[Any]) -> bool:
 
 
 def freeze_memory() -> None:
-    """Never search what is there now for garbage again, and what comes seldom."""
+    """Exclude all present objects from garbage collection, and collect less often from now on."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

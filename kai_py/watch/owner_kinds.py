@@ -1,9 +1,9 @@
-"""Which further kinds must be watched, because objects of them own pods of ours?
+"""Watches further kinds on demand, because objects of them own pods of ours.
 
-A kind is asked for when a pod turns out to need it. It is looked for in what the server serves, in
-whatever version; one that is not served, or that we may not read, is reported so and asked for
-again every minute. One that disappears while it is followed is looked for anew. Only the metadata
-of a kind is read, unless a decoder is given that wants more.
+A kind is requested when a pod turns out to need it. It is looked for in all groups and versions
+that the server serves; one that is not served, or that we may not read, is reported so and looked
+for again every minute. One that disappears while it is followed is looked for again. Only the
+metadata of a kind is read, unless ``decoder`` returns a decoder for it.
 
 Cost: two or three calls per kind, once; then its watch.
 """
@@ -31,7 +31,7 @@ Decoder = Callable[[GroupKind], Decode[Any] | None]
 
 
 class OnReadable(Protocol):
-    """Told whether objects of a kind can be read."""
+    """Listener for whether objects of a kind can be read."""
 
     def __call__(self, kind: GroupKind, *, readable: bool) -> None:
         """Called at every change."""
@@ -60,19 +60,19 @@ class OwnerKindWatcher:
 
     @property
     def settled(self) -> bool:
-        """Whether everything that was asked for has been read, or will not be."""
+        """Whether every requested kind has been read, or will not be."""
         read = all(self._mirror.has_read(kind) for kind in self._followed.values())
         return read and not self._wanted
 
     async def wait_settled(self, seconds: float) -> None:
-        """Wait until settled, at most so long."""
+        """Wait until settled, at most this long."""
         for _ in range(int(seconds / SETTLING_SECONDS)):
             if self.settled:
                 return
             await asyncio.sleep(SETTLING_SECONDS)
 
     async def run(self) -> None:
-        """Follow what is wanted until cancelled."""
+        """Follow requested kinds until cancelled."""
         while True:
             self._wake.clear()
             for kind in tuple(self._wanted):
@@ -115,7 +115,7 @@ class OwnerKindWatcher:
         self._on_readable(kind, readable=False)
 
     def _drop_removed(self) -> None:
-        """A kind that was served and is not any more may come back in another version."""
+        """Look again for kinds that are not served any more: they may return in another version."""
         for kind, followed in tuple(self._followed.items()):
             if self._mirror.served(followed) is not None:
                 self._served[kind] = None

@@ -1,14 +1,14 @@
-"""What did every queue use in the past, as Prometheus knows it?
+"""Past usage of queues, measured by Prometheus.
 
-One instant query gives the mean of what queues held over a window that ends now, in which an hour
-one half-life back counts half:
+One instant query returns the mean of what queues were allocated over a window that ends now, in
+which an hour one half-life ago counts half:
 
     sum by (queue, resource) (sum_over_time((USED * W)[D:R])) / sum_over_time((vector(1) * W)[D:R])
 
 W = 2^((time() - now) / half-life), or 1; D is the time since the window began: a sliding window is
 as long as it says, a tumbling one began at a multiple of its size after its start, a cron window
-when its expression fired last. R is the resolution. Where there is no sample, nothing was held.
-What is not an amount counts as nothing.
+when its expression fired last. R is the resolution. Where there is no sample, the usage is 0.
+Values that are not amounts are ignored.
 
 Source: Prometheus' HTTP API (/api/v1/query), PromQL subqueries.
 """
@@ -33,7 +33,7 @@ Amounts = Mapping[str, Mapping[str, float]]
 
 
 class UsageError(RuntimeError):
-    """Prometheus did not answer the question; the text says why."""
+    """Prometheus did not answer the query; the text says why."""
 
 
 class _Sample(msgspec.Struct):
@@ -52,7 +52,7 @@ class _QueryResponse(msgspec.Struct):
 
 
 def window_start(window: UsageWindow, now: float) -> float:
-    """When the window that ends ``now`` began, seconds since the epoch."""
+    """When the window that ends ``now`` began, in seconds since the epoch."""
     if window.type is WindowType.CRON:
         return parse_cron(window.cron or "").last_fired(now)
     if window.type is WindowType.SLIDING:
@@ -62,19 +62,19 @@ def window_start(window: UsageWindow, now: float) -> float:
 
 
 def usage_query(settings: PrometheusUsage, half_life: float | None, now: float) -> str:
-    """The expression to be evaluated at ``now``."""
+    """The expression to evaluate at ``now``, seconds since the epoch; ``half_life`` in seconds."""
     span = max(math.ceil(now - window_start(settings.window, now)), 1)
     step = max(round(settings.resolution), 1)
     weight = "" if half_life is None else f" * 2 ^ ((time() - {now:.3f}) / {half_life!r})"
-    over = f"[{max(span, step)}s:{step}s]"
-    used = f"sum by (queue, resource) (sum_over_time((({settings.used}){weight}){over}))"
-    return f"{used} / scalar(sum_over_time((vector(1){weight}){over}))"
+    subquery = f"[{max(span, step)}s:{step}s]"
+    used = f"sum by (queue, resource) (sum_over_time((({settings.used}){weight}){subquery}))"
+    return f"{used} / scalar(sum_over_time((vector(1){weight}){subquery}))"
 
 
 async def measured_usage(
     session: aiohttp.ClientSession, settings: PrometheusUsage, half_life: float | None, now: float
 ) -> Amounts:
-    """Ask Prometheus; raises UsageError."""
+    """Query Prometheus; raises UsageError."""
     form = {"query": usage_query(settings, half_life, now), "time": f"{now:.3f}"}
     try:
         async with session.post(
@@ -83,15 +83,17 @@ async def measured_usage(
             timeout=aiohttp.ClientTimeout(total=settings.timeout),
         ) as response:
             status = f"{response.status} {response.reason or ''}".strip()
-            answer = _decoded(await response.read(), status)
+            response_body = _decoded(await response.read(), status)
     except TimeoutError:
         text = f"no answer within {settings.timeout:g} s (fairShare.prometheus.timeout)"
         raise UsageError(text) from None
     except aiohttp.ClientError as error:
         raise UsageError(str(error) or type(error).__name__) from None
-    if answer.status != "success":
-        raise UsageError(f"{answer.error or status} (fairShare.prometheus.used: {settings.used})")
-    return _amounts(answer.data.result)
+    if response_body.status != "success":
+        raise UsageError(
+            f"{response_body.error or status} (fairShare.prometheus.used: {settings.used})"
+        )
+    return _amounts(response_body.data.result)
 
 
 def _decoded(body: bytes, status: str) -> _QueryResponse:
@@ -104,18 +106,19 @@ def _decoded(body: bytes, status: str) -> _QueryResponse:
 def _amounts(samples: Sequence[_Sample]) -> Amounts:
     amounts: dict[str, dict[str, float]] = {}
     for sample in samples:
+        # Prometheus sends values as text; a query may yield NaN or infinity.
         with suppress(ValueError):
             value = float(sample.value[1])
             if math.isfinite(value) and value >= 0:
-                of_queue = amounts.setdefault(sample.metric.get("queue", ""), {})
-                of_queue[sample.metric.get("resource", "")] = value
+                queue_amounts = amounts.setdefault(sample.metric.get("queue", ""), {})
+                queue_amounts[sample.metric.get("resource", "")] = value
     return amounts
 
 
 async def follow_usage(
     settings: PrometheusUsage, half_life: float | None, on_usage: Callable[[Amounts, float], None]
 ) -> None:
-    """Ask once per interval until cancelled; ``note`` is told of every answer and its time."""
+    """Query once per interval until cancelled; ``on_usage`` gets every answer and its time."""
     failing = False
     async with aiohttp.ClientSession() as session:
         while True:

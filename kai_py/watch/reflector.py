@@ -1,12 +1,12 @@
-"""How is one collection kept equal to the server's, whatever happens to the connection?
+"""Reflector: keeps one collection equal to the server's, by list and watch.
 
-List once, then watch from the list's resourceVersion for ever:
+List once, then watch from the list's resourceVersion:
 
 1. Without a resourceVersion everything is read: as a stream of initial events where the server has
-   that (it never holds the whole list then), else page by page. Nothing is believed before the end.
-2. With one, the watch resumes after it. Events and bookmarks move it forward.
-3. 410 Gone, an ERROR event or a line that is no event: the resourceVersion is given up, go to 1.
-   The list enters as a difference, so what was deleted meanwhile is seen.
+   that (it never holds the whole list then), else page by page. Nothing is applied before the end.
+2. With one, the watch resumes after it. Events and bookmarks advance it.
+3. 410 Gone, an ERROR event or a line that is no event: the resourceVersion is discarded, go to 1.
+   The list is applied as a difference, so deletions meanwhile are noticed.
 4. After any end of a stream: at once if it had lived for a while, else after a growing delay, and
    never before the server's Retry-After.
 
@@ -51,20 +51,20 @@ from kai_py.watch.wire import (
 PAGE_SIZE = 500
 LIST_SECONDS = 120.0
 WATCH_SECONDS = (300.0, 600.0)
-"""A watch is asked to last this long; the spread keeps the kinds from reconnecting together."""
+"""Range of a watch's requested duration; the spread keeps kinds from reconnecting together."""
 IDLE_GRACE = 30.0
 INITIAL_EVENTS = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 INITIAL_EVENTS_TIMEOUT = 10.0
-"""A server that is silent for so long before the end of the initial events does not know them."""
+"""A server that is silent for so long during the initial events does not support them."""
 INITIAL_ATTEMPTS = 3
 STABLE_SECONDS = 5.0
-"""A stream that lived this long has earned an immediate reconnect."""
+"""A stream that lived this long may reconnect at once."""
 
 logger = logging.getLogger(__name__)
 
 
 class _NoInitialEventsError(Exception):
-    """The server took ``sendInitialEvents`` for an ordinary watch."""
+    """The server treated ``sendInitialEvents`` as an ordinary watch."""
 
 
 class Reflector(Generic[T]):
@@ -83,11 +83,11 @@ class Reflector(Generic[T]):
         self.resource = resource
         self.synced = False
         self.version = ""
-        """The resourceVersion at which the collection is known, empty if it must be read anew."""
+        """The resourceVersion of the collection, empty if it must be read from the start."""
         self.problem = ""
         """Why the last attempt failed, empty while all is well."""
         self.last_contact = asyncio.get_running_loop().time()
-        """When the server was last heard of, in the event loop's time."""
+        """Time of the last contact with the server, on the event loop's clock."""
         self.refused_for = 0.0
         """Seconds from the first to the last of the refusals in a row; 0 without."""
         self._refused_since: float | None = None
@@ -106,7 +106,7 @@ class Reflector(Generic[T]):
         """Follow the collection until cancelled; raises NotFound if it is not served."""
         loop = asyncio.get_running_loop()
         while True:
-            began = loop.time()
+            started = loop.time()
             retry_after = 0.0
             self._progressed = False
             try:
@@ -116,7 +116,7 @@ class Reflector(Generic[T]):
             except ApiError as error:
                 self._on_error(error)
                 retry_after = error.retry_after
-            delay = self._delay(lived=loop.time() - began)
+            delay = self._delay(lived=loop.time() - started)
             await asyncio.sleep(max(delay, retry_after))
 
     async def _follow(self) -> None:
@@ -135,9 +135,9 @@ class Reflector(Generic[T]):
         await self._watch()
 
     def _on_error(self, error: ApiError) -> None:
-        known, self.problem = self.problem, str(error)
+        previous, self.problem = self.problem, str(error)
         if isinstance(error, Forbidden):
-            self._on_refusal(repeated=self.problem == known)
+            self._on_refusal(repeated=self.problem == previous)
             return
         self._forget_refusals()
         logger.warning("watching %s: %s", self.resource.kind.name, error)
@@ -145,7 +145,7 @@ class Reflector(Generic[T]):
             self.version = ""
 
     def _on_refusal(self, *, repeated: bool) -> None:
-        """Permissions come and go; a refusal that lasts is logged once."""
+        """Record a refusal; permissions may change, and one that lasts is logged once."""
         level = logging.DEBUG if repeated else logging.WARNING
         logger.log(level, "watching %s: %s", self.resource.kind.name, self.problem)
         now = asyncio.get_running_loop().time()
@@ -163,14 +163,14 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         try:
-            seen, version = await self._read_pages(limit=PAGE_SIZE)
+            entries, version = await self._read_pages(limit=PAGE_SIZE)
         except Gone:
-            seen, version = await self._read_pages(limit=0)
-        self._replace_all(seen, version)
+            entries, version = await self._read_pages(limit=0)
+        self._replace_all(entries, version)
 
     async def _read_pages(self, *, limit: int) -> tuple[dict[Key, Entry[T]], str]:
         """Read the whole collection; raises Gone if it took longer than a page token lives."""
-        seen: dict[Key, Entry[T]] = {}
+        entries: dict[Key, Entry[T]] = {}
         parameters = self._selectors() | ({"limit": str(limit)} if limit else {})
         while True:
             call = self._call("list", parameters)
@@ -181,9 +181,9 @@ class Reflector(Generic[T]):
             except ValueError as error:
                 raise Malformed(f"{call}: {error}") from error
             for item in page.items or ():
-                self._collect(seen, item)
+                self._collect(entries, item)
             if not page.metadata.continue_token:
-                return seen, page.metadata.resource_version
+                return entries, page.metadata.resource_version
             parameters = parameters | {"continue": page.metadata.continue_token}
 
     def _collect(self, entries: dict[Key, Entry[T]], raw: msgspec.Raw) -> None:
@@ -209,16 +209,16 @@ class Reflector(Generic[T]):
         call = self._call("watch", start | _watch_parameters(lifetime) | self._selectors())
         self._initial_entries = {} if initial else None
         lines = LineSplitter()
-        silence = asyncio.timeout(None)
+        timeout = asyncio.timeout(None)
         try:
-            async with silence, self._transport.stream(call, idle=lifetime + IDLE_GRACE) as chunks:
+            async with timeout, self._transport.stream(call, idle=lifetime + IDLE_GRACE) as chunks:
                 self._initial_attempts -= initial
-                self._reset_initial_timeout(silence)
+                self._reset_initial_timeout(timeout)
                 async for chunk in chunks:
                     self._record_contact()
                     for line in lines.feed(chunk):
                         self._handle_line(call, line)
-                    self._reset_initial_timeout(silence)
+                    self._reset_initial_timeout(timeout)
         except TimeoutError as error:
             raise _NoInitialEventsError("silence before the end of the initial events") from error
 
@@ -244,9 +244,9 @@ class Reflector(Generic[T]):
         if self._initial_entries is None:
             self._advance(metadata.resource_version)
         elif (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
-            seen, self._initial_entries = self._initial_entries, None
+            entries, self._initial_entries = self._initial_entries, None
             self._initial_attempts = INITIAL_ATTEMPTS
-            self._replace_all(seen, metadata.resource_version)
+            self._replace_all(entries, metadata.resource_version)
         else:
             raise _NoInitialEventsError("an ordinary bookmark before their end")
 
@@ -273,7 +273,7 @@ class Reflector(Generic[T]):
             self._initial_entries.pop(key, None)
 
     def _advance(self, version: str) -> None:
-        """Resume from here the next time; what a half initial stream says does not count."""
+        """Resume from here the next time; incomplete initial events do not count."""
         if self._initial_entries is None:
             self.version = version
             self._progressed = True
@@ -284,8 +284,8 @@ class Reflector(Generic[T]):
 
     def _call(self, verb: str, parameters: Mapping[str, str]) -> ApiCall:
         kind = self.resource.kind
-        shape = "PartialObjectMetadata" if verb == "watch" else "PartialObjectMetadataList"
-        partial = f"{JSON};as={shape};g=meta.k8s.io;v=v1,{JSON}"
+        representation = "PartialObjectMetadata" if verb == "watch" else "PartialObjectMetadataList"
+        partial = f"{JSON};as={representation};g=meta.k8s.io;v=v1,{JSON}"
         accept = partial if kind.metadata_only else JSON
         return ApiCall(verb, kind.name, self.resource.collection(), parameters, accept=accept)
 

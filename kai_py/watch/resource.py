@@ -1,8 +1,8 @@
-"""What is a collection of the API, and where is it served?
+"""Kinds of the API, and the resources at which a server serves them.
 
-A ``Kind`` is fixed when the program is written: its names, and for every version that we
-understand the decoder that turns the server's JSON into one record type. A ``Resource`` is a kind
-at a version that a server serves; it knows the URL paths. Discovery goes from one to the other.
+A ``Kind`` is fixed when the program is written: its names, and for every version that we understand
+the decoder that turns the server's JSON into one record type. A ``Resource`` is a kind at a version
+that a server serves; it knows the URL paths. Discovery maps kinds to resources.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from kai_py.api.records.interning import interned
 
 
 class Metadata(Protocol):
-    """What the mirror reads of an object's metadata."""
+    """The metadata that the mirror reads."""
 
     @property
     def name(self) -> str:
@@ -27,11 +27,11 @@ class Metadata(Protocol):
 
     @property
     def uid(self) -> str:
-        """Identity: an object made again under the same name has another one."""
+        """Identity: an object recreated under the same name has another one."""
 
     @property
     def resource_version(self) -> str:
-        """Opaque; two equal ones of one object mean equal content."""
+        """Opaque; equal values for one object mean equal content."""
 
 
 class Identified(Protocol):
@@ -39,7 +39,7 @@ class Identified(Protocol):
 
     @property
     def metadata(self) -> Metadata:
-        """Who the object is."""
+        """Identity of the object."""
 
 
 T = TypeVar("T", bound=Identified)
@@ -50,7 +50,7 @@ Key = tuple[str, str]
 
 
 def key_of(record: Identified) -> Key:
-    """Give the key of a record in its collection."""
+    """The key of a record in its collection."""
     return record.metadata.namespace, record.metadata.name
 
 
@@ -69,11 +69,11 @@ class Kind(Generic[T]):
     field_selector: str = ""
     """Mirror only the objects that it selects, for example ``status.phase!=Succeeded``."""
     required: bool = False
-    """Where it is served nothing can be decided without it; others may be refused to us."""
+    """Wait for it where it is served; other kinds may be refused to us."""
 
     @property
     def collection_name(self) -> str:
-        """Plural name; a custom resource's with its group, for several groups have queues."""
+        """Plural name; with the group for a custom resource, for several groups have queues."""
         built_in = "." not in self.group or self.group.endswith(".k8s.io")
         return self.plural if built_in else f"{self.plural}.{self.group}"
 
@@ -83,7 +83,7 @@ class Kind(Generic[T]):
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def at(self, version: str = "") -> "Resource[T]":
-        """Give the resource at a version, by default the preferred one."""
+        """The resource at a version, by default the preferred one."""
         version = version or next(iter(self.versions))
         return Resource(kind=self, version=version, decode=self.versions[version])
 
@@ -121,22 +121,22 @@ class Resource(Generic[T]):
 
     @property
     def api_version(self) -> str:
-        """Give ``apiVersion`` as written in a manifest."""
+        """``apiVersion`` as written in a manifest."""
         return f"{self.kind.group}/{self.version}" if self.kind.group else self.version
 
     @property
     def root(self) -> str:
-        """Give the URL path of the group and version."""
+        """URL path of the group and version."""
         return f"/apis/{self.api_version}" if self.kind.group else f"/api/{self.version}"
 
     def collection(self, namespace: str = "") -> str:
-        """Give the URL path of the collection, of all namespaces where none is given."""
+        """URL path of the collection, of all namespaces if none is given."""
         if namespace and self.kind.namespaced:
             return f"{self.root}/namespaces/{namespace}/{self.kind.plural}"
         return f"{self.root}/{self.kind.plural}"
 
     def object(self, name: str, namespace: str = "", subresource: str = "") -> str:
-        """Give the URL path of an object or of a subresource of it."""
+        """URL path of an object or of a subresource of it."""
         if self.kind.namespaced != bool(namespace):
             scope = "needs a namespace" if self.kind.namespaced else "has no namespace"
             raise ValueError(f"{self.kind.name} {namespace}/{name}: this kind {scope}")

@@ -1,9 +1,8 @@
-"""How does a call reach the API server? HTTP with authentication, TLS, time limits, typed errors.
+"""HTTP transport to the API server: authentication, TLS, timeouts, typed errors.
 
 Calls share a bounded pool of connections; watches have a pool of their own, so that they never
-starve calls. A call is tried once, except that after a 401 the credentials are read again and
-the call is tried once more: other retries belong to whoever knows if the call is still wanted.
-
+starve calls. A call is tried once, except that after a 401 the credentials are loaded again and the
+call is tried once more: other retries are the caller's, who knows whether the call is still needed.
 Dead peers are noticed by TCP keep-alive within about a minute, long before a watch times out.
 """
 
@@ -26,7 +25,7 @@ from kai_py.watch.credentials import Credentials
 from kai_py.watch.errors import StatusError, TimedOut, Unauthorized, Unreachable, from_response
 
 FIELD_MANAGER = "kai-py"
-"""Whom ``managedFields`` of objects name as the writer of what we write: the user agent's name."""
+"""The user agent's name, which the server records as our field manager in ``managedFields``."""
 JSON = "application/json"
 METHODS = {
     "get": "GET",
@@ -38,15 +37,15 @@ METHODS = {
     "delete": "DELETE",
 }
 WATCH_OPEN_SECONDS = 30.0
-"""A watch is answered at once, even if its first event comes much later."""
+"""Timeout for opening a watch: it is answered at once, even if the first event comes later."""
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 CallObserver = Callable[[str, str, int, float], None]
-"""Told of every call: verb, kind (``Pod``, ``Pod/binding``), HTTP code (0: no answer), seconds."""
+"""Observer of calls: verb, kind (``Pod``, ``Pod/binding``), HTTP code (0: no answer), seconds."""
 
 
 @dataclass(frozen=True)
 class ApiCall:
-    """One request: what is asked, and under which verb and kind it is counted."""
+    """One request, and the verb and kind under which it is counted."""
 
     verb: str
     kind: str
@@ -61,15 +60,15 @@ class ApiCall:
 
 
 class Transport(Protocol):
-    """What the client and the reflectors need of a connection."""
+    """The connection that the client and the reflectors need."""
 
     async def send(self, call: ApiCall, *, timeout_seconds: float | None = None) -> bytes:
-        """Make a call and give the body of the answer; raises ApiError."""
+        """Make a call and return the body of the answer; raises ApiError."""
 
     def stream(
         self, call: ApiCall, *, idle: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Open a watch and give its chunks; raises ApiError, TimedOut after ``idle`` seconds."""
+        """Open a watch and yield its chunks; raises ApiError, TimedOut after ``idle`` seconds."""
 
 
 class HttpTransport:
@@ -106,7 +105,7 @@ class HttpTransport:
         await self._watches.close()
 
     async def send(self, call: ApiCall, *, timeout_seconds: float | None = None) -> bytes:
-        """Make a call and give the body of the answer."""
+        """Make a call and return the body of the answer; raises ApiError."""
         limit = aiohttp.ClientTimeout(total=timeout_seconds or self._timeout_seconds)
         try:
             return await self._send_once(call, limit)
@@ -117,12 +116,12 @@ class HttpTransport:
 
     @asynccontextmanager
     async def stream(self, call: ApiCall, *, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch and give its chunks; raises TimedOut after ``idle`` seconds of silence."""
+        """Open a watch and yield its chunks; raises TimedOut after ``idle`` seconds of silence."""
         limit = aiohttp.ClientTimeout(total=None, sock_read=idle)
-        with self._counted(call) as answer:
+        with self._counted(call) as status:
             async with asyncio.timeout(WATCH_OPEN_SECONDS):
                 response = await self._request(self._watches, call, limit)
-            answer.code = response.status
+            status.code = response.status
         chunks = _chunks(call, response)
         try:
             if response.status >= 300:
@@ -136,10 +135,10 @@ class HttpTransport:
             response.close()
 
     async def _send_once(self, call: ApiCall, limit: aiohttp.ClientTimeout) -> bytes:
-        with self._counted(call) as answer:
+        with self._counted(call) as status:
             response = await self._request(self._calls, call, limit)
             async with response:
-                answer.code = response.status
+                status.code = response.status
                 if response.status >= 300:
                     raise await _failure(call, response)
                 return await response.read()
@@ -168,13 +167,13 @@ class HttpTransport:
 
     @contextmanager
     def _counted(self, call: ApiCall) -> "Iterator[_CallStatus]":
-        began = time.monotonic()
-        answer = _CallStatus()
+        started = time.monotonic()
+        status = _CallStatus()
         try:
             with _translated_errors(call):
-                yield answer
+                yield status
         finally:
-            self._on_call(call.verb, call.kind, answer.code, time.monotonic() - began)
+            self._on_call(call.verb, call.kind, status.code, time.monotonic() - started)
 
 
 @dataclass
@@ -184,7 +183,7 @@ class _CallStatus:
 
 @contextmanager
 def _translated_errors(call: ApiCall) -> Iterator[None]:
-    """Turn what aiohttp and the socket raise into our errors."""
+    """Turn errors of aiohttp and the socket into ours."""
     try:
         yield
     except TimeoutError as error:
@@ -194,17 +193,17 @@ def _translated_errors(call: ApiCall) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Say what went wrong without the objects that aiohttp puts into its texts."""
+    """The reason of an error, without the objects that aiohttp puts into its texts."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         certificate = error.certificate_error
-        told = getattr(certificate, "verify_message", "") or str(certificate)
-        return f"cannot trust the certificate of {error.host}:{error.port}: {told}"
+        reason = getattr(certificate, "verify_message", "") or str(certificate)
+        return f"cannot trust the certificate of {error.host}:{error.port}: {reason}"
     if isinstance(error, aiohttp.ClientConnectorError):
         cause = error.os_error
         # Errors of name resolution have numbers of their own, below 0.
         number = cause.errno or 0
-        told = os.strerror(number) if number > 0 else cause.strerror or str(cause)
-        return f"cannot connect to {error.host}:{error.port}: {told}"
+        reason = os.strerror(number) if number > 0 else cause.strerror or str(cause)
+        return f"cannot connect to {error.host}:{error.port}: {reason}"
     return str(error) or type(error).__name__
 
 
@@ -230,9 +229,9 @@ def _session(*, connections: int) -> aiohttp.ClientSession:
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
     family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    result = socket.socket(family, kind, protocol)
+    result.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, seconds in KEEP_ALIVE.items():
         if hasattr(socket, option):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
-    return made
+            result.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+    return result

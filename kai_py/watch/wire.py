@@ -1,4 +1,4 @@
-"""How do lists and watches look on the wire?
+"""Wire format of lists and watches.
 
 Objects stay raw bytes here, so that one object which cannot be decoded does not spoil the page or
 the stream it came in. A watch stream is one JSON event a line; a line can be megabytes long, so
@@ -37,7 +37,7 @@ class RawWatchEvent(msgspec.Struct, frozen=True):
 
 
 class ObjectIdentity(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of metadata that can be read of objects whose other fields are broken."""
+    """The metadata that can be read of objects whose other fields are broken."""
 
     name: str = ""
     namespace: str = ""
@@ -47,7 +47,7 @@ class ObjectIdentity(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """Any object, as far as its identity."""
+    """Any object, reduced to its identity."""
 
     metadata: ObjectIdentity = ObjectIdentity()
 
@@ -58,13 +58,13 @@ decode_envelope = msgspec.json.Decoder(Envelope).decode
 
 
 class LineSplitter:
-    """Cuts a stream of chunks into lines, without their newlines; empty lines are left out."""
+    """Splits a stream of chunks into lines, without their newlines; empty lines are dropped."""
 
     def __init__(self) -> None:
         self._pending: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take the next chunk and give the lines that it completes."""
+        """Take the next chunk and return the lines that it completes."""
         end = chunk.rfind(b"\n")
         if end < 0:
             self._pending.append(chunk)

@@ -1,1 +1,1 @@
-"""Claims as the API has them: allocation, release, conflicts, recovery."""
+"""ResourceClaims in the API: allocation, release, conflicts, recovery."""

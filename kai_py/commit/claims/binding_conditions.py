@@ -1,10 +1,10 @@
-"""Are the devices of a claim ready to be used on the node, where their driver must say so first?
+"""Readiness of a claim's devices: the binding conditions that drivers set (KEP-5007).
 
 A result may carry ``bindingConditions`` (fabric-attached devices, for example). Before a pod is
 bound, ``claim.status.devices[]`` must show all of them True for that device and none of its
-``bindingFailureConditions`` True. A failure or a time-out undoes the gang, so that the next
-attempt can choose other devices. The time runs from the allocation's timestamp, so a scheduler that
-starts afresh goes on where the last one ended. Source: KEP 5007.
+``bindingFailureConditions`` True. A failure or a time-out undoes the gang, so that the next attempt
+can choose other devices. The timeout counts from the allocation's timestamp, so that a restarted
+scheduler continues it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from kai_py.snapshot.object_cache import DeviceKey
 from kai_py.watch.errors import ApiError
 
 API_TIME_RESOLUTION = 1.0
-"""The API keeps times in whole seconds."""
+"""Seconds: the API keeps times in whole seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class ReadinessPolicy:
 
 
 DeviceCondition = tuple[DeviceKey, str]
-"""A device and the condition that it lacks, or that says it failed."""
+"""A device, and its missing condition or the condition that reports its failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Conditions still missing and conditions that say it failed."""
+    """Conditions still missing, and failure conditions that are True."""
 
     missing: tuple[DeviceCondition, ...] = ()
     failed: tuple[DeviceCondition, ...] = ()
@@ -51,14 +51,14 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class DevicesNotReady:
-    """Why the devices of a claim can't be used; ``devices``: those to blame."""
+    """Why the devices of a claim can't be used; ``devices`` are the ones that are not ready."""
 
     reason: str
     devices: tuple[DeviceCondition, ...] = ()
 
 
 def readiness(claim: ResourceClaim) -> Readiness:
-    """What the drivers say about the devices allocated to ``claim``."""
+    """The state of the devices allocated to ``claim``, as their drivers report it."""
     if claim.status.allocation is None:
         return Readiness()
     missing: list[DeviceCondition] = []
@@ -74,11 +74,11 @@ def readiness(claim: ResourceClaim) -> Readiness:
 def _true_conditions(
     devices: tuple[AllocatedDeviceStatus, ...], result: DeviceRequestAllocationResult
 ) -> frozenset[str]:
-    wanted = (result.driver, result.pool, result.device, result.share_id)
+    key = (result.driver, result.pool, result.device, result.share_id)
     return frozenset(
         condition.type
         for device in devices
-        if (device.driver, device.pool, device.device, device.share_id) == wanted
+        if (device.driver, device.pool, device.device, device.share_id) == key
         for condition in device.conditions
         if condition.status == "True"
     )
@@ -87,50 +87,52 @@ def _true_conditions(
 async def wait_until_ready(
     access: ApiAccess, holders: DeviceHolders, claim: ResourceClaim, policy: ReadinessPolicy
 ) -> DevicesNotReady | None:
-    """Wait for the claim's devices; None when they are ready."""
+    """Wait until the claim's devices are ready; None when they are."""
     meta, allocation = claim.metadata, claim.status.allocation
     ref = ClaimRef.of(meta)
-    seen = readiness(claim)
+    state = readiness(claim)
     try:
         async with asyncio.timeout(_remaining_seconds(allocation, policy.timeout)):
-            while seen.missing and not seen.failed:
+            while state.missing and not state.failed:
                 await holders.wait_for_change(ref, policy.interval)
                 current = await access.read_claim(ref)
                 if not _is_unchanged(current, ref, allocation):
                     return DevicesNotReady(
                         f"claim {ref}: lost its allocation, its devices were not ready"
                     )
-                seen = readiness(current)
+                state = readiness(current)
     except TimeoutError:
-        late = (
-            f"claim {ref}: not ready within {policy.timeout:g} s: {format_conditions(seen.missing)}"
+        reason = (
+            f"claim {ref}: not ready within {policy.timeout:g} s: "
+            f"{format_conditions(state.missing)}"
         )
-        return DevicesNotReady(late, seen.missing)
+        return DevicesNotReady(reason, state.missing)
     except ApiError as error:
         return DevicesNotReady(f"claim {ref}: {error}")
-    if not seen.failed:
+    if not state.failed:
         return None
     return DevicesNotReady(
-        f"claim {ref}: binding failed: {format_conditions(seen.failed)}", seen.failed
+        f"claim {ref}: binding failed: {format_conditions(state.failed)}", state.failed
     )
 
 
 def format_conditions(lacking: Iterable[DeviceCondition]) -> str:
-    """Devices with what they lack, for people."""
+    """Devices and their conditions for a message: ``gpu-0: Attached``."""
     return ", ".join(f"{device[2]}: {condition}" for device, condition in lacking)
 
 
 def _remaining_seconds(allocation: AllocationResult | None, timeout: float) -> float:
-    """Seconds left since the allocation was written, whoever has waited for it so far."""
+    """Seconds left of ``timeout``, counted from the allocation's timestamp."""
     since = allocation.allocation_timestamp if allocation is not None else None
     if since is None:
         return timeout
     age = (datetime.now(UTC) - since).total_seconds()
+    # The timestamp is truncated to seconds: never cut the timeout short because of that.
     return timeout - max(0.0, age - API_TIME_RESOLUTION)
 
 
 def _is_unchanged(claim: ResourceClaim, ref: ClaimRef, allocation: AllocationResult | None) -> bool:
-    held = claim.status.allocation
-    if claim.metadata.uid != ref.uid or held is None or allocation is None:
+    current = claim.status.allocation
+    if claim.metadata.uid != ref.uid or current is None or allocation is None:
         return False
-    return same_devices(held, allocation)
+    return same_devices(current, allocation)

@@ -1,14 +1,14 @@
-"""What happens when another scheduler gives away a device that a claim of ours holds already?
+"""Resolution of conflicts: another claim is allocated a device that a claim of ours has already.
 
 Before our pods are bound the transaction gives way (``kai_py.commit.transaction``). Afterwards
-every such device is counted, told on both claims, and resolved by the configured rule:
+every such device is counted, reported on both claims, and resolved by the configured policy:
 
-    give-way-before-start   our pods leave as long as none of them has started
-    give-way                our pods leave in any case
+    give-way-before-start   our pods are evicted as long as none of them has started
+    give-way                our pods are evicted in any case
     keep                    nothing is done
 
 Of two claims of ours the later one gives way. Pods that are bound are evicted, which frees their
-claim; a claim whose pods all wait is released. What the API refuses is tried again.
+claim; a claim none of whose pods is bound is released. What the API refuses is tried again.
 """
 
 import asyncio
@@ -33,15 +33,16 @@ from kai_py.watch.errors import ApiError
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.1
-"""Between two looks at a clash that cannot be settled yet."""
+"""Seconds between two attempts at a conflict that cannot be resolved yet."""
 
 
 @dataclass(kw_only=True, eq=False)
 class DeviceConflictResolver:
-    """The clashes that are not settled; ``note`` takes new ones, ``run`` settles them.
+    """The unresolved conflicts; ``add`` takes new ones, ``run`` resolves them.
 
-    ``pods``: all pods by (namespace, name); ``schedulers``: names that are ours; ``carries``:
-    whether a transaction, which checks by itself, is at work on a claim.
+    ``pods``: all pods by (namespace, name); ``scheduler_names``: names whose pods are ours;
+    ``is_committing``: whether a transaction, which checks by itself, writes to the claim with a
+    uid. ``count`` is called once per conflict.
     """
 
     access: ApiAccess
@@ -53,22 +54,22 @@ class DeviceConflictResolver:
     count: Callable[[], None]
     policy: DoubleAllocationPolicy
     _unresolved: dict[DeviceConflict, bool] = field(default_factory=dict)
-    """Clashes with whether they were told."""
+    """Conflicts, and whether each has been reported."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, conflict: DeviceConflict) -> None:
-        """Take in a clash that the mirror has shown."""
+        """Add a conflict that the mirror has shown."""
         self._unresolved.setdefault(conflict, False)
         self._changed.set()
 
     async def run(self) -> None:
-        """Settle what is noted until cancelled."""
+        """Resolve conflicts until cancelled."""
         while True:
             await self._changed.wait()
             self._changed.clear()
-            for clash in tuple(self._unresolved):
-                if await self._try_resolve(clash):
-                    del self._unresolved[clash]
+            for conflict in tuple(self._unresolved):
+                if await self._try_resolve(conflict):
+                    del self._unresolved[conflict]
             if self._unresolved:
                 asyncio.get_running_loop().call_later(RETRY_SECONDS, self._changed.set)
 
@@ -78,17 +79,17 @@ class DeviceConflictResolver:
         sides = [
             (claim, self._consumer_pods(claim)) for claim in (conflict.later, conflict.earlier)
         ]
-        claim, users = next((side for side in sides if side[1]), (conflict.later, []))
-        if not users:
+        claim, consumers = next((side for side in sides if side[1]), (conflict.later, []))
+        if not consumers:
             return True
         if self.is_committing(claim.uid):
             return False
-        stays = self._keep_reason(users)
-        self._report(conflict, stays or f"claim {claim} gives way")
-        return bool(stays) or await self._give_up_claim(conflict, claim, users)
+        keep_reason = self._keep_reason(consumers)
+        self._report(conflict, keep_reason or f"claim {claim} gives way")
+        return bool(keep_reason) or await self._give_up_claim(conflict, claim, consumers)
 
     def _consumer_pods(self, ref: ClaimRef) -> list[Pod]:
-        """Pods of ours that the claim is reserved for."""
+        """Unfinished pods of ours that the claim is reserved for."""
         claim, pods = self.holders.claim(ref.uid), self.pods()
         if claim is None:
             return []
@@ -123,15 +124,16 @@ class DeviceConflictResolver:
         self, conflict: DeviceConflict, claim: ClaimRef, consumers: Iterable[Pod]
     ) -> bool:
         pods = [PodRef.of(pod.metadata) for pod in consumers]
+        # Read from the API, not the mirror: a binding may have arrived a moment ago.
         unbound = await asyncio.gather(*(is_unbound(self.access, pod) for pod in pods))
         if all(unbound):
             return await self._release(claim)
-        bound = [pod for pod, waits in zip(pods, unbound, strict=True) if not waits]
+        bound = [pod for pod, is_waiting in zip(pods, unbound, strict=True) if not is_waiting]
         other = conflict.earlier if claim == conflict.later else conflict.later
-        why = f"device {'/'.join(conflict.device)} is also allocated to claim {other}"
-        answers = [await evict_pod(self.access, pod, why) for pod in bound]
-        gone = (EvictionOutcome.EVICTED, EvictionOutcome.VANISHED)
-        return all(outcome in gone for outcome, _, _ in answers)
+        reason = f"device {'/'.join(conflict.device)} is also allocated to claim {other}"
+        results = [await evict_pod(self.access, pod, reason) for pod in bound]
+        released = (EvictionOutcome.EVICTED, EvictionOutcome.VANISHED)
+        return all(outcome in released for outcome, _, _ in results)
 
     async def _release(self, ref: ClaimRef) -> bool:
         claim = self.holders.claim(ref.uid)

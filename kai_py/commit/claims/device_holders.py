@@ -1,13 +1,13 @@
-"""Who holds a device, as far as the mirror knows: the check between allocating and binding.
+"""Index of claims by allocated device: the check between allocating and binding.
 
 The API server does not compare one claim's allocation with another's, so another scheduler may
-give away the same device in the same moment. Watch events of one kind arrive in the order of their
+allocate the same device at the same moment. Watch events of one kind arrive in the order of their
 writes: once the mirror shows our own allocation, it has shown every allocation written before it.
-If by then another claim holds one of the devices, ours is undone; the other side may not check,
-so whoever listens is told of every device that a claim is seen to hold beside another.
+If by then another claim has one of the devices, ours is undone. The other side may not check, so
+the subscriber is called for every device that is allocated to two claims.
 
-Kept up by mirror events, O(devices of the claim) each. Results with ``adminAccess`` hold nothing;
-two shares of one device do not exclude each other, a share and a whole allocation do.
+Maintained from mirror events, O(devices of the claim) each. Results with ``adminAccess`` do not
+count; two shares of one device do not exclude each other, a share and a whole allocation do.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ DeviceKey = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class OtherHolder:
-    """A device that another claim holds as well."""
+    """A device that is allocated to another claim as well."""
 
     device: DeviceKey
     holder: ClaimRef
@@ -37,7 +37,7 @@ class OtherHolder:
 
 @dataclass(frozen=True, slots=True)
 class DeviceConflict:
-    """Two claims that hold one device; ``later`` was seen to hold it after ``earlier``."""
+    """Two claims with one device; ``later`` was seen to have it after ``earlier``."""
 
     device: DeviceKey
     earlier: ClaimRef
@@ -45,7 +45,7 @@ class DeviceConflict:
 
 
 def allocated_devices(allocation: AllocationResult | None) -> dict[DeviceKey, bool]:
-    """The devices an allocation holds, each with whether it is held whole."""
+    """The devices of an allocation, each with whether it is allocated as a whole."""
     if allocation is None:
         return {}
     return {
@@ -56,7 +56,7 @@ def allocated_devices(allocation: AllocationResult | None) -> dict[DeviceKey, bo
 
 
 class DeviceHolders:
-    """Claims by the devices they hold."""
+    """Claims by the devices allocated to them."""
 
     def __init__(self) -> None:
         self._holders: dict[DeviceKey, dict[str, ClaimRef]] = {}
@@ -65,36 +65,37 @@ class DeviceHolders:
         self._on_conflict: Callable[[DeviceConflict], None] | None = None
 
     def apply(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        """Take over a change that the mirror saw."""
+        """Apply a change of a claim in the mirror; None stands for absent."""
         if old is not None:
             self._remove(old)
         if new is not None:
             self._add(new)
         for claim in (old, new):
-            waiting = self._changes.get(claim.metadata.uid) if claim is not None else None
-            if waiting is not None:
-                waiting.set()
+            changed = self._changes.get(claim.metadata.uid) if claim is not None else None
+            if changed is not None:
+                changed.set()
         if new is not None and self._on_conflict is not None:
             before = allocated_devices(old.status.allocation) if old is not None else {}
-            for clash in self._conflicts_of(new):
-                if clash.device not in before:
-                    self._on_conflict(clash)
+            for conflict in self._conflicts_of(new):
+                if conflict.device not in before:
+                    self._on_conflict(conflict)
 
     def subscribe(self, on_conflict: Callable[[DeviceConflict], None] | None) -> None:
-        """Tell of every clash there is, and from then on of every new one; None: of none."""
+        """Report every present conflict, then every new one; None unsubscribes."""
         self._on_conflict = on_conflict
         if on_conflict is None:
             return
         for uid in list(self._claims):
-            for clash in self._conflicts_of(self._claims[uid]):
-                if self._came_first(clash):
-                    on_conflict(clash)
+            for conflict in self._conflicts_of(self._claims[uid]):
+                # Both claims report the pair: keep the one in which the other claim came first.
+                if self._came_first(conflict):
+                    on_conflict(conflict)
 
     def is_current(self, conflict: DeviceConflict) -> bool:
-        """Whether both claims still hold the device."""
-        held = self._holders.get(conflict.device, {})
+        """Whether both claims still have the device."""
+        holders = self._holders.get(conflict.device, {})
         uids = (conflict.earlier.uid, conflict.later.uid)
-        return all(uid in held for uid in uids) and any(
+        return all(uid in holders for uid in uids) and any(
             self._holds_exclusively(uid, conflict.device) for uid in uids
         )
 
@@ -103,7 +104,7 @@ class DeviceHolders:
         return self._claims.get(uid)
 
     def other_holders(self, claim: ClaimRef, allocation: AllocationResult) -> list[OtherHolder]:
-        """Devices of ``allocation`` that other claims hold too, where that excludes ``claim``."""
+        """Devices of ``allocation`` that other claims have too, where that excludes ``claim``."""
         return [
             OtherHolder(device, holder)
             for device, whole in allocated_devices(allocation).items()
@@ -114,7 +115,7 @@ class DeviceHolders:
     async def wait_until_seen(
         self, claim: ClaimRef, allocation: AllocationResult, within: float
     ) -> bool:
-        """Wait until the mirror shows ``allocation``; False when it does not ``within`` seconds."""
+        """Wait until the mirror shows ``allocation``; False if not ``within`` seconds."""
         changed = self._changes.setdefault(claim.uid, asyncio.Event())
         try:
             async with asyncio.timeout(within):
@@ -149,8 +150,8 @@ class DeviceHolders:
 
     def _shows(self, uid: str, allocation: AllocationResult) -> bool:
         claim = self._claims.get(uid)
-        held = claim.status.allocation if claim is not None else None
-        return held is not None and same_devices(held, allocation)
+        current = claim.status.allocation if claim is not None else None
+        return current is not None and same_devices(current, allocation)
 
     def _holds_exclusively(self, uid: str, device: DeviceKey) -> bool:
         return allocated_devices(self._claims[uid].status.allocation)[device]

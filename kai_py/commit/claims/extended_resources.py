@@ -1,9 +1,9 @@
-"""How does the claim for a pod's extended resources come into being, and go again? (KEP-5004)
+"""Creation and deletion of the claim for a pod's extended resources (KEP-5004).
 
-Its name follows from the pod and from what it asks for, so a create whose answer got lost finds the
-claim on the next try. Whatever else bears the name is a leftover of an earlier attempt: it is
-deleted, and the gang tried again. Before the pod is bound its status tells which container uses
-which request; without that the kubelet would give it no device.
+The claim's name is derived from the pod and its requests, so a create whose answer got lost finds
+the claim on the next try. Any other claim of that name is a leftover of an earlier attempt: it is
+deleted, and the gang tried again. Before the pod is bound its status must map containers to
+requests; without that the kubelet would give it no device.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
 
 
 async def create_claim(access: ApiAccess, desired: ClaimToCreate) -> ResourceClaim | ClaimFailure:
-    """Create the claim, or find it as an earlier attempt made it."""
+    """Create the claim, or return it if an earlier attempt created it."""
     claim = ClaimRef.of(desired.claim.metadata)
     try:
         return await retry_transient(lambda: _create(access, desired.claim), access.retry)
@@ -46,6 +46,8 @@ async def delete_claim(access: ApiAccess, claim: ClaimRef) -> None:
         found = await access.read_claim(claim)
         if found.metadata.uid != claim.uid:
             return
+        # The finalizer is ours to remove: the claim controller would do so only after the pod has
+        # ended.
         if DELETE_PROTECTION_FINALIZER in found.metadata.finalizers:
             await retry_transient(lambda: _remove_finalizer(access, found), access.retry)
         await retry_transient(
@@ -64,7 +66,7 @@ async def delete_claim(access: ApiAccess, claim: ClaimRef) -> None:
 
 
 async def write_pod_status(access: ApiAccess, pod: PodRef, claim: ClaimToCreate) -> str:
-    """Write on the pod which claim serves it; gives the reason why that failed, else ""."""
+    """Write the name of its claim into the pod's status; returns why that failed, else ""."""
     status = {
         "resourceClaimName": claim.claim.metadata.name,
         "requestMappings": msgspec.to_builtins(claim.uses),
@@ -107,12 +109,12 @@ async def _create(access: ApiAccess, claim: ResourceClaim) -> ResourceClaim:
 
 async def _remove_finalizer(access: ApiAccess, claim: ResourceClaim) -> ResourceClaim:
     meta = claim.metadata
-    left = [each for each in meta.finalizers if each != DELETE_PROTECTION_FINALIZER]
+    finalizers = [each for each in meta.finalizers if each != DELETE_PROTECTION_FINALIZER]
     return await access.call(
         lambda: access.client.patch(
             access.claims,
             meta.name,
-            {"metadata": {**preconditions(claim), "finalizers": left}},
+            {"metadata": {**preconditions(claim), "finalizers": finalizers}},
             namespace=meta.namespace,
         )
     )

@@ -1,4 +1,4 @@
-"""Reconciles one claim with the allocation that the plan wants, or takes it back.
+"""Reconciliation of one claim with the allocation in the plan, and its release.
 
 A claim is up to date when it carries the desired allocation and lists every consumer in
 ``status.reservedFor``. From any state of the API exactly one of these follows, so a repeated or
@@ -14,11 +14,11 @@ Patches carry uid and resourceVersion, which makes a merge patch as strict as an
 sending fields we do not read. Releasing needs no fresh copy: consumers are removed by a strategic
 merge patch; the allocation is cleared, against a resourceVersion, once no consumer is left.
 
-A conflict, and a failure that leaves open whether the write happened, is answered by reading the
-claim again. The watch's copy may be older than our own release: only a write that the server
-accepts against its version, or a fresh copy, proves the state of a claim.
+After a conflict, or a failure that leaves open whether the write happened, the claim is read again.
+The mirror's copy may be older than our own release: only a write that the server accepts against
+its version, or a fresh copy, proves the state of a claim.
 
-Sources: KEP 4381; k8s.io/kubernetes plugin dynamicresources (PreBind, Unreserve, PostFilter).
+Sources: KEP-4381; kube-scheduler plugin dynamicresources (PreBind, Unreserve, PostFilter).
 """
 
 from collections.abc import Iterable, Set
@@ -48,10 +48,10 @@ from kai_py.watch.errors import ApiError, Conflict
 
 @dataclass(frozen=True, slots=True)
 class DesiredClaim:
-    """Where a claim must be before its consumers are bound.
+    """The state a claim must reach before its consumers are bound.
 
-    ``allocation`` is None for a claim that the plan saw allocated: it must still be, and for
-    every one of ``nodes``. ``consumers`` are its ``pods``, or their group in place of them.
+    ``allocation`` is None for a claim that is allocated in the snapshot: it must still be, and for
+    every one of ``nodes``. ``consumers`` are its ``pods``, or their PodGroup instead of them.
     """
 
     claim: ClaimRef
@@ -61,17 +61,17 @@ class DesiredClaim:
     allocation: AllocationResult | None
 
     def released_consumers(self, pods: Set[str]) -> frozenset[str]:
-        """Consumers, by uid, that leave when ``pods`` do.
+        """Uids of the consumers to remove when ``pods`` (uids) are released.
 
-        A group leaves with all of its pods, and only what it got in this attempt: others of its
-        pods may use what it had before.
+        A PodGroup is removed only with all of its pods, and only if it was allocated in this
+        attempt: other pods of the group may use an earlier allocation.
         """
         own = {pod.uid for pod in self.pods}
-        group_leaves = self.allocation is not None and own <= pods
+        group_released = self.allocation is not None and own <= pods
         return frozenset(
             each.uid
             for each in self.consumers
-            if each.uid in pods or (group_leaves and each.uid not in own)
+            if each.uid in pods or (group_released and each.uid not in own)
         )
 
 
@@ -86,18 +86,18 @@ class ClaimPatch:
 
 @dataclass(frozen=True, slots=True)
 class ClaimUpToDate:
-    """The claim is where the plan wants it."""
+    """The claim is as desired."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimFailure:
-    """The claim can't be brought there; ``reason`` names it and says why."""
+    """The claim can't be reconciled; ``reason`` names it and says why."""
 
     reason: str
 
 
 def desired_claims(gang: GangPlacement) -> tuple[DesiredClaim, ...]:
-    """Goals of every claim that a gang's pods use, in the order in which pods mention them."""
+    """The desired state of every claim of a gang, in the order in which its pods mention them."""
     claims: dict[str, ClaimRef] = {}
     pods: dict[str, list[PodRef]] = {}
     consumers: dict[str, dict[str, ResourceClaimConsumerReference]] = {}
@@ -127,7 +127,7 @@ def desired_claims(gang: GangPlacement) -> tuple[DesiredClaim, ...]:
 def next_patch(
     desired: DesiredClaim, claim: ResourceClaim
 ) -> ClaimUpToDate | ClaimFailure | ClaimPatch:
-    """The one step that follows from what the API holds for ``goal``'s claim."""
+    """The single step from the claim as the API has it towards ``desired``."""
     problem = _problem(desired, claim)
     if problem:
         return ClaimFailure(f"claim {desired.claim}: {problem}")
@@ -173,10 +173,10 @@ def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str, str
 
 
 def selects_node(selector: NodeSelector | None, node: str) -> bool:
-    """Whether the selector's fields allow ``node``; labels are the snapshot's question.
+    """Whether the selector's field terms allow ``node``; labels are matched in the snapshot.
 
     Node-local devices are pinned by ``metadata.name``, which is all that can differ between the
-    allocation a plan saw and a new one of the same claim on local devices.
+    allocation in a snapshot and a new one of the same claim on local devices.
     """
     if selector is None:
         return True
@@ -217,7 +217,7 @@ def _status_patch(
 
 
 def _with_timestamp(allocation: AllocationResult) -> AllocationResult:
-    """With the time from which drivers and schedulers count how long devices take to be ready."""
+    """Set the time from which drivers and schedulers count the readiness timeout (KEP-5007)."""
     if not any(result.binding_conditions for result in allocation.devices.results):
         return allocation
     now = datetime.now(UTC).replace(microsecond=0)
@@ -225,11 +225,11 @@ def _with_timestamp(allocation: AllocationResult) -> AllocationResult:
 
 
 def release_patch(claim: ResourceClaim, leaving: frozenset[str]) -> ClaimPatch | None:
-    """The write that frees ``claim`` from consumers with these uids; None when nothing is left.
+    """The patch that removes consumers with these uids; None when there is nothing to do.
 
-    The last consumer takes the allocation along in the same write, so no state in between holds a
-    device for nobody. While others stay, only the leaving entries are touched and a concurrent
-    reservation is no conflict.
+    Removing the last consumer clears the allocation in the same write, so that no state in between
+    leaves a device allocated without a consumer. While others stay, only the removed entries are
+    touched, and a concurrent reservation is no conflict.
     """
     uids = [consumer.uid for consumer in claim.status.reserved_for if consumer.uid in leaving]
     if len(uids) < len(claim.status.reserved_for):
@@ -249,12 +249,14 @@ def _remove_consumers_patch(claim: ResourceClaim, uids: Iterable[str]) -> ClaimP
 async def reconcile_claim(
     access: ApiAccess, desired: DesiredClaim, cached: ResourceClaim | None
 ) -> ResourceClaim | ClaimFailure:
-    """Bring a claim to its goal, starting from a copy that may be old; gives it as it then is."""
+    """Reconcile a claim, starting from a copy that may be old; returns it as it then is."""
     try:
         claim = cached or await access.read_claim(desired.claim)
         failures, reason = 0, ""
         while failures < access.retry.attempts:
             step = next_patch(desired, claim)
+            # Only an accepted write proves that a cached copy is current; after any other result
+            # the claim is read again.
             if claim is cached and not isinstance(step, ClaimPatch):
                 claim, cached = await access.read_claim(desired.claim), None
                 continue
@@ -278,9 +280,9 @@ async def reconcile_claim(
 async def release_claim(
     access: ApiAccess, ref: ClaimRef, leaving: frozenset[str], cached: ResourceClaim | None = None
 ) -> None:
-    """Take consumers with these uids from a claim, and its devices when nobody else is left.
+    """Remove consumers with these uids from a claim, and its allocation with the last of them.
 
-    Raises ApiError when the API keeps failing; a claim that is gone holds nothing.
+    Raises ApiError when the API keeps failing; a deleted claim counts as released.
     """
     try:
         claim = cached or await access.read_claim(ref)

@@ -1,23 +1,20 @@
-"""Which claims hold devices for pods that nobody is going to bind?
+"""Recovery of leftover claims, and ownership of claims reserved for PodGroups.
 
 A scheduler that ended between a claim write and a binding leaves claims allocated and reserved for
 pods that still wait. The next plan normally uses them as they are: an allocated claim pins its pod
-to the node. A claim is left over when its waiting consumers are neither placed nor nominated by
-the present plan nor part of a running transaction; after a grace its devices are given back, so
-that the gang may be placed anywhere, and others may use the devices until then.
+to the node. A claim is left over when its waiting consumers are neither placed nor nominated by the
+present plan nor part of a running transaction. After a grace period its devices are released, so
+that the gang may be placed anywhere, and other pods may use the devices until then.
 
 A claim that is reserved for a PodGroup is left over when all of the group's pods have ended, were
-deleted or are waiting consumers of that kind: a gang that was evicted frees its devices, although
-the PodGroup stays.
+deleted or are such waiting consumers: an evicted gang releases its devices, although the PodGroup
+stays. Deleted pods are left to the claim controller, other schedulers' pods to them.
 
-Pods that are gone are the claim controller's business, other schedulers' pods are theirs.
-Cost: O(claims + pods) per look, which is done every few seconds, not every cycle.
+A scheduler that ended just after the last pod of a PodGroup leaves the group's claim allocated, and
+no pod tells its successor whose the group is. ``managedFields`` does: the group is ours if we wrote
+the allocation. Every such claim is read once.
 
-Whose is a claim that is reserved for a PodGroup of which no pod was ever seen?
-
-A scheduler that ended just after the last pod of a group leaves the claim of the group allocated,
-and the next one has nothing to know the group by. The API server notes who wrote which field of an
-object: the group is ours if the allocation is. Every such claim is read once.
+Cost: O(claims + pods) per pass; there is one every few seconds, not one per cycle.
 """
 
 import asyncio
@@ -43,14 +40,14 @@ from kai_py.watch.transport import FIELD_MANAGER
 
 @dataclass(frozen=True, slots=True)
 class LeftoverClaim:
-    """A claim and the uids of the consumers it holds devices for in vain."""
+    """A claim and the uids of consumers that are not going to use it."""
 
     claim: ClaimRef
     consumers: frozenset[str]
 
 
 def planned_pods(plan: Plan) -> frozenset[str]:
-    """Pods, by uid, for which the plan uses claims."""
+    """Uids of the pods whose claims the plan uses."""
     placed = (placement.pod.uid for gang in plan.placements for placement in gang.pods)
     return frozenset((*placed, *(nomination.pod.uid for nomination in plan.nominations)))
 
@@ -62,9 +59,9 @@ def find_leftover_claims(
     in_use: Set[str],
     groups: Collection[GroupKey] = (),
 ) -> tuple[LeftoverClaim, ...]:
-    """Left-over claims of pods that name one of ``schedulers``.
+    """Leftover claims of pods that name one of ``scheduler_names``.
 
-    ``wanted`` are the uids of pods whose claims are in use; ``groups`` are ours, with or without
+    ``in_use``: uids of pods whose claims are in use; ``groups``: PodGroups of ours, with or without
     pods.
     """
     waiting = {
@@ -81,23 +78,23 @@ def find_leftover_claims(
         for use in pod.spec.resource_claims
     }
     return tuple(
-        LeftoverClaim(ClaimRef.of(claim.metadata), leaving)
+        LeftoverClaim(ClaimRef.of(claim.metadata), removable)
         for claim in claims
         if claim.status.allocation is not None
-        and (leaving := _removable_consumers(claim, idle, used, idle_groups)) is not None
+        and (removable := _removable_consumers(claim, idle, used, idle_groups)) is not None
     )
 
 
 def _unused_groups(
     pods: Iterable[Pod], unused: Set[str], groups: Collection[GroupKey]
 ) -> frozenset[GroupKey]:
-    """PodGroups all of whose pods that have not ended are ``idle``."""
-    found = dict.fromkeys(groups, True)
+    """PodGroups whose unfinished pods all are in ``unused``, a set of uids."""
+    unused_by_key = dict.fromkeys(groups, True)
     for pod in pods:
         key = pod_group_of(pod)
         if key is not None and pod.status.phase not in FINISHED_PHASES:
-            found[key] = found.get(key, True) and pod.metadata.uid in unused
-    return frozenset(key for key, every in found.items() if every)
+            unused_by_key[key] = unused_by_key.get(key, True) and pod.metadata.uid in unused
+    return frozenset(key for key, is_unused in unused_by_key.items() if is_unused)
 
 
 def _removable_consumers(
@@ -108,29 +105,31 @@ def _removable_consumers(
 ) -> frozenset[str] | None:
     if claim.status.reserved_for:
         namespace = claim.metadata.namespace
-        leaving = frozenset(
+        removable = frozenset(
             each.uid
             for each in claim.status.reserved_for
             if each.uid in unused
             or (each.resource == POD_GROUPS and (namespace, each.name) in groups)
         )
-        return leaving or None
-    owned = any(owner.uid in unused for owner in claim.metadata.owner_references)
-    named = (claim.metadata.namespace, claim.metadata.name) in used
-    return frozenset() if owned or named else None
+        return removable or None
+    is_owned = any(owner.uid in unused for owner in claim.metadata.owner_references)
+    is_referenced = (claim.metadata.namespace, claim.metadata.name) in used
+    return frozenset() if is_owned or is_referenced else None
 
 
 class LeftoverTracker:
-    """Since when each left-over claim has been seen, to give others time to finish with it."""
+    """Since when each leftover claim has been seen; ``grace`` in seconds."""
 
     def __init__(self, grace: float) -> None:
         self._grace = grace
         self._since: dict[LeftoverClaim, float] = {}
 
     def due(self, leftovers: Iterable[LeftoverClaim], now: float) -> tuple[LeftoverClaim, ...]:
-        """Those that have been left over, unchanged, for the whole grace."""
-        self._since = {left: self._since.get(left, now) for left in leftovers}
-        return tuple(left for left, since in self._since.items() if now - since >= self._grace)
+        """Claims that have been left over, unchanged, for the whole grace period."""
+        self._since = {leftover: self._since.get(leftover, now) for leftover in leftovers}
+        return tuple(
+            leftover for leftover, since in self._since.items() if now - since >= self._grace
+        )
 
 
 log = logging.getLogger(__name__)
@@ -143,32 +142,32 @@ CLAIMS_WITH_MANAGERS: Kind[Unstructured] = Kind(
         RESOURCE_CLAIMS.versions, unstructured_decoder(("metadata.managedFields",))
     ),
 )
-"""Claims, read for who wrote them."""
+"""Claims with their ``managedFields``, which the mirror does not keep."""
 
 
 class ClaimingGroups(Protocol):
-    """PodGroups that claims are reserved for, and whose these groups are."""
+    """PodGroups that claims are reserved for, and their ownership."""
 
     def our_groups(self) -> frozenset[GroupKey]:
-        """Groups of ours, with pods or without: their claims are ours to give back."""
+        """PodGroups of ours, with or without pods."""
 
     def unknown_groups(self) -> Mapping[ClaimRef, frozenset[str]]:
-        """Names of the groups, all without pods, of which it is not known whose they are."""
+        """Names of PodGroups without pods whose owner is unknown, by claim."""
 
     def adopt_group(self, namespace: str, name: str) -> None:
-        """The group is ours, also once it has no pods; nothing for one that is not there."""
+        """Record the PodGroup as ours, also once it has no pods; no effect if it does not exist."""
 
 
 class GroupOwnership:
-    """Tells ``groups`` of those whose claims were allocated by us."""
+    """Finds out which PodGroups are ours from the writer of their claims' allocations."""
 
     def __init__(self, access: ApiAccess, groups: ClaimingGroups, backoff: ObjectBackoff) -> None:
-        """No claim was read yet."""
+        """Start with no claim read."""
         self._access, self._groups, self._backoff = access, groups, backoff
         self._read_claims: set[ClaimRef] = set()
 
     async def refresh(self) -> None:
-        """Read the claims that are new; one that can't be read is read again later."""
+        """Read the claims that are new; one that can't be read is tried again after its backoff."""
         now = asyncio.get_running_loop().time()
         unknown = self._groups.unknown_groups()
         self._read_claims &= unknown.keys()
@@ -176,14 +175,14 @@ class GroupOwnership:
             if claim in self._read_claims or not self._backoff.is_ready(claim.uid, now):
                 continue
             try:
-                ours = await self._is_ours(claim)
+                is_ours = await self._is_ours(claim)
             except ApiError as error:
                 self._backoff.record_failure(claim.uid, now)
                 log.warning("claim %s, reserved for a PodGroup without pods: %s", claim, error)
                 continue
             self._backoff.reset(claim.uid)
             self._read_claims.add(claim)
-            for group in groups if ours else ():
+            for group in groups if is_ours else ():
                 self._groups.adopt_group(claim.namespace, group)
 
     async def _is_ours(self, claim: ClaimRef) -> bool:
@@ -198,6 +197,6 @@ class GroupOwnership:
 
 
 def _wrote_allocation(managed_fields: Mapping[str, Any]) -> bool:
-    """Whether an entry of ``managedFields`` says that we wrote the allocation."""
+    """Whether an entry of ``managedFields`` shows that this scheduler wrote the allocation."""
     status = managed_fields.get("fieldsV1", {}).get("f:status", {})
     return managed_fields.get("manager") == FIELD_MANAGER and "f:allocation" in status

@@ -1,1 +1,1 @@
-"""Statuses written back: pods, queues, and the objects of each dialect."""
+"""Writers of statuses: pods, queues, and the objects of each dialect."""

@@ -1,6 +1,6 @@
-"""How is an amount of a resource written into a status?
+"""Resource amounts in statuses: quantities, and resource lists as KAI writes them.
 
-Amounts as KAI writes them into statuses: resource lists with GPUs as ``nvidia.com/gpu``.
+KAI's lists count GPUs as ``nvidia.com/gpu``.
 """
 
 import math
@@ -16,9 +16,9 @@ NANOS_PER_MILLIONTH = NANO // 1_000_000
 
 
 def quantity_of(name: str, amount: float) -> Quantity:
-    """Rounded to millionths, below which sums of fractions are noise; never negative.
+    """The quantity of an amount, rounded to millionths, never negative.
 
-    An amount without bounds is written as nothing: a Quantity cannot say it.
+    Below that, sums of fractions are noise. Infinity becomes 0: a Quantity cannot express it.
     """
     millionths = round(amount * 1_000_000) if math.isfinite(amount) else 0
     form = QuantityFormat.BINARY_SI if name in BYTES else QuantityFormat.DECIMAL_SI
@@ -29,9 +29,9 @@ GPU_RESOURCE = "nvidia.com/gpu"
 
 
 def kai_resource_list(amounts: Mapping[str, float]) -> dict[str, str]:
-    """Finite amounts above nothing, rounded to millionths, by name.
+    """Finite positive amounts by name, rounded to millionths.
 
-    Devices by class are left out: KAI's statuses count GPUs, whatever they were asked for by.
+    Devices by class are left out: KAI's statuses count GPUs, however they are requested.
     """
     shown = in_api_units(
         {

@@ -1,6 +1,6 @@
-"""Conditions of group objects that are not ours: only what we say of them is written.
+"""Conditions on group objects of other APIs: only our own condition types are written.
 
-Conditions of others stay as they are. The time of a condition moves when its status does.
+Other conditions stay as they are. The transition time of a condition changes with its status.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from kai_py.snapshot.gangs import Gang
 
 @dataclass(frozen=True, slots=True)
 class DesiredCondition:
-    """A condition without its time."""
+    """A condition without its transition time."""
 
     status: str
     reason: str
@@ -26,50 +26,50 @@ class DesiredCondition:
 
 
 DesiredConditions = Mapping[str, DesiredCondition | None]
-"""What a condition of this type must say; None takes it away, if it is of ours."""
+"""Desired conditions by type; None removes the condition."""
 
 
 def condition_statuses(known: Unstructured) -> dict[str, str]:
-    """Status by type of condition, as the object has them."""
+    """Status by condition type, as on the object."""
     return {each["type"]: each.get("status", "") for each in _conditions_of(known)}
 
 
 def conditions_patch(
     known: Unstructured, desired: DesiredConditions, now: datetime
 ) -> dict[str, Any] | None:
-    """The merge patch of the status, or None if the object says it already."""
-    stated = {each["type"]: each for each in _conditions_of(known)}
-    conditions = dict(stated)
-    for kind, statement in desired.items():
-        if statement is None:
+    """The merge patch of the status, or None if the object is up to date."""
+    current = {each["type"]: each for each in _conditions_of(known)}
+    conditions = dict(current)
+    for kind, condition in desired.items():
+        if condition is None:
             conditions.pop(kind, None)
         else:
-            conditions[kind] = _condition(kind, statement, stated.get(kind), now)
-    if conditions == stated:
+            conditions[kind] = _condition(kind, condition, current.get(kind), now)
+    if conditions == current:
         return None
     return {"metadata": preconditions(known), "status": {"conditions": list(conditions.values())}}
 
 
 def disruption_condition(known: Unstructured, reason: str) -> DesiredConditions:
-    """DisruptionTarget while a gang is evicted; one that we wrote before goes afterwards."""
+    """DisruptionTarget while a gang is evicted; afterwards it is removed if we wrote it."""
     if reason:
         return {DISRUPTION_TARGET: DesiredCondition("True", PREEMPTION_BY_SCHEDULER, reason)}
-    ours = any(
+    is_ours = any(
         each["type"] == DISRUPTION_TARGET and each.get("reason") == PREEMPTION_BY_SCHEDULER
         for each in _conditions_of(known)
     )
-    return {DISRUPTION_TARGET: None} if ours else {}
+    return {DISRUPTION_TARGET: None} if is_ours else {}
 
 
 class DisruptionReasons:
-    """Why gangs are evicted, by key: from the eviction until they run again or are gone."""
+    """Eviction reasons by gang, kept until the gang runs again or is deleted."""
 
     def __init__(self) -> None:
         """Start empty."""
         self._reasons: dict[str, str] = {}
 
     def update(self, plan: Plan, gangs: Iterable[Gang]) -> Mapping[str, str]:
-        """Take in a plan for ``gangs``."""
+        """Apply a plan for ``gangs``; returns all reasons by gang key."""
         evicted = {each.gang: each.reason for each in plan.evictions}
         kept = {gang.key for gang in gangs if not gang.is_satisfied or gang.key in evicted}
         reasons = self._reasons | evicted
@@ -84,8 +84,8 @@ def _conditions_of(known: Unstructured) -> list[dict[str, Any]]:
 def _condition(
     kind: str, desired: DesiredCondition, current: Mapping[str, Any] | None, now: datetime
 ) -> dict[str, Any]:
-    said = {"status": desired.status, "reason": desired.reason, "message": desired.message}
+    content = {"status": desired.status, "reason": desired.reason, "message": desired.message}
     if current is None or current.get("status") != desired.status:
-        moment = format_time(now)
-        return {"type": kind, "lastTransitionTime": moment, **said}
-    return {**current, **said}
+        timestamp = format_time(now)
+        return {"type": kind, "lastTransitionTime": timestamp, **content}
+    return {**current, **content}

@@ -1,7 +1,7 @@
-"""What may a scheduler say in Grove's PodGangs? Grove declares these conditions and leaves them.
+"""Conditions of Grove's PodGangs, which Grove declares and leaves to the scheduler.
 
-Scheduled         True, reason PodGangScheduled, once the floors are bound; it stays
-DisruptionTarget  reason PreemptionByScheduler, while a gang that we evict is below its floor
+    Scheduled         True, reason PodGangScheduled, once minMember is bound; it is never reset
+    DisruptionTarget  reason PreemptionByScheduler, while a gang that we evict is below minMember
 
 Off unless configured: Grove plans to write Scheduled itself.
 
@@ -37,7 +37,7 @@ REASON = "PodGangScheduled"
 
 @dataclass(frozen=True, slots=True)
 class PodGangReport:
-    """Whether the floors of a PodGang are bound, and why it is evicted, if it is."""
+    """Whether minMember of a PodGang is bound, and why it is evicted, if it is."""
 
     scheduled: bool
     disrupted: str = ""
@@ -46,7 +46,7 @@ class PodGangReport:
 def pod_gang_reports(
     gangs: Iterable[Gang], disrupted: Mapping[str, str]
 ) -> dict[Key, PodGangReport]:
-    """A report on every PodGang; ``disrupted``: why gangs are evicted, by key."""
+    """A report for every gang; ``disrupted``: eviction reasons by gang key."""
     return {
         (gang.owner.namespace, gang.owner.name): PodGangReport(
             gang.is_satisfied and bool(gang.bound), disrupted.get(gang.key, "")
@@ -58,11 +58,11 @@ def pod_gang_reports(
 def pod_gang_patch(
     report: PodGangReport, known: Unstructured, now: datetime
 ) -> dict[str, Any] | None:
-    """The merge patch of the status, or None if the PodGang says it already."""
-    wanted = dict(disruption_condition(known, report.disrupted))
+    """The merge patch of the status, or None if the PodGang is up to date."""
+    desired = dict(disruption_condition(known, report.disrupted))
     if report.scheduled and condition_statuses(known).get(SCHEDULED) != "True":
-        wanted[SCHEDULED] = DesiredCondition("True", REASON)
-    return conditions_patch(known, wanted, now)
+        desired[SCHEDULED] = DesiredCondition("True", REASON)
+    return conditions_patch(known, desired, now)
 
 
 class PodGangStatusWriter:
@@ -75,12 +75,12 @@ class PodGangStatusWriter:
         self._writer = report_writer(client, mirror, settings, POD_GANGS, pod_gang_patch)
 
     def update(self, plan: Plan, gangs: Iterable[Gang]) -> None:
-        """Note what must be reported from now on."""
+        """Record what is to be reported from now on."""
         if not self._enabled or self._mirror.served(POD_GANGS) is None:
             return
-        ours = [gang for gang in gangs if gang.owner.api_version == API_VERSION]
-        disrupted = self._disruptions.update(plan, ours)
-        self._writer.update(lambda: pod_gang_reports(ours, disrupted))
+        pod_gangs = [gang for gang in gangs if gang.owner.api_version == API_VERSION]
+        disrupted = self._disruptions.update(plan, pod_gangs)
+        self._writer.update(lambda: pod_gang_reports(pod_gangs, disrupted))
 
     async def run(self) -> None:
         """Write until cancelled."""

@@ -1,4 +1,4 @@
-"""Keeps what KAI's Queues and PodGroups tell in line with the plans."""
+"""Writers of the statuses and annotations of KAI's Queues and PodGroups."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ from kai_py.watch.mirror import Mirror
 
 
 class KaiStatusWriter:
-    """All writers; a kind that is not served costs nothing."""
+    """All writers for KAI's kinds; a kind that is not served costs nothing."""
 
     def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
         self._node_pool = settings.node_pool
@@ -41,7 +41,7 @@ class KaiStatusWriter:
         )
 
     def update(self, plan: Plan, gangs: Iterable[Gang]) -> None:
-        """Note what must be reported from now on."""
+        """Record what is to be reported from now on."""
         self._queues.update(lambda: kai_queue_reports(plan))
         self._pod_groups.update(lambda: kai_pod_group_reports(plan, gangs, self._node_pool))
         evicted = self._evictions.update(plan, time.time())

@@ -1,8 +1,7 @@
-"""Why gangs wait and pods had to go, in the words that KAI's users search for.
+"""Messages in KAI's words: why gangs are pending and pods were evicted.
 
-``in_kai_words`` rewords what a plan says of gangs whose users speak KAI; everything that is told of
-a plan (conditions, events, statuses) follows. Limits are worded alike everywhere. Source:
-KAI-Scheduler's fit errors and eviction messages.
+``with_kai_messages`` rewords a plan for gangs of KAI's users; everything that reports the plan
+(conditions, events, statuses) follows. Source: KAI-Scheduler's fit errors and eviction messages.
 """
 
 import math
@@ -30,22 +29,22 @@ MILLICORES, GIGABYTE = 1000.0, 1e9
 
 
 def with_kai_messages(plan: Plan, gangs: Iterable[Gang], now: float) -> Plan:
-    """``plan``, reworded for those of ``gangs`` whose users speak KAI. O(gangs)."""
-    speaking = {gang.key: gang for gang in gangs if gang.wording is Wording.KAI}
-    if not speaking:
+    """``plan``, reworded for those of ``gangs`` that use KAI's wording. O(gangs)."""
+    reworded = {gang.key: gang for gang in gangs if gang.wording is Wording.KAI}
+    if not reworded:
         return plan
     shares = {share.queue: share for share in plan.queues}
     return replace(
         plan,
         unplaced=tuple(
-            replace(each, message=_pending_message(each, speaking[each.gang], now))
-            if each.gang in speaking
+            replace(each, message=_pending_message(each, reworded[each.gang], now))
+            if each.gang in reworded
             else each
             for each in plan.unplaced
         ),
         evictions=tuple(
-            structs.replace(each, reason=_eviction_message(each, speaking[each.gang], shares))
-            if each.gang in speaking
+            structs.replace(each, reason=_eviction_message(each, reworded[each.gang], shares))
+            if each.gang in reworded
             else each
             for each in plan.evictions
         ),
@@ -53,7 +52,7 @@ def with_kai_messages(plan: Plan, gangs: Iterable[Gang], now: float) -> Plan:
 
 
 def kai_message(unplaced: Unplaced) -> str:
-    """The sentence for the PodGroup's condition."""
+    """The message of the PodGroup's condition."""
     if (
         unplaced.stage is Stage.QUEUE_NOT_FOUND
         and f'"{unplaced.queue}" does not exist' in unplaced.message
@@ -61,50 +60,55 @@ def kai_message(unplaced: Unplaced) -> str:
         return f"Queue '{unplaced.queue}' does not exist"
     if unplaced.stage is Stage.TOPOLOGY:
         job = f"{unplaced.owner.namespace}/{unplaced.owner.name}"
-        told = unplaced.message.replace(f"satisfied for {job}", f"satisfied for job <{job}>")
-        return LARGEST_DOMAIN.sub(r"node-group \2 can allocate only \3 of \1 required pods", told)
-    short = unplaced.shortage
-    if short is None:
+        message = unplaced.message.replace(f"satisfied for {job}", f"satisfied for job <{job}>")
+        return LARGEST_DOMAIN.sub(
+            r"node-group \2 can allocate only \3 of \1 required pods", message
+        )
+    shortage = unplaced.shortage
+    if shortage is None:
         return unplaced.message
-    causes = " ".join(f"{_cause(text)}." for text in short.causes)
-    return f"{_shortage_summary(unplaced, short)} due to: no nodes with enough resources were found: {causes}"
+    causes = " ".join(f"{_cause(text)}." for text in shortage.causes)
+    return (
+        f"{_shortage_summary(unplaced, shortage)} due to: "
+        f"no nodes with enough resources were found: {causes}"
+    )
 
 
 def _pending_message(unplaced: Unplaced, gang: Gang, now: float) -> str:
     if unplaced.stage in (Stage.MEMBERS_MISSING, Stage.SCHEDULING_GATED) and not gang.problem:
         return _not_ready(gang)
-    delayed = preemption_delay(gang.created, gang.last_evicted, gang.preemption_delay, now)
-    if unplaced.shortage is None or delayed is None:
+    delay_window = preemption_delay(gang.created, gang.last_evicted, gang.preemption_delay, now)
+    if unplaced.shortage is None or delay_window is None:
         return kai_message(unplaced)
-    until = format_time(math.ceil(delayed.until))
+    end = format_time(math.ceil(delay_window.until))
     return (
         f"{kai_message(unplaced)} Workload is within its preemption delay window "
-        f"({_go_duration(delayed.delay)}) and may not trigger evictions before {until}"
+        f"({_go_duration(delay_window.delay)}) and may not trigger evictions before {end}"
     )
 
 
 def _not_ready(gang: Gang) -> str:
-    """Of a gang with subgroups the first that lacks pods is named."""
-    have = gang.counts(PodState.PENDING, PodState.BOUND)
+    """Message of a gang that lacks pods; of its subgroups the first that does is named."""
+    ready = gang.counts(PodState.PENDING, PodState.BOUND)
     gated = gang.counts(PodState.GATED)
-    lacking = (leaf for leaf in gang.tree.leaves() if have.get(leaf.name, 0) < leaf.min_members)
-    leaf = next(lacking, gang.tree) if gang.tree.children else gang.tree
-    named = f" for SubGroup {leaf.name}" if leaf.name else ""
-    exist = have.get(leaf.name, 0) + gated.get(leaf.name, 0)
+    incomplete = (leaf for leaf in gang.tree.leaves() if ready.get(leaf.name, 0) < leaf.min_members)
+    leaf = next(incomplete, gang.tree) if gang.tree.children else gang.tree
+    suffix = f" for SubGroup {leaf.name}" if leaf.name else ""
+    exist = ready.get(leaf.name, 0) + gated.get(leaf.name, 0)
     return (
-        f"Job is not ready for scheduling. Waiting for {leaf.min_pods()} pods{named}, "
+        f"Job is not ready for scheduling. Waiting for {leaf.min_pods()} pods{suffix}, "
         f"currently {exist} exist, {gated.get(leaf.name, 0)} are gated"
     )
 
 
 def _eviction_message(eviction: Eviction, gang: Gang, shares: Mapping[str, QueueShare]) -> str:
-    winner = _workload(eviction.beneficiary)
+    preemptor = _workload(eviction.beneficiary)
     if eviction.action is Action.PREEMPT:
-        return f"Pod {eviction.pod} was preempted by higher priority workload {winner}"
+        return f"Pod {eviction.pod} was preempted by higher priority workload {preemptor}"
     if eviction.action is Action.RECLAIM:
         sides = (eviction.queue, eviction.beneficiary_queue)
         details = (_queue_usage(shares[queue]) for queue in sides if queue in shares)
-        return "\n".join((f"Pod {eviction.pod} was preempted by workload {winner}.", *details))
+        return "\n".join((f"Pod {eviction.pod} was preempted by workload {preemptor}.", *details))
     if eviction.action is Action.CONSOLIDATE:
         return (
             f"Pod {eviction.pod} was preempted and rescheduled due to bin packing "
@@ -117,7 +121,7 @@ def _eviction_message(eviction: Eviction, gang: Gang, shares: Mapping[str, Queue
 
 
 def _workload(gang: str) -> str:
-    """Namespace and name of a gang's key."""
+    """``namespace/name`` from a gang's key."""
     namespace, _, rest = gang.partition("/")
     return f"{namespace}/{rest.rpartition('/')[2]}"
 
@@ -143,7 +147,7 @@ def _amount(value: float) -> str:
 
 
 def _go_duration(seconds: float) -> str:
-    """``5m0s``: Go leaves out leading units only."""
+    """A duration as Go formats it, ``5m0s``: only leading units are omitted."""
     minutes, rest = divmod(seconds, 60.0)
     hours, minutes = divmod(int(minutes), 60)
     parts = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
@@ -157,8 +161,8 @@ def _shortage_summary(unplaced: Unplaced, short: Shortage) -> str:
     if short.subgroup:
         return (
             f"Resources were found for {found} pods from all sub-groups while sub-group "
-            f"{short.subgroup} requires {short.min_members} pods for gang scheduling. Additional pods "
-            "cannot be scheduled in this sub-group"
+            f"{short.subgroup} requires {short.min_members} pods for gang scheduling. "
+            "Additional pods cannot be scheduled in this sub-group"
         )
     return (
         f"Resources were found for {found} pods while {short.min_members} are required for gang "
@@ -167,8 +171,8 @@ def _shortage_summary(unplaced: Unplaced, short: Shortage) -> str:
 
 
 def _cause(text: str) -> str:
-    lacking = INSUFFICIENT.match(text)
-    if lacking is None:
+    match = INSUFFICIENT.match(text)
+    if match is None:
         return text
-    count, resource = lacking.groups()
+    count, resource = match.groups()
     return f"{count} node(s) didn't have enough resources: {RESOURCE_NAMES.get(resource, resource)}"

@@ -1,16 +1,16 @@
-"""What KAI's controllers would write into a PodGroup's status, from our plans.
+"""Status and annotations of KAI's PodGroups, as KAI's controllers and scheduler would write them.
 
-``resourcesStatus`` is what the gang holds and asks for. Of ``schedulingConditions`` the one of our
-node pool says why the gang waits, in KAI's words for the reason; conditions of other pools stay.
-Gangs that wait for their own pods, gates or claims, or for room that is being freed, have none, and
-neither has a gang with nothing to place.
+``resourcesStatus`` holds what is allocated to the gang and what it requests. Of
+``schedulingConditions`` the one of our node pool says why the gang is pending, with KAI's reasons;
+conditions of other pools stay. Gangs that wait for their own pods, gates or claims, or for capacity
+that is being released, have none, and neither has a gang with nothing to place.
 
-Since when does a gang run below its floor? Told on its PodGroup, so that a restart knows it.
+Two annotations keep times across restarts, in whole seconds, as in KAI:
 
-KAI's scheduler keeps this in the annotation ``kai.scheduler/stale-podgroup-timestamp``, in whole
-seconds. It goes when the gang is whole again, or when nothing of it runs. When a pod of the gang
-was last chosen to be evicted stands in ``kai.scheduler/last-eviction-timestamp``: its preemption
-delay runs from then.
+    kai.scheduler/stale-podgroup-timestamp   since when the gang has run below minMember; removed
+                                             once minMember runs again, or no pod of it runs
+    kai.scheduler/last-eviction-timestamp    when a pod of it was last chosen as a victim, from
+                                             which the gang's preemption delay counts
 """
 
 import math
@@ -55,7 +55,7 @@ QUOTA_REASONS = ("OverLimit", "NonPreemptibleOverQuota")
 
 @dataclass(frozen=True, slots=True)
 class KaiPodGroupReport:
-    """What a plan says of a gang; ``settled``: its condition, if any, stays as it is."""
+    """What a plan reports of a gang; ``keep_condition``: leave its condition, if any, as it is."""
 
     node_pool: str
     uid: str
@@ -67,7 +67,7 @@ class KaiPodGroupReport:
 def kai_pod_group_reports(
     plan: Plan, gangs: Iterable[Gang], node_pool: str
 ) -> dict[Key, KaiPodGroupReport]:
-    """A report on every gang that a PodGroup of KAI makes."""
+    """A report for every gang that is a PodGroup of KAI."""
     waiting = {unplaced.gang: unplaced for unplaced in plan.unplaced}
     shares = {share.queue: share for share in plan.queues}
     return {
@@ -86,19 +86,19 @@ def kai_pod_group_reports(
 def kai_pod_group_patch(
     report: KaiPodGroupReport, known: KaiPodGroup, now: datetime
 ) -> dict[str, Any] | None:
-    """The merge patch of the status, or None if the PodGroup says all of it."""
+    """The merge patch of the status, or None if the PodGroup is up to date."""
     if known.metadata.uid != report.uid:
         return None
-    wanted: dict[str, Any] = {}
+    status: dict[str, Any] = {}
     resources = merge_patch(msgspec.to_builtins(known.status.resources_status), report.resources)
     if resources:
-        wanted["resourcesStatus"] = resources
+        status["resourcesStatus"] = resources
     conditions = None if report.keep_condition else _conditions(report, known, now)
     if conditions is not None:
-        wanted["schedulingConditions"] = conditions
-    if not wanted:
+        status["schedulingConditions"] = conditions
+    if not status:
         return None
-    return {"metadata": preconditions(known), "status": wanted}
+    return {"metadata": preconditions(known), "status": status}
 
 
 def _resources(gang: Gang) -> dict[str, dict[str, str]]:
@@ -122,7 +122,9 @@ def _unschedulable_reason(
 
 
 def _queue_details(share: QueueShare, gang: Gang) -> dict[str, Any]:
-    fixed = total(m.charge for m in (*gang.bound, *gang.pending) if gang.is_non_preemptible(m))
+    non_preemptible = total(
+        m.charge for m in (*gang.bound, *gang.pending) if gang.is_non_preemptible(m)
+    )
     return {
         "name": share.queue,
         "queueRequestedResources": kai_resource_list(share.requested),
@@ -131,14 +133,14 @@ def _queue_details(share: QueueShare, gang: Gang) -> dict[str, Any]:
         "queueAllocatedNonPreemptibleResources": kai_resource_list(share.non_preemptible),
         "queueResourceLimits": kai_resource_list(share.maximum),
         "podGroupRequestedResources": kai_resource_list(gang.requested),
-        "podGroupRequestedNonPreemptibleResources": kai_resource_list(fixed),
+        "podGroupRequestedNonPreemptibleResources": kai_resource_list(non_preemptible),
     }
 
 
 def _conditions(
     report: KaiPodGroupReport, known: KaiPodGroup, now: datetime
 ) -> list[dict[str, Any]] | None:
-    """The whole list, or None if it stands as it is."""
+    """The whole list of conditions, or None if it is up to date."""
     listed = known.status.scheduling_conditions
     ours = next((each for each in listed if each.node_pool == report.node_pool), None)
     others = [msgspec.to_builtins(each) for each in listed if each.node_pool != report.node_pool]
@@ -165,6 +167,7 @@ def _condition(
             if unschedulable.details is None
             else {**reason, "details": unschedulable.details}
         ],
+        # KAI's controllers tell the newest condition by the highest transitionID.
         "transitionID": str(int(transition) + 1 if transition.isdecimal() else 1),
         "lastTransitionTime": format_time(now),
     }
@@ -175,9 +178,10 @@ MAX_KEPT = 4096
 
 @dataclass(frozen=True, slots=True)
 class KaiPodGroupAnnotations:
-    """What the PodGroup with this uid must say; ``stale_since`` as in ``Gang``.
+    """Annotations of the PodGroup with this uid; ``stale_since`` as in ``Gang``.
 
-    ``evicted``: when a pod of it was last chosen, None if never by this process.
+    ``last_evicted``: when a pod of it was last chosen as a victim, seconds since the epoch; None if
+    never by this process.
     """
 
     uid: str
@@ -186,18 +190,20 @@ class KaiPodGroupAnnotations:
 
 
 class LastEvictions:
-    """When a pod of each gang of a PodGroup was last chosen, the last ``MOST_KEPT`` gangs."""
+    """The time of each PodGroup's last eviction, for the last ``MAX_KEPT`` gangs."""
 
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
         self._evicting: frozenset[str] = frozenset()
 
     def update(self, plan: Plan, now: float) -> Mapping[str, float]:
-        """All times, with those of ``plan``; what was planned before as well is not told anew."""
+        """All times by gang key, including ``plan``; an eviction planned before keeps its time."""
         chosen = frozenset(
             each.gang for each in plan.evictions if each.owner.api_version == POD_GROUP_API_VERSION
         )
         for gang in sorted(chosen - self._evicting):
+            # Re-inserted at the end: dicts keep insertion order, and the oldest entries are dropped
+            # below.
             self._times.pop(gang, None)
             self._times[gang] = now
         self._evicting = chosen
@@ -209,7 +215,7 @@ class LastEvictions:
 def kai_pod_group_annotations(
     gangs: Iterable[Gang], last_evicted: Mapping[str, float]
 ) -> dict[Key, KaiPodGroupAnnotations]:
-    """The marks of every gang that a PodGroup of KAI makes; ``evicted``: gang key to a time."""
+    """The annotations of every gang that is a PodGroup of KAI; ``last_evicted`` by gang key."""
     return {
         (gang.owner.namespace, gang.owner.name): KaiPodGroupAnnotations(
             gang.owner.uid, gang.stale_since, last_evicted.get(gang.key)
@@ -222,24 +228,24 @@ def kai_pod_group_annotations(
 def kai_pod_group_annotations_patch(
     annotations: KaiPodGroupAnnotations, known: KaiPodGroup, _now: datetime
 ) -> dict[str, Any] | None:
-    """The merge patch of the PodGroup, or None if it says so already."""
-    said = known.metadata.annotations
-    wanted = {
+    """The merge patch of the PodGroup, or None if it is up to date."""
+    current = known.metadata.annotations
+    desired = {
         STALE_SINCE: None
         if annotations.stale_since is None
         else _timestamp_up(annotations.stale_since)
     }
     if (
         annotations.last_evicted is not None
-        and (parse_time(said.get(LAST_EVICTION, "")) or 0.0) < annotations.last_evicted
+        and (parse_time(current.get(LAST_EVICTION, "")) or 0.0) < annotations.last_evicted
     ):
-        wanted[LAST_EVICTION] = _timestamp_up(annotations.last_evicted)
-    changed = {key: text for key, text in wanted.items() if said.get(key) != text}
+        desired[LAST_EVICTION] = _timestamp_up(annotations.last_evicted)
+    changed = {key: text for key, text in desired.items() if current.get(key) != text}
     if known.metadata.uid != annotations.uid or not changed:
         return None
     return {"metadata": {**preconditions(known), "annotations": changed}}
 
 
 def _timestamp_up(seconds: float) -> str:
-    """Rounded up: nobody is evicted before the grace has passed."""
+    """Rounded up to seconds, so that no pod is evicted before the grace period has passed."""
     return format_time(math.ceil(seconds))

@@ -1,4 +1,4 @@
-"""What KAI's queue controller would write into a KAI Queue's status, from our plans.
+"""Status of KAI's Queues, as KAI's queue controller would write it.
 
 ``childQueues``, ``allocated``, ``allocatedNonPreemptible`` and ``requested`` are for programs that
 read KAI's Queues. The condition types ``Orphan`` and ``OverQuota`` are KAI's, which never sets
@@ -25,7 +25,7 @@ CONDITION_TYPES: Mapping[str, str] = {READY: "Ready", ORPHAN: "Orphan", OVER_DES
 
 @dataclass(frozen=True, slots=True)
 class KaiQueueReport:
-    """What a plan says of a queue."""
+    """What a plan reports of a queue."""
 
     share: QueueShare
     children: tuple[str, ...]
@@ -33,7 +33,7 @@ class KaiQueueReport:
 
 
 def kai_queue_reports(plan: Plan) -> dict[Key, KaiQueueReport]:
-    """A report on every queue of the plan, whichever API it was written in."""
+    """A report for every queue of the plan, whichever API it was written in."""
     shares = {share.queue: share for share in plan.queues}
     children: dict[str, list[str]] = {}
     for share in plan.queues:
@@ -49,25 +49,25 @@ def kai_queue_reports(plan: Plan) -> dict[Key, KaiQueueReport]:
 def kai_queue_patch(
     report: KaiQueueReport, known: KaiQueue, now: datetime
 ) -> dict[str, Any] | None:
-    """The merge patch of the status, or None if the Queue says all of it."""
-    share, said = report.share, known.status
-    wanted: dict[str, Any] = {}
-    if tuple(said.child_queues) != report.children:
-        wanted["childQueues"] = list(report.children)
+    """The merge patch of the status, or None if the Queue is up to date."""
+    share, current = report.share, known.status
+    status: dict[str, Any] = {}
+    if tuple(current.child_queues) != report.children:
+        status["childQueues"] = list(report.children)
     for field, old, amounts in (
-        ("allocated", said.allocated, share.allocated),
-        ("allocatedNonPreemptible", said.allocated_non_preemptible, share.non_preemptible),
-        ("requested", said.requested, share.requested),
+        ("allocated", current.allocated, share.allocated),
+        ("allocatedNonPreemptible", current.allocated_non_preemptible, share.non_preemptible),
+        ("requested", current.requested, share.requested),
     ):
         changes = _changes(old, kai_resource_list(amounts))
         if changes:
-            wanted[field] = changes
+            status[field] = changes
     conditions = _conditions(report, known, now)
     if conditions is not None:
-        wanted["conditions"] = conditions
-    if not wanted:
+        status["conditions"] = conditions
+    if not status:
         return None
-    return {"metadata": preconditions(known), "status": wanted}
+    return {"metadata": preconditions(known), "status": status}
 
 
 def _changes(old: Mapping[str, object], new: Mapping[str, str]) -> dict[str, str | None]:
@@ -79,7 +79,7 @@ def _changes(old: Mapping[str, object], new: Mapping[str, str]) -> dict[str, str
 def _conditions(
     report: KaiQueueReport, known: KaiQueue, now: datetime
 ) -> list[dict[str, Any]] | None:
-    """The whole list, or None if it stands as it is."""
+    """The whole list of conditions, or None if it is up to date."""
     before = {condition.type: condition for condition in known.status.conditions}
     ours = [f for f in report.conditions if f.type in CONDITION_TYPES]
     types = [CONDITION_TYPES[finding.type] for finding in ours]

@@ -1,14 +1,14 @@
-"""What do Kubernetes' own groups say of themselves? What kube-scheduler would, of our pods.
+"""Conditions of Kubernetes' PodGroups, as kube-scheduler would write them for our pods.
 
-type              PodGroupScheduled in v1alpha2 (1.36), PodGroupInitiallyScheduled later;
-                  CompositePodGroupInitiallyScheduled of a group of groups
-True              reason Scheduled, once the floor is bound; it stays, whatever happens later
-False             reason Unschedulable: the gang waits for its queue or for room;
-                  SchedulerError: it makes no sense
-nothing           the group waits for pods, gates or claims: nobody has tried to place it
-DisruptionTarget  reason PreemptionByScheduler, while a group that we evict is below its floor
+    type              PodGroupScheduled in v1alpha2 (1.36), PodGroupInitiallyScheduled later;
+                      CompositePodGroupInitiallyScheduled of a group of groups
+    True              reason Scheduled, once minMember is bound; it is never reset
+    False             reason Unschedulable: the gang waits for its queue or for capacity;
+                      SchedulerError: it is invalid
+    absent            the group waits for pods, gates or claims: scheduling was not attempted
+    DisruptionTarget  reason PreemptionByScheduler, while an evicted group is below minMember
 
-kube-scheduler leaves groups of pods that name another scheduler alone.
+kube-scheduler ignores groups of pods that name another scheduler.
 
 Source: KEP-4671; k8s.io/api/scheduling/v1alpha2, v1alpha3.
 """
@@ -49,7 +49,10 @@ ERROR_STAGES = frozenset({Stage.INVALID, Stage.SCHEDULER_ERROR})
 
 @dataclass(frozen=True, slots=True)
 class NativeGroupReport:
-    """What a plan says of a group; an empty ``reason``: nothing, ``disrupted``: why it ends."""
+    """What a plan reports of a group.
+
+    Empty ``reason``: no condition; ``disrupted``: why the group is evicted, if it is.
+    """
 
     reason: str
     message: str
@@ -59,14 +62,14 @@ class NativeGroupReport:
 def native_group_reports(
     plan: Plan, gangs: Iterable[Gang], disrupted: Mapping[str, str]
 ) -> dict[Key, NativeGroupReport]:
-    """A report on every PodGroup of Kubernetes; ``disrupted``: why gangs are evicted, by key."""
+    """A report for every PodGroup of Kubernetes; ``disrupted``: eviction reasons by gang key."""
     return _reports(plan, gangs, disrupted, lambda gang: gang.tree.leaves())
 
 
 def composite_group_reports(
     plan: Plan, gangs: Iterable[Gang], disrupted: Mapping[str, str]
 ) -> dict[Key, NativeGroupReport]:
-    """The same of every CompositePodGroup."""
+    """A report for every CompositePodGroup of Kubernetes."""
     return _reports(plan, gangs, disrupted, lambda gang: _composite_subgroups(gang.tree))
 
 
@@ -78,13 +81,14 @@ def is_native(gang: Gang) -> bool:
 def native_group_patch(
     report: NativeGroupReport, known: Unstructured, now: datetime
 ) -> dict[str, Any] | None:
-    """The merge patch of the status, or None if the group says it already."""
-    wanted = dict(disruption_condition(known, report.disrupted))
-    kind = _condition_type(known)
-    if report.reason and condition_statuses(known).get(kind) != "True":
+    """The merge patch of the status, or None if the group is up to date."""
+    desired = dict(disruption_condition(known, report.disrupted))
+    condition_type = _condition_type(known)
+    # "Initially scheduled" is final: once True it is never written again.
+    if report.reason and condition_statuses(known).get(condition_type) != "True":
         status = "True" if report.reason == SCHEDULED else "False"
-        wanted[kind] = DesiredCondition(status, report.reason, report.message)
-    return conditions_patch(known, wanted, now)
+        desired[condition_type] = DesiredCondition(status, report.reason, report.message)
+    return conditions_patch(known, desired, now)
 
 
 def _reports(
@@ -105,7 +109,7 @@ def _reports(
 
 
 def _composite_subgroups(tree: Subgroup) -> Iterator[Subgroup]:
-    """Subgroups that are made of others."""
+    """Subgroups that consist of other subgroups."""
     if tree.children:
         yield tree
     for child in tree.children:
@@ -145,7 +149,7 @@ class NativeGroupStatusWriter:
         )
 
     def update(self, plan: Plan, gangs: Iterable[Gang]) -> None:
-        """Note what must be reported from now on."""
+        """Record what is to be reported from now on."""
         if self._mirror.served(NATIVE_GROUPS) is None:
             return
         native = [gang for gang in gangs if is_native(gang)]

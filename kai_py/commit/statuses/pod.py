@@ -1,23 +1,22 @@
-"""What does a pending pod say of itself, and when is that written?
+"""Statuses of pending pods: their conditions, and the writer that keeps them up to date.
 
-The condition PodScheduled=False carries the gang's one sentence; its reason decides what
-autoscalers do. ``Unschedulable`` is their call for nodes, so only stages that more nodes could
-help use it, for all pods of the gang in one pass; every other stage is its own reason, which they
-ignore (they compare the text). Pods with scheduling gates keep the API server's own reason.
-Pods of half a gang get no condition: nobody has tried to place them. One that they had from us
-before, above all a call for nodes, is kept true.
-``nominatedNodeName`` is set while a pod waits for room that others are leaving.
+The condition PodScheduled=False carries the gang's message; its reason decides what autoscalers do.
+``Unschedulable`` makes them add nodes, so only stages that more nodes could help use it, for all
+pods of the gang in one cycle; every other stage is its own reason, which autoscalers ignore (they
+compare the text). Pods with scheduling gates keep the API server's own reason. Pods of an
+incomplete gang get no condition, since scheduling was not attempted. One that they had from us
+before, above all ``Unschedulable``, is kept current.
 
-Written on transitions only; a change of the sentence alone is written at most every few seconds
-per pod, so that counts that move do not become API traffic.
+``nominatedNodeName`` is set while a pod waits for capacity that terminating pods release.
 
-Writes what pending pods say, behind the cycle's back and never ahead of bindings.
+Written on transitions only; a change of the message alone is written at most once per interval and
+pod, so that changing counts do not become API traffic.
 
-Only the newest wish per pod is kept: a pod whose reason changes twice while the API is slow is
-written once. The writer has its own few lanes, of which one at a time writes to a pod, so that the
-newest wish is also the last to arrive. What failed, or must wait because the pod was written to a
-moment ago, is left to another cycle, which is asked for: it sees that the pod still says something
-else.
+The writer works outside the scheduling cycle and never delays bindings. Only the newest status per
+pod is kept: a pod whose reason changes twice while the API is slow is written once. Of its
+concurrent writes at most one is to the same pod, so that the newest status is also the last to
+arrive. What failed, or must wait because the pod was written a moment ago, is left to another
+cycle, which is requested: it finds the pod still out of date.
 """
 
 import asyncio
@@ -41,15 +40,15 @@ POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 INCOMPLETE_STAGES = frozenset({Stage.MEMBERS_MISSING, Stage.SCHEDULING_GATED})
-"""Stages of half a gang: pods are missing, or others have gated them."""
+"""Stages of an incomplete gang: pods are missing, or gated by others."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingPodStatus:
-    """What a pending pod's status must say; an empty ``nominated`` clears the field.
+    """The desired status of a pending pod; an empty ``nominated_node`` clears the field.
 
-    An empty ``reason`` leaves the condition alone; ``incomplete`` changes one that is ours and
-    makes none. ``lacks_devices``: its claims are what cannot be satisfied.
+    An empty ``reason`` leaves the condition alone; ``incomplete`` updates an existing one of ours
+    but creates none. ``lacks_devices``: its claims are what cannot be satisfied.
     """
 
     pod: PodRef
@@ -61,7 +60,7 @@ class PendingPodStatus:
 
 
 ELASTIC = "AboveFloor"
-"""Reason of pods that their gang starts without, where those do not call for nodes."""
+"""Reason of elastic pods, where those do not request nodes."""
 
 
 def condition_reason(stage: Stage) -> str:
@@ -72,18 +71,18 @@ def condition_reason(stage: Stage) -> str:
 def pending_statuses(
     plan: Plan, *, elastic_calls_for_nodes: bool = True
 ) -> tuple[PendingPodStatus, ...]:
-    """What the plan says of every pod that stays pending, in plan order.
+    """The desired status of every pod that stays pending, in plan order.
 
-    ``surplus_calls``: whether pods above the floor of their gang call for nodes, too.
+    ``elastic_calls_for_nodes``: whether pods above minMember request nodes, too.
     """
     nominated = {nomination.pod.uid: nomination.node for nomination in plan.nominations}
-    silent = frozenset[PodRef]()
+    suppressed = frozenset[PodRef]()
     if not elastic_calls_for_nodes:
-        silent = frozenset(pod for unplaced in plan.unplaced for pod in unplaced.elastic)
+        suppressed = frozenset(pod for unplaced in plan.unplaced for pod in unplaced.elastic)
     return tuple(
         PendingPodStatus(
             pod=pod,
-            reason=_reason(unplaced, is_silent=pod in silent),
+            reason=_reason(unplaced, is_silent=pod in suppressed),
             message=unplaced.message,
             nominated_node=nominated.get(pod.uid, ""),
             lacks_devices=unplaced.stage is Stage.DEVICES,
@@ -102,7 +101,7 @@ def _reason(unplaced: Unplaced, *, is_silent: bool) -> str:
 
 
 def differs(desired: PendingPodStatus, pod: Pod) -> bool:
-    """Whether the pod, as known, says anything else than what is wanted."""
+    """Whether the pod's status differs from the desired one."""
     if pod.status.nominated_node_name != desired.nominated_node:
         return True
     return _writes_condition(desired, pod) and _written_condition(pod) != (
@@ -112,22 +111,22 @@ def differs(desired: PendingPodStatus, pod: Pod) -> bool:
 
 
 def is_unwritten(desired: PendingPodStatus, pod: Pod) -> bool:
-    """Whether the pod waits for a reason that it does not say in its condition."""
+    """Whether the pod waits for a reason that is not written into its condition."""
     return desired.incomplete and bool(desired.reason) and not pod.spec.scheduling_gates
 
 
 def differs_in_message_only(desired: PendingPodStatus, pod: Pod) -> bool:
-    """Whether nothing but the sentence has changed."""
-    said = _written_condition(pod)
+    """Whether only the message differs."""
+    current = _written_condition(pod)
     return (
-        said is not None
-        and said[0] == desired.reason
+        current is not None
+        and current[0] == desired.reason
         and pod.status.nominated_node_name == desired.nominated_node
     )
 
 
 def pod_status_patch(desired: PendingPodStatus, pod: Pod, now: datetime) -> dict[str, Any]:
-    """The strategic merge patch of pods/status that brings the pod to ``wanted``."""
+    """The strategic merge patch of pods/status that brings the pod to ``desired``."""
     status: dict[str, Any] = {}
     if pod.status.nominated_node_name != desired.nominated_node:
         status["nominatedNodeName"] = desired.nominated_node or None
@@ -138,6 +137,7 @@ def pod_status_patch(desired: PendingPodStatus, pod: Pod, now: datetime) -> dict
             "reason": desired.reason,
             "message": desired.message,
         }
+        # Without it the server keeps the old time, as it must while the status stays False.
         if _written_condition(pod) is None:
             condition["lastTransitionTime"] = format_time(now)
         status["conditions"] = [condition]
@@ -149,8 +149,8 @@ def _writes_condition(desired: PendingPodStatus, pod: Pod) -> bool:
         return False
     if not desired.incomplete:
         return True
-    said = _written_condition(pod)
-    return said is not None and said[0] != Stage.SCHEDULING_GATED
+    current = _written_condition(pod)
+    return current is not None and current[0] != Stage.SCHEDULING_GATED
 
 
 def _written_condition(pod: Pod) -> tuple[str, str] | None:
@@ -166,11 +166,11 @@ def _scheduled_condition(conditions: Iterable[Condition]) -> Condition | None:
 
 log = logging.getLogger(__name__)
 PodLookup = Callable[[PodRef], Pod | None]
-"""A pod as the mirror has it; None when it is gone or another incarnation."""
+"""A pod from the mirror; None when it is deleted or was recreated."""
 
 
 class PodStatusWriter:
-    """Brings the statuses of pending pods in line with the last plan."""
+    """Reconciles the statuses of pending pods with the last plan."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class PodStatusWriter:
         on_transition: Callable[[PendingPodStatus], None],
         wake: Callable[[float], None],
     ) -> None:
-        """``wake`` asks for a cycle after so many seconds."""
+        """``wake`` requests a cycle after so many seconds."""
         self._access = access
         self._wake = wake
         self._wakes_at = 0.0
@@ -197,28 +197,28 @@ class PodStatusWriter:
         self._warned = -math.inf
 
     def update(self, statuses: tuple[PendingPodStatus, ...], now: float) -> None:
-        """Note what pods must say from now on; ``now`` in seconds of a steady clock.
+        """Record the desired statuses; ``now`` in seconds of a monotonic clock.
 
-        A pod that is no longer named is no longer written to.
+        A pod that is not among them is no longer written to.
         """
         self._now = now
-        named = {wanted.pod.uid for wanted in statuses}
-        self._refused = {uid: at for uid, at in self._refused.items() if uid in named}
-        self._written = {uid: last for uid, last in self._written.items() if uid in named}
-        for uid in [uid for uid in self._desired if uid not in named]:
+        desired_uids = {desired.pod.uid for desired in statuses}
+        self._refused = {uid: at for uid, at in self._refused.items() if uid in desired_uids}
+        self._written = {uid: last for uid, last in self._written.items() if uid in desired_uids}
+        for uid in [uid for uid in self._desired if uid not in desired_uids]:
             del self._desired[uid]
         waits = [0.0]
-        for wanted in statuses:
-            pod = self._find_pod(wanted.pod)
+        for desired in statuses:
+            pod = self._find_pod(desired.pod)
             if pod is None or pod.spec.node_name:
                 continue
-            if not differs(wanted, pod):
-                if is_unwritten(wanted, pod):
-                    waits.append(self._report_unwritten(wanted, now))
+            if not differs(desired, pod):
+                if is_unwritten(desired, pod):
+                    waits.append(self._report_unwritten(desired, now))
                 continue
-            waits.append(wait := self._write_delay(wanted, pod, now))
+            waits.append(wait := self._write_delay(desired, pod, now))
             if wait <= 0:
-                self._enqueue(wanted, now)
+                self._enqueue(desired, now)
         if max(waits) > 0 and now >= self._wakes_at:
             self._wakes_at = now + max(waits)
             self._wake(max(waits))
@@ -232,7 +232,7 @@ class PodStatusWriter:
             self._queue.task_done()
 
     async def drain(self, within: float) -> None:
-        """Wait until everything noted is written, at most ``within`` seconds."""
+        """Wait until all queued statuses are written, at most ``within`` seconds."""
         try:
             async with asyncio.timeout(within):
                 await self._queue.join()
@@ -240,7 +240,7 @@ class PodStatusWriter:
             log.info("%d pod statuses were not written in time", self._queue.qsize())
 
     def _write_delay(self, desired: PendingPodStatus, pod: Pod, now: float) -> float:
-        """Seconds until the pod may be written to again; other words alone are not urgent."""
+        """Seconds until the pod may be written again; a changed message alone has to wait."""
         refused = self._refused.get(desired.pod.uid)
         if refused is not None:
             return refused + self._message_interval - now
@@ -255,39 +255,40 @@ class PodStatusWriter:
     def _enqueue(self, desired: PendingPodStatus, now: float) -> None:
         uid = desired.pod.uid
         self._report_transition(desired, now)
+        # Still queued otherwise: the queued write takes the newest status.
         if uid not in self._desired:
             self._queue.put_nowait(uid)
         self._desired[uid] = desired
 
     def _report_unwritten(self, desired: PendingPodStatus, now: float) -> float:
-        """Tell of a pod whose condition stays; gives the seconds until that may be done.
+        """Report a pod whose condition stays; returns the seconds until that may be done.
 
-        Other words alone are not urgent.
+        A changed message alone has to wait.
         """
-        told, at = self._written.get(desired.pod.uid, (None, -math.inf))
-        if told == desired:
+        reported, at = self._written.get(desired.pod.uid, (None, -math.inf))
+        if reported == desired:
             return 0.0
         wait = at + self._message_interval - now
-        if told is not None and told.reason == desired.reason and wait > 0:
+        if reported is not None and reported.reason == desired.reason and wait > 0:
             return wait
         self._report_transition(desired, now)
         return 0.0
 
     def _report_transition(self, desired: PendingPodStatus, now: float) -> None:
-        """Tell of what the pod waits for, unless that was told last."""
+        """Report what the pod waits for, unless that was the last report."""
         last = self._written.get(desired.pod.uid)
         if last is None or last[0] != desired:
             self._on_transition(desired)
         self._written[desired.pod.uid] = (desired, now)
 
     async def _write_newest(self, uid: str) -> None:
-        """Write to the pod until it says the newest that is wanted."""
+        """Write to the pod until its newest desired status is written."""
         self._in_flight.add(uid)
         try:
-            while (wanted := self._desired.pop(uid, None)) is not None:
-                pod = self._find_pod(wanted.pod)
-                if pod is not None and differs(wanted, pod):
-                    await self._write(wanted, pod)
+            while (desired := self._desired.pop(uid, None)) is not None:
+                pod = self._find_pod(desired.pod)
+                if pod is not None and differs(desired, pod):
+                    await self._write(desired, pod)
         finally:
             self._in_flight.discard(uid)
 
@@ -312,7 +313,7 @@ class PodStatusWriter:
             self._refused.pop(desired.pod.uid, None)
 
     def _record_failure(self, pod: PodRef, error: ApiError) -> None:
-        """The next cycle tries again; later, and warned of once, where that would not help."""
+        """Leave the retry to the next cycle; a failure that repeats is logged once per interval."""
         self._written.pop(pod.uid, None)
         self._wake(self._message_interval)
         level = logging.WARNING

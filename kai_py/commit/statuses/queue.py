@@ -1,11 +1,9 @@
-"""What must a queue's status say after a plan, and how is that written?
+"""Statuses of queues: what a plan reports, and the writer that keeps them up to date.
 
 The amounts are the plan's: the same accounting that decided what starts. They include everything
-below the queue, and so do the waiting gangs. The status is written as a merge patch of what
+below the queue, and so do the pending gangs. The status is written as a merge patch of what
 differs, under the resourceVersion it was compared with; conditions of other writers stay as they
-are, and so does ``usage`` where none is kept.
-
-Keeps the statuses of Queues in line with the plans of the process that leads.
+are, and so does ``usage`` where none is recorded.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,35 +26,35 @@ from kai_py.watch.kinds import WatchedQueue
 from kai_py.watch.resource import Resource
 
 USAGE_WRITE_SECONDS = 300.0
-"""Past use changes all the time; alone it is written no more often than this."""
+"""Least time between writes of past usage alone, which changes all the time."""
 MAX_RESOURCES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStatusReport:
-    """What a plan says of a queue; equal reports need no new status."""
+    """What a plan reports of a queue; equal reports need no new status."""
 
     share: QueueShare
     conditions: tuple[QueueCondition, ...]
     pending: tuple[PendingReason, ...]
     usage_period: int = 0
-    """Changes once in ``USAGE_SECONDS`` while past use is kept."""
+    """Changes once in ``USAGE_WRITE_SECONDS`` while past usage is recorded."""
 
 
 def queue_reports(plan: Plan) -> tuple[QueueStatusReport, ...]:
-    """A report on every queue of the plan, in its order. O(queues + waiting gangs) x depth."""
+    """A report for every queue of the plan, in its order. O((queues + pending gangs) x depth)."""
     shares = {share.queue: share for share in plan.queues}
-    waiting: dict[str, dict[str, PendingReason]] = {name: {} for name in shares}
+    pending: dict[str, dict[str, PendingReason]] = {name: {} for name in shares}
     for unplaced in plan.unplaced:
         name = unplaced.queue
         while name in shares:
-            _count_pending(waiting[name], unplaced.stage.value, len(unplaced.pods))
+            _count_pending(pending[name], unplaced.stage.value, len(unplaced.pods))
             name = shares[name].parent
     return tuple(
         QueueStatusReport(
-            share=replace(share, pending_gangs=sum(r.gangs for r in waiting[name].values())),
+            share=replace(share, pending_gangs=sum(r.gangs for r in pending[name].values())),
             conditions=queue_conditions(share, shares),
-            pending=tuple(waiting[name][reason] for reason in sorted(waiting[name])),
+            pending=tuple(pending[name][reason] for reason in sorted(pending[name])),
             usage_period=_period(share.past_usage.at) if share.past_usage else 0,
         )
         for name, share in shares.items()
@@ -64,10 +62,10 @@ def queue_reports(plan: Plan) -> tuple[QueueStatusReport, ...]:
 
 
 def desired_status(report: QueueStatusReport, watched: WatchedQueue, now: datetime) -> QueueStatus:
-    """The whole status the queue must have; a condition keeps its time until it changes."""
-    share, said = report.share, watched.queue.status
+    """The whole status the queue must have; a condition keeps its time until its status changes."""
+    share, current = report.share, watched.queue.status
     generation = watched.metadata.generation
-    before = {condition.type: condition for condition in said.conditions}
+    before = {condition.type: condition for condition in current.conditions}
     ours = tuple(
         _condition(finding, before.get(finding.type), generation, now)
         for finding in report.conditions
@@ -80,14 +78,14 @@ def desired_status(report: QueueStatusReport, watched: WatchedQueue, now: dateti
         fair_share=_amounts(share.fair_share),
         pending_gangs=share.pending_gangs,
         pending=report.pending,
-        usage=_usage(report, said),
+        usage=_usage(report, current),
         evictions=tuple(map(eviction_status, share.evictions)),
-        conditions=(*ours, *(c for c in said.conditions if c.type not in types)),
+        conditions=(*ours, *(c for c in current.conditions if c.type not in types)),
     )
 
 
 def queue_status_patch(desired: QueueStatus, known: WatchedQueue) -> dict[str, Any] | None:
-    """The merge patch of queues/status that brings the queue to ``wanted``; None if it is there."""
+    """The merge patch of queues/status that brings the queue to ``desired``; None if up to date."""
     changes = merge_patch(_document(known.queue.status), _document(desired))
     if not changes:
         return None
@@ -95,9 +93,9 @@ def queue_status_patch(desired: QueueStatus, known: WatchedQueue) -> dict[str, A
 
 
 def changed_conditions(report: QueueStatusReport, known: WatchedQueue) -> Iterable[QueueCondition]:
-    """Findings whose condition is about to change in status or reason."""
-    said = {c.type: (c.status, c.reason) for c in known.queue.status.conditions}
-    return (f for f in report.conditions if said.get(f.type) != (f.status, f.reason))
+    """Conditions that are about to change in status or reason."""
+    current = {c.type: (c.status, c.reason) for c in known.queue.status.conditions}
+    return (f for f in report.conditions if current.get(f.type) != (f.status, f.reason))
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,7 +113,7 @@ def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
 
 
 def _usage(report: QueueStatusReport, current: QueueStatus) -> RecordedUsage | None:
-    """What was written in this period stays."""
+    """The recorded usage; written at most once per period."""
     usage = report.share.past_usage
     if usage is None:
         return current.usage
@@ -129,8 +127,10 @@ def _period(seconds: float) -> int:
 
 
 def _count_pending(waiting: dict[str, PendingReason], reason: str, pods: int) -> None:
-    known = waiting.get(reason, PendingReason(reason=reason))
-    waiting[reason] = PendingReason(reason=reason, gangs=known.gangs + 1, pods=known.pods + pods)
+    counted = waiting.get(reason, PendingReason(reason=reason))
+    waiting[reason] = PendingReason(
+        reason=reason, gangs=counted.gangs + 1, pods=counted.pods + pods
+    )
 
 
 def _condition(
@@ -143,6 +143,7 @@ def _condition(
         type=condition.type,
         status=condition.status,
         reason=condition.reason,
+        # The limit of metav1.Condition; a longer message makes the server refuse the whole status.
         message=condition.message[:32768],
         last_transition_time=since,
         observed_generation=generation,
@@ -166,10 +167,10 @@ def _document(status: QueueStatus) -> dict[str, Any]:
 
 
 class QueueStatusWriter:
-    """Brings the statuses of queues in line with the last plan.
+    """Reconciles the statuses of queues with the last plan.
 
-    ``find_queue`` gives a queue as the mirror has it. ``interval`` is in seconds. ``on_transition``
-    is told, with the queue as it was, of conditions written with another status or reason.
+    ``find_queue`` returns a queue from the mirror. ``interval`` is in seconds. ``on_transition`` is
+    called, with the queue as it was, for conditions written with another status or reason.
     """
 
     def __init__(
@@ -192,7 +193,7 @@ class QueueStatusWriter:
         self._writer = ReportWriter(client, reported, interval=interval, backoff=backoff)
 
     def update(self, plan: Plan) -> None:
-        """Note what queues must report from now on."""
+        """Record what is to be reported from now on."""
         self._writer.update(
             lambda: {("", report.share.queue): report for report in queue_reports(plan)}
         )
@@ -202,8 +203,8 @@ class QueueStatusWriter:
         await self._writer.run()
 
     def _report_transitions(self, report: QueueStatusReport, known: WatchedQueue) -> None:
-        for finding in changed_conditions(report, known):
-            self._on_transition(known, finding)
+        for condition in changed_conditions(report, known):
+            self._on_transition(known, condition)
 
 
 def _patch(report: QueueStatusReport, known: WatchedQueue, now: datetime) -> dict[str, Any] | None:

@@ -1,12 +1,12 @@
-"""What holds of a queue, as conditions whose messages name the field and what to do.
+"""Conditions of a queue; their messages name the field at fault and the remedy.
 
-Ready         False while the queue can't be used as written: MissingParent, Cycle, AncestorOrphan,
-              InvalidAmount. True with reason DeservedScaledDown while the cluster is too small
-              for all that is guaranteed, else Accepted.
-Orphan        True where the queue stands as a root only because its parent, or that of a queue
-              above it, can't be used.
-OverDeserved  True while the queue holds more than it is guaranteed: others may reclaim the rest.
-OverMax       True while it holds more than its ceiling: the ceiling was lowered, nothing starts.
+Ready         False while the queue can't be used as written: MissingParent, Cycle,
+              AncestorOrphan, InvalidAmount. True with reason DeservedScaledDown while the
+              cluster is too small for all that is guaranteed, else Accepted.
+Orphan        True where the queue is treated as a root only because its parent, or that of a
+              queue above it, can't be used.
+OverDeserved  True while more is allocated than deserved: other queues may reclaim the rest.
+OverMax       True while more is allocated than max: max was lowered, and no pod starts.
 """
 
 import math
@@ -27,7 +27,7 @@ TOLERANCE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class QueueCondition:
-    """A condition without the times that belong to the object."""
+    """A condition without its transition time and generation."""
 
     type: str
     status: Literal["True", "False"]
@@ -38,7 +38,7 @@ class QueueCondition:
 def queue_conditions(
     share: QueueShare, shares: Mapping[str, QueueShare]
 ) -> tuple[QueueCondition, ...]:
-    """What holds of ``share``; ``shares`` are all queues of the plan by name."""
+    """The conditions of ``share``; ``shares`` are all queues of the plan by name."""
     return (
         _ready(share, _orphan_ancestor(share, shares)),
         _orphan(share, _orphan_ancestor(share, shares)),
@@ -71,29 +71,29 @@ def _orphan(share: QueueShare, above: str) -> QueueCondition:
 
 
 def _over_deserved(share: QueueShare) -> QueueCondition:
-    above = "; ".join(
-        f"{amount_text(held, resource)} allocated, {field_path(resource, 'deserved')} is "
-        f"{amount_text(bound, resource)}: queues below their fair share may reclaim the rest"
-        for resource, held, bound in _exceeded(share, share.deserved)
+    message = "; ".join(
+        f"{amount_text(allocated, resource)} allocated, {field_path(resource, 'deserved')} is "
+        f"{amount_text(deserved, resource)}: queues below their fair share may reclaim the rest"
+        for resource, allocated, deserved in _exceeded(share, share.deserved)
     )
-    if above:
-        return QueueCondition(OVER_DESERVED, "True", "AboveDeserved", above)
+    if message:
+        return QueueCondition(OVER_DESERVED, "True", "AboveDeserved", message)
     return QueueCondition(OVER_DESERVED, "False", "WithinDeserved")
 
 
 def _over_max(share: QueueShare) -> QueueCondition:
-    above = "; ".join(
-        f"{amount_text(held, resource)} allocated, {field_path(resource, 'max')} is "
-        f"{amount_text(bound, resource)}: nothing starts until pods end or it is raised"
-        for resource, held, bound in _exceeded(share, share.maximum)
+    message = "; ".join(
+        f"{amount_text(allocated, resource)} allocated, {field_path(resource, 'max')} is "
+        f"{amount_text(maximum, resource)}: nothing starts until pods end or it is raised"
+        for resource, allocated, maximum in _exceeded(share, share.maximum)
     )
-    if above:
-        return QueueCondition(OVER_MAX, "True", "AboveMax", above)
+    if message:
+        return QueueCondition(OVER_MAX, "True", "AboveMax", message)
     return QueueCondition(OVER_MAX, "False", "WithinMax")
 
 
 def _orphan_ancestor(share: QueueShare, shares: Mapping[str, QueueShare]) -> str:
-    """The queue above whose parent can't be used, if there is one."""
+    """The queue above whose parent can't be used, "" if there is none."""
     while share.parent:
         share = shares[share.parent]
     return share.queue if any(p.fault in BROKEN_PARENT for p in share.problems) else ""
@@ -110,16 +110,17 @@ def _with_field(problem: QueueProblem) -> str:
 
 
 def _cut_message(share: QueueShare, resource: str) -> str:
-    deserved, left = share.deserved[resource], share.scaled_deserved[resource]
+    deserved, scaled = share.deserved[resource], share.scaled_deserved[resource]
     return (
         f"{field_path(resource, 'deserved')} is {amount_text(deserved, resource)}, of which "
-        f"{amount_text(left, resource)} can be guaranteed: there is less than all queues deserve"
+        f"{amount_text(scaled, resource)} can be guaranteed: there is less than all queues deserve"
     )
 
 
 def _exceeded(share: QueueShare, bounds: Mapping[str, float]) -> Iterator[tuple[str, float, float]]:
-    """Resources held above their bound, with what is held and the bound."""
+    """Resources allocated above their bound: (resource, allocated, bound)."""
     for resource in sorted(share.allocated):
-        held, bound = share.allocated[resource], bounds.get(resource, math.inf)
-        if held > bound * (1 + TOLERANCE) + TOLERANCE:
-            yield resource, held, bound
+        allocated, bound = share.allocated[resource], bounds.get(resource, math.inf)
+        # Relative and absolute: amounts are sums of floats, and a bound may be 0.
+        if allocated > bound * (1 + TOLERANCE) + TOLERANCE:
+            yield resource, allocated, bound

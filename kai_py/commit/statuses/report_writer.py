@@ -1,9 +1,8 @@
-"""Writes what objects report of plans, behind the cycle's back.
+"""Writer of the objects that report on plans, outside the scheduling cycle.
 
-An object that already says it is not written to. Each object is written to at most once per
-interval, and all of them at a bounded rate, those first that have waited longest. What changes
-meanwhile is written in its newest form when its time has come, whether or not there is news.
-News costs the cycle nothing: it is only noted.
+An object that is up to date is not written. Each object is written at most once per interval, and
+all of them at a bounded rate, those first that have waited longest. What changes meanwhile is
+written in its newest form when its time has come. A cycle only records the new reports.
 """
 
 import asyncio
@@ -25,22 +24,22 @@ from kai_py.watch.resource import Identified, Key, Kind, Resource
 log = logging.getLogger(__name__)
 
 MIN_INTERVAL_SECONDS = 0.5
-"""Least time from the end of one look at all objects to the next."""
+"""Least time from the end of one pass over all objects to the next."""
 MAX_WRITES_PER_PASS = 20
 
 Report = TypeVar("Report")
 ReportedObject = TypeVar("ReportedObject", bound=Identified)
 Patch = Callable[[Report, ReportedObject, datetime], dict[str, Any] | None]
-"""The merge patch that makes an object say the report; None if it does."""
+"""The merge patch that brings an object in line with a report; None if it is."""
 
 
 @dataclass(frozen=True)
 class ReportedKind(Generic[Report, ReportedObject]):
-    """A kind whose objects report: where it is served, its objects, and how reports are written.
+    """A kind whose objects report on plans: where it is served, its objects, how to write them.
 
-    ``patch`` gives the merge patch of the ``subresource`` (empty: of the object), None where it
-    says it already. It must be the same for equal reports on an object that did not change.
-    ``on_written`` is told of a report that was written, with the object as it was before.
+    ``patch`` returns the merge patch of the ``subresource`` (empty: of the object), None where it
+    is up to date. It must be the same for equal reports on an object that did not change.
+    ``on_written`` is called with a report that was written, and the object as it was before.
     """
 
     served: Callable[[], Resource[ReportedObject] | None]
@@ -51,7 +50,7 @@ class ReportedKind(Generic[Report, ReportedObject]):
 
 
 class ReportWriter(Generic[Report, ReportedObject]):
-    """Brings the objects of one kind in line with the last reports; ``interval`` in seconds."""
+    """Reconciles the objects of one kind with the last reports; ``interval`` in seconds."""
 
     def __init__(
         self,
@@ -71,7 +70,7 @@ class ReportWriter(Generic[Report, ReportedObject]):
         self._up_to_date: dict[Key, tuple[Report, str]] = {}
 
     def update(self, reports: Callable[[], Mapping[Key, Report]]) -> None:
-        """Note what gives, when its time comes, what objects must report from now on."""
+        """Record a function that returns the reports by key; it is called when they are written."""
         self._reports = reports
         self._changed.set()
 
@@ -83,28 +82,29 @@ class ReportWriter(Generic[Report, ReportedObject]):
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause if math.isfinite(pause) else None):
                     await self._changed.wait()
+            # Not part of the timeout above: a change must not start another pass at once.
             await asyncio.sleep(MIN_INTERVAL_SECONDS)
 
     async def _write_due(self) -> float:
-        """Write to objects that may be written to; gives the seconds until there are more."""
+        """Write to the objects that are due; returns the seconds until there are more."""
         resource = self._kind.served()
         if resource is None:
             return math.inf
         now = asyncio.get_running_loop().time()
-        changed = self._outdated()
-        due = [entry for entry in changed if entry[0] <= now]
+        outdated = self._outdated()
+        due = [entry for entry in outdated if entry[0] <= now]
         for _, key, report, known in due[:MAX_WRITES_PER_PASS]:
             await self._write_report(resource, key, report, known)
         if len(due) > MAX_WRITES_PER_PASS:
             return 0.0
-        waiting = [at - now for at, *_ in changed if at > now]
+        waiting = [at - now for at, *_ in outdated if at > now]
         retried = [
             self._not_before[k] - now for _, k, r, o in due if not self._is_up_to_date(k, r, o)
         ]
         return min((*waiting, *retried), default=math.inf)
 
     def _outdated(self) -> list[tuple[float, Key, Report, ReportedObject]]:
-        """Objects that may say something else than reported, by the time they may be written to."""
+        """Objects that may differ from their reports, by the time they may be written."""
         reports = self._reports()
         self._forget_others(reports)
         found = [
@@ -126,8 +126,8 @@ class ReportWriter(Generic[Report, ReportedObject]):
         if patch is None:
             self._up_to_date[key] = (report, known.metadata.resource_version)
             return
-        place = f"{namespace}/{name}" if namespace else name
-        pause, label = self._interval, f"{resource.kind.name} {place}"
+        qualified_name = f"{namespace}/{name}" if namespace else name
+        pause, label = self._interval, f"{resource.kind.name} {qualified_name}"
         try:
             await self._client.patch(
                 resource, name, patch, namespace=namespace, subresource=self._kind.subresource
@@ -157,7 +157,7 @@ def report_writer(
     *,
     subresource: str = "status",
 ) -> ReportWriter[Report, ReportedObject]:
-    """A writer for a kind as the mirror has it; one that is not served costs nothing."""
+    """A writer for a kind from the mirror; one that is not served costs nothing."""
     return ReportWriter(
         client,
         ReportedKind(

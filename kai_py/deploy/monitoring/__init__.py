@@ -1,4 +1,4 @@
-"""What are Prometheus and Grafana given? Rules, alerts, dashboards, and what operators read.
+"""Monitoring: recording and alerting rules for Prometheus, dashboards for Grafana.
 
 The files beside this module are the originals. `rules.yaml` is a rule file of Prometheus as well as
 the spec of a PrometheusRule; dashboards are JSON as Grafana exports it.
@@ -13,11 +13,11 @@ Document = dict[str, Any]
 RULES = "rules.yaml"
 DASHBOARDS = ("scheduler.json", "devices.json")
 DASHBOARD_LABEL = {"grafana_dashboard": "1"}
-"""Grafana's sidecar loads ConfigMaps that carry it."""
+"""Label of ConfigMaps that Grafana's sidecar loads."""
 
 
 def text_of(name: str) -> str:
-    """One of the files."""
+    """The content of a file."""
     return files(__name__).joinpath(name).read_text(encoding="utf-8")
 
 
@@ -30,8 +30,8 @@ def rule_groups() -> Document:
 def scraping(labels: dict[str, str]) -> Document:
     """Spec of the ServiceMonitor; ``labels`` are those of the Service.
 
-    The labels `namespace` and `pod` of claims are their own, not those of the scheduler's pod,
-    hence ``honorLabels``.
+    The metrics' labels `namespace` and `pod` are those of claims, not of the scheduler's pod, hence
+    ``honorLabels``.
     """
     endpoint = {"port": "http", "path": "/metrics", "interval": "30s", "honorLabels": True}
     return {"selector": {"matchLabels": labels}, "endpoints": [endpoint]}

@@ -1,1 +1,1 @@
-"""Selectors as people write them: read with positions, corrected in their own text."""
+"""Selectors in manifests: parsed with positions, corrected in their own text."""

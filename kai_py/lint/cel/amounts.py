@@ -1,8 +1,9 @@
-"""How are capacities and versions compared? With their own functions, not as numbers or text.
+"""Corrections of comparisons of capacities and versions, which need their own functions.
 
 A capacity is a Quantity and a version a Semver: ``<`` and ``>`` do not apply to them, arithmetic
-neither. ``x >= n`` becomes ``x.compareTo(quantity("n")) >= 0``, which is exact. Source: Kubernetes'
-CEL libraries for quantities and semantic versions.
+neither. ``x >= n`` becomes ``x.compareTo(quantity("n")) >= 0``, which is exact.
+
+Source: Kubernetes' CEL libraries for quantities and semantic versions.
 """
 
 import re
@@ -43,7 +44,7 @@ _VERSION = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
 
 
 def quote_amounts(place: Place) -> Iterator[Correction]:
-    """Make a bare ``40Gi`` a quantity."""
+    """Turn a bare ``40Gi`` into a quantity."""
     if place.term.kind != "amount":
         return
     quote = quote_of(place.source)
@@ -56,7 +57,7 @@ def quote_amounts(place: Place) -> Iterator[Correction]:
 
 
 def quantity_of_number(place: Place) -> Iterator[Correction]:
-    """Give ``quantity(...)`` its text: it takes no number."""
+    """Quote the argument of ``quantity(...)``: it takes no number."""
     term = place.term
     if term.kind != "call" or term.value != "quantity" or len(term.parts) != 1:
         return
@@ -87,7 +88,7 @@ def compare_capacity(place: Place) -> Iterator[Correction]:
 
 
 def capacity_method(place: Place) -> Iterator[Correction]:
-    """Give a capacity's method its name and its argument the form of a quantity."""
+    """Correct the name of a capacity's method, and turn its argument into a quantity."""
     term = place.term
     if term.kind != "method" or len(term.parts) != 2 or not is_capacity(term.parts[0]):
         return
@@ -109,7 +110,7 @@ def capacity_method(place: Place) -> Iterator[Correction]:
 
 
 def capacity_as_number(place: Place) -> Iterator[Correction]:
-    """Count with ``asInteger()`` where a capacity stands in arithmetic or in ``int(...)``."""
+    """Add ``asInteger()`` where a capacity is used in arithmetic or in ``int(...)``."""
     term, parent = place.term, place.parent
     if term.kind == "group" or not is_capacity(term) or parent is None:
         return
@@ -146,7 +147,7 @@ def compare_version(place: Place) -> Iterator[Correction]:
 
 
 def small_memory(source: str) -> str | None:
-    """Give the text of a memory bound below one mebibyte: bytes were probably not meant."""
+    """The text of a memory bound below one mebibyte, where bytes were probably not meant."""
     root = parse_terms(source)
     for term, _ in walk_terms(root) if root else ():
         found = reference(term.parts[0]) if term.kind == "method" else None
@@ -160,13 +161,13 @@ def small_memory(source: str) -> str | None:
 
 
 def is_capacity(term: Term) -> bool:
-    """Tell whether a term is a capacity."""
+    """Whether a term is a capacity."""
     found = reference(term)
     return found is not None and found.map == "capacity"
 
 
 def is_version(term: Term) -> bool:
-    """Tell whether a term is an attribute known to hold a version."""
+    """Whether a term is an attribute known to hold a version."""
     found = reference(term)
     return (
         found is not None
@@ -176,7 +177,7 @@ def is_version(term: Term) -> bool:
 
 
 def constant(term: Term) -> Fraction | None:
-    """Give the value of a term made of numbers only."""
+    """The value of a term made of numbers only, else None."""
     if term.kind == "number":
         text = term.value.rstrip("uU")
         return Fraction(int(text, 16)) if text.startswith("0x") else Fraction(text)
@@ -201,7 +202,7 @@ def write_quantity(number: Fraction, source: str) -> str:
 
 
 def _compared(place: Place, wanted: Callable[[Term], bool]) -> tuple[Term, str, Term] | None:
-    """Give a comparison with the wanted side on the left."""
+    """A comparison with the side that satisfies ``wanted`` on the left."""
     term = place.term
     if term.kind != "binary" or term.value not in _FLIPPED:
         return None
@@ -212,7 +213,7 @@ def _compared(place: Place, wanted: Callable[[Term], bool]) -> tuple[Term, str, 
 
 
 def _quantity_source(place: Place, term: Term) -> str | None:
-    """Give the source of a quantity for a number, a text or what is one already."""
+    """The source of a quantity for a number, a text or a quantity."""
     number = constant(term)
     if number is not None:
         return write_quantity(number, place.source)
@@ -238,5 +239,6 @@ def _calculated(left: Fraction, operator: str, right: Fraction, *, whole: bool) 
         if right == 0:
             return None
         quotient = left / right
+        # CEL divides integers by truncation towards zero, as int() does.
         return Fraction(int(quotient)) if whole else quotient
     return {"+": left + right, "-": left - right, "*": left * right}[operator]

@@ -1,8 +1,9 @@
-"""Which selector is meant? Corrections applied one after the other until none is left.
+"""Correction of selectors, one correction at a time until none is left.
 
-Each step reads the expression, applies the first correction of the innermost term that needs one
-and reads again, so corrections build on one another: a memory "attribute" becomes a capacity, then
-its comparison one of quantities. The steps are bounded; each leaves a term that no rule touches.
+Each step parses the expression, applies the first correction of the innermost term that needs one
+and parses again, so corrections build on one another: a memory "attribute" becomes a capacity, then
+its comparison one of quantities. Each step leaves a term that no rule changes; their number is
+bounded.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,14 +35,14 @@ _MAX_STEPS = 200
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """A selector as it must be written, and why each part changed."""
+    """A selector in its valid form, and the reason for each change."""
 
     source: str
     reasons: tuple[str, ...]
 
 
 def correct(source: str, driver: str) -> Corrected:
-    """Correct a selector for the devices of a driver; unreadable text is given back as it is."""
+    """Correct a selector for a driver's devices; unreadable text is returned unchanged."""
     reasons: list[str] = []
     for _ in range(_MAX_STEPS):
         root = parse_terms(source)
@@ -54,7 +55,7 @@ def correct(source: str, driver: str) -> Corrected:
 
 
 def guarded_driver(source: str) -> str | None:
-    """Give the driver that a selector asks for by ``device.driver == "..."`` in its top terms."""
+    """The driver that a selector requires by ``device.driver == "..."`` in a top-level conjunct."""
     root = parse_terms(source)
     for term in _conjuncts(root) if root else ():
         if term.kind != "binary" or term.value not in ("==", "="):
@@ -67,7 +68,7 @@ def guarded_driver(source: str) -> str | None:
 
 
 def domains(source: str) -> tuple[str, ...]:
-    """Give the domains whose attributes or capacities a selector uses, in order."""
+    """The domains whose attributes or capacities a selector uses, in order."""
     root = parse_terms(source)
     found = (references.reference(term) for term, _ in walk_terms(root)) if root else ()
     return tuple(dict.fromkeys(reference.domain for reference in found if reference))

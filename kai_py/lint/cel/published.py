@@ -1,8 +1,8 @@
-"""What do drivers publish? The names that a selector can mean, by driver.
+"""Attributes and capacities that known drivers publish.
 
-Only what a correction needs: whether a name is an attribute or a capacity, which attributes are
-versions, how product names begin. A driver that is not listed here publishes what it likes, and
-its selectors are corrected in their form only.
+Only what corrections need: whether a name is an attribute or a capacity, which attributes are
+versions, how product names begin. Selectors for a driver that is not listed here are corrected in
+their form only.
 
 Source: NVIDIA's GPU driver for DRA (full GPUs, MIG and shared GPUs), the Kubernetes example driver.
 """
@@ -21,7 +21,7 @@ class Published:
     words: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Attributes with few values, and these values."""
     product_prefixes: tuple[str, ...] = ()
-    """What a productName begins with; empty if anything goes."""
+    """Prefixes of productName; empty if any are possible."""
 
 
 NVIDIA_GPU = "gpu.nvidia.com"
@@ -89,5 +89,5 @@ MISTAKEN_DOMAINS = {
 
 
 def published(driver: str) -> Published:
-    """Give what a driver is known to publish."""
+    """The names that a driver is known to publish."""
     return PUBLISHED.get(driver, NOTHING)

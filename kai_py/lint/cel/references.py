@@ -1,9 +1,11 @@
-"""Which attribute or capacity is meant, and how must it be written?
+"""Corrections of references to attributes and capacities.
 
 A driver's names live in its domain: ``device.attributes["gpu.nvidia.com"].productName``,
-``device.capacity["gpu.nvidia.com"].memory``. A name without a domain, in the wrong domain or in
-the wrong of the two maps is not an error when the manifest is applied, but never found when pods
-are scheduled. Source: KEP 4381, CEL environment of ``resource.k8s.io``.
+``device.capacity["gpu.nvidia.com"].memory``. A name without a domain, in the wrong domain or in the
+wrong of the two maps is not an error when the manifest is applied, but never found when pods are
+scheduled.
+
+Source: KEP-4381, CEL environment of ``resource.k8s.io``.
 """
 
 import re
@@ -23,7 +25,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """Replace ``source[start:end]`` by ``text``, because of ``reason``."""
+    """Replacement of ``source[start:end]`` by ``text``, because of ``reason``."""
 
     start: int
     end: int
@@ -33,20 +35,20 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A term with what a correction of it depends on."""
+    """A term and the context that its correction depends on."""
 
     source: str
     term: Term
     parent: Term | None
     driver: str
-    """Driver whose devices are meant where the selector does not say."""
+    """Driver of the devices, where the selector does not name one."""
 
     def text(self, term: Term) -> str:
-        """Give the source of a term."""
+        """The source of a term."""
         return self.source[term.start : term.end]
 
     def replaced(self, text: str, reason: str) -> Iterator[Correction]:
-        """Correct the whole term."""
+        """A correction of the whole term."""
         yield Correction(self.term.start, self.term.end, text, reason)
 
 
@@ -60,7 +62,7 @@ class Reference:
 
 
 def reference(term: Term) -> Reference | None:
-    """Read a term as a complete reference to an attribute or capacity."""
+    """The attribute or capacity that a term refers to, if the reference is complete."""
     if term.kind == "group":
         return reference(term.parts[0])
     name = _key(term)
@@ -73,19 +75,19 @@ def reference(term: Term) -> Reference | None:
 
 
 def write_reference(map_name: str, domain: str, name: str, source: str) -> str:
-    """Write a reference, with the kind of quotes that the source uses."""
+    """The source of a reference, with the kind of quotes that ``source`` uses."""
     quote = quote_of(source)
     field = f".{name}" if _IDENTIFIER.fullmatch(name) else f"[{quote}{name}{quote}]"
     return f"device.{map_name}[{quote}{domain}{quote}]{field}"
 
 
 def quote_of(source: str) -> str:
-    """Give the quote that the source uses for its texts."""
+    """The quote that the source uses for its texts."""
     return next((character for character in source if character in "\"'"), '"')
 
 
 def literal_text(term: Term | None) -> str | None:
-    """Give the value of a text literal."""
+    """The value of a text literal, None for any other term."""
     if term is None or term.kind != "text" or term.value[0] not in "\"'rR":
         return None
     try:
@@ -95,7 +97,7 @@ def literal_text(term: Term | None) -> str | None:
 
 
 def qualify(place: Place) -> Iterator[Correction]:
-    """Give a name without a domain the driver's."""
+    """Add the driver's domain to a name without one."""
     term = place.term
     map_name = _device_field(term.parts[0]) if term.kind in ("index", "select") else None
     name = _key(term)
@@ -112,7 +114,7 @@ def qualify(place: Place) -> Iterator[Correction]:
 
 
 def qualify_device_field(place: Place) -> Iterator[Correction]:
-    """Find the attribute or capacity that ``device.memory`` means."""
+    """Replace ``device.memory`` by the attribute or capacity it means."""
     name = _device_field(place.term)
     if name is None or name in DEVICE_FIELDS or place.term.kind != "select":
         return
@@ -122,7 +124,7 @@ def qualify_device_field(place: Place) -> Iterator[Correction]:
 
 
 def qualify_membership(place: Place) -> Iterator[Correction]:
-    """Look a name up in its domain: ``"memory" in device.capacity`` asks for a domain."""
+    """Look a name up in its domain: ``"memory" in device.capacity`` tests for a domain."""
     term = place.term
     if term.kind != "binary" or term.value != "in":
         return
@@ -138,7 +140,7 @@ def qualify_membership(place: Place) -> Iterator[Correction]:
 
 
 def correct_domain(place: Place) -> Iterator[Correction]:
-    """Replace a class or resource name that stands where the driver's domain belongs."""
+    """Replace the name of a class or resource used as a driver's domain."""
     found = reference(place.term) if place.term.kind != "group" else None
     if found is None or found.domain not in MISTAKEN_DOMAINS:
         return
@@ -180,7 +182,7 @@ def drop_type_suffix(place: Place) -> Iterator[Correction]:
 
 
 def _key(term: Term | None) -> str | None:
-    """Give the key of ``x.key`` or ``x["key"]``."""
+    """The key in ``x.key`` or ``x["key"]``."""
     if term is None:
         return None
     if term.kind == "index":
@@ -189,14 +191,14 @@ def _key(term: Term | None) -> str | None:
 
 
 def _device_field(term: Term) -> str | None:
-    """Give the field of ``device.field``."""
+    """The field in ``device.field``."""
     if term.kind != "select" or term.parts[0].kind != "name" or term.parts[0].value != "device":
         return None
     return term.value
 
 
 def _is_domain(place: Place, key: str) -> bool:
-    """Tell whether the key of a map is meant as a domain, by how it looks and what follows."""
+    """Whether the key of a map is meant as a domain, by its form and what follows."""
     if "/" in key and key not in MISTAKEN_DOMAINS:
         return False
     if "." in key or key in MISTAKEN_DOMAINS:

@@ -1,9 +1,9 @@
-"""What does a selector say, and where in its text? A tolerant CEL parser that keeps positions.
+"""Tolerant CEL parser that keeps positions, for corrections.
 
-Evaluating needs no positions and refuses what is wrong; correcting needs both. So this parser also
-reads the spellings that people use and CEL does not have: ``and``, ``or``, ``not``, a single ``=``
-and bare quantities such as ``40Gi``. Text it cannot read gives None, and the API's own parser then
-says what is wrong.
+Evaluation needs no positions and refuses what is wrong; correction needs both. So this parser also
+accepts common spellings that are not CEL: ``and``, ``or``, ``not``, a single ``=`` and bare
+quantities such as ``40Gi``. For text it cannot parse it returns None, and the API's own parser
+reports the error.
 
 Precedence climbing over a flat list of tokens; linear in the length of the text.
 """
@@ -47,7 +47,7 @@ class Term:
 
 
 def parse_terms(source: str) -> Term | None:
-    """Read an expression; None if it is not one."""
+    """Parse an expression; None if it is not one."""
     try:
         tokens = list(_tokens(source))
         parser = _Parser(tokens, len(source))
@@ -58,7 +58,7 @@ def parse_terms(source: str) -> Term | None:
 
 
 def walk_terms(term: Term, parent: Term | None = None) -> Iterator[tuple[Term, Term | None]]:
-    """Visit a term and everything in it, inner parts first, each with the term around it."""
+    """Visit a term and everything in it, inner parts first, each with its parent."""
     for part in term.parts:
         yield from walk_terms(part, term)
     yield term, parent

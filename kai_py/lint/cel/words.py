@@ -1,7 +1,7 @@
-"""Which texts does a driver publish? Product names, types, architectures as they really are.
+"""Corrections of operators and of texts that drivers publish: products, types, architectures.
 
-NVIDIA publishes ``NVIDIA H100 80GB HBM3``, so ``startsWith("H100")`` matches nothing. The word is
-looked for instead, as a whole word: ``contains("B200")`` would also take a GB200.
+NVIDIA publishes ``NVIDIA H100 80GB HBM3``, so ``startsWith("H100")`` matches nothing. The text is
+replaced by a match of the whole word: ``contains("B200")`` would also match a GB200.
 """
 
 import re
@@ -28,7 +28,7 @@ def spell_operators(place: Place) -> Iterator[Correction]:
 
 
 def product_name(place: Place) -> Iterator[Correction]:
-    """Look for a product as a word of the name where the name's beginning was left out."""
+    """Match a product as a word of the name, where the name's beginning was left out."""
     found = _product_test(place)
     if found is None:
         return
@@ -64,7 +64,7 @@ def known_word(place: Place) -> Iterator[Correction]:
 
 
 def _product_test(place: Place) -> tuple[Term, str, bool] | None:
-    """Give the product name, the pattern to look for and whether the test is negated."""
+    """The term of the product name, the pattern to match and whether the test is negated."""
     term = place.term
     if term.kind == "method" and len(term.parts) == 2:
         text = literal_text(term.parts[1])
@@ -116,7 +116,7 @@ def _prefixes(target: Term) -> tuple[str, ...]:
 
 
 def _lacks_prefix(target: Term, text: str) -> bool:
-    """Tell whether a product name can never begin with this text."""
+    """Whether a product name can never begin with this text."""
     prefixes = _prefixes(target)
     plain = re.match(r"[A-Za-z0-9]", text) is not None
     known = any(text.startswith(prefix.strip()) for prefix in prefixes)
@@ -124,12 +124,12 @@ def _lacks_prefix(target: Term, text: str) -> bool:
 
 
 def _has_dashes(target: Term, text: str) -> bool:
-    """Tell whether the text is the node label's spelling, with dashes for spaces."""
+    """Whether the text is the node label's spelling, with dashes for spaces."""
     return any(text.startswith(prefix.strip() + "-") for prefix in _prefixes(target))
 
 
 def _word(text: str) -> str:
-    """Write a pattern for a text: a dash may be a space, and lower case may be upper case."""
+    """A pattern for a text: a dash may be a space, and lower case may be upper case."""
     escaped = re.sub(r"[.+*?()\[\]{}^$|\\]", lambda match: "\\" + match.group(), text)
     pattern = escaped.replace("-", "[ -]")
     return f"(?i:{pattern})" if text == text.lower() and text != text.upper() else pattern

@@ -1,1 +1,1 @@
-"""One file per subject; each rule reports and corrects one object."""
+"""Lint rules, one file per subject; each rule reports and corrects one object."""

@@ -1,4 +1,4 @@
-"""Is the claim, template or class built as the API has it? The levels above the requests."""
+"""Rules on the structure of claims, templates and classes, above the requests."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ _CLASS = ("selectors", "config", "extendedResourceName")
 
 
 def spec_path(manifest: Manifest) -> FieldPath | None:
-    """Give the path of the claim's spec in a ResourceClaim or ResourceClaimTemplate."""
+    """Path of the claim's spec in a ResourceClaim or ResourceClaimTemplate, else None."""
     if manifest.is_a(RESOURCE_GROUP, "ResourceClaim"):
         return ("spec",)
     if manifest.is_a(RESOURCE_GROUP, "ResourceClaimTemplate"):
@@ -60,7 +60,7 @@ def levels(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
 
 
 def fields(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """Constraints, configuration and classes have no fields but their own."""
+    """Constraints, configuration and classes have known fields only."""
     path = spec_path(manifest)
     if manifest.is_a(RESOURCE_GROUP, "DeviceClass"):
         yield from unknown_fields(manifest, mapping_at(manifest.value, "spec"), ("spec",), _CLASS)
@@ -116,7 +116,7 @@ def _plain_fields(manifest: Manifest, manifests: ManifestSet, path: FieldPath) -
 
 
 def _drivers(manifests: ManifestSet, devices: LineMapping) -> list[str]:
-    """Give the drivers whose devices a claim asks for, as far as its classes tell."""
+    """The drivers of the devices that a claim requests, as far as its classes are known."""
     classes = [
         text_at(request, *place, "deviceClassName")
         for _, request in mappings_at(devices, "requests")

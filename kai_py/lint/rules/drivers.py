@@ -1,4 +1,4 @@
-"""Whose devices does a class select? From its selectors in the file, else from its name."""
+"""The driver whose devices a class selects: from its selectors in the file, else from its name."""
 
 import re
 
@@ -10,7 +10,7 @@ _DRIVER_LIKE = re.compile(r"gpu\.[a-z0-9-]+(\.[a-z]+)+")
 
 
 def driver_of_class(manifests: ManifestSet, name: str) -> str | None:
-    """Give the driver of a DeviceClass, or None where nothing tells."""
+    """The driver of a DeviceClass, None if it is unknown."""
     for manifest in manifests.of(RESOURCE_GROUP, "DeviceClass"):
         if manifest.name == name:
             return driver_of_selectors(class_selectors(manifest)) or DRIVER_OF_CLASS.get(name)
@@ -20,7 +20,7 @@ def driver_of_class(manifests: ManifestSet, name: str) -> str | None:
 
 
 def driver_of_selectors(sources: list[str]) -> str | None:
-    """Give the driver that selectors ask for, or whose names they use."""
+    """The driver that selectors require, or whose names they use; None if neither."""
     guards = [driver for source in sources if (driver := guarded_driver(source))]
     used = [domain for source in sources for domain in domains(source) if "." in domain]
     drivers = [MISTAKEN_DOMAINS.get(name, name) for name in (*guards, *used)]
@@ -28,6 +28,6 @@ def driver_of_selectors(sources: list[str]) -> str | None:
 
 
 def class_selectors(manifest: Manifest) -> list[str]:
-    """Give the selectors of a DeviceClass."""
+    """The selectors of a DeviceClass."""
     found = mappings_at(manifest.value, "spec", "selectors")
     return [text_at(selector, "cel", "expression") for _, selector in found]

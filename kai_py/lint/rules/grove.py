@@ -1,9 +1,10 @@
-"""What is this PodCliqueSet in today's Grove? Fields of articles, mapped to ``grove.io/v1alpha1``.
+"""Rule for PodCliqueSets: fields of older articles, mapped to ``grove.io/v1alpha1``.
 
-Articles write cliques as flat pods under ``spec.podCliques``, a start order and one scaling for
-the set. Today a set is ``replicas`` copies of a ``template``: cliques with a ``spec`` each, a start
-type, and scaling groups of cliques that grow together. Source: Grove's API types, PodCliqueSet and
-PodClique.
+Articles write cliques as flat pods under ``spec.podCliques``, a start order and one scaling for the
+set. Today a set is ``replicas`` copies of a ``template``: cliques with a ``spec`` each, a start
+type, and scaling groups of cliques that grow together.
+
+Source: Grove's API types, PodCliqueSet and PodClique.
 """
 
 import itertools
@@ -86,13 +87,13 @@ def _levels(manifest: Manifest, spec: LineMapping, template: LineMapping) -> Ite
 
 
 def _clique(manifest: Manifest, clique: LineMapping, path: FieldPath) -> Iterator[Finding]:
-    """Sort the flat fields of a clique into its spec and its pods' spec."""
+    """Move the flat fields of a clique into its spec and its pods' spec."""
     flat = [key for key in clique if key not in _CLIQUE]
     if not flat:
         return
     if "spec" not in clique:
         set_key(clique, "spec", mapping_at_line(clique.line))
-    spec, to_pod = clique["spec"], []
+    spec, pod_fields = clique["spec"], []
     if "roleName" not in spec and "roleName" not in clique and "role" not in clique:
         set_key(spec, "roleName", clique.get("name", ""))
     for key in flat:
@@ -102,13 +103,13 @@ def _clique(manifest: Manifest, clique: LineMapping, path: FieldPath) -> Iterato
             yield manifest.error((*path, key), message, fixed=True)
             move(clique, spec, key, target)
         else:
-            to_pod.append(key)
-    if to_pod:
-        message = f"{', '.join(to_pod)} of the pods are today spec.podSpec.* of the clique"
-        yield manifest.error((*path, to_pod[0]), message, fixed=True)
+            pod_fields.append(key)
+    if pod_fields:
+        message = f"{', '.join(pod_fields)} of the pods are today spec.podSpec.* of the clique"
+        yield manifest.error((*path, pod_fields[0]), message, fixed=True)
         if "podSpec" not in spec:
             set_key(spec, "podSpec", mapping_at_line(clique.line))
-        for key in to_pod:
+        for key in pod_fields:
             move(clique, spec["podSpec"], key)
 
 
@@ -119,8 +120,8 @@ def _start_order(manifest: Manifest, spec: LineMapping, template: LineMapping) -
     cliques = {str(clique.get("name")): clique for _, clique in mappings_at(template, "cliques")}
     in_order = sorted(map(str, order)) == sorted(cliques)
     kind = _IN_ORDER if in_order else _EXPLICIT
-    how = "the order of the cliques" if in_order else "spec.startsAfter of each clique"
-    message = f"startupOrder is today spec.template.cliqueStartupType: {kind}, with {how}"
+    where = "the order of the cliques" if in_order else "spec.startsAfter of each clique"
+    message = f"startupOrder is today spec.template.cliqueStartupType: {kind}, with {where}"
     yield manifest.error(("spec", "startupOrder"), message, fixed=True)
     del spec["startupOrder"]
     set_key(template, "cliqueStartupType", kind)
@@ -138,7 +139,7 @@ def _start_order(manifest: Manifest, spec: LineMapping, template: LineMapping) -
 
 
 def _scaling(manifest: Manifest, spec: LineMapping, template: LineMapping) -> Iterator[Finding]:
-    """Scale all cliques together: what one minimum and maximum for the set means."""
+    """Turn one minimum and maximum for the set into a scaling group of all cliques."""
     scaling = mapping_at(spec, "scaling")
     if not scaling or "podCliqueScalingGroups" in template:
         return
@@ -148,13 +149,13 @@ def _scaling(manifest: Manifest, spec: LineMapping, template: LineMapping) -> It
     )
     yield manifest.error(("spec", "scaling"), message, fixed=True)
     line = spec.line_of("scaling")
-    least = scaling.get("minReplicas", 1)
+    minimum = scaling.get("minReplicas", 1)
     group = mapping_at_line(
         line,
         name=_GROUP_NAME,
         cliqueNames=[at(clique, "name") for _, clique in mappings_at(template, "cliques")],
-        replicas=least,
-        minAvailable=least,
+        replicas=minimum,
+        minAvailable=minimum,
         scaleConfig=scaling,
     )
     del spec["scaling"]

@@ -1,4 +1,4 @@
-"""Is it an object at all? What every object needs, whatever its kind."""
+"""Rules on every object, whatever its kind: identity, scope, shapes."""
 
 import re
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _NAMESPACED = {
     ("grove.io", "PodCliqueSet"),
 }
 _BUILT_IN = ("", "apps", "batch", "resource.k8s.io")
-"""Groups whose fields are known; other kinds may give the same names other shapes."""
+"""Groups whose fields are known; in other groups the same names may have other shapes."""
 _MAPPINGS = ("metadata", "spec", "labels", "annotations", "template", "resources", "limits")
 _LISTS = ("containers", "initContainers", "resourceClaims")
 _FREE_FORM = ("labels", "annotations", "matchLabels", "nodeSelector", "parameters", "data")
@@ -83,7 +83,7 @@ def text_values(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]
 
 
 def shapes(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """What the API has as a mapping or as a list of mappings is written as one."""
+    """Fields that are mappings or lists of mappings in the API are so in the manifest."""
     del manifests
     if manifest.group not in _BUILT_IN:
         return

@@ -1,4 +1,4 @@
-"""Do the pods get the devices they ask for? Claims of the pod, and which container uses which."""
+"""Rules on pods: their claims, and the containers that use them."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -28,35 +28,35 @@ def pod_claims(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     del manifests
     for path, spec in pod_specs(manifest):
         for index, claim in mappings_at(spec, "resourceClaims"):
-            place = (*path, "resourceClaims", index)
+            claim_path = (*path, "resourceClaims", index)
             source = claim.get("source")
             if isinstance(source, LineMapping):
                 message = (
                     "source is gone: resourceClaimName or resourceClaimTemplateName stand here"
                 )
-                yield manifest.error((*place, "source"), message, fixed=True)
+                yield manifest.error((*claim_path, "source"), message, fixed=True)
                 del claim["source"]
                 for key in list(source):
                     move(source, claim, key)
             if not claim.get("name"):
-                yield manifest.error(place, "has no name for containers to refer to")
+                yield manifest.error(claim_path, "has no name for containers to refer to")
             sources = [key for key in _SOURCES if claim.get(key)]
             if len(sources) != 1:
                 message = f"needs exactly one of {' and '.join(_SOURCES)}"
-                yield manifest.error(place, message)
+                yield manifest.error(claim_path, message)
 
 
 def container_claims(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """A container names, under resources.claims, claims that its pod has."""
+    """A container refers, under resources.claims, to claims of its pod."""
     del manifests
     for path, spec in pod_specs(manifest):
         names = [str(claim.get("name")) for _, claim in mappings_at(spec, "resourceClaims")]
         used: list[str] = []
         for kind in _CONTAINERS:
             for index, container in mappings_at(spec, kind):
-                place = (*path, kind, index)
-                yield from _claims_level(manifest, container, place)
-                yield from _claim_names(manifest, container, place, names, used)
+                container_path = (*path, kind, index)
+                yield from _claims_level(manifest, container, container_path)
+                yield from _claim_names(manifest, container, container_path, names, used)
         for index, name in enumerate(names):
             if name not in used:
                 message = f"no container uses {name}: add it to resources.claims of one"
@@ -64,15 +64,15 @@ def container_claims(manifest: Manifest, manifests: ManifestSet) -> Iterator[Fin
 
 
 def extended_resources(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """Devices by name (nvidia.com/gpu) are asked for in limits, whole, and alike in requests."""
+    """Extended resources (nvidia.com/gpu) are whole, and equal in limits and requests."""
     del manifests
     for path, spec in pod_specs(manifest):
         for kind in _CONTAINERS:
             for index, container in mappings_at(spec, kind):
                 resources = mapping_at(container, "resources")
-                place = (*path, kind, index, "resources")
-                yield from _limits_missing(manifest, resources, place)
-                yield from _device_amounts(manifest, resources, place)
+                resources_path = (*path, kind, index, "resources")
+                yield from _limits_missing(manifest, resources, resources_path)
+                yield from _device_amounts(manifest, resources, resources_path)
 
 
 def _limits_missing(
@@ -119,7 +119,7 @@ def _amount(value: object) -> Fraction | None:
 
 
 def _claims_level(manifest: Manifest, container: LineMapping, path: FieldPath) -> Iterator[Finding]:
-    """Move claims that stand beside resources, or in its limits or requests, where they belong."""
+    """Move claims beside resources, or in its limits or requests, to where they belong."""
     resources = mapping_at(container, "resources")
     for owner, place in (
         (container, path),

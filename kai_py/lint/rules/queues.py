@@ -1,4 +1,4 @@
-"""Does the work reach its queue? The Queue itself, and the annotation or label that names it."""
+"""Rules on queues: the Queue itself, and the annotation or label that names it."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -48,16 +48,16 @@ def queue(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         message = f"{manifest.api_version} is not served: write {API_VERSION}"
         yield manifest.error(("apiVersion",), message, fixed=True)
         manifest.value["apiVersion"] = API_VERSION
-    told: set[FieldProblem] = set()
-    while problems := [problem for problem in _problems(manifest) if problem not in told]:
+    reported: set[FieldProblem] = set()
+    while problems := [problem for problem in _problems(manifest) if problem not in reported]:
         for problem in problems:
-            told.add(problem)
+            reported.add(problem)
             finding = manifest.error(problem.path, problem.message)
             yield dataclasses.replace(finding, fixed=_corrected(manifest, problem))
 
 
 def queue_keys(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """A queue is named by the key that is read, on an object that makes pods."""
+    """A queue is named by a key that the scheduler reads, on an object that creates pods."""
     del manifests
     for path in _metadata_paths(manifest):
         metadata = mapping_at(manifest.value, *path)
@@ -82,7 +82,7 @@ def queue_keys(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
 
 
 def queue_exists(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """The queue named is one that exists and lets the namespace in."""
+    """The named queue exists among the manifests and admits the namespace."""
     queues = {found.name: found for found in manifests.of(GROUP, "Queue")}
     for path in _metadata_paths(manifest):
         for place in _METADATA_FIELDS:
@@ -96,14 +96,14 @@ def queue_exists(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding
                 yield manifest.hint(field, f"queue {name} is not among these manifests{advice}")
                 continue
             names = at(queues[name].value, "spec", "namespaces", "names")
-            chosen = at(queues[name].value, "spec", "namespaces", "selector")
-            if names and not chosen and manifest.namespace and manifest.namespace not in names:
+            selector = at(queues[name].value, "spec", "namespaces", "selector")
+            if names and not selector and manifest.namespace and manifest.namespace not in names:
                 message = f"queue {name} does not admit namespace {manifest.namespace}"
                 yield manifest.error(field, message)
 
 
 def scheduler(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """Pods of a queue are ours only with our schedulerName."""
+    """Pods with a queue are scheduled by us only with our schedulerName."""
     del manifests
     named = [name for path in _metadata_paths(manifest) for name in _queue_names(manifest, path)]
     for path, spec in pod_specs(manifest):
@@ -129,7 +129,7 @@ def _problems(manifest: Manifest) -> tuple[FieldProblem, ...]:
 
 
 def _corrected(manifest: Manifest, problem: FieldProblem) -> bool:
-    """Correct a misspelt field or a number written as text; tell whether that was possible."""
+    """Correct a misspelt field or a number written as text; returns whether that was possible."""
     *above, key = problem.path or ("",)
     parent = at(manifest.value, *above)
     if not isinstance(parent, LineMapping) or not isinstance(key, str) or key not in parent:
@@ -145,7 +145,7 @@ def _corrected(manifest: Manifest, problem: FieldProblem) -> bool:
 
 
 def _number(value: Any) -> int | float | str | None:
-    """Give a number for a text, and a text for a fraction that must be one."""
+    """A number for a text, and a text for a float, which the API takes as text only."""
     if isinstance(value, float):
         return str(value)
     if not isinstance(value, str):
@@ -158,7 +158,7 @@ def _number(value: Any) -> int | float | str | None:
 
 
 def _metadata_paths(manifest: Manifest) -> list[FieldPath]:
-    """Give where metadata with a queue's name may stand."""
+    """Paths of the metadata that may name a queue."""
     template = template_path(manifest)
     return [("metadata",), *([(*template, "metadata")] if template else [])]
 

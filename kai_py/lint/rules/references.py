@@ -1,4 +1,4 @@
-"""Is what the pods name there? Classes, claims and templates, as far as the file can tell."""
+"""Rules on references: classes, claims and templates, as far as the manifests show."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ _DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease
 
 
 def classes_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """A DeviceClass that neither the file nor a known driver brings must exist already."""
+    """A DeviceClass that neither the manifests nor a known driver bring must exist already."""
     path = spec_path(manifest)
     if path is None:
         return
@@ -36,14 +36,14 @@ def classes_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Findin
     )
     path = (*path, "devices", "requests")
     for index, request in mappings_at(manifest.value, *path):
-        asked = [
+        options = [
             ((*path, index, "exactly"), mapping_at(request, "exactly")),
             *(
                 ((*path, index, "firstAvailable", number), entry)
                 for number, entry in mappings_at(request, "firstAvailable")
             ),
         ]
-        for place, fields in asked:
+        for place, fields in options:
             name = text_at(fields, "deviceClassName")
             if name and name not in known:
                 message = (
@@ -53,7 +53,7 @@ def classes_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Findin
 
 
 def claims_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """A pod's claim or template must be in the pod's namespace, under its own kind."""
+    """A pod's claim or template must be in the pod's namespace, and of the right kind."""
     for path, spec in pod_specs(manifest):
         for index, claim in mappings_at(spec, "resourceClaims"):
             for key, kind in _KINDS.items():
@@ -64,13 +64,13 @@ def claims_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding
 
 
 def namespaces_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """A namespace must exist before what it holds; said once per namespace, at its first object."""
+    """A namespace must exist before its objects; reported once, at its first object."""
     name = manifest.namespace
     if not name or name in _DEFAULT_NAMESPACES:
         return
-    there = {found.name for found in manifests.of("", "Namespace")}
+    namespaces = {found.name for found in manifests.of("", "Namespace")}
     first = next(other for other in manifests.manifests if other.namespace == name)
-    if first is manifest and name not in there:
+    if first is manifest and name not in namespaces:
         message = f"namespace {name} is not among these manifests: kubectl create namespace {name}"
         yield manifest.hint(("metadata", "namespace"), message)
 

@@ -1,4 +1,4 @@
-"""Are the values of a request possible? Class, mode, count, capacity, one field after another."""
+"""Rules on the values of a request: class, mode, count, capacity."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -72,21 +72,21 @@ def _capacity(
     if capacity and "requests" not in capacity:
         message = f"{', '.join(capacity)} must stand under capacity.requests"
         yield manifest.error((*path, next(iter(capacity))), message, fixed=True)
-        asked = mapping_at_line(capacity.line)
+        requests = mapping_at_line(capacity.line)
         for key in list(capacity):
-            move(capacity, asked, key)
-        set_key(capacity, "requests", asked)
-    asked, path = mapping_at(capacity, "requests"), (*path, "requests")
+            move(capacity, requests, key)
+        set_key(capacity, "requests", requests)
+    requests, path = mapping_at(capacity, "requests"), (*path, "requests")
     driver = driver_of_class(manifests, str(request.get("deviceClassName", "")))
-    for key in list(asked):
-        yield from _amount(manifest, asked[key], (*path, key))
+    for key in list(requests):
+        yield from _amount(manifest, requests[key], (*path, key))
         domain, _, name = key.rpartition("/")
         if driver and domain == driver and name in published(driver).capacities:
             message = (
                 f"{driver} publishes {name} without a domain, and keys are compared as written"
             )
             yield manifest.error((*path, key), f"{message}: write {name}", fixed=True)
-            rename(asked, key, name)
+            rename(requests, key, name)
 
 
 def _amount(manifest: Manifest, value: Any, path: FieldPath) -> Iterator[Finding]:

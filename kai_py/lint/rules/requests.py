@@ -1,4 +1,4 @@
-"""Is a device request built as ``resource.k8s.io/v1`` has it?
+"""Rules on the structure of device requests, as in ``resource.k8s.io/v1``.
 
     requests:
     - name: gpu
@@ -6,9 +6,9 @@
     - name: any
       firstAvailable: [{name, deviceClassName, selectors, ...}]
 
-In v1beta1 the fields stood on the request itself, and articles still write them there; the API of
-today drops them. Where both places have a field, the one under ``exactly`` is what the API keeps;
-lists (selectors, tolerations) are joined, since all of them were meant.
+In v1beta1 the fields were on the request itself, and articles still write them there; today's API
+drops them. Where both places have a field, the one under ``exactly`` is what the API keeps; lists
+(selectors, tolerations) are joined, since all of them were meant.
 """
 
 import re
@@ -45,7 +45,7 @@ EXACT_FIELDS = (*SUBREQUEST_FIELDS, "adminAccess")
 
 
 def requests(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """Bring every request of a claim or template into today's form."""
+    """Convert every request of a claim or template to today's form."""
     path = spec_path(manifest)
     if path is None:
         return
@@ -159,7 +159,7 @@ def _default(entry: LineMapping, key: str, value: object) -> None:
 
 
 def _class_first(exact: LineMapping) -> None:
-    """Put the class first, as everybody writes it."""
+    """Put the class first, as is customary."""
     if "deviceClassName" in exact:
         rest = {key: value for key, value in exact.items() if key != "deviceClassName"}
         name = exact["deviceClassName"]
@@ -168,7 +168,7 @@ def _class_first(exact: LineMapping) -> None:
 
 
 def request_at(manifest: Manifest, path: FieldPath) -> tuple[LineMapping, ...]:
-    """Give the mappings that may hold a selector's class: its alternative, exactly, the request."""
+    """The mappings that may hold a selector's class: its alternative, exactly, the request."""
     if "requests" not in path:
         return ()
     start = path.index("requests") + 2

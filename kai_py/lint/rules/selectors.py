@@ -1,4 +1,4 @@
-"""Can these selectors match? Their place in the manifest, their names, their types, their cost."""
+"""Rules on selectors: their place in the manifest, their names, their types, their cost."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -51,7 +51,7 @@ def shapes(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
 
 
 def expressions(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """Correct what a selector asks, then check it as the API server does."""
+    """Correct a selector's expression, then check it as the API server does."""
     if not manifest.is_a(RESOURCE_GROUP, *_KINDS):
         return
     for path, mapping in walk(mapping_at(manifest.value, "spec"), ("spec",)):
@@ -67,7 +67,7 @@ def expressions(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]
 
 
 def guards(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """A class asks for its driver first: another driver's device has none of these names."""
+    """A class tests the driver first: devices of other drivers have none of these names."""
     del manifests
     if not manifest.is_a(RESOURCE_GROUP, "DeviceClass"):
         return
@@ -90,7 +90,7 @@ def guards(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
 
 
 def _selector(item: Any, line: int) -> Any:
-    """Give a selector in its form."""
+    """A selector in its valid structure."""
     if isinstance(item, str):
         return mapping_at_line(line, cel=mapping_at_line(line, expression=item))
     if not isinstance(item, LineMapping):
@@ -105,7 +105,7 @@ def _selector(item: Any, line: int) -> Any:
 
 
 def _driver(manifest: Manifest, manifests: ManifestSet, path: FieldPath, source: str) -> str:
-    """Give the driver whose devices a selector is about."""
+    """The driver of the devices that a selector is about."""
     siblings = at(manifest.value, *path[:-1]) if path else None
     texts = [text_at(item, "cel", "expression") for item in siblings or ()]
     own = guarded_driver(source)

@@ -1,4 +1,4 @@
-"""Is this version served? What Kubernetes 1.36 does not serve by default, and what to write."""
+"""Rule on API versions that Kubernetes 1.36 does not serve by default."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ _NOT_CONVERTIBLE = ("v1alpha1", "v1alpha2")
 
 
 def served_version(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """Name the version that is served; runs last, once the fields have that version's shape."""
+    """Replace a version that is not served; runs last, once the fields have the new shape."""
     del manifests
     written, kind = manifest.api_version, manifest.kind
     version = written.rpartition("/")[2]

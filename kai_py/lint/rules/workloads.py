@@ -1,4 +1,4 @@
-"""Where does a workload have its pods? The kinds that make pods, and what each requires."""
+"""Rules on workloads: kinds with a pod template, and what each requires."""
 
 from collections.abc import Iterator
 
@@ -25,25 +25,25 @@ TEMPLATES: dict[tuple[str, str], FieldPath] = {
     ("apps", "DaemonSet"): ("spec", "template"),
     ("apps", "ReplicaSet"): ("spec", "template"),
 }
-"""Where the pod (metadata and spec) of a kind stands."""
+"""Path of the pod template (metadata and spec) by kind."""
 _SELECTOR_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
 _POD_FIELDS = ("schedulerName", "resourceClaims", "containers", "restartPolicy", "nodeSelector")
 
 
 def template_path(manifest: Manifest) -> FieldPath | None:
-    """Give the path of the pod template of a built-in kind."""
+    """Path of the pod template of a built-in kind, else None."""
     group = manifest.group if manifest.group != "extensions" else "apps"
     return TEMPLATES.get((group, manifest.kind))
 
 
 def pod_specs(manifest: Manifest) -> list[tuple[FieldPath, LineMapping]]:
-    """Give every pod spec in an object, of whatever kind: what has containers."""
+    """Every pod spec in an object of any kind: each mapping with containers."""
     found = walk(mapping_at(manifest.value, "spec"), ("spec",))
     return [(path, spec) for path, spec in found if isinstance(spec.get("containers"), list)]
 
 
 def misplaced_pod_fields(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """Fields of the pod stand in the pod's spec, not in the workload's."""
+    """Fields of the pod are in the pod's spec, not in the workload's."""
     del manifests
     path = template_path(manifest)
     if not path:

@@ -1,7 +1,7 @@
-"""The dashboard: one page of a few files that asks /v1 and nothing else; it works offline.
+"""The dashboard: static files that read the HTTP API under /v1 only; it works offline.
 
-The files hold no data of the cluster, so they are served to everybody; the policy forbids the page
-to load or send anything elsewhere.
+The files hold no data of the cluster, so they are served without authentication; the content
+security policy forbids the page to load or send anything elsewhere.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,7 +30,7 @@ HEADERS = {
 
 
 def dashboard_routes() -> list[web.RouteDef]:
-    """What to add to an application."""
+    """Routes of the dashboard's files."""
     return [web.get(path, _file(*served)) for path, served in FILES.items()]
 
 

@@ -33,7 +33,7 @@ async function refresh() {
   document.body.dataset.cycle = state.cycle;
 }
 
-/** Refresh soon, but not while nobody looks and not twice in a second. */
+/** Refresh soon, but not while the page is hidden and not twice in a second. */
 function wantRefresh() {
   if (due !== null || document.hidden) return;
   const pause = Math.max(0, LEAST_BETWEEN - (performance.now() - asked));

@@ -24,7 +24,7 @@ onClose(() => {
 });
 new ResizeObserver(() => state && draw()).observe(map);
 
-/** Draw everything anew in the colours of the theme. */
+/** Redraw everything in the colours of the theme. */
 export function repaint() {
   refreshColours();
   if (!state) return;

@@ -5,7 +5,7 @@ import { canvasColours } from "./colours.js";
 const GAP = 1;
 let colours = canvasColours();
 
-/** Take the colours of the theme anew. */
+/** Reload the colours of the theme. */
 export function refreshColours() {
   colours = canvasColours();
 }

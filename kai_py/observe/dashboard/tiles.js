@@ -14,7 +14,7 @@ export function showTiles(parent, domains, chosen, open) {
   });
 }
 
-/** Forget what was drawn, so that it is drawn anew. */
+/** Forget what was drawn, so that it is redrawn. */
 export function forgetTiles(parent) {
   for (const tile of parent.querySelectorAll(".tile")) tile.seen = null;
 }

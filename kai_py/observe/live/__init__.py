@@ -1,1 +1,1 @@
-"""A live picture of a cluster in a terminal: GPUs, queues, gangs, and what happens."""
+"""Live view of a cluster in a terminal: GPUs, queues, gangs, and events."""

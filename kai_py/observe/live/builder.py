@@ -1,10 +1,10 @@
-"""From a mirror and the newest plan to a picture.
+"""Builds the live view from a mirror and the newest plan.
 
-A GPU that a driver publishes is held by the claim that is allocated to it, and the claim by the
-first pod in its ``reservedFor``. A device plugin's GPUs have no names in the API: a pod keeps the
-lowest free places of its node for as long as it is there.
+A GPU that a driver publishes is attributed to the claim that it is allocated to, and the claim to
+the first pod in its ``reservedFor``. A device plugin's GPUs have no names in the API: a pod keeps
+the lowest free slots of its node for as long as it exists.
 
-O(pods + claims + devices) per picture.
+O(pods + claims + devices) per view.
 """
 
 import math
@@ -38,7 +38,7 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 class LiveClusterBuilder:
-    """Makes pictures; remembers only which places plugin pods have."""
+    """Builds views; the only state kept is the slots of plugin pods."""
 
     def __init__(self, mirror: Mirror, membership: Membership) -> None:
         self._mirror = mirror
@@ -58,43 +58,45 @@ class LiveClusterBuilder:
         )
 
     def _nodes(self, pods: Iterable[Pod], keys: Mapping[str, str]) -> tuple[LiveNode, ...]:
-        held = _allocated_devices(self._mirror.objects(RESOURCE_CLAIMS).values(), pods, keys)
+        slots_by_device = _allocated_devices(
+            self._mirror.objects(RESOURCE_CLAIMS).values(), pods, keys
+        )
         published: dict[str, list[tuple[str, str]]] = {}
-        for piece in self._mirror.objects(RESOURCE_SLICES).values():
-            for device in piece.spec.devices:
+        for resource_slice in self._mirror.objects(RESOURCE_SLICES).values():
+            for device in resource_slice.spec.devices:
                 kind = device.attributes.get("type")
-                if piece.spec.node_name and (kind is None or kind.string_value == "gpu"):
-                    names = published.setdefault(piece.spec.node_name, [])
-                    names.append((piece.spec.pool.name, device.name))
+                if resource_slice.spec.node_name and (kind is None or kind.string_value == "gpu"):
+                    names = published.setdefault(resource_slice.spec.node_name, [])
+                    names.append((resource_slice.spec.pool.name, device.name))
         on_node: dict[str, list[Pod]] = {}
         for pod in pods:
             on_node.setdefault(pod.spec.node_name, []).append(pod)
-        views = []
+        live_nodes = []
         for node in self._mirror.objects(NODES).values():
             name = node.metadata.name
             devices = sorted(published.get(name, ()), key=lambda d: (d[0], natural(d[1])))
-            slots = [held.get(device, GpuSlot()) for device in devices]
+            slots = [slots_by_device.get(device, GpuSlot()) for device in devices]
             slots += self._plugin_slots(node, on_node.get(name, ()), keys)
-            views.append(LiveNode(name=name, rack=_rack(node), slots=tuple(slots)))
-        return tuple(sorted(views, key=lambda view: (view.rack, natural(view.name))))
+            live_nodes.append(LiveNode(name=name, rack=_rack(node), slots=tuple(slots)))
+        return tuple(sorted(live_nodes, key=lambda view: (view.rack, natural(view.name))))
 
     def _plugin_slots(
         self, node: Node, pods: Iterable[Pod], keys: Mapping[str, str]
     ) -> list[GpuSlot]:
         total = int(_gpus(node.status.allocatable))
         slots = [GpuSlot()] * total
-        users = [(pod, int(_gpus(pod_requests(pod)))) for pod in pods if not _is_finished(pod)]
-        users = [(pod, count) for pod, count in users if count and total]
-        for pod, _ in users:
-            for place in self._plugin_places.get(pod.metadata.uid, ()):
-                slots[place] = GpuSlot(_state(pod), keys[pod.metadata.uid])
-        for pod, count in sorted(users, key=lambda user: user[0].metadata.name):
+        gpu_pods = [(pod, int(_gpus(pod_requests(pod)))) for pod in pods if not _is_finished(pod)]
+        gpu_pods = [(pod, count) for pod, count in gpu_pods if count and total]
+        for pod, _ in gpu_pods:
+            for index in self._plugin_places.get(pod.metadata.uid, ()):
+                slots[index] = GpuSlot(_state(pod), keys[pod.metadata.uid])
+        for pod, count in sorted(gpu_pods, key=lambda pod_count: pod_count[0].metadata.name):
             if pod.metadata.uid in self._plugin_places:
                 continue
-            free = [place for place in range(total) if slots[place].state is GpuState.FREE]
+            free = [index for index in range(total) if slots[index].state is GpuState.FREE]
             self._plugin_places[pod.metadata.uid] = tuple(free[:count])
-            for place in free[:count]:
-                slots[place] = GpuSlot(_state(pod), keys[pod.metadata.uid])
+            for index in free[:count]:
+                slots[index] = GpuSlot(_state(pod), keys[pod.metadata.uid])
         return slots
 
 
@@ -107,23 +109,23 @@ def _allocated_devices(
         for pod in by_uid.values()
         if (group := pod_group_of(pod)) is not None and pod.spec.node_name and not _is_finished(pod)
     }
-    held: dict[tuple[str, str], GpuSlot] = {}
+    slots_by_device: dict[tuple[str, str], GpuSlot] = {}
     for claim in claims:
         if claim.status.allocation is None:
             continue
-        found = (
+        consumers = (
             by_group.get((claim.metadata.namespace, ref.name))
             if ref.resource == POD_GROUPS
             else by_uid.get(ref.uid)
             for ref in claim.status.reserved_for
         )
-        user = next((pod for pod in found if pod is not None), None)
+        consumer = next((pod for pod in consumers if pod is not None), None)
         slot = GpuSlot(GpuState.STARTING)
-        if user is not None:
-            slot = GpuSlot(_state(user), keys[user.metadata.uid])
+        if consumer is not None:
+            slot = GpuSlot(_state(consumer), keys[consumer.metadata.uid])
         for result in claim.status.allocation.devices.results:
-            held[result.pool, result.device] = slot
-    return held
+            slots_by_device[result.pool, result.device] = slot
+    return slots_by_device
 
 
 @dataclass(slots=True)
@@ -142,22 +144,22 @@ def _gangs(
     queues: Mapping[str, str],
     why: Mapping[str, str],
 ) -> tuple[LiveGang, ...]:
-    tallies: dict[str, _GangCounts] = {}
+    counts_by_key: dict[str, _GangCounts] = {}
     for pod in pods:
-        _count(tallies.setdefault(keys[pod.metadata.uid], _GangCounts()), pod)
-    ordered = sorted(tallies.items(), key=lambda item: (item[1].age, item[0]))
+        _count(counts_by_key.setdefault(keys[pod.metadata.uid], _GangCounts()), pod)
+    ordered = sorted(counts_by_key.items(), key=lambda item: (item[1].age, item[0]))
     return tuple(
         LiveGang(
             key=key,
             queue=queues[key],
-            pods=tally.pods,
-            bound=tally.bound,
-            running=tally.running,
-            terminating=tally.terminating,
-            finished=tally.finished,
+            pods=counts.pods,
+            bound=counts.bound,
+            running=counts.running,
+            terminating=counts.terminating,
+            finished=counts.finished,
             pending_reason=why.get(key, ""),
         )
-        for key, tally in ordered
+        for key, counts in ordered
     )
 
 

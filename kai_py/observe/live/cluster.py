@@ -1,18 +1,18 @@
-"""What a terminal shows of a cluster at one moment, as plain values; nothing here is drawn yet."""
+"""Values of the live view: the cluster at one moment, before rendering."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class GpuState(Enum):
-    """What a GPU does."""
+    """State of a GPU."""
 
     FREE = "free"
     STARTING = "starting"
     """Its pod is bound but does not run yet."""
     RUNNING = "running"
     TERMINATING = "leaving"
-    """Its pod is being stopped."""
+    """Its pod is terminating."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class LiveNode:
 
     @property
     def used(self) -> int:
-        """GPUs that somebody holds."""
+        """GPUs that are allocated."""
         return sum(slot.state is not GpuState.FREE for slot in self.slots)
 
 
 @dataclass(frozen=True, slots=True)
 class LiveQueue:
-    """GPUs of a queue; ``maximum`` is None where there is none."""
+    """GPUs of a queue; ``maximum`` is None where there is no limit."""
 
     name: str
     deserved: float
@@ -50,7 +50,7 @@ class LiveQueue:
 
 @dataclass(frozen=True, slots=True)
 class LiveGang:
-    """A gang: how many of its pods are where, and in one sentence why it waits, if it does."""
+    """A gang: its pods by state, and why it is pending, if it is."""
 
     key: str
     queue: str
@@ -82,5 +82,5 @@ class LiveCluster:
 
     @property
     def used(self) -> int:
-        """GPUs that somebody holds."""
+        """GPUs that are allocated."""
         return sum(node.used for node in self.nodes)

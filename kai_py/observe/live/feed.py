@@ -1,4 +1,4 @@
-"""What has happened lately, newest last; the same said of more pods of a gang joins the line."""
+"""Feed of recent events, newest last; equal events on pods of one gang share a line."""
 
 from collections import deque
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ MAX_LINES = 200
 
 
 class Tone(Enum):
-    """How a line sounds."""
+    """Severity of a line; decides its colour."""
 
     STEP = "step"
     GOOD = "good"
@@ -20,10 +20,10 @@ class Tone(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FeedLine:
-    """One thing that happened.
+    """One event.
 
-    ``word`` is the reason of an event, ``subject`` what it is about, ``gang`` its gang's key.
-    ``pods`` counts the pods it is said of; ``nodes`` are where they are, if that is the news.
+    ``word`` is the event's reason, ``subject`` the object it regards, ``gang`` its gang's key.
+    ``pods`` counts the pods it was reported for; ``nodes`` are theirs, if the event is about nodes.
     """
 
     time: float
@@ -43,7 +43,7 @@ class Feed:
         self._lines: deque[FeedLine] = deque(maxlen=MAX_LINES)
 
     def add(self, line: FeedLine) -> None:
-        """Add a line, or count it to a line just told that says the same."""
+        """Add a line, or merge it into a recent line with the same text."""
         for position in range(len(self._lines) - 1, -1, -1):
             earlier = self._lines[position]
             if line.time - earlier.time > MERGE_SECONDS:
@@ -69,10 +69,12 @@ def _can_merge(one: FeedLine, other: FeedLine) -> bool:
 
 
 def line_text(line: FeedLine) -> str:
-    """What the line says of its subject, or of its gang when it is said of several pods."""
+    """The text of a line, with its subject, or with its gang when several pods are merged."""
     where = f" on {_node_range(line.nodes)}" if line.nodes else ""
-    who = line.gang.rpartition("/")[2] + f", {line.pods} pods" if line.pods > 1 else line.subject
-    head = who + where
+    subject = (
+        line.gang.rpartition("/")[2] + f", {line.pods} pods" if line.pods > 1 else line.subject
+    )
+    head = subject + where
     return f"{head}: {line.text}" if head and line.text else head or line.text
 
 

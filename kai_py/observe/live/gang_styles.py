@@ -1,7 +1,7 @@
-"""How do we tell gangs apart on a screen? By a letter, and by a shade of their queue's colour.
+"""Letters and colours that tell gangs apart: a shade of the queue's colour per gang.
 
-Letters and colours are given in the order of first sight and never change, so a picture can be
-followed over time. Without colours the letter alone is left.
+Letters and colours are assigned in the order of first sight and never change, so that a gang can be
+followed over time. Without colours the letter remains.
 """
 
 from itertools import cycle, islice
@@ -17,13 +17,13 @@ QUEUE_COLOURS = (
     ("#9a5fe0", "#c297ff", "#7339bd", "#dcc4ff"),
     ("#d1447f", "#ff86b7", "#a32660", "#ffb7d5"),
 )
-"""Shades per queue."""
+"""Four shades per queue; queues beyond the last reuse them."""
 LETTERS = ascii_uppercase + digits
 DARK_TEXT_ABOVE = 140.0
 
 
 class GangStyles:
-    """Letters of gangs and colours of queues and gangs."""
+    """Letters of gangs, and colours of queues and gangs."""
 
     def __init__(self) -> None:
         self._queues: dict[str, int] = {}
@@ -35,7 +35,7 @@ class GangStyles:
         return QUEUE_COLOURS[self._position(name) % len(QUEUE_COLOURS)][0]
 
     def add(self, gang: str, queue: str) -> None:
-        """Give a gang its letter and shade, if it has none yet."""
+        """Assign a gang its letter and shade, if it has none yet."""
         if gang in self._gangs:
             return
         shades = QUEUE_COLOURS[self._position(queue) % len(QUEUE_COLOURS)]
@@ -45,11 +45,11 @@ class GangStyles:
         self._gangs[gang] = letter, shades[number % len(shades)]
 
     def letter(self, gang: str) -> str:
-        """The gang's letter; ``?`` for a gang that is not known."""
+        """The gang's letter; ``?`` for an unknown gang."""
         return self._gangs[gang][0] if gang in self._gangs else "?"
 
     def style(self, gang: str) -> Style:
-        """How the gang's GPUs look."""
+        """Style of the gang's GPUs."""
         shade = self._gangs[gang][1] if gang in self._gangs else "#808080"
         return Style(color=_readable_on(shade), bgcolor=shade, bold=True)
 
@@ -59,5 +59,5 @@ class GangStyles:
 
 def _readable_on(background: str) -> str:
     red, green, blue = Color.parse(background).get_truecolor()
-    light = 0.299 * red + 0.587 * green + 0.114 * blue
-    return "#101010" if light > DARK_TEXT_ABOVE else "#ffffff"
+    luminance = 0.299 * red + 0.587 * green + 0.114 * blue
+    return "#101010" if luminance > DARK_TEXT_ABOVE else "#ffffff"

@@ -1,4 +1,4 @@
-"""Gangs as a list: those that are at work or wait, then those that are done."""
+"""Panel of gangs: those that run or are pending, then those that have finished."""
 
 from rich.console import Group
 from rich.panel import Panel
@@ -9,7 +9,7 @@ from kai_py.observe.live.gang_styles import GangStyles
 
 
 def gang_panel(cluster: LiveCluster, styles: GangStyles, *, rows: int) -> Panel:
-    """At most ``rows`` gangs."""
+    """A panel with at most ``rows`` gangs."""
     active = [gang for gang in cluster.gangs if not _is_done(gang)]
     done = [gang for gang in reversed(cluster.gangs) if _is_done(gang)]
     shown = (active + done)[:rows]

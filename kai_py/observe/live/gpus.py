@@ -1,7 +1,7 @@
-"""The heat map: racks side by side, a row per node, a cell per GPU.
+"""Panel of GPUs as a heat map: racks side by side, a row per node, a cell per GPU.
 
-A cell shows the letter of the gang that holds the GPU in the colour of its queue: upper case while
-its pod runs, lower case while it starts, a cross while it is being stopped.
+A cell shows the letter of the gang that is allocated the GPU, in the colour of its queue: upper
+case while its pod runs, lower case while it starts, a cross while it terminates.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ GUTTER = 3
 
 
 def gpu_panel(cluster: LiveCluster, styles: GangStyles, *, width: int, rows: int) -> Panel:
-    """The map in ``width`` columns, with at most ``rows`` nodes below each other."""
+    """The map in ``width`` columns, with at most ``rows`` nodes per rack."""
     racks = _racks(cluster.nodes, rows)
     names = max((len(node.name) for node in cluster.nodes), default=0)
     slots = max((len(node.slots) for node in cluster.nodes), default=0)
@@ -42,7 +42,7 @@ def gpu_panel(cluster: LiveCluster, styles: GangStyles, *, width: int, rows: int
 
 
 def panel_height(cluster: LiveCluster, rows: int) -> int:
-    """Lines that the panel takes."""
+    """Height of the panel in lines."""
     longest = max((len(nodes) for _, nodes in _racks(cluster.nodes, rows)), default=0)
     return longest + 3
 
@@ -53,9 +53,9 @@ def _racks(nodes: Sequence[LiveNode], rows: int) -> list[tuple[str, list[LiveNod
 
 
 def _cell_width(names: int, slots: int, racks: int, width: int) -> int:
-    beside = names + len("  0/0 ") + slots // NUMA_GPUS + GUTTER
-    room = width // max(racks, 1) - beside
-    return max(MIN_CELL_WIDTH, min(MAX_CELL_WIDTH, room // max(slots, 1)))
+    label_width = names + len("  0/0 ") + slots // NUMA_GPUS + GUTTER
+    cell_space = width // max(racks, 1) - label_width
+    return max(MIN_CELL_WIDTH, min(MAX_CELL_WIDTH, cell_space // max(slots, 1)))
 
 
 def _node(node: LiveNode, styles: GangStyles, names: int, cell: int) -> Text:

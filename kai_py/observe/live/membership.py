@@ -1,4 +1,4 @@
-"""Which gang and queue does a mirrored pod belong to? The planner's grouping, over a mirror."""
+"""Gang and queue of a mirrored pod, by the planner's grouping rules."""
 
 from typing import Any, Protocol
 
@@ -27,14 +27,14 @@ BY_COLLECTION: dict[str, Kind[Any]] = {kind.collection_name: kind for kind in WA
 
 
 class Membership(Protocol):
-    """Says to which gang a pod belongs."""
+    """Maps pods to gangs."""
 
     def gang_of(self, pod: Pod) -> GangSpec:
         """The pod's gang, as far as its owners are known."""
 
 
 class MirroredOwners:
-    """Owners as a mirror knows them; the mirror must hold ``OWNER_KINDS`` and namespaces."""
+    """Membership by the owners in a mirror, which must hold ``OWNER_KINDS`` and namespaces."""
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror

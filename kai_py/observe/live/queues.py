@@ -1,4 +1,4 @@
-"""Queues as bars of GPUs, all on one scale: used, borrowed, what is still due, and the limits."""
+"""Panel of queues as bars of GPUs, all on one scale: used, borrowed, still due, and the limits."""
 
 from rich.cells import cell_len
 from rich.console import Group
@@ -31,7 +31,7 @@ def queue_panel(cluster: LiveCluster, styles: GangStyles, *, width: int) -> Pane
 
 
 def panel_height(cluster: LiveCluster) -> int:
-    """Lines that the panel takes."""
+    """Height of the panel in lines."""
     return 2 * len(cluster.queues) + 2
 
 
@@ -43,26 +43,26 @@ def _queue(
     maximum = "" if queue.maximum is None else f" · max {_amount(queue.maximum)}"
     deserved, fair = _amount(queue.deserved), _amount(queue.fair_share)
     used = _amount(queue.allocated)
-    told = f" of {deserved} deserved · fair {fair}{maximum}"
-    if cell_len(used + told) > width:
-        told = f" of {deserved}, fair {fair}{maximum.replace(' ·', ',')}"
+    suffix = f" of {deserved} deserved · fair {fair}{maximum}"
+    if cell_len(used + suffix) > width:
+        suffix = f" of {deserved}, fair {fair}{maximum.replace(' ·', ',')}"
     numbers = Text(" " * indent)
     numbers.append(used, style=f"bold {colour}")
-    numbers.append(told, style="dim")
+    numbers.append(suffix, style="dim")
     for line in (head, numbers):
         line.no_wrap, line.overflow = True, "ellipsis"
     return head, numbers
 
 
 def bar(queue: LiveQueue, colour: str, width: int, scale: float) -> Text:
-    """The bar of a queue, ``width`` characters for ``scale`` GPUs; nothing where no room is."""
+    """The bar of a queue, ``width`` characters for ``scale`` GPUs; empty without width."""
     if width <= 0:
         return Text()
 
-    def at(gpus: float) -> int:
+    def column(gpus: float) -> int:
         return min(round(gpus / scale * width), width)
 
-    used, deserved = at(queue.allocated), at(queue.deserved)
+    used, deserved = column(queue.allocated), column(queue.deserved)
     text = [EMPTY] * width
     for position in range(max(used, deserved)):
         if position >= used:
@@ -71,16 +71,16 @@ def bar(queue: LiveQueue, colour: str, width: int, scale: float) -> Text:
             text[position] = USED if position < deserved else BORROWED
     line = Text("".join(text), style=colour)
     line.stylize("#3d444d", max(used, deserved))
-    _overlay(line, at(queue.fair_share), FAIR, "bold")
+    _overlay(line, column(queue.fair_share), FAIR, "bold")
     if queue.maximum is not None:
-        _overlay(line, at(queue.maximum), MAXIMUM, "bold red")
+        _overlay(line, column(queue.maximum), MAXIMUM, "bold red")
     return line
 
 
 def _overlay(line: Text, position: int, mark: str, style: str) -> None:
-    """Draw a mark over the character before ``position``."""
-    place = max(position - 1, 0)
-    before, after = line[:place], line[place + 1 :]
+    """Replace the character before ``position`` by a mark."""
+    index = max(position - 1, 0)
+    before, after = line[:index], line[index + 1 :]
     line.plain = ""
     line.append_text(before).append(mark, style=style).append_text(after)
 

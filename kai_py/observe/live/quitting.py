@@ -1,7 +1,7 @@
-"""How does a live screen end? With the key q, where somebody sits at a terminal.
+"""Ends a live screen on the key q, if standard input is a terminal.
 
-Keys are read one by one and not echoed meanwhile; Ctrl-C stays the interrupt. The terminal is as
-before when the block is left.
+Keys are read one by one and not echoed meanwhile; Ctrl-C stays the interrupt. The terminal's mode
+is restored when the block is left.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ QUIT_KEYS = b"qQ"
 
 @contextmanager
 def quit_key() -> Iterator[asyncio.Event]:
-    """Give what is set when q is pressed; never where the standard input is no terminal."""
+    """Yield an event that is set when q is pressed; never if standard input is not a terminal."""
     pressed = asyncio.Event()
     if not sys.stdin.isatty():
         yield pressed

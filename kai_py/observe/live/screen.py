@@ -1,5 +1,6 @@
-"""The whole screen: headline, GPUs, queues beside gangs, and what happens; drawn a few times a
-second until cancelled.
+"""Layout of the whole screen: headline, GPUs, queues beside gangs, and events.
+
+Redrawn a few times a second until cancelled.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ MIN_GANG_ROWS = 10
 MIN_FEED_LINES = 3
 FRAME = 4
 FEED_COLUMNS = (9, 18, 4)
-"""Widths of time, word and mark; the sentence has the rest."""
+"""Widths of time, word and mark; the text has the rest."""
 TONES = {
     Tone.STEP: "bold magenta",
     Tone.GOOD: "green",
@@ -35,7 +36,7 @@ TONES = {
 
 
 class Screen:
-    """Draws pictures; letters and colours stay what they are from one to the next."""
+    """Renders views; letters and colours stay the same from one to the next."""
 
     def __init__(self, feed: Feed, console: Console) -> None:
         self._console = console
@@ -70,25 +71,25 @@ class Screen:
         return layout
 
     def _feed_panel(self, width: int, rows: int) -> Panel:
-        """The newest lines that fit, long sentences folded under themselves."""
-        room = max(width - FRAME - sum(FEED_COLUMNS), 1)
+        """The newest lines that fit, with long texts wrapped."""
+        text_width = max(width - FRAME - sum(FEED_COLUMNS), 1)
         grid = Table.grid(padding=0)
         for column in FEED_COLUMNS:
             grid.add_column(width=column, no_wrap=True)
         grid.add_column(overflow="fold")
         shown: list[tuple[FeedLine, Text]] = []
         for line in reversed(self._feed.newest(rows)):
-            folded = list(_feed_text(line).wrap(self._console, room))
+            folded = list(_feed_text(line).wrap(self._console, text_width))
             if len(folded) > rows and shown:
                 break
             if len(folded) > rows:
                 folded = folded[:rows]
-                folded[-1].truncate(room - 1, pad=True)
+                folded[-1].truncate(text_width - 1, pad=True)
                 folded[-1].append("…")
             rows -= len(folded)
             shown.append((line, Text("\n").join(folded)))
-        for line, said in reversed(shown):
-            grid.add_row(*self._feed_columns(line), said)
+        for line, text in reversed(shown):
+            grid.add_row(*self._feed_columns(line), text)
         return Panel(grid, title="Events", title_align="left")
 
     def _feed_columns(self, line: FeedLine) -> Iterator[Text]:
@@ -110,7 +111,7 @@ async def show(
     console: Console, screen: Screen, cluster: Callable[[], LiveCluster],
     headline: Callable[[], Sequence[Text]],
 ) -> None:  # fmt: skip
-    """Keep the screen up to date until cancelled, then give the terminal back."""
+    """Keep the screen up to date until cancelled, then restore the terminal."""
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             width, height = console.size
