@@ -23,7 +23,7 @@ from kai_py.snapshot.tables.numa import Alignment, AmountsByZone, NumaNode
 
 @dataclass(slots=True)
 class _FreeZones:
-    """Free amounts of a node's zones; ``startable``: the lesser of both, for pods that start now."""
+    """Free amounts of a node's zones; ``startable``: the lesser of both, for pods starting now."""
 
     idle: AmountsByZone
     future_idle: AmountsByZone
