@@ -39,7 +39,7 @@ def divide_whole_units(siblings: Siblings, usage_weight: float) -> Portions:
 def divide_surplus(
     siblings: Siblings, allocated: Floats, left: Floats, usage_weight: float
 ) -> tuple[Floats, Floats]:
-    """(..., n) each queue's part of ``left`` (..., groups) above ``allocated``; its weight share."""
+    """(..., n) each queue's part of ``left`` (..., groups) over ``allocated``; its weight share."""
     bucket, group_of = priority_buckets(siblings)
     rank = np.arange(len(group_of)) - np.searchsorted(group_of, group_of, side="left")
     need = np.maximum(siblings.ceiling - allocated, 0.0)
