@@ -1,1 +1,1 @@
-"""What users and the API server write: the Queue model, records of Kubernetes kinds, quantities."""
+"""The API: the Queue model, records of Kubernetes kinds, quantities and other field types."""

@@ -1,7 +1,7 @@
-"""How does work that waits for room call for nodes? What the configuration says of autoscalers.
+"""Settings for autoscalers: how pending pods request nodes.
 
-Cluster Autoscaler and Karpenter add nodes for pods that say ``Unschedulable``; Cluster Autoscaler
-also for a ProvisioningRequest, which is for all pods of a gang at once.
+Cluster Autoscaler and Karpenter add nodes for pods with the condition ``Unschedulable``; Cluster
+Autoscaler also for a ProvisioningRequest, which covers all pods of a gang at once.
 """
 
 from typing import Annotated

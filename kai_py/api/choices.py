@@ -1,4 +1,4 @@
-"""Choices of the configuration that several packages decide by."""
+"""Choices of the configuration that several packages depend on."""
 
 import enum
 

@@ -1,9 +1,9 @@
-"""When did a cron expression fire last? Five fields in UTC: minute, hour, day, month, weekday.
+"""Cron expressions of five fields in UTC: minute, hour, day, month, weekday.
 
 A field is ``*`` or a list of numbers and ranges, each with an optional step: ``*/15``, ``1-5``,
 ``0,30``. Months and weekdays have their English names too; Sunday is 0 or 7. If both days are
-restricted, either is enough. ``@hourly``, ``@daily``, ``@weekly``, ``@monthly`` and ``@yearly``
-are short for what they say.
+restricted, either is enough. ``@hourly``, ``@daily``, ``@weekly``, ``@monthly`` and ``@yearly`` are
+supported.
 
 Source: crontab(5). Cost: one step per day looked back.
 """
@@ -22,7 +22,7 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 MAX_DAYS_BACK = 366 * 8
-"""Leap days lie at most eight years apart."""
+"""Leap days are at most eight years apart."""
 
 
 class CronError(ValueError):
@@ -41,7 +41,7 @@ class Cron:
     either_day: bool
 
     def last_fired(self, now: float) -> float:
-        """The last time it fired up to ``now``, seconds since the epoch."""
+        """The last time it fired up to ``now``, seconds since the epoch; CronError if never."""
         until = datetime.fromtimestamp(now, UTC)
         for back in range(MAX_DAYS_BACK):
             day = until.date() - timedelta(days=back)
@@ -49,9 +49,9 @@ class Cron:
                 continue
             latest = (until.hour, until.minute) if back == 0 else (23, 59)
             times = ((h, m) for h in self.hours for m in self.minutes if (h, m) <= latest)
-            found = max(times, default=None)
-            if found is not None:
-                return datetime(day.year, day.month, day.day, *found, tzinfo=UTC).timestamp()
+            latest_time = max(times, default=None)
+            if latest_time is not None:
+                return datetime(day.year, day.month, day.day, *latest_time, tzinfo=UTC).timestamp()
         raise CronError("it never fires: there is no such day")
 
     def _on(self, day: int, month: int, weekday: int) -> bool:
@@ -63,7 +63,7 @@ class Cron:
 
 
 def parse_cron(text: str) -> Cron:
-    """Read an expression; raises CronError."""
+    """Parse an expression; raises CronError."""
     parts = ALIASES.get(text.strip(), text).split()
     if len(parts) != len(FIELDS):
         raise CronError(f'"{text}" must have five fields: minute hour day month weekday')
@@ -72,24 +72,25 @@ def parse_cron(text: str) -> Cron:
     )
     either = not parts[2].startswith("*") and not parts[4].startswith("*")
     cron = Cron(minutes, hours, days, months, frozenset(day % 7 for day in weekdays), either)
+    # Raises for an expression that never fires, such as 30 February.
     cron.last_fired(0.0)
     return cron
 
 
 def _values(part: str, field: str, least: int, most: int) -> frozenset[int]:
-    found: set[int] = set()
+    values: set[int] = set()
     for item in part.lower().split(","):
         span, slash, step = item.partition("/")
         first, dash, last = span.partition("-")
         try:
             low = least if span == "*" else _number(first, field)
             high = most if span == "*" or (slash and not dash) else _number(last or first, field)
-            found.update(range(low, high + 1, int(step) if slash else 1))
+            values.update(range(low, high + 1, int(step) if slash else 1))
         except ValueError:
             raise CronError(f'{field} "{item}" is not understood') from None
         if not least <= low <= high <= most:
             raise CronError(f'{field} "{item}" is not within {least}-{most}')
-    return frozenset(found)
+    return frozenset(values)
 
 
 def _number(text: str, field: str) -> int:

@@ -1,7 +1,7 @@
-"""How long is ``1h30m``? Durations as Go and Kubernetes write them, as seconds.
+"""Durations as Go and Kubernetes write them (``1h30m``), as seconds.
 
 A duration is a sum of decimal numbers with a unit (``ns us ms s m h``), or ``0``. Durations here
-are never negative: each one is a time to wait or to hold.
+are never negative.
 
 Source: Go's ``time.ParseDuration``, which ``metav1.Duration`` uses.
 """
@@ -21,14 +21,14 @@ class DurationError(ValueError):
 
 
 def parse_duration(text: str) -> float:
-    """Give the seconds of a duration text; raise DurationError for any other text."""
+    """The seconds of a duration text; raises DurationError for any other text."""
     if not re.fullmatch(DURATION_PATTERN, text):
         raise DurationError(f"{text!r} is not a duration: write it like 30s, 5m or 1h30m")
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
 
 
 def format_duration(seconds: float) -> str:
-    """Write seconds as a duration text without needless parts: 5400 is ``1h30m``."""
+    """The duration text of seconds without zero parts: 5400 is ``1h30m``."""
     hours, rest = divmod(round(seconds * 1000), 3_600_000)
     minutes, millis = divmod(rest, 60_000)
     parts = [f"{hours}h" if hours else "", f"{minutes}m" if minutes else ""]

@@ -1,4 +1,4 @@
-"""What do events of the scheduler say to programs? Annotations, beside the sentence for people."""
+"""Annotations of the scheduler's events for programs, beside the message for people."""
 
 from kai_py.api.queue import GROUP, QUEUE_NAME_KEY
 
@@ -8,7 +8,7 @@ ACTION = f"{GROUP}/action"
 """The action of the cycle: allocate, reclaim, preempt, …"""
 NODE = f"{GROUP}/node"
 STAGE = f"{GROUP}/stage"
-"""What stops a gang."""
+"""The stage that stops a gang."""
 PREEMPTOR = f"{GROUP}/beneficiary"
-"""The gang that takes the room."""
+"""The gang for which pods are evicted."""
 PREEMPTOR_QUEUE = f"{GROUP}/beneficiary-queue"

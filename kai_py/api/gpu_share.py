@@ -1,4 +1,4 @@
-"""What part of a GPU does a pod ask for, and which GPUs did it get?
+"""Shares of GPUs: the part of a GPU that a pod requests, and the GPUs that it got.
 
 The keys are KAI-Scheduler's, so that its users change nothing:
 
@@ -9,11 +9,11 @@ The keys are KAI-Scheduler's, so that its users change nothing:
     label runai-gpu-group: GROUP                written before binding: pods of a group share a GPU
     label runai-gpu-group/GROUP: GROUP          the same for several GPUs, one label for each
 
-Beside the label stands which GPU of the node it is, counted by us from 0:
+Our own annotation gives the index of each GPU on its node, which we count from 0:
 
     annotation scheduling.kai.io/gpu-index: "0" or "0,1", in the order of the groups' names
 
-Nothing isolates the pods on a GPU: a part is what scheduling counts with, not what is enforced.
+Pods on one GPU are not isolated: the part is used for scheduling and not enforced.
 """
 
 import re
@@ -43,14 +43,14 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 
 
 class GpuShareError(ValueError):
-    """An annotation about a part of a GPU makes no sense; the text names it and what it may be."""
+    """An annotation about a part of a GPU is invalid; the text names it and its valid values."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuShare:
-    """``portion`` of a GPU's memory or ``memory`` MiB of it, on each of ``devices`` GPUs.
+    """``fraction`` of a GPU's memory, or ``memory`` MiB of it, on each of ``devices`` GPUs.
 
-    Of ``portion`` and ``memory`` one is 0.
+    One of ``fraction`` and ``memory`` is 0.
     """
 
     fraction: float = 0.0
@@ -58,7 +58,7 @@ class GpuShare:
     devices: int = 1
 
     def gpus(self, gpu_memory: float) -> float:
-        """All of it, in GPUs of ``card_memory`` MiB."""
+        """The total in GPUs of ``gpu_memory`` MiB."""
         return self.devices * (self.fraction or self.memory / gpu_memory)
 
     def __str__(self) -> str:
@@ -68,30 +68,32 @@ class GpuShare:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SharedGpu:
-    """A GPU that pods share, known by its group; ``index`` on its node, -1 when nobody says."""
+    """A GPU that pods share, identified by its group; ``index`` on its node, -1 if unknown."""
 
     group: str
     index: int = UNKNOWN_INDEX
 
 
 def gpu_share(pod: Pod) -> GpuShare | None:
-    """The part of a GPU that ``pod`` asks for, if any; raises GpuShareError."""
-    notes = pod.metadata.annotations
-    asked = [key for key in (GPU_FRACTION, GPU_MEMORY) if key in notes]
-    if not asked:
-        extra = next((key for key in (NUM_DEVICES, CONTAINER_NAME) if key in notes), None)
+    """The part of a GPU that ``pod`` requests, if any; raises GpuShareError."""
+    annotations = pod.metadata.annotations
+    requested = [key for key in (GPU_FRACTION, GPU_MEMORY) if key in annotations]
+    if not requested:
+        extra = next((key for key in (NUM_DEVICES, CONTAINER_NAME) if key in annotations), None)
         if extra is not None:
             raise GpuShareError(
                 f"annotation {extra} needs {GPU_FRACTION} or {GPU_MEMORY} beside it"
             )
         return None
-    if len(asked) == 2:
+    if len(requested) == 2:
         raise GpuShareError(f"annotations {GPU_FRACTION} and {GPU_MEMORY} exclude each other")
     whole = next(_whole_gpus(pod), None)
     if whole is not None:
-        raise GpuShareError(f"annotation {asked[0]} and a request for {whole} exclude each other")
-    _check_container(pod, notes)
-    return GpuShare(_fraction(notes), _memory(notes), _devices(notes))
+        raise GpuShareError(
+            f"annotation {requested[0]} and a request for {whole} exclude each other"
+        )
+    _check_container(pod, annotations)
+    return GpuShare(_fraction(annotations), _memory(annotations), _devices(annotations))
 
 
 def shared_gpus(pod: Pod) -> tuple[SharedGpu, ...]:
@@ -106,7 +108,7 @@ def shared_gpus(pod: Pod) -> tuple[SharedGpu, ...]:
 
 
 def shared_gpu_metadata(gpus: Sequence[SharedGpu]) -> tuple[dict[str, str], dict[str, str]]:
-    """The labels and annotations that say so."""
+    """The labels and annotations that name ``gpus``."""
     ordered = sorted(gpus)
     labels = {GPU_GROUP_PREFIX + gpu.group: gpu.group for gpu in ordered}
     if len(ordered) == 1:
@@ -137,11 +139,11 @@ def _whole_gpus(pod: Pod) -> Iterator[str]:
 
 
 def _check_container(pod: Pod, annotations: Mapping[str, str]) -> None:
-    wanted = annotations.get(CONTAINER_NAME)
+    named = annotations.get(CONTAINER_NAME)
     names = [each.name for each in (*pod.spec.containers, *pod.spec.init_containers)]
-    if wanted is not None and wanted not in names:
+    if named is not None and named not in names:
         raise GpuShareError(
-            f'annotation {CONTAINER_NAME}: "{wanted}" is none of the containers {", ".join(names)}'
+            f'annotation {CONTAINER_NAME}: "{named}" is none of the containers {", ".join(names)}'
         )
 
 
@@ -149,13 +151,13 @@ def _fraction(annotations: Mapping[str, str]) -> float:
     text = annotations.get(GPU_FRACTION)
     if text is None:
         return 0.0
-    portion = float(text) if _NUMBER.fullmatch(text) else 0.0
-    if not 0.0 < portion < 1.0:
+    fraction = float(text) if _NUMBER.fullmatch(text) else 0.0
+    if not 0.0 < fraction < 1.0:
         hint = (
             f"must be a number above 0 and below 1; ask for whole GPUs by {GPU_RESOURCE} in limits"
         )
         raise GpuShareError(f'annotation {GPU_FRACTION}: "{text}" {hint}')
-    return portion
+    return fraction
 
 
 def _memory(annotations: Mapping[str, str]) -> float:

@@ -1,8 +1,8 @@
-"""Where in the file is that field? YAML documents whose mappings and lists know their lines.
+"""YAML documents whose mappings and lists know their line numbers.
 
-Scalars are read as the API server's YAML reader does: no dates, no base-60 numbers, so that a
-field means here what it means there. A key written twice is kept as a fault of the document,
-because one of the two values would be lost in silence.
+Scalars are parsed as by the API server's YAML reader: no dates, no base-60 numbers, so that a field
+has the same value here. A key that is written twice is recorded as a fault of the document, because
+one of the two values would be lost silently.
 
 Source: YAML 1.1 as read by sigs.k8s.io/yaml.
 """
@@ -26,7 +26,7 @@ class ManifestError(ValueError):
 
 
 class LineMapping(dict[str, Any]):
-    """A YAML mapping: ``line`` is where it starts, ``lines`` where each key stands (from 1)."""
+    """A YAML mapping; ``line`` is its first line, ``lines`` the line of each key (from 1)."""
 
     def __init__(self, line: int = 0) -> None:
         super().__init__()
@@ -34,12 +34,12 @@ class LineMapping(dict[str, Any]):
         self.lines: dict[str, int] = {}
 
     def line_of(self, key: str) -> int:
-        """Give the line of a key, or of the mapping where the key was not written."""
+        """The line of a key, or of the mapping where the key is absent."""
         return self.lines.get(key, self.line)
 
 
 class LineSequence(list[Any]):
-    """A YAML list: ``line`` is where it starts, ``lines`` where each item does (from 1)."""
+    """A YAML list; ``line`` is its first line, ``lines`` the line of each item (from 1)."""
 
     def __init__(self, line: int = 0) -> None:
         super().__init__()
@@ -54,9 +54,9 @@ class Document:
     value: Any
     node: yaml.Node
     repeated_keys: tuple[tuple[int, str], ...]
-    """Line and key of every key that its mapping had before."""
+    """Line and name of every key that its mapping already had."""
     values: int
-    """Values in it, those that an anchor stands for counted wherever it is used."""
+    """Number of values; those of an anchor count wherever it is used."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -77,7 +77,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456
 
 
 def read_documents(text: str) -> list[Document]:
-    """Read the documents of a YAML text, empty ones left out; raise ManifestError."""
+    """Parse the documents of a YAML text, without empty ones; raises ManifestError."""
     try:
         loader = _Loader(text)
         documents = []
@@ -98,7 +98,7 @@ def read_documents(text: str) -> list[Document]:
 
 
 def line_at(value: Any, path: tuple[str | int, ...]) -> int:
-    """Give the line of a field, or of the nearest mapping above it that was written."""
+    """The line of a field, or of the nearest mapping above it that exists."""
     line = getattr(value, "line", 1)
     for part in path:
         if isinstance(value, LineMapping) and part in value:
@@ -111,9 +111,9 @@ def line_at(value: Any, path: tuple[str | int, ...]) -> int:
 
 
 class _Builder:
-    """Builds one document's value; what an anchor names is built once and shared.
+    """Builds one document's value; the value of an anchor is built once and shared.
 
-    ``_sizes`` counts the values that a node stands for, anchors followed.
+    ``_sizes`` counts the values of a node, anchors followed.
     """
 
     def __init__(self, loader: _Loader) -> None:

@@ -1,4 +1,4 @@
-"""Where is past use measured, and over which window? Settings of ``fairShare.prometheus``."""
+"""Settings of ``fairShare.prometheus``: the source and the window of measured past usage."""
 
 import enum
 from datetime import datetime

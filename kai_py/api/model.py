@@ -1,8 +1,8 @@
-"""How are objects that users write modelled? One base model and the field types they share.
+"""The base model of objects that users write, and the field types that models share.
 
-Models are pydantic, frozen, spelled in camelCase outside and snake_case inside, and refuse unknown
-fields. From the same models the CRDs are generated, so limits stand in the field types: they bound
-what a document may cost, and the API server needs them to bound the cost of CEL rules.
+Models are pydantic, frozen, in camelCase outside and snake_case inside, and reject unknown fields.
+The CRDs are generated from the same models, so limits are part of the field types: they bound what
+a document may cost, and the API server needs them to bound the cost of CEL rules.
 """
 
 import re
@@ -66,18 +66,18 @@ def _camel(name: str) -> str:
 
 
 def cel_rule(rule: str, message: str, *, field: str | None = None) -> JsonDict:
-    """Give one entry of ``x-kubernetes-validations``; field is the path blamed, ``.max``."""
+    """One entry of ``x-kubernetes-validations``; ``field``: the path reported, such as ``.max``."""
     entry: JsonDict = {"rule": rule, "message": message}
     return entry | {"fieldPath": field} if field else entry
 
 
 def with_cel_rules(*rules: JsonDict) -> ConfigDict:
-    """Give the configuration of a model whose objects must also satisfy these CEL rules."""
+    """The configuration of a model whose objects must also satisfy these CEL rules."""
     return ConfigDict(json_schema_extra={"x-kubernetes-validations": [*rules]})
 
 
 def list_map(key: str) -> JsonDict:
-    """Give the schema of a list whose entries are told apart by this key."""
+    """The schema of a list whose entries are identified by this key."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 

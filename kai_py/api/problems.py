@@ -1,6 +1,6 @@
-"""What is wrong with which field? Problems of a document, from pydantic's errors.
+"""Problems of a document by field, from pydantic's errors.
 
-A problem names the field as the user wrote it and, where a field does not exist, the nearest that
+A problem names the field as the user wrote it and, where a field does not exist, the closest that
 does.
 """
 
@@ -25,7 +25,7 @@ _MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """One thing wrong with one field."""
+    """One problem of one field."""
 
     path: FieldPath
     message: str
@@ -37,7 +37,7 @@ class FieldProblem:
 
 
 def field_problems(error: ValidationError, model: type[BaseModel]) -> tuple[FieldProblem, ...]:
-    """Give the problems of a pydantic error for a document of this model."""
+    """The problems of a pydantic error for a document of this model."""
     return tuple(
         _unknown_field(tuple(detail["loc"]), model)
         if detail["type"] == "extra_forbidden"
@@ -50,16 +50,16 @@ def field_problems(error: ValidationError, model: type[BaseModel]) -> tuple[Fiel
 
 
 def field_path(path: FieldPath) -> str:
-    """Write a path as people do: ``spec.devices[0].max``."""
+    """The path in the usual notation: ``spec.devices[0].max``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 
 
 def closest_match(word: str, known: Iterable[str]) -> str | None:
-    """Give the known word that was probably meant, case disregarded, or None."""
+    """The known word that was probably meant, ignoring case, or None."""
     by_lower = {candidate.lower(): candidate for candidate in known}
-    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)
-    return by_lower[found[0]] if found else None
+    matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)
+    return by_lower[matches[0]] if matches else None
 
 
 def _unknown_field(path: FieldPath, model: type[BaseModel]) -> FieldProblem:
@@ -70,7 +70,7 @@ def _unknown_field(path: FieldPath, model: type[BaseModel]) -> FieldProblem:
 
 
 def _keys_at(path: FieldPath, model: type[BaseModel]) -> list[str]:
-    """Give the keys that may stand at a path."""
+    """The keys that are valid at a path."""
     current: type[BaseModel] | None = model
     for part in path:
         fields = _fields(current)
@@ -86,8 +86,8 @@ def _fields(model: type[BaseModel] | None) -> dict[str, Any]:
 
 
 def _model_within(annotation: Any) -> type[BaseModel] | None:
-    """Find the model in a field's type, through optionals, lists and maps."""
+    """The model in a field's type, through optionals, lists and maps."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    found = (_model_within(argument) for argument in typing.get_args(annotation))
-    return next((model for model in found if model is not None), None)
+    models = (_model_within(argument) for argument in typing.get_args(annotation))
+    return next((model for model in models if model is not None), None)

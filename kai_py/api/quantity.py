@@ -1,13 +1,12 @@
-"""How much is ``1.5Gi``? Kubernetes quantities as exact integers.
+"""Kubernetes quantities as exact integers.
 
 A quantity is a signed decimal number with a suffix: binary (``Ki`` .. ``Ei``, powers of 1024),
-decimal (``n u m k M G T P E``) or an exponent (``1e3``). It is kept as an integer count of
-nano-units, so comparing and adding are exact; what is finer than a nano-unit is rounded away from
-zero. As in Kubernetes, a number with a binary suffix is capped at 2**63 - 1, any other is not.
+decimal (``n u m k M G T P E``) or an exponent (``1e3``). It is an integer count of nano-units, so
+comparisons and sums are exact; what is finer than a nano-unit is rounded away from zero. As in
+Kubernetes, a number with a binary suffix is capped at 2**63 - 1, any other is not.
 
-Parsing is memoised: a cluster writes the same few hundred texts over and over.
-
-Source: k8s.io/apimachinery/pkg/api/resource, documentation of ``Quantity``.
+Parsing is memoised: a cluster has the same few hundred texts over and over. Source:
+k8s.io/apimachinery/pkg/api/resource, documentation of ``Quantity``.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from functools import lru_cache
 NANO = 10**9
 MAX_CAPPED = (2**63 - 1) * NANO
 MAX_EXPONENT = 400
-"""Exponents beyond this one count as this one: nobody owns 1e400 of anything, and 1e1000000000
-must not cost a gigabyte."""
+"""Larger exponents count as this one: no real amount is that large, and 1e1000000000 must not cost
+a gigabyte."""
 
 _PATTERN = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*)([+-]?[0-9]*)", re.ASCII)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -52,22 +51,22 @@ class Quantity:
     format: QuantityFormat = field(default=QuantityFormat.DECIMAL_SI, compare=False)
 
     def value(self) -> int:
-        """Give whole units, rounded away from zero."""
+        """Whole units, rounded away from zero."""
         return _divide_away_from_zero(self.nano, NANO)
 
     def milli(self) -> int:
-        """Give thousandths, rounded away from zero."""
+        """Thousandths, rounded away from zero."""
         return _divide_away_from_zero(self.nano, NANO // 1000)
 
     def as_float(self) -> float:
-        """Give the nearest float, infinite where a float cannot hold it."""
+        """The nearest float, infinite where it exceeds the range of floats."""
         try:
             return self.nano / NANO
         except OverflowError:
             return math.inf if self.nano > 0 else -math.inf
 
     def is_integer(self) -> bool:
-        """Tell whether the amount is a whole number of units."""
+        """Whether the amount is a whole number of units."""
         return self.nano % NANO == 0
 
     def __add__(self, other: Quantity) -> Quantity:
@@ -83,7 +82,7 @@ class Quantity:
         return self.nano != 0
 
     def __str__(self) -> str:
-        """Print the canonical form: the largest suffix that needs no fraction."""
+        """The canonical form: the largest suffix that needs no fraction."""
         if self.nano == 0:
             return "0"
         if self.format is QuantityFormat.BINARY_SI and abs(self.nano) >= 1024 * NANO:
@@ -95,7 +94,7 @@ class Quantity:
 
 @lru_cache(maxsize=65536, typed=True)
 def parse_quantity(value: str | int | float) -> Quantity:
-    """Read a quantity as it stands in JSON: a text, or a bare number.
+    """Parse a quantity as in JSON: a text, or a bare number.
 
     :raises QuantityError: the value is not a quantity; the message quotes it.
     """

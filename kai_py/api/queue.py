@@ -1,12 +1,12 @@
-"""What is a Queue? The model of ``scheduling.kai.io/v1alpha1``, from which its CRD is generated.
+"""The Queue model of ``scheduling.kai.io/v1alpha1``, from which its CRD is generated.
 
 A queue is a node of the queue tree. It is *guaranteed* what it deserves, may grow to its max, and
 shares what is left over by priority (strictly) and weight (within one priority). Everything but
 ``deservedGPUs``, ``maxGPUs`` and ``priority`` is optional refinement.
 
-Rules that hold within one object stand beside its model twice, as a CEL rule for the API server
-and as a validator for objects that reach us without one; both give the same message. What concerns
-several queues (a missing parent, a cycle) is reported by the scheduler as a condition.
+Rules that hold within one object are written twice, as a CEL rule for the API server and as a
+validator for objects that do not come from one; both give the same message. Problems of several
+queues (a missing parent, a cycle) are reported by the scheduler as a condition.
 """
 
 from collections.abc import Mapping
@@ -33,12 +33,12 @@ GROUP = "scheduling.kai.io"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 ADMISSION_GATE = "scheduling.kai.io/queue-admission"
-"""Scheduling gate of pods that must not call for nodes before their queue has room for them."""
+"""Scheduling gate of pods for which no nodes may be added before they fit their queue's quota."""
 QUEUE_NAME_KEY = f"{GROUP}/queue-name"
 """Annotation or label that names a workload's queue."""
 
 DEFAULT_PRIORITY = 100
-"""What a queue without a priority has, as in KAI: leaving it out and writing 100 are the same."""
+"""The priority of a queue without one, as in KAI: leaving it out and writing 100 are the same."""
 
 GpuCount = Annotated[float, Field(ge=0, le=1_000_000, strict=True, allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=0, le=1_000_000, strict=True, allow_inf_nan=False)]
@@ -263,7 +263,7 @@ class Queue(ApiModel):
 
 
 class InvalidQueueError(ValueError):
-    """A Queue document breaks the API's rules; ``problems`` says where and how."""
+    """A Queue document breaks the API's rules; ``problems`` has the fields and reasons."""
 
     def __init__(self, name: str, problems: tuple[FieldProblem, ...]) -> None:
         self.name = name
@@ -274,7 +274,7 @@ class InvalidQueueError(ValueError):
 def read_queue(
     document: Mapping[str, Any], *, unknown: Literal["ignore", "forbid"] = "ignore"
 ) -> Queue:
-    """Read a Queue document, from the API server (unknown fields ignored) or from a user's hand.
+    """Parse a Queue document, from the API server (unknown fields ignored) or written by a user.
 
     Raises InvalidQueueError with every problem found.
     """

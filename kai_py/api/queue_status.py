@@ -1,4 +1,4 @@
-"""What does a queue report? The status of Queue, written by the scheduler only."""
+"""The status of a Queue, written by the scheduler only."""
 
 from datetime import datetime
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""Names of objects, pinned to one incarnation by uid."""
+"""References to objects by name, pinned to one incarnation by uid."""
 
 from dataclasses import dataclass
 from typing import Self

@@ -1,4 +1,4 @@
-"""The actual cost of calls, counted while an expression runs.
+"""The actual cost of calls, counted during evaluation.
 
 Cost is counted in the API server's units: 1 for reading a variable, a field or calling a plain
 function; by the size of the arguments where the work grows with them. The limit stops expressions
@@ -23,17 +23,17 @@ CallCost = Callable[[Args], int]
 
 
 def text_cost(size: float) -> int:
-    """Give the cost of reading ``size`` characters."""
+    """The cost of reading ``size`` characters."""
     return math.ceil(size * TEXT)
 
 
 def smaller_size(args: Args) -> int:
-    """Give the cost of comparing: as much as the smaller side holds."""
+    """The cost of a comparison, by the smaller of both sizes."""
     return text_cost(min(size_of(args[0]), size_of(args[1])))
 
 
 def traversal(value: Value) -> int:
-    """Give the cost of looking at everything inside a value."""
+    """The cost of visiting everything inside a value."""
     if isinstance(value, str):
         return int(len(value.encode()) * TEXT)
     if isinstance(value, bytes):
@@ -41,7 +41,7 @@ def traversal(value: Value) -> int:
     if isinstance(value, tuple):
         return sum(map(traversal, value))
     if isinstance(value, dict):
-        return sum(traversal(key) + traversal(held) for key, held in value.items())
+        return sum(traversal(key) + traversal(item) for key, item in value.items())
     return 1
 
 
@@ -151,4 +151,4 @@ BY_OVERLOAD = frozenset(
     {"_+_", "_<_", "_<=_", "_>_", "_>=_", "@in", "startsWith", "endsWith", "contains", "matches",
      "bytes", "string"}
 )  # fmt: skip
-"""Functions whose cost depends on the overload: 1 where the checker left more than one open."""
+"""Functions whose cost depends on the overload: 1 where the checker left several possible."""

@@ -1,6 +1,6 @@
-"""Lists of Kubernetes' list types set and map, for which the order of elements does not count.
+"""Lists of Kubernetes' list types set and map, in which the order of elements is irrelevant.
 
-Equality ignores order. Concatenation keeps the places of the left side: a set adds what is missing,
+Equality ignores order. Concatenation keeps the order of the left side: a set adds missing elements,
 a map replaces elements of equal keys and adds the others.
 
 Source: Kubernetes documentation "Validation rules", on ``x-kubernetes-list-type``.
@@ -20,41 +20,41 @@ class SetList(AssociativeList):
     """A list of distinct elements."""
 
     def equals(self, other: tuple[Value, ...]) -> bool:
-        """Tell whether both have the same elements."""
+        """Whether both have the same elements."""
         return len(self) == len(other) and all(_contains(self, element) for element in other)
 
     def merged(self, other: tuple[Value, ...]) -> SetList:
-        """Give the union."""
-        made = list(self)
+        """The union."""
+        merged = list(self)
         for element in other:
-            if not _contains(made, element):
-                made.append(element)
-        return SetList(made)
+            if not _contains(merged, element):
+                merged.append(element)
+        return SetList(merged)
 
 
 class MapList(AssociativeList):
-    """A list of objects that are told apart by the values of some of their fields."""
+    """A list of objects that are identified by the values of some of their fields."""
 
     keys: tuple[str, ...]
 
     def __new__(cls, keys: tuple[str, ...], elements: Iterable[Value]) -> MapList:
-        """Make a list whose elements are told apart by the fields ``keys``."""
-        made = super().__new__(cls, elements)
-        made.keys = keys
-        return made
+        """Make a list whose elements are identified by the fields ``keys``."""
+        instance = super().__new__(cls, elements)
+        instance.keys = keys
+        return instance
 
     def equals(self, other: tuple[Value, ...]) -> bool:
-        """Tell whether both have equal elements under equal keys."""
+        """Whether both have equal elements under equal keys."""
         own = {self._key(element): element for element in self}
         return len(self) == len(other) and all(
             (key := self._key(element)) in own and equal(own[key], element) for element in other
         )
 
     def merged(self, other: tuple[Value, ...]) -> MapList:
-        """Give the list with elements replaced or added."""
-        made = {self._key(element): element for element in self}
-        made.update({self._key(element): element for element in other})
-        return MapList(self.keys, made.values())
+        """The list with elements replaced or added."""
+        merged = {self._key(element): element for element in self}
+        merged.update({self._key(element): element for element in other})
+        return MapList(self.keys, merged.values())
 
     def _key(self, element: Value) -> tuple[Value, ...]:
         if not isinstance(element, dict):

@@ -1,8 +1,8 @@
 """The static type check.
 
 Variables and functions must be declared, fields of objects must exist, some overload of each
-function must take the arguments. What is of type ``dyn`` is checked when the expression runs:
-``1 == 1.0`` is refused here, ``dyn(1) == 1.0`` is not.
+function must take the arguments. Values of type ``dyn`` are checked at run time: ``1 == 1.0`` is
+rejected here, ``dyn(1) == 1.0`` is not.
 
 Source: CEL specification "Gradual Type Checking"; cel-go's checker for the wording of messages,
 with Kubernetes' options (homogeneous lists and maps, ordering across number types).
@@ -66,12 +66,12 @@ class Environment:
 
     variables: Mapping[str, Type]
     objects: Mapping[str, Mapping[str, Type]] = field(default_factory=dict)
-    """By the name of an object type, the types of its fields."""
+    """The types of fields, by the name of their object type."""
     hidden_methods: frozenset[str] = frozenset()
     """Registered methods that are not available."""
 
     def declares(self, name: str, *, method: bool) -> bool:
-        """Tell whether a registered function is available."""
+        """Whether a registered function is available."""
         return not (method and name in self.hidden_methods)
 
 
@@ -85,17 +85,17 @@ class Checked:
     overloads: dict[int, tuple[Overload, ...]] = field(default_factory=dict)
 
     def type_of(self, node: Node) -> Type:
-        """Give a node's type."""
+        """The type of a node."""
         return self.types[id(node)]
 
     @property
     def type(self) -> Type:
-        """Give the type of the whole."""
+        """The type of the whole expression."""
         return self.types[id(self.root)]
 
 
 def check(root: Node, environment: Environment) -> Checked:
-    """Find the type of every node.
+    """Infer the type of every node.
 
     :raises ExpressionError: a name is unknown or types do not fit.
     """
@@ -289,7 +289,7 @@ _LITERAL_CHECKS: dict[str, Callable[[str], object]] = {
 
 
 def _check_literal(node: Call) -> None:
-    """Refuse a literal argument that can only fail: a pattern, a moment or a span of time."""
+    """Reject a literal argument that can only fail: a pattern, a timestamp or a duration."""
     check = _LITERAL_CHECKS.get(node.function)
     argument = node.args[-1] if node.args else None
     if check is None or not isinstance(argument, Literal) or not isinstance(argument.value, str):

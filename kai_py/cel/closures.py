@@ -1,12 +1,12 @@
-"""Evaluation: what each kind of node does when it runs.
+"""Evaluation: the closures that nodes are compiled to.
 
-A closure takes a ``Frame`` (the activation, the cost so far, the variables of macros) and gives a
-value or raises. The only absorbers of errors are ``&&`` and ``||``: an operand that decides wins
-over an operand that fails, in either order; and the loop of ``all`` and ``exists``, which is the
+A closure takes a ``Frame`` (the activation, the cost so far, the variables of macros) and returns a
+value or raises. Errors are absorbed only by ``&&`` and ``||``, where an operand that decides wins
+over an operand that fails, in either order; and by the loop of ``all`` and ``exists``, which is the
 same rule over a list.
 
-Cost of an evaluation: a few hundred nanoseconds per node.
-Source: CEL specification "Evaluation"; cel-go's interpreter for the costs.
+Cost of an evaluation: a few hundred nanoseconds per node. Source: CEL specification "Evaluation";
+cel-go's interpreter for the costs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Frame:
         self.slots: list[Value] = [_UNSET] * slots
 
     def add_cost(self, cost: int) -> None:
-        """Count cost.
+        """Add to the cost.
 
         :raises CostLimitError: the limit is exceeded.
         """
@@ -52,12 +52,12 @@ _UNSET = object()
 
 
 def constant(value: Value) -> Closure:
-    """Give the same value always, for nothing."""
+    """A closure that always returns ``value``, without cost."""
     return lambda _: value
 
 
 def read_path(variable: str, keys: tuple[str, ...]) -> Closure:
-    """Read a declared variable at literal keys: most of all reads."""
+    """A closure that reads a declared variable at literal keys, the most frequent kind of read."""
     cost = len(keys) + 1
 
     def select_each(frame: Frame) -> Value:
@@ -90,7 +90,7 @@ def read_path(variable: str, keys: tuple[str, ...]) -> Closure:
 
 
 def read_slot(slot: int) -> Closure:
-    """Read a local variable."""
+    """A closure that reads a local variable."""
 
     def read(frame: Frame) -> Value:
         frame.cost += 1
@@ -103,7 +103,7 @@ def read_slot(slot: int) -> Closure:
 
 
 def read_lazily(slot: int, compute: Closure) -> Closure:
-    """Read a variable of ``cel.bind``, computing it the first time."""
+    """A closure that reads a variable of ``cel.bind``, computed on first use."""
     read = read_slot(slot)
 
     def read_or_compute(frame: Frame) -> Value:
@@ -120,7 +120,7 @@ def read_lazily(slot: int, compute: Closure) -> Closure:
 
 
 def bind(slot: int, body: Closure) -> Closure:
-    """Evaluate the body of ``cel.bind`` with the variable not yet computed."""
+    """A closure for the body of ``cel.bind``, with the variable not yet computed."""
 
     def evaluate(frame: Frame) -> Value:
         frame.slots[slot] = _UNSET
@@ -130,7 +130,7 @@ def bind(slot: int, body: Closure) -> Closure:
 
 
 def select(operand: Closure, field: str, *, optional: bool) -> Closure:
-    """Give a field, or an optional of it."""
+    """A closure that reads a field, or an optional of it."""
     choose_field = values.optional_select if optional else values.select
 
     def evaluate(frame: Frame) -> Value:
@@ -141,7 +141,7 @@ def select(operand: Closure, field: str, *, optional: bool) -> Closure:
 
 
 def logic(operands: Sequence[Closure], *, conjunction: bool) -> Closure:
-    """Join by ``&&`` or ``||``."""
+    """A closure for ``&&`` or ``||``."""
     decisive = not conjunction
 
     def evaluate(frame: Frame) -> Value:
@@ -166,7 +166,7 @@ def logic(operands: Sequence[Closure], *, conjunction: bool) -> Closure:
 
 
 def conditional(condition: Closure, chosen: Closure, other: Closure) -> Closure:
-    """Evaluate one of two branches."""
+    """A closure that evaluates one of two branches."""
 
     def evaluate(frame: Frame) -> Value:
         value = condition(frame)
@@ -178,7 +178,7 @@ def conditional(condition: Closure, chosen: Closure, other: Closure) -> Closure:
 
 
 def not_strictly_false(argument: Closure) -> Closure:
-    """Tell whether a loop may go on: yes, unless the argument is plainly false."""
+    """A closure for whether a loop continues: true unless the argument is false."""
 
     def evaluate(frame: Frame) -> Value:
         frame.cost += 1
@@ -193,7 +193,7 @@ def not_strictly_false(argument: Closure) -> Closure:
 
 
 def alternative(name: str, optional: Closure, other: Closure) -> Closure:
-    """Give what an optional holds, or evaluate something else: ``or`` and ``orValue``."""
+    """A closure for the value of an optional, else of another expression: ``or``, ``orValue``."""
 
     def evaluate(frame: Frame) -> Value:
         frame.cost += 1
@@ -210,7 +210,7 @@ def alternative(name: str, optional: Closure, other: Closure) -> Closure:
 def call(
     name: str, function: Function, arguments: Sequence[Closure], cost: CallCost | None
 ) -> Closure:
-    """Call a function with all its arguments evaluated."""
+    """A closure that calls a function with all its arguments evaluated."""
     operator = not name.replace(".", "").isidentifier()
 
     def apply(frame: Frame, args: tuple[Value, ...]) -> Value:
@@ -233,7 +233,7 @@ def _call_with_two(
     function: Function, left: Closure, right: Closure, cost: CallCost | None,
     apply: Callable[[Frame, tuple[Value, ...]], Value],
 ) -> Closure:  # fmt: skip
-    """Call a function of two arguments, by far the most frequent, without a detour."""
+    """The fast path for functions of two arguments, by far the most frequent."""
     chosen = function.chosen
 
     def evaluate(frame: Frame) -> Value:
@@ -250,40 +250,40 @@ def _call_with_two(
 
 
 def make_list(elements: Sequence[Closure], optional: frozenset[int]) -> Closure:
-    """Make a list; elements at ``optional`` places are left out where they have no value."""
+    """A closure that makes a list; elements at ``optional`` positions may be absent."""
 
     def evaluate(frame: Frame) -> tuple[Value, ...]:
         frame.add_cost(NEW_LIST)
-        made = []
-        for place, element in enumerate(elements):
+        result = []
+        for position, element in enumerate(elements):
             value = element(frame)
-            if place not in optional:
-                made.append(value)
+            if position not in optional:
+                result.append(value)
             elif _present(value):
-                made.append(value.value)
-        return tuple(made)
+                result.append(value.value)
+        return tuple(result)
 
     return evaluate
 
 
 def make_map(entries: Sequence[tuple[Closure, Closure]], optional: frozenset[int]) -> Closure:
-    """Make a map; entries at ``optional`` places are left out where they have no value."""
+    """A closure that makes a map; entries at ``optional`` positions may be absent."""
 
     def evaluate(frame: Frame) -> dict[Value, Value]:
         frame.add_cost(NEW_MAP)
-        made: dict[Value, Value] = {}
-        for place, (read_key, read_value) in enumerate(entries):
+        result: dict[Value, Value] = {}
+        for position, (read_key, read_value) in enumerate(entries):
             key, value = read_key(frame), read_value(frame)
-            if place in optional:
+            if position in optional:
                 if not _present(value):
                     continue
                 value = value.value
             if not isinstance(key, bool | int | str):
                 raise CELRuntimeError(f"unsupported key type: {values.kind_of(key)}")
-            if values.to_key(key) in made:
+            if values.to_key(key) in result:
                 raise CELRuntimeError(f"Failed with repeated key: {values.format_key(key)}")
-            made[values.to_key(key)] = value
-        return made
+            result[values.to_key(key)] = value
+        return result
 
     return evaluate
 
@@ -299,7 +299,10 @@ def fold(
     over: Closure, initial: Closure, *, variables: Sequence[int], accumulator: int,
     condition: Closure, step: Closure, result: Closure, absorbs: bool,
 ) -> Closure:  # fmt: skip
-    """Loop over a list or a map; ``absorbs`` keeps an error until a later round decides."""
+    """A closure that loops over a list or a map.
+
+    ``absorbs``: keep an error until a later round decides.
+    """
 
     def evaluate(frame: Frame) -> Value:
         slots = frame.slots

@@ -1,7 +1,7 @@
 """Compilation of a checked expression: its syntax tree becomes one Python closure per node.
 
-Reading a variable at literal keys, such as ``device.attributes["d"].x``, is one closure, as it is
-most of the work; so is a list of literals. Variables of macros are numbered here.
+Reading a variable at literal keys, such as ``device.attributes["d"].x``, is one closure, because it
+is most of the work; so is a list of literals. Variables of macros are numbered here.
 
 Source: CEL specification "Evaluation".
 """
@@ -43,7 +43,7 @@ class Program:
     slots: int
 
     def run(self, activation: Activation) -> tuple[Value, int]:
-        """Evaluate: the value and its cost.
+        """Evaluate; returns the value and its cost.
 
         :raises CELRuntimeError: the evaluation failed.
         """
@@ -53,7 +53,7 @@ class Program:
         return value, frame.cost
 
     def attempt(self, activation: Activation) -> tuple[Value | CELRuntimeError, int]:
-        """Evaluate: the value or the error, and the cost either way."""
+        """Evaluate; returns the value or the error, and the cost in both cases."""
         frame = Frame(activation, self.slots)
         try:
             value = self.closure(frame)
@@ -72,7 +72,7 @@ def build(checked: Checked, root: Node | None = None) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """How each local variable is read, and how many slots are taken."""
+    """The readers of local variables, and how many slots are in use."""
 
     readers: dict[str, Closure]
     count: list[int]

@@ -1,7 +1,7 @@
 """Compiled expressions: parsed, checked and ready to run.
 
-``compile_expression`` never raises for what a user wrote: a text that is no valid expression gives
-a ``CompileError``.
+``compile_expression`` never raises for user input: a text that is no valid expression gives a
+``CompileError``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PATTERN_FUNCTIONS = frozenset({"find", "findAll"})
 
 @dataclass(frozen=True)
 class CompileError:
-    """Why a text is no valid expression, in the API server's words."""
+    """Why a text is no valid expression, in the API server's wording."""
 
     text: str
     message: str
@@ -43,14 +43,14 @@ class Expression:
     program: Program
 
     def evaluate(self, activation: Activation) -> tuple[Value, int]:
-        """Give the value, and the cost of finding it.
+        """The value, and the cost of computing it.
 
         :raises CELRuntimeError: the evaluation failed.
         """
         return self.program.run(activation)
 
     def uses(self, variable: str) -> bool:
-        """Tell whether the expression names a variable."""
+        """Whether the expression names a variable."""
         names = (node.name for node in walk(self.checked.root) if isinstance(node, Ident))
         return variable in names
 
@@ -69,9 +69,9 @@ def compile_expression(text: str, environment: Environment) -> Expression | Comp
 
 
 def _compile_patterns(root: Node) -> None:
-    """Find out now that a literal pattern is invalid.
+    """Compile literal patterns ahead of evaluation.
 
-    :raises CELRuntimeError: it is.
+    :raises CELRuntimeError: a pattern is invalid.
     """
     for node in walk(root):
         if isinstance(node, Call) and node.function in PATTERN_FUNCTIONS and node.args:

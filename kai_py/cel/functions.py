@@ -1,4 +1,4 @@
-"""Function declarations: overloads with their signatures and what computes them.
+"""Function declarations: overloads with their signatures and implementations.
 
 A function is registered by the signatures of its overloads, in the notation of CEL's documents::
 
@@ -38,11 +38,11 @@ class Overload:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function's overloads, with what each computes."""
+    """A function's overloads, with their implementations."""
 
     overloads: list[tuple[Overload, Implementation]]
     chosen: dict[tuple[type, ...], Implementation | None]
-    """Memo: which overload takes arguments of these classes."""
+    """Cache: the overload that takes arguments of these classes."""
 
 
 REGISTRY: dict[str, Function] = {}
@@ -51,7 +51,7 @@ METHODS = "."
 
 
 def function(*signatures: str) -> Callable[[Registered], Registered]:
-    """Register what computes the overloads with these signatures."""
+    """Register the implementation of the overloads with these signatures."""
 
     def register(implementation: Registered) -> Registered:
         for signature in signatures:
@@ -81,12 +81,12 @@ def _split(args: str) -> list[str]:
 
 
 def find(name: str, *, method: bool) -> Function | None:
-    """Look a function up."""
+    """The function of a name, None if there is none."""
     return REGISTRY.get(f"{METHODS}{name}" if method else name)
 
 
 def choose(found: Function, args: tuple[Value, ...]) -> Implementation | None:
-    """Pick the overload that takes arguments of these classes."""
+    """The implementation that takes arguments of these classes, None if there is none."""
     classes = tuple(map(type, args))
     try:
         return found.chosen[classes]
@@ -106,6 +106,6 @@ def _takes(param: Type, kind: str) -> bool:
 
 
 def no_overload(name: str, args: tuple[Value, ...]) -> CELRuntimeError:
-    """Make the error for arguments that no overload takes."""
+    """The error for arguments that no overload takes."""
     kinds = ", ".join(map(kind_of, args))
     return CELRuntimeError(f"no such overload: {name}({kinds})")

@@ -20,7 +20,7 @@ _SIMPLE = {
 
 
 def read_int(text: str, start: int) -> int:
-    """Read a decimal or hexadecimal integer of 64 bits."""
+    """Parse a decimal or hexadecimal integer of 64 bits."""
     value = _digits(text)
     if not INT_MIN <= value <= INT_MAX:
         raise ExpressionError("invalid int literal", start)
@@ -28,7 +28,7 @@ def read_int(text: str, start: int) -> int:
 
 
 def read_uint(text: str, start: int) -> Uint:
-    """Read an unsigned integer, ``u`` at its end."""
+    """Parse an unsigned integer, which ends in ``u``."""
     value = _digits(text[:-1])
     if not 0 <= value <= UINT_MAX:
         raise ExpressionError("invalid uint literal", start)
@@ -36,20 +36,20 @@ def read_uint(text: str, start: int) -> Uint:
 
 
 def read_float(text: str, start: int) -> float:
-    """Read a double; unlike Python, CEL wants a digit after the point."""
+    """Parse a double; unlike Python, CEL requires a digit after the point."""
     if text.endswith(".") or re.search(r"\.[eE]", text):
         raise ExpressionError("invalid double literal", start)
     return float(text)
 
 
 def read_string(text: str, start: int) -> str:
-    """Read a quoted text, single or triple quotes, raw or with escapes."""
+    """Parse a quoted string, single or triple quotes, raw or with escapes."""
     body, raw = _strip_quotes(text)
     return body if raw else _ESCAPE.sub(lambda match: _character(match, start), body)
 
 
 def read_bytes(text: str, start: int) -> bytes:
-    """Read a byte string: like a text, but a numeric escape is one byte."""
+    """Parse a byte string: like a string, but a numeric escape is one byte."""
     body, raw = _strip_quotes(text[1:])
     if raw:
         return body.encode()

@@ -1,7 +1,7 @@
 """Macros such as ``list.all(x, p)``, and the comprehensions they expand to.
 
-Macros are expanded while parsing, exactly as in cel-go: what they expand to decides the cost of an
-expression, so the accumulator is read, negated and tested step by step and not short-cut here.
+Macros are expanded during parsing, exactly as in cel-go: the expansion determines the cost of an
+expression, so the accumulator is read, negated and tested step by step without short cuts.
 
 Source: CEL specification "Macros"; cel-go ``ext`` "Bindings", "Lists", "TwoVarComprehensions".
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RESULT = "@result"
-"""The accumulator's name; no identifier of a source text can be it."""
+"""The accumulator's name, which no identifier of a source text can equal."""
 
 SORTED = "@__sortBy_input__"
 """The list of ``sortBy`` while its keys are computed."""
@@ -37,7 +37,7 @@ TRUE, FALSE, ONE = Literal(value=True), Literal(value=False), Literal(1)
 
 
 def expand(call: Call) -> Node:
-    """Expand ``call`` if it is a macro; else give it back.
+    """Expand ``call`` if it is a macro, else return it unchanged.
 
     :raises ExpressionError: a macro's variable is no simple name.
     """
@@ -50,7 +50,7 @@ def expand(call: Call) -> Node:
 
 
 def _accumulated() -> Ident:
-    """Give a node of its own: the checker notes one type per node."""
+    """A new node on every call: the checker records one type per node."""
     return Ident(RESULT)
 
 
@@ -189,7 +189,7 @@ def _optional(call: Call, wrap: Callable[[Node], Node]) -> Node:
 
 
 def _sort_by(call: Call) -> Node:
-    """Sort a list, read once, by the keys that the second argument gives for its elements."""
+    """Sort a list, evaluated once, by the keys that the second argument gives for its elements."""
     assert call.target is not None
     if isinstance(call.target, Literal | MapLiteral):
         message = (

@@ -1,11 +1,10 @@
 """The parser: source text to syntax tree.
 
-cel-python's LALR grammar does the parsing. Four of its rules are replaced, because Kubernetes
-enables what they lack: optional selection ``a.?b`` and ``a[?b]``, optional elements ``[?a]`` and
-``{?k: v}``, and trailing commas. The parse tree, one node per precedence level, is folded here into
-``syntax`` nodes; macros are expanded on the way.
-
-Nesting is limited, so that no expression can exhaust the stack.
+cel-python's LALR grammar does the parsing. Four of its rules are replaced to add what Kubernetes
+enables: optional selection ``a.?b`` and ``a[?b]``, optional elements ``[?a]`` and ``{?k: v}``, and
+trailing commas. The parse tree, one node per precedence level, is folded here into ``syntax``
+nodes; macros are expanded on the way. Nesting is limited, so that no expression can exhaust the
+stack.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ def _parser() -> lark.Lark:
 
 
 def _published_grammar() -> Path:
-    """Find cel-python's grammar file without importing the package."""
+    """The path of cel-python's grammar file, found without importing the package."""
     package = importlib.util.find_spec("celpy")
     assert package is not None
     assert package.origin is not None
@@ -107,7 +106,7 @@ def _published_grammar() -> Path:
 
 
 def _fold(tree: Tree, depth: int) -> Node:
-    """Turn a parse tree into a node, skipping levels that hold nothing but the next one."""
+    """The node of a parse tree, skipping levels with nothing but the next one."""
     while True:
         children = [child for child in tree.children if child is not None]
         if len(children) != 1 or not isinstance(children[0], lark.Tree):
@@ -122,9 +121,9 @@ Children = list[Tree | lark.Token]
 
 
 def _conditional(children: Children, depth: int) -> Node:
-    condition, mark, chosen, _, other = children
+    condition, token, chosen, _, other = children
     args = tuple(_fold(_tree(child), depth) for child in (condition, chosen, other))
-    return Call("_?_:_", None, args, _at(mark))
+    return Call("_?_:_", None, args, _at(token))
 
 
 def _logic(children: Children, depth: int) -> Node:
@@ -212,9 +211,9 @@ def _parenthesis(children: Children, depth: int) -> Node:
 
 
 def _list(children: Children, depth: int) -> Node:
-    found = _flatten(children[1], "elements") if len(children) > 2 else []
+    parsed = _flatten(children[1], "elements") if len(children) > 2 else []
     elements, optional = [], []
-    for number, element in enumerate(found):
+    for number, element in enumerate(parsed):
         parts = [part for part in element.children if part is not None]
         optional += [number] * (len(parts) == 2)
         elements.append(_fold(_tree(parts[-1]), depth))
@@ -222,9 +221,9 @@ def _list(children: Children, depth: int) -> Node:
 
 
 def _map(children: Children, depth: int) -> Node:
-    found = _flatten(children[1], "mapinits") if len(children) > 2 else []
+    parsed = _flatten(children[1], "mapinits") if len(children) > 2 else []
     entries, optional = [], []
-    for number, entry in enumerate(found):
+    for number, entry in enumerate(parsed):
         optional += [number] * (len(entry.children) == 4)
         key, _, value = entry.children[-3:]
         entries.append((_fold(_tree(key), depth), _fold(_tree(value), depth)))
@@ -248,14 +247,14 @@ def _arguments(children: Children, depth: int) -> tuple[Node, ...]:
 
 
 def _flatten(tree: Tree | lark.Token, rule: str) -> list[Tree]:
-    """Unroll a left-recursive list of ``rule``."""
-    found: list[Tree] = []
+    """The items of a left-recursive list of ``rule``."""
+    items: list[Tree] = []
     current = _tree(tree)
     while current.data == rule and len(current.children) == 3:
-        found.append(_tree(current.children[2]))
+        items.append(_tree(current.children[2]))
         current = _tree(current.children[0])
-    found.append(_tree(current.children[0]))
-    return found[::-1]
+    items.append(_tree(current.children[0]))
+    return items[::-1]
 
 
 def _tree(child: Tree | lark.Token | None) -> Tree:
@@ -271,7 +270,7 @@ def _name(token: Tree | lark.Token | None) -> str:
 
 
 def _field(token: Tree | lark.Token | None) -> str:
-    """Read the name of a field: reserved words but ``in`` may be one."""
+    """The name of a field, which may be a reserved word other than ``in``."""
     if str(token) == "in":
         raise ExpressionError("Syntax error: no viable alternative at input '.in'", _at(token))
     return str(token)

@@ -3,9 +3,8 @@
 The node kinds are those of the CEL specification (``cel.expr.Expr``): literal, identifier, select,
 call, list, map and comprehension, and ``Bind`` for ``cel.bind``, which is a comprehension that
 never loops. Operators are calls with the specification's names, such as ``_+_``. ``and`` and ``or``
-hold all their operands, so that a chain of a thousand conjuncts is not a thousand levels deep.
-
-``start`` is the place an error message points at, as an offset into the source.
+have all their operands in one node, so that a chain of a thousand conjuncts is not a thousand
+levels deep. ``start`` is the position for error messages, as an offset into the source.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Logic:
     start: int = 0
     conjunction: bool = True
     spans: tuple[tuple[int, int], ...] = ()
-    """Where each operand stands in the source, if it does."""
+    """Start and end of each operand in the source, where it has a source."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,67 +112,67 @@ Node = Literal | Ident | Select | Call | Logic | ListLiteral | MapLiteral | Comp
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """Give the nodes right below a node."""
-    found: tuple[Node, ...] = ()
+    """The nodes directly below a node."""
+    nodes: tuple[Node, ...] = ()
     match node:
         case Literal() | Ident():
             pass
         case Select(operand):
-            found = (operand,)
+            nodes = (operand,)
         case Call(_, target, args):
-            found = args if target is None else (target, *args)
+            nodes = args if target is None else (target, *args)
         case Logic(operands):
-            found = operands
+            nodes = operands
         case ListLiteral(elements):
-            found = elements
+            nodes = elements
         case MapLiteral(entries):
-            found = tuple(part for entry in entries for part in entry)
+            nodes = tuple(part for entry in entries for part in entry)
         case Bind(_, value, body):
-            found = (value, body)
+            nodes = (value, body)
         case Comprehension(over, _, _, initial, condition, step, result):
-            found = (over, initial, condition, step, result)
-    return found
+            nodes = (over, initial, condition, step, result)
+    return nodes
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """Visit a node and everything below it."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
+    """A node and everything below it."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
         yield node
-        waiting.extend(children(node))
+        stack.extend(children(node))
 
 
 def with_children(node: Node, parts: tuple[Node, ...]) -> Node:
-    """Make a node like ``node`` with other nodes right below it, in the order of ``children``."""
-    made = node
+    """A node like ``node`` with other nodes directly below it, in the order of ``children``."""
+    copy = node
     match node:
         case Literal() | Ident():
             pass
         case Select():
-            made = replace(node, operand=parts[0])
+            copy = replace(node, operand=parts[0])
         case Call(_, None):
-            made = replace(node, args=parts)
+            copy = replace(node, args=parts)
         case Call():
-            made = replace(node, target=parts[0], args=parts[1:])
+            copy = replace(node, target=parts[0], args=parts[1:])
         case Logic():
-            made = replace(node, operands=parts)
+            copy = replace(node, operands=parts)
         case ListLiteral():
-            made = replace(node, elements=parts)
+            copy = replace(node, elements=parts)
         case MapLiteral():
-            made = replace(node, entries=tuple(zip(parts[::2], parts[1::2], strict=True)))
+            copy = replace(node, entries=tuple(zip(parts[::2], parts[1::2], strict=True)))
         case Bind():
-            made = replace(node, value=parts[0], body=parts[1])
+            copy = replace(node, value=parts[0], body=parts[1])
         case Comprehension():
             over, initial, condition, step, result = parts
-            made = replace(
+            copy = replace(
                 node, over=over, initial=initial, condition=condition, step=step, result=result
             )
-    return made
+    return copy
 
 
 def variable_path(node: Node) -> tuple[str, ...] | None:
-    """Give the variable and the literal keys that a node reads, if it does just that."""
+    """The variable and the literal keys that a node reads, if it does just that."""
     keys: list[str] = []
     while True:
         match node:
@@ -190,7 +189,7 @@ def variable_path(node: Node) -> tuple[str, ...] | None:
 
 
 class ExpressionError(Exception):
-    """The source is not a valid expression; ``start`` says where."""
+    """The source is not a valid expression; ``start`` is the position."""
 
     def __init__(self, message: str, start: int) -> None:
         super().__init__(message)
@@ -199,7 +198,7 @@ class ExpressionError(Exception):
 
 
 def render_failure(source: str, failure: ExpressionError) -> str:
-    """Show a failure as the API server does: position, message, the line and a mark below it."""
+    """The failure as the API server shows it: position, message, the line and a mark below it."""
     start = min(failure.start, len(source))
     line = source.count("\n", 0, start) + 1
     column = start - (source.rfind("\n", 0, start) + 1)

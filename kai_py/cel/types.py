@@ -1,4 +1,4 @@
-"""Static types of expressions, and when one type is assignable to another.
+"""Static types of expressions, and their assignability.
 
 A type is a name with parameters: ``int``, ``list(string)``, ``map(string, dyn)``,
 ``optional_type(int)``. ``dyn`` and ``google.protobuf.Any`` fit everything. A parameter such as
@@ -29,12 +29,12 @@ class Type:
 
     @property
     def variable(self) -> bool:
-        """Tell whether this is a type parameter."""
+        """Whether this is a type parameter."""
         return self.name.startswith("%")
 
     @property
     def dynamic(self) -> bool:
-        """Tell whether values of this type are checked only when the expression runs."""
+        """Whether values of this type are checked only when the expression runs."""
         return self.name in {"dyn", "google.protobuf.Any"}
 
 
@@ -52,22 +52,22 @@ _NEVER_NULL = frozenset({"bool", "int", "uint", "double", "string", "bytes", "li
 
 
 def list_of(element: Type) -> Type:
-    """Give the type of a list."""
+    """The type of a list."""
     return Type("list", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    """Give the type of a map."""
+    """The type of a map."""
     return Type("map", (key, value))
 
 
 def optional_of(value: Type) -> Type:
-    """Give the type of an optional value."""
+    """The type of an optional value."""
     return Type("optional_type", (value,))
 
 
 def describe(type_: Type) -> str:
-    """Print a type as the checker's messages do."""
+    """The type as the checker's messages show it."""
     name = SHORT_NAMES.get(type_.name, type_.name)
     if not type_.params:
         return name
@@ -76,15 +76,15 @@ def describe(type_: Type) -> str:
 
 @cache
 def parse_type(text: str) -> Type:
-    """Read a type; a single capital letter is a variable."""
+    """Parse a type; a single capital letter is a variable."""
     name, _, rest = text.partition("(")
     if not rest:
         return Type(f"%{name}" if re.fullmatch("[A-Z]", name) else NAMES.get(name, name))
     depth, parts, start = 0, [], 0
-    for place, letter in enumerate(rest):
+    for index, letter in enumerate(rest):
         if letter == "," and depth == 0:
-            parts.append(rest[start:place])
-            start = place + 1
+            parts.append(rest[start:index])
+            start = index + 1
         depth += (letter == "(") - (letter == ")")
     parts.append(rest[start:-1])
     return Type(NAMES.get(name, name), tuple(parse_type(part.strip()) for part in parts))
@@ -98,14 +98,14 @@ NAMES = {
 
 
 class Bindings:
-    """What each type variable stands for so far."""
+    """The types to which type variables are bound so far."""
 
     def __init__(self) -> None:
         self._bound: dict[str, Type] = {}
         self._count = 0
 
     def fresh(self) -> Type:
-        """Give a variable that nothing else uses."""
+        """A variable that is not used yet."""
         self._count += 1
         return Type(f"%{self._count}")
 
@@ -118,7 +118,7 @@ class Bindings:
         return Type(type_.name, tuple(self.rename(part, names) for part in type_.params))
 
     def resolve(self, type_: Type, *, free: Type | None = None) -> Type:
-        """Replace variables by what they stand for; unbound ones by ``free`` if given."""
+        """Replace variables by the types they are bound to; unbound ones by ``free`` if given."""
         if type_.variable:
             bound = self._bound.get(type_.name)
             if bound is not None:
@@ -137,7 +137,7 @@ class Bindings:
         return False
 
     def is_assignable(self, wanted: Type, given: Type) -> bool:
-        """Bind variables so that ``given`` can stand where ``wanted`` is asked for."""
+        """Bind variables so that ``given`` is assignable to ``wanted``."""
         return self.are_assignable((wanted,), (given,))
 
     def _is_assignable(self, wanted: Type, given: Type) -> bool:

@@ -1,13 +1,14 @@
-"""Values: the Python object that stands for each CEL value, equality, order, selection.
+"""Values: the Python representation of CEL values, their equality, order and selection.
 
     bool, int, double, string, bytes, null    bool, int, float, str, bytes, None
     uint                                      Uint, an int of its own type
     list                                      tuple (AssociativeList for list types set and map)
-    map                                       dict; a boolean key is kept as a BoolKey
+    map                                       dict; a boolean key is represented by a BoolKey
     quantity, semver, ip, cidr, url           Quantity, Semver, IP, CIDR, URL
     duration, timestamp, type, optional       Duration, Timestamp, TypeName, Optional
 
-Python holds ``True == 1``, CEL does not, so values are compared by ``equal`` and never by ``==``.
+``True == 1`` holds in Python and not in CEL, so values are compared by ``equal`` and never by
+``==``.
 
 Source: CEL specification, "Values" and "Equality"; cel-go for the wording of errors.
 """
@@ -65,14 +66,14 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """A moment, in nanoseconds since 1970-01-01T00:00:00Z."""
+    """A point in time, in nanoseconds since 1970-01-01T00:00:00Z."""
 
     nanos: int
 
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """A type as a value: what ``type(1)`` and ``int`` give."""
+    """A type as a value, such as the result of ``type(1)``."""
 
     name: str
 
@@ -96,7 +97,7 @@ class AssociativeList(tuple[Value, ...]):
         raise NotImplementedError
 
     def merged(self, other: tuple[Value, ...]) -> AssociativeList:
-        """Give the sum with another list.
+        """The concatenation with another list.
 
         :raises CELRuntimeError: an element of the other list does not fit.
         """
@@ -104,7 +105,7 @@ class AssociativeList(tuple[Value, ...]):
 
 
 class DefaultMap(dict[str, Value]):
-    """A map that answers an unknown key with an empty map, but does not contain it."""
+    """A map that returns an empty map for an unknown key, but does not contain it."""
 
     def __missing__(self, key: str) -> Value:
         return EMPTY_MAP
@@ -146,15 +147,15 @@ GO_TYPES: dict[str, str] = {
     "kubernetes.Quantity": "cel.Quantity",
     "kubernetes.Semver": "cel.Semver",
 }
-"""The names by which the API server's error messages call the types."""
+"""The names of types in the API server's error messages."""
 
 NUMERIC = frozenset({int, Uint, float})
 KEYS = NUMERIC | {bool, str}
-"""What can be the key of a map; a double finds the integer of its value."""
+"""Types of map keys; a double finds the integer of its value."""
 
 
 def kind_of(value: Value) -> str:
-    """Name the CEL type of a value."""
+    """The name of the CEL type of a value."""
     return KINDS[type(value)]
 
 
@@ -186,12 +187,12 @@ ORDERED = frozenset({bool, str, bytes, Duration, Timestamp})
 
 
 def is_nan(value: Value) -> bool:
-    """Tell whether a value is the double that is no number."""
+    """Whether a value is the double NaN."""
     return isinstance(value, float) and math.isnan(value)
 
 
 def compare(left: Value, right: Value) -> int:
-    """Give -1, 0 or 1.
+    """-1, 0 or 1.
 
     :raises CELRuntimeError: the types have no order.
     """
@@ -205,19 +206,19 @@ def compare(left: Value, right: Value) -> int:
 
 
 def to_key(value: Value) -> Value:
-    """Give the form in which a map holds a key."""
+    """The representation of a value as a map key."""
     if type(value) is bool:
         return BoolKey(value)
     return value
 
 
 def from_key(key: Value) -> Value:
-    """Give the value a map's key stands for."""
+    """The value of a map key."""
     return key.value if isinstance(key, BoolKey) else key
 
 
 def iterate(value: Value) -> Iterable[Value]:
-    """Give the elements of a list or the keys of a map.
+    """The elements of a list or the keys of a map.
 
     :raises CELRuntimeError: the value is neither.
     """
@@ -230,23 +231,24 @@ def iterate(value: Value) -> Iterable[Value]:
 
 
 def size_of(value: Value) -> int:
-    """Give the size by which cost is counted: 1 for whatever has no length."""
+    """The size for cost counting: 1 for values without a length."""
     return len(value) if isinstance(value, str | tuple | dict | bytes) else 1
 
 
 def format_key(key: Value) -> str:
-    """Print a key or an index as error messages do."""
+    """A key or an index as error messages show it."""
     if isinstance(key, bool):
         return "true" if key else "false"
     return str(key)
 
 
 def select(value: Value, field: str) -> Value:
-    """Give ``value.field``.
+    """``value.field``.
 
     :raises CELRuntimeError: there is no such field.
     """
     if isinstance(value, Mapping):
+        # The map itself is the sentinel for an absent key, as it can't be its own value.
         found = value.get(field, value)
         if found is not value:
             return found
@@ -258,7 +260,7 @@ def select(value: Value, field: str) -> Value:
 
 
 def has(value: Value, key: Value) -> bool:
-    """Tell whether ``value[key]`` would give a value."""
+    """Whether ``value[key]`` has a value."""
     if isinstance(value, dict):
         return type(key) in KEYS and (type(value) is DefaultMap or to_key(key) in value)
     if isinstance(value, tuple):
@@ -269,7 +271,7 @@ def has(value: Value, key: Value) -> bool:
 
 
 def index(value: Value, key: Value) -> Value:
-    """Give ``value[key]``.
+    """``value[key]``.
 
     :raises CELRuntimeError: there is no such element.
     """
@@ -289,7 +291,7 @@ def index(value: Value, key: Value) -> Value:
 
 
 def optional_index(value: Value, key: Value) -> Optional:
-    """Give ``value[?key]``: the element if there is one."""
+    """``value[?key]``: the element if there is one."""
     if type(value) is Optional:
         if not value.present:
             return NONE
@@ -298,5 +300,5 @@ def optional_index(value: Value, key: Value) -> Optional:
 
 
 def optional_select(value: Value, field: str) -> Optional:
-    """Give ``value.?field``: the field if there is one."""
+    """``value.?field``: the field if there is one."""
     return optional_index(value, field)

@@ -1,1 +1,1 @@
-"""Foreign spellings of queues and gangs, each a small adapter into ours."""
+"""Dialects: adapters that read other schedulers' queues and gangs in our terms."""

@@ -1,4 +1,4 @@
-"""The coscheduling plug-in's PodGroup: a label names it, ``spec.minMember`` is the floor.
+"""The coscheduling plug-in's PodGroup: a label names it, ``spec.minMember`` applies.
 
 Source: scheduling.x-k8s.io/v1alpha1.
 """

@@ -1,7 +1,8 @@
-"""Group objects of other schedulers: a pod names one, and it says how many pods start together.
+"""Group objects of other schedulers: a pod names one, which says how many pods start together.
 
-All are read alike: the object is looked up by name in the pod's namespace; while it is not there
-its pods wait. Its queue, where it names one, goes before what the pod and its owners say.
+All are read in one way: the object is looked up by name in the pod's namespace; while it does not
+exist its pods wait. The queue that it names, if any, takes precedence over that of the pod and its
+owners.
 """
 
 from collections.abc import Callable
@@ -23,11 +24,11 @@ from kai_py.grouping.pod_group_annotation import pod_owner
 
 @dataclass(frozen=True, slots=True)
 class GroupReader:
-    """How one scheduler writes groups.
+    """The form in which one scheduler writes groups.
 
-    ``mark`` and ``name``: what on the pod names a group, and the group's name. ``part`` splits a
-    group into several gangs, ``leaf`` names the pod's leaf in the tree. ``tree`` raises Unusable
-    for an object that makes no sense.
+    ``marker`` and ``name``: what on the pod names a group, and the group's name. ``gang_suffix``
+    splits a group into several gangs, ``subgroup`` is the pod's leaf in the tree. ``tree`` raises
+    InvalidWorkloadError for an invalid object.
     """
 
     kind: str
@@ -38,46 +39,46 @@ class GroupReader:
     gang_suffix: Callable[[OwnerChain], str] = lambda _lineage: ""
     subgroup: Callable[[OwnerChain, Subgroup], str] = lambda _lineage, _tree: ""
     queue: str = ""
-    """Path of the field that names its queue, empty if it has none."""
+    """Path of the field that names the group's queue, empty if it has none."""
 
 
 def group_source(reader: GroupReader) -> GroupSource:
-    """The source for groups of ``form``."""
+    """The source for groups that ``reader`` reads."""
     return GroupSource(
         marker=reader.marker,
-        gang_spec=lambda asked: gang_from_group(reader, asked),
-        group_metadata=lambda lineage, owners: _group_metadata(reader, lineage, owners),
+        gang_spec=lambda context: gang_from_group(reader, context),
+        group_metadata=lambda chain, owners: _group_metadata(reader, chain, owners),
     )
 
 
 def gang_from_group(reader: GroupReader, context: PodContext) -> GangSpec:
-    """The gang of the pod in question, as the object that it names says."""
-    lineage = context.chain
-    namespace, name = lineage.pod.metadata.namespace, reader.name(lineage)
+    """The gang of the pod in question, from the object that it names."""
+    chain = context.chain
+    namespace, name = chain.pod.metadata.namespace, reader.name(chain)
     found = context.owners.named(reader.collection, namespace, name)
     key = f"{namespace}/{reader.kind}/{name}"
     if not isinstance(found, Unstructured):
         return GangSpec(
             key=key,
-            owner=pod_owner(lineage),
+            owner=pod_owner(chain),
             queue=context.queue.name,
             tree=Subgroup(min_members=1),
-            problem=f"{reader.kind} {namespace}/{name}, named by {reader.marker(lineage)}, "
+            problem=f"{reader.kind} {namespace}/{name}, named by {reader.marker(chain)}, "
             "does not exist (yet)",
         )
-    part = reader.gang_suffix(lineage)
+    gang_suffix = reader.gang_suffix(chain)
     tree, problem = Subgroup(min_members=1), ""
     try:
-        tree = reader.tree(found, lineage)
+        tree = reader.tree(found, chain)
     except InvalidWorkloadError as error:
         problem = f"{reader.kind} {namespace}/{name}: {error}"
     meta = found.metadata
     return GangSpec(
-        key=f"{key}/{part}" if part else key,
+        key=f"{key}/{gang_suffix}" if gang_suffix else key,
         owner=Owner(found.api_version, found.kind, namespace, name, meta.uid),
         queue=_queue(reader, found, meta) or context.queue.name,
         tree=tree,
-        subgroup=reader.subgroup(lineage, tree),
+        subgroup=reader.subgroup(chain, tree),
         problem=problem,
     )
 
@@ -90,10 +91,10 @@ def _group_metadata(
 
 
 def min_member_tree(found: Unstructured, _chain: OwnerChain) -> Subgroup:
-    """A gang of ``spec.minMember`` pods, whichever."""
+    """A gang of any ``spec.minMember`` pods."""
     return Subgroup(min_members=count_at(found.content, "spec.minMember", 1))
 
 
 def _queue(reader: GroupReader, found: Unstructured, meta: ObjectMeta) -> str:
-    said = annotation_or_label(meta, QUEUE_NAME_KEY) or annotation_or_label(meta, QUEUE)
-    return said or (str(found.first_at(reader.queue) or "") if reader.queue else "")
+    annotated = annotation_or_label(meta, QUEUE_NAME_KEY) or annotation_or_label(meta, QUEUE)
+    return annotated or (str(found.first_at(reader.queue) or "") if reader.queue else "")

@@ -1,13 +1,13 @@
 """Grove's PodGangs: a label on a pod names one, its podgroups are the leaves of the gang.
 
-spec.podgroups[]                     a leaf each, ``minReplicas`` its floor; 0 is elastic
-spec.topologyConstraintGroupConfigs  subgroups that keep some of the leaves together
-packConstraint                       of the gang, a subgroup or a leaf: node label keys
-spec.reuseReservationRef             prefer the nodes of that gang
+spec.podgroups[] a leaf each with minMember ``minReplicas``; 0 is elastic
+spec.topologyConstraintGroupConfigs subgroups that keep some of the leaves together packConstraint
+of the gang, a subgroup or a leaf: node label keys spec.reuseReservationRef prefer the nodes of that
+gang
 
-Newer Groves make a PodGroup of KAI of every PodGang and name it on the pods; then that decides. A
+Newer Groves create a KAI PodGroup for every PodGang and name it on the pods; then that decides. A
 scaled gang, whose cliques name the base gang in a label, prefers the NVLink clique of the base gang
-on either path: they share one ComputeDomain, and nothing else says so.
+in either case, because they share one ComputeDomain.
 
 Source: Grove, scheduler.grove.io/v1alpha1 and its scheduler backends.
 """
@@ -64,12 +64,12 @@ def _tree(found: Unstructured, _chain: OwnerChain) -> Subgroup:
     }
     if not leaves:
         raise InvalidWorkloadError("spec.podgroups is empty")
-    joined = [
+    groups = [
         _constraint_group(config, leaves, topology) for config in entries(spec, _CONSTRAINT_GROUPS)
     ]
-    inside = {leaf.name for group in joined for leaf in group.children}
-    alone = [leaf for name, leaf in leaves.items() if name not in inside]
-    return Subgroup(children=(*joined, *alone), topology=_constraint(spec, topology))
+    grouped = {leaf.name for group in groups for leaf in group.children}
+    ungrouped = [leaf for name, leaf in leaves.items() if name not in grouped]
+    return Subgroup(children=(*groups, *ungrouped), topology=_constraint(spec, topology))
 
 
 _CONSTRAINT_GROUPS = "topologyConstraintGroupConfigs.*"
@@ -79,11 +79,11 @@ def _constraint_group(
     config: Mapping[str, Any], leaves: Mapping[str, Subgroup], topology: str
 ) -> Subgroup:
     name, names = str(config.get("name", "")), config.get("podGroupNames") or ()
-    where = f"spec.topologyConstraintGroupConfigs[{name}].podGroupNames"
-    strange = [each for each in names if each not in leaves]
-    if strange or not names:
+    location = f"spec.topologyConstraintGroupConfigs[{name}].podGroupNames"
+    unknown = [each for each in names if each not in leaves]
+    if unknown or not names:
         raise InvalidWorkloadError(
-            f"{where} names {strange or 'nothing'}; every name must be a podgroup"
+            f"{location} names {unknown or 'nothing'}; every name must be a podgroup"
         )
     children = tuple(leaves[each] for each in names)
     return Subgroup(name=name, children=children, topology=_constraint(config, topology))
@@ -110,18 +110,18 @@ def _gang(context: PodContext) -> GangSpec:
     found = context.owners.named(POD_GANGS, pod.metadata.namespace, _name(context.chain))
     if not isinstance(found, Unstructured) or spec.problem:
         return spec
-    terms, problem = _gang_settings(found, context.owners)
-    leaf = pod.metadata.labels.get(CLIQUE_LABEL, "")
-    known = leaf in {each.name for each in spec.tree.leaves()}
+    settings, problem = _gang_settings(found, context.owners)
+    subgroup = pod.metadata.labels.get(CLIQUE_LABEL, "")
+    known = subgroup in {each.name for each in spec.tree.leaves()}
     return replace(
         spec,
-        subgroup=leaf,
+        subgroup=subgroup,
         order=_rank(pod),
-        settings=terms,
+        settings=settings,
         problem=problem and f"{KIND} {pod.metadata.namespace}/{found.metadata.name}: {problem}",
         pod_problem=""
         if known
-        else f'label {CLIQUE_LABEL} "{leaf}" is no podgroup of {KIND} {found.metadata.name}',
+        else f'label {CLIQUE_LABEL} "{subgroup}" is no podgroup of {KIND} {found.metadata.name}',
     )
 
 
@@ -133,33 +133,36 @@ def _gang_settings(found: Unstructured, owners: Owners) -> tuple[GangSettings, s
     delay, bad_delay = first_duration(
         (keys.PREEMPTION_DELAY, meta.annotations.get(keys.PREEMPTION_DELAY))
     )
-    named = meta.labels.get(keys.PRIORITY_CLASS) or found.first_at("spec.priorityClassName")
+    priority_class = meta.labels.get(keys.PRIORITY_CLASS) or found.first_at(
+        "spec.priorityClassName"
+    )
     reused = next(iter(entries(found.content, "spec.reuseReservationRef")), {})
     namespace = reused.get("namespace") or meta.namespace
-    terms = GangSettings(
-        priority=priority_of(str(named), owners) if named else None,
+    settings = GangSettings(
+        priority=priority_of(str(priority_class), owners) if priority_class else None,
         staleness_grace=grace,
         preemption_delay=delay or 0.0,
         gang_affinity=_gang_affinities(namespace, str(reused["name"]), "")
         if reused.get("name")
         else (),
     )
-    return terms, bad_grace or bad_delay
+    return settings, bad_grace or bad_delay
 
 
 def with_base_gang_affinity(spec: GangSpec, chain: OwnerChain) -> GangSpec:
-    """``spec``; of a scaled gang, with the wish to be in the NVLink clique of its base gang."""
+    """``spec``; a scaled gang also prefers the NVLink clique of its base gang."""
     base = chain.nearest(BASE_LABEL)
     if not base:
         return spec
-    near = _gang_affinities(chain.pod.metadata.namespace, base, NVLINK_CLIQUE)
+    affinities = _gang_affinities(chain.pod.metadata.namespace, base, NVLINK_CLIQUE)
     return replace(
-        spec, settings=replace(spec.settings, gang_affinity=(*spec.settings.gang_affinity, *near))
+        spec,
+        settings=replace(spec.settings, gang_affinity=(*spec.settings.gang_affinity, *affinities)),
     )
 
 
 def _gang_affinities(namespace: str, name: str, level: str) -> tuple[GangAffinity, ...]:
-    """A PodGang, or the PodGroup of KAI that stands for it."""
+    """Affinities to a PodGang, or to the KAI PodGroup created for it."""
     return tuple(GangAffinity(f"{namespace}/{kind}/{name}", level) for kind in (KIND, POD_GROUP))
 
 

@@ -1,12 +1,12 @@
-"""Kueue's groups of plain pods: a label names the group, an annotation says how many pods it has.
+"""Kueue's groups of plain pods: a label names the group, an annotation its number of pods.
 
-Only for pods that nobody owns: Kueue also labels pods of sets, whose frameworks know better.
-Kueue's scheduling gates need nothing here: a gated pod waits, whoever gated it.
+Only for pods without an owner: Kueue also labels pods of sets, whose frameworks know better.
+Kueue's scheduling gates need no support here: a gated pod waits.
 
-Where Kueue chose the nodes itself (topology-aware scheduling) the pods have a label, and a selector
-for their domain once they are let in: there is nothing left to choose for us but among its nodes.
+Where Kueue chose the nodes itself (topology-aware scheduling) the pods have a label, and once they
+are admitted a selector for their domain: only the choice among its nodes is left to us.
 
-Source: Kueue, "Run A Group Of Plain Pods", KEP 2724.
+Source: Kueue, "Run A Group Of Plain Pods", KEP-2724.
 """
 
 from dataclasses import replace
@@ -51,6 +51,6 @@ def is_placed_by_kueue(pod: Pod) -> bool:
 
 
 def without_topology(tree: Subgroup) -> Subgroup:
-    """``tree`` with no constraint on domains."""
+    """``tree`` without topology constraints."""
     children = tuple(map(without_topology, tree.children))
     return replace(tree, topology=None, children=children)

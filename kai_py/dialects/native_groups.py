@@ -1,14 +1,14 @@
-"""Kubernetes' own groups, in the shapes of 1.35, 1.36 and 1.37.
+"""Kubernetes' own groups, in the versions of 1.35, 1.36 and 1.37.
 
-1.35         pod.spec.workloadRef names a group inside a Workload, each replica key of it one gang
-1.36, 1.37   pod.spec.schedulingGroup names a PodGroup, which may be below composite groups (1.37)
+1.35 pod.spec.workloadRef names a group inside a Workload, each replica key of it one gang 1.36,
+1.37 pod.spec.schedulingGroup names a PodGroup, which may be below composite groups (1.37)
 
-The gang policy's ``minCount`` is the floor while pods are placed: a group that falls below it later
-is not ended for that. The basic policy starts with one pod. A PodGroup with a
-priority gives it to its gang. Its labels and annotations go before those of composite groups above
-it, these before its Workload's, these before what its pods and their owners say. Pods of one group
-that name several schedulers are refused, as by kube-scheduler. The annotation
-``kai.scheduler/ignore-workload-api`` on a pod turns this off for it.
+The gang policy's ``minCount`` is minMember while pods are placed: a group that falls below it later
+is not evicted as stale. The basic policy starts with one pod. The priority of a PodGroup applies to
+its gang. Its labels and annotations take precedence over those of composite groups above it, these
+over its Workload's, these over those of its pods and their owners. Pods of one group that name
+several schedulers are rejected, as by kube-scheduler. The annotation
+``kai.scheduler/ignore-workload-api`` on a pod disables this for it.
 
 Source: KEP-4671, scheduling.k8s.io v1alpha1 to v1beta1.
 """
@@ -33,7 +33,7 @@ WORKLOAD_FIELDS = (
     "spec.workloadRef.workloadName",
     "spec.podGroupTemplateRef.workload.workloadName",
 )
-"""Where a group names its Workload: from 1.37 on, in 1.36."""
+"""The field in which a group names its Workload: from 1.37 on, and in 1.36."""
 NEVER_STALE = -1.0
 IGNORE_KEY = "kai.scheduler/ignore-workload-api"
 
@@ -72,11 +72,11 @@ def _workload_gang_suffix(chain: OwnerChain) -> str:
 
 def _workload_tree(found: Unstructured, chain: OwnerChain) -> Subgroup:
     reference = chain.pod.spec.workload_ref
-    wanted = reference.pod_group if reference is not None else ""
+    group_name = reference.pod_group if reference is not None else ""
     for group in entries(found.content, "spec.podGroups.*"):
-        if group.get("name") == wanted:
+        if group.get("name") == group_name:
             return Subgroup(min_members=count_at(group, "policy.gang.minCount", 1))
-    raise InvalidWorkloadError(f'spec.podGroups has no group "{wanted}"')
+    raise InvalidWorkloadError(f'spec.podGroups has no group "{group_name}"')
 
 
 _GROUP_READER = GroupReader(
@@ -102,14 +102,14 @@ def _group_metadata(chain: OwnerChain, owners: Owners) -> tuple[ObjectMeta, ...]
     if not isinstance(group, Unstructured):
         return ()
     try:
-        line = group_ancestors(group, owners)
+        ancestors = group_ancestors(group, owners)
     except InvalidWorkloadError:
-        line = (group,)
-    named = (each.first_at(path) for each in line for path in WORKLOAD_FIELDS)
+        ancestors = (group,)
+    named = (each.first_at(path) for each in ancestors for path in WORKLOAD_FIELDS)
     name = next((str(each) for each in named if each), "")
     workload = owners.named(WORKLOADS, namespace, name) if name else None
-    behind = (*line, workload) if isinstance(workload, Unstructured) else line
-    return tuple(each.metadata for each in behind)
+    objects = (*ancestors, workload) if isinstance(workload, Unstructured) else ancestors
+    return tuple(each.metadata for each in objects)
 
 
 def _group_gang(context: PodContext) -> GangSpec:
@@ -120,10 +120,10 @@ def _group_gang(context: PodContext) -> GangSpec:
     if not isinstance(found, Unstructured):
         return spec
     try:
-        above = group_tree(found, context.owners)
+        tree = group_tree(found, context.owners)
     except InvalidWorkloadError as error:
         return replace(spec, problem=f"{_GROUP_READER.kind} {meta.namespace}/{name}: {error}")
-    return _require_one_scheduler(_in_group_tree(spec, above, name), context)
+    return _require_one_scheduler(_in_group_tree(spec, tree, name), context)
 
 
 def _in_group_tree(spec: GangSpec, above: GroupTree, name: str) -> GangSpec:
@@ -150,14 +150,14 @@ def _gang_settings(root: Unstructured) -> GangSettings:
 
 
 def _require_one_scheduler(spec: GangSpec, context: PodContext) -> GangSpec:
-    """``spec``, refused if its pods name several schedulers: each would wait for the other's."""
+    """``spec``; with a problem if its pods name several schedulers, which would deadlock."""
     named = context.owners.schedulers(context.chain.pod)
     if len(named) < 2 or spec.problem:
         return spec
     listed = ", ".join(f'"{each}"' for each in named)
-    mark = _group_marker(context.chain) or _workload_marker(context.chain)
+    marker = _group_marker(context.chain) or _workload_marker(context.chain)
     hint = "all pods of a group must name the same scheduler in spec.schedulerName"
-    return replace(spec, problem=f"pods with {mark} name the schedulers {listed}; {hint}")
+    return replace(spec, problem=f"pods with {marker} name the schedulers {listed}; {hint}")
 
 
 def _workload_gang(context: PodContext) -> GangSpec:

@@ -1,10 +1,10 @@
-"""Which tree does a PodGroup of Kubernetes stand in?
+"""The tree of Kubernetes groups that a PodGroup belongs to.
 
 A PodGroup may name a CompositePodGroup above it, which may name another. The topmost is the gang;
 ``gang.minGroupCount`` of the groups below one must start together, with the basic policy any one.
-Groups that are needed and don't exist yet are leaves that wait for a pod. A topology constraint is
-a node label key, always required. With the disruption mode ``all`` (``PodGroup`` in 1.36) a group
-is evicted as a whole.
+Groups that are required and don't exist yet are leaves that wait for a pod. A topology constraint
+is a node label key, always required. With the disruption mode ``all`` (``PodGroup`` in 1.36) a
+group is evicted as a whole.
 
 Source: KEP-4671, scheduling.k8s.io v1alpha2 to v1beta1; composite groups from v1alpha3 on.
 """
@@ -25,16 +25,16 @@ MAX_DEPTH = 10
 
 @dataclass(frozen=True, slots=True)
 class GroupTree:
-    """The topmost object above a PodGroup (itself, if nothing is), and the tree below that."""
+    """The topmost object above a PodGroup (itself, if there is none), and the tree below that."""
 
     root: Unstructured
     tree: Subgroup
 
 
 def group_tree(group: Unstructured, owners: Owners) -> GroupTree:
-    """The tree that ``group`` stands in; raises Unusable where it has no end or a part is missing.
+    """The tree of ``group``; raises InvalidWorkloadError for a loop or a missing part.
 
-    Cost: one lookup per group of the tree.
+    Cost: one look-up per group of the tree.
     """
     root = group_ancestors(group, owners)[-1]
     tree = _leaf(root, "") if root is group else _composite(root, "", owners, MAX_DEPTH)
@@ -42,18 +42,18 @@ def group_tree(group: Unstructured, owners: Owners) -> GroupTree:
 
 
 def group_ancestors(group: Unstructured, owners: Owners) -> tuple[Unstructured, ...]:
-    """``group`` and the composite groups above it; raises Unusable as ``tree_above``."""
-    line = [group]
-    while name := line[-1].first_at(PARENT_FIELD):
+    """``group`` and the composite groups above it; raises as ``group_tree`` does."""
+    ancestors = [group]
+    while name := ancestors[-1].first_at(PARENT_FIELD):
         found = owners.named(COMPOSITE_GROUPS, group.metadata.namespace, str(name))
         if not isinstance(found, Unstructured):
             raise InvalidWorkloadError(
                 f'{PARENT_FIELD}: CompositePodGroup "{name}" does not exist (yet)'
             )
-        line.append(found)
-        if len(line) > MAX_DEPTH:
+        ancestors.append(found)
+        if len(ancestors) > MAX_DEPTH:
             raise InvalidWorkloadError(f"{PARENT_FIELD}: the composite groups above it have no end")
-    return tuple(line)
+    return tuple(ancestors)
 
 
 def _leaf(group: Unstructured, name: str) -> Subgroup:

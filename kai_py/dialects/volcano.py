@@ -1,11 +1,11 @@
-"""Volcano's PodGroup: an annotation names it, ``spec.minMember`` is the floor.
+"""Volcano's PodGroup: an annotation names it, ``spec.minMember`` applies.
 
-minTaskMember    a floor per task, which pods name in an annotation. As in Volcano it counts only if
-                 the floors are no more than minMember together; if they are less, only minMember
-                 does here, for a tree has no floor over floors
-networkTopology  keeps the gang within a tier of HyperNodes. Which node label has the domains of a
-                 tier as values is said in the configuration, for we read no HyperNodes: ``hard``
-                 requires the level (and waits where it is not said), ``soft`` prefers it
+minTaskMember    minimums per task, which pods name in an annotation. As in Volcano they count only
+                 if their sum is at most minMember; if it is less, only minMember counts here,
+                 because a tree has no minimum over minimums
+networkTopology  keeps the gang within a tier of HyperNodes. The configuration has the node label
+                 whose values are the domains of a tier, because HyperNodes are not read: ``hard``
+                 requires the level (and waits where none is configured), ``soft`` prefers it
 
 Source: scheduling.volcano.sh/v1beta1; the annotation is that of its predecessor kube-batch.
 """
@@ -26,7 +26,7 @@ from kai_py.grouping.owner_chain import OwnerChain
 GROUP_KEYS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 TASK_KEY = "volcano.sh/task-spec"
 OTHER_TASKS = "(other tasks)"
-"""Leaf of pods whose task has no floor; no task is called so, for that is no name of an object."""
+"""Leaf of pods whose task has no minimum; not a valid object name, so no task has it."""
 
 
 def volcano_source(tiers: Mapping[str, str]) -> GroupSource:
@@ -56,31 +56,34 @@ def _marker(chain: OwnerChain) -> str:
 
 def _tree(tiers: Mapping[str, str], found: Unstructured, chain: OwnerChain) -> Subgroup:
     flat = min_member_tree(found, chain)
-    floors = _min_task_members(found)
+    min_task_members = _min_task_members(found)
     topology = _topology(found, tiers)
-    if not floors or sum(floors.values()) != flat.min_members:
+    if not min_task_members or sum(min_task_members.values()) != flat.min_members:
         return replace(flat, topology=topology)
-    leaves = [Subgroup(name=task, min_members=floors[task]) for task in sorted(floors)]
+    leaves = [
+        Subgroup(name=task, min_members=min_task_members[task]) for task in sorted(min_task_members)
+    ]
     return Subgroup(children=(*leaves, Subgroup(name=OTHER_TASKS)), topology=topology)
 
 
 def _min_task_members(found: Unstructured) -> dict[str, int]:
-    written = found.first_at("spec.minTaskMember")
-    if written is None:
+    minimums = found.first_at("spec.minTaskMember")
+    if minimums is None:
         return {}
-    if not isinstance(written, dict):
+    if not isinstance(minimums, dict):
         raise InvalidWorkloadError("spec.minTaskMember must be a mapping of tasks to numbers")
     return {
-        task: parse_count(floor, f"spec.minTaskMember.{task}") for task, floor in written.items()
+        task: parse_count(minimum, f"spec.minTaskMember.{task}")
+        for task, minimum in minimums.items()
     }
 
 
 def _topology(found: Unstructured, tiers: Mapping[str, str]) -> TopologyConstraint | None:
-    wanted = found.first_at("spec.networkTopology")
-    if not isinstance(wanted, dict):
+    network_topology = found.first_at("spec.networkTopology")
+    if not isinstance(network_topology, dict):
         return None
-    tier = wanted.get("highestTierAllowed", wanted.get("highestTierName"))
-    is_hard = wanted.get("mode", "hard") == "hard"
+    tier = network_topology.get("highestTierAllowed", network_topology.get("highestTierName"))
+    is_hard = network_topology.get("mode", "hard") == "hard"
     level = tiers.get(str(tier), "")
     if not is_hard:
         return TopologyConstraint(preferred_level=level) if level else None

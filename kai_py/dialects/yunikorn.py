@@ -1,7 +1,7 @@
 """YuniKorn's task groups: an application is the gang, each task group a leaf of it.
 
-The pod that starts an application lists the groups, with their floors, in an annotation; every pod
-names its own. Until the list is seen, one pod of a group is its floor.
+The pod that starts an application lists the groups, with their ``minMember``, in an annotation;
+every pod names its own. Until the list is seen, one pod of a group is required.
 
 Source: Apache YuniKorn, "Gang Scheduling".
 """
@@ -40,14 +40,14 @@ def _marker(chain: OwnerChain) -> str:
 
 def _gang(context: PodContext) -> GangSpec:
     meta = context.chain.pod.metadata
-    leaf, problem = meta.annotations[GROUP_KEY], ""
-    listed = [_TaskGroup(name=leaf, min_member=1)]
+    subgroup, problem = meta.annotations[GROUP_KEY], ""
+    listed = [_TaskGroup(name=subgroup, min_member=1)]
     if GROUPS_KEY in meta.annotations:
         try:
             listed = msgspec.json.decode(meta.annotations[GROUPS_KEY], type=list[_TaskGroup])
         except ValueError as error:
             problem = f"pod {meta.namespace}/{meta.name}: annotation {GROUPS_KEY}: {error}"
-    known = leaf in {each.name for each in listed}
+    known = subgroup in {each.name for each in listed}
     return GangSpec(
         key=f"{meta.namespace}/Application.yunikorn.apache.org/{_application(meta)}",
         owner=pod_owner(context.chain),
@@ -57,9 +57,9 @@ def _gang(context: PodContext) -> GangSpec:
                 Subgroup(name=each.name, min_members=max(each.min_member, 0)) for each in listed
             )
         ),
-        subgroup=leaf,
+        subgroup=subgroup,
         problem=problem,
-        pod_problem="" if known else f'annotation {GROUP_KEY} "{leaf}" is not in {GROUPS_KEY}',
+        pod_problem="" if known else f'annotation {GROUP_KEY} "{subgroup}" is not in {GROUPS_KEY}',
     )
 
 

@@ -1,9 +1,9 @@
-"""One set of claims, asked of many nodes: what is known stays known.
+"""Allocation queries: one set of claims on many nodes, with cached results.
 
-The answer on a node follows from the class of the node (``node_classes``) and from what is held on
-it (``usage_numbers``). A step says what one more pod takes and what is held afterwards, so the
-number of pods that fit is the length of a chain of steps. Steps outlive changes of slices, nodes
-and allocation states.
+The result on a node follows from the class of the node (``node_classes``) and from what is
+allocated on it (``usage_classes``). A step says what one more pod takes and what is allocated
+afterwards, so the number of pods that fit is the length of a chain of steps. Steps stay valid
+across changes of slices, nodes and allocation states.
 """
 
 from collections.abc import Sequence
@@ -36,17 +36,17 @@ from kai_py.dra.search_state import DevicePick
 from kai_py.dra.usage_classes import UsageClasses
 
 STEP_CACHE_SIZE = 200_000
-"""Steps after which a question starts afresh; far more than there are standings at a time."""
+"""Steps at which a query's cache is cleared; far more than distinct usages exist at a time."""
 
 UNKNOWN_USAGE = -1
-"""In place of the number of a standing."""
+"""In place of a usage number."""
 
 AllocationFailure = Infeasible | BudgetExceeded | AllocationError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocationStep:
-    """One more pod on a node: the devices it takes and what is held afterwards, or why not."""
+    """One more pod on a node: the devices it takes and the usage afterwards, or the failure."""
 
     picks: tuple[DevicePick, ...] = ()
     usage_after: int = 0
@@ -55,7 +55,7 @@ class AllocationStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryContext:
-    """What all questions of a fleet have in common."""
+    """What all queries of a cluster have in common."""
 
     features: Features
     strategy: AllocationStrategy
@@ -65,10 +65,10 @@ class QueryContext:
 
 
 class Alternatives(NamedTuple):
-    """How good the alternatives are that pods get; all arrays have a value for each row asked.
+    """Which alternatives of ``firstAvailable`` pods get; arrays with a value per queried row.
 
-    ``depth``: alternatives that one more pod passes over, over all of its requests; ``pods``: how
-    many pods in a row pass over just as many.
+    ``depth``: alternatives that one more pod skips, over all of its requests; ``pods``: how many
+    pods in a row skip equally many.
     """
 
     depth: Ints
@@ -81,9 +81,9 @@ class AllocationQuery:
 
     claims: ParsedClaims
     sample_claims: tuple[ResourceClaim, ...]
-    """Claims that are asked for others like them."""
+    """Claims that represent all others with equal specs."""
     device_classes: tuple[DeviceClass, ...]
-    """The classes named, to notice when one is replaced."""
+    """The classes the claims name, to notice when one is replaced."""
     node_classes: NodeClasses
     context: QueryContext
     classes: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -91,9 +91,9 @@ class AllocationQuery:
     layout: ClusterLayout | None = None
     _problems: dict[int, NodeProblem | AllocationError] = field(default_factory=dict)
     _counts: dict[tuple[int, int], int] = field(default_factory=dict)
-    """How many pods fit; ``~n``, which is negative, where it is known only that n do."""
+    """By class and usage, how many pods fit; ``~n``, which is negative, for at least n."""
     _current_counts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """(nodes,) the same for the standing of each node at the last look, ``_looked_up``."""
+    """(nodes,) the same for the usage of each node at the last query, ``_current_usage``."""
     _current_usage: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     _steps: dict[tuple[int, int], AllocationStep] = field(default_factory=dict)
     _depths: tuple[int, ...] = field(init=False)
@@ -102,7 +102,7 @@ class AllocationQuery:
         self._depths = self.claims.alternative_depths()
 
     def set_layout(self, layout: ClusterLayout) -> None:
-        """Class the nodes of ``layout``."""
+        """Classify the nodes of ``layout``."""
         if self.layout is not layout:
             self.classes = self.node_classes.classify(layout)
             self.layout = layout
@@ -110,7 +110,7 @@ class AllocationQuery:
             self._current_counts = np.zeros(len(self.classes), dtype=np.int64)
 
     def step(self, node: int, usage: int, state: DeviceState) -> AllocationStep:
-        """Return what one more pod takes on ``node``, where ``usage`` numbers its standing."""
+        """Return what one more pod takes on ``node``, whose usage has the number ``usage``."""
         key = (int(self.classes[node]), usage)
         step = self._steps.get(key)
         if step is None:
@@ -120,65 +120,66 @@ class AllocationQuery:
     def _search_and_cache(
         self, key: tuple[int, int], node: int, state: DeviceState
     ) -> tuple[AllocationStep, DeviceState | None]:
-        """Search for a step that is not known, and what is held after it."""
+        """Search for a step that is not cached; returns it and the state after it."""
         if len(self._steps) >= STEP_CACHE_SIZE:
             self._steps.clear()
-        found = self._search(node, state)
-        self._steps[key] = found[0]
-        return found
+        result = self._search(node, state)
+        self._steps[key] = result[0]
+        return result
 
     def counts(self, rows: Ints, usage: Ints, state: DeviceState, limit: int) -> Ints:
-        """(rows,) how many pods fit each node one after the other, at most ``limit``."""
+        """(rows,) how many pods fit on each node one after the other, at most ``limit``."""
         self._load_counts(rows[self._current_usage[rows] != usage[rows]], usage)
-        known = self._current_counts[rows]
-        unsure = rows[(known < 0) & (~known < limit)]
-        if len(unsure):
-            self._complete_counts(unsure, usage, state, limit)
-            known = self._current_counts[rows]
-        counts: Ints = np.minimum(np.where(known < 0, ~known, known), limit)
+        cached = self._current_counts[rows]
+        incomplete = rows[(cached < 0) & (~cached < limit)]
+        if len(incomplete):
+            self._complete_counts(incomplete, usage, state, limit)
+            cached = self._current_counts[rows]
+        counts: Ints = np.minimum(np.where(cached < 0, ~cached, cached), limit)
         return counts
 
     def alternatives(self, rows: Ints, usage: Ints, limit: int) -> Alternatives:
-        """What of the lists of alternatives pods get on each node, as far as ``counts`` was asked.
+        """The alternatives that pods get on each node, as far as ``counts`` has computed them.
 
-        ``limit`` is the most pods that are worth knowing of.
+        ``limit``: the most pods to consider per node.
         """
         pairs = np.stack((self.classes[rows], usage[rows]), axis=1)
         distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
         runs = [
-            self._equal_depth_run(number, standing, limit) for number, standing in distinct.tolist()
+            self._equal_depth_run(number, usage_number, limit)
+            for number, usage_number in distinct.tolist()
         ]
-        found = np.array(runs, dtype=np.int64).reshape(-1, 2)[inverse.reshape(-1)]
-        return Alternatives(depth=found[:, 0], pods=found[:, 1])
+        per_row = np.array(runs, dtype=np.int64).reshape(-1, 2)[inverse.reshape(-1)]
+        return Alternatives(depth=per_row[:, 0], pods=per_row[:, 1])
 
     def _equal_depth_run(self, number: int, usage: int, limit: int) -> tuple[int, int]:
-        """The depth of the next step, and how many steps in a row are as deep."""
+        """The depth of the next step, and how many steps in a row have that depth."""
         depth, pods = 0, 0
         while pods < limit:
             step = self._steps.get((number, usage))
             if step is None or step.failure is not None:
                 break
             options = {pick.option for pick in step.picks}
-            deep = sum(self._depths[option] for option in options)
-            if pods and deep != depth:
+            step_depth = sum(self._depths[option] for option in options)
+            if pods and step_depth != depth:
                 break
-            depth, pods, usage = deep, pods + 1, step.usage_after
+            depth, pods, usage = step_depth, pods + 1, step.usage_after
         return depth, pods
 
     def _load_counts(self, rows: Ints, usage: Ints) -> None:
-        """Keep for each node what is known of its present standing."""
+        """Load what is cached for the current usage of each node."""
         keys = zip(self.classes[rows].tolist(), usage[rows].tolist(), strict=True)
         self._current_counts[rows] = [self._counts.get(key, ~0) for key in keys]
         self._current_usage[rows] = usage[rows]
 
     def _complete_counts(self, rows: Ints, usage: Ints, state: DeviceState, limit: int) -> None:
-        """Count up to ``limit`` on one node of each kind among ``rows``."""
+        """Count up to ``limit`` on one node per class and usage among ``rows``."""
         width = int(usage.max(initial=0)) + 1
         pairs = self.classes[rows] * width + usage[rows]
         _, first = np.unique(pairs, return_index=True)
         for node in rows[first].tolist():
-            known = self._counts.get((int(self.classes[node]), int(usage[node])), ~0)
-            if known < 0 and ~known < limit:
+            cached = self._counts.get((int(self.classes[node]), int(usage[node])), ~0)
+            if cached < 0 and ~cached < limit:
                 self._recount(node, int(usage[node]), state, limit)
         self._load_counts(rows, usage)
 
@@ -189,23 +190,23 @@ class AllocationQuery:
         self._counts[int(self.classes[node]), usage] = count if count < limit else ~count
 
     def _count(self, node: int, usage: int, state: DeviceState, limit: int) -> int:
-        taken: list[AllocationStep] = []
+        steps: list[AllocationStep] = []
         copy: DeviceState | None = None
-        while len(taken) < limit:
+        while len(steps) < limit:
             key = (int(self.classes[node]), usage)
             step, after = self._steps.get(key), None
             if step is None:
-                copy = copy or self._copy(node, state, taken)
+                copy = copy or self._copy(node, state, steps)
                 step, after = self._search_and_cache(key, node, copy)
             if step.failure is not None:
                 break
-            taken.append(step)
+            steps.append(step)
             usage = step.usage_after
             if after is not None:
                 copy = after
             elif copy is not None:
                 self._mark_allocated(node, step.picks, copy)
-        return len(taken)
+        return len(steps)
 
     def allocations_for(
         self, claims: Sequence[ResourceClaim], node: int, picks: Sequence[DevicePick]
@@ -214,42 +215,42 @@ class AllocationQuery:
 
         :raises AllocationError: no node selector can be made for a claim.
         """
-        site = self.problem(node)
-        if isinstance(site, AllocationError):
-            raise site
-        return build_allocations(claims, site.eligibility, self._view(node), picks)
+        problem = self.problem(node)
+        if isinstance(problem, AllocationError):
+            raise problem
+        return build_allocations(claims, problem.eligibility, self._view(node), picks)
 
     def _search(self, node: int, state: DeviceState) -> tuple[AllocationStep, DeviceState | None]:
-        site = self.problem(node)
-        if isinstance(site, AllocationError):
-            return AllocationStep(failure=site), None
+        problem = self.problem(node)
+        if isinstance(problem, AllocationError):
+            return AllocationStep(failure=problem), None
         view = self._view(node)
-        standing = device_usage(view, site.counters, state.pools, self.context.strategy)
+        usage = device_usage(view, problem.counters, state.pools, self.context.strategy)
         try:
-            outcome = solve(site, standing, self.context.budget)
+            outcome = solve(problem, usage, self.context.budget)
             if outcome.status is not SearchStatus.FOUND:
                 return AllocationStep(failure=failure_of(outcome)), None
-            held = self._copy(node, state, ())
-            self._mark_allocated(node, outcome.picks, held)
+            after = self._copy(node, state, ())
+            self._mark_allocated(node, outcome.picks, after)
         except AllocationError as error:
             return AllocationStep(failure=error), None
         return AllocationStep(
-            outcome.picks, self.context.usage_classes.of_view(view, held.pools)
-        ), held
+            outcome.picks, self.context.usage_classes.of_view(view, after.pools)
+        ), after
 
     def problem(self, node: int) -> NodeProblem | AllocationError:
-        """Return what the claims mean on nodes like ``node``, whoever holds what."""
+        """The claims on nodes like ``node``, independent of current allocations."""
         number = int(self.classes[node])
-        site = self._problems.get(number)
-        if site is None:
-            site = self._problems[number] = self._prepare_problem(self._view(node))
-        return site
+        problem = self._problems.get(number)
+        if problem is None:
+            problem = self._problems[number] = self._prepare_problem(self._view(node))
+        return problem
 
     def _prepare_problem(self, view: NodeDevices) -> NodeProblem | AllocationError:
-        terms = self.context
+        context = self.context
         try:
             return prepare_problem(
-                self.claims, view, terms.features, terms.strategy, terms.expressions
+                self.claims, view, context.features, context.strategy, context.expressions
             )
         except AllocationError as error:
             return error
@@ -259,7 +260,7 @@ class AllocationQuery:
         return self.layout.views[node]
 
     def _copy(self, node: int, state: DeviceState, taken: Sequence[AllocationStep]) -> DeviceState:
-        """Copy what is held on one node, with the pods of ``taken`` on top."""
+        """Copy the state of one node's pools, with the pods of ``taken`` allocated on top."""
         pools = (pool.id for pool in self._view(node).pools)
         copy = DeviceState(
             state.find_device, {p: state.pools[p] for p in pools if p in state.pools}

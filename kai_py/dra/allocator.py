@@ -1,8 +1,8 @@
-"""Give every claim of a pod its devices on one node, all claims together or none.
+"""Allocation of devices to all claims of a pod on one node, all claims together or none.
 
-The answer is a value: the allocations; that they do not fit, with reasons; that the budget ran
-out; or that the question itself is faulty. Nothing is changed: holding the devices is the caller's
-step (``DeviceState.hold``).
+The outcome is a value: the allocations; infeasible; the budget ran out; or a fault of the claims
+themselves. No state is changed: marking the devices as allocated is the caller's step
+(``DeviceState.mark_allocated``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,14 +41,14 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Infeasible:
-    """The node cannot serve the claims."""
+    """The node can't serve the claims."""
 
     text: str = "cannot allocate all claims"
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetExceeded:
-    """The budget ran out before an answer was found."""
+    """The budget ran out before the search ended."""
 
     steps: int
 
@@ -70,17 +70,17 @@ def allocate(
         return Allocation(())
     try:
         view = inventory.view(node)
-        site = prepare_problem(
+        problem = prepare_problem(
             parse_claims(claims, classes, inventory.features),
             view,
             inventory.features,
             inventory.strategy,
             CachedExpressions(CompiledExpressions()),
         )
-        standing = device_usage(view, site.counters, state.pools, inventory.strategy)
-        outcome = solve(site, standing, budget)
+        usage = device_usage(view, problem.counters, state.pools, inventory.strategy)
+        outcome = solve(problem, usage, budget)
         if outcome.status is SearchStatus.FOUND:
-            return Allocation(build_allocations(claims, site.eligibility, view, outcome.picks))
+            return Allocation(build_allocations(claims, problem.eligibility, view, outcome.picks))
         return failure_of(outcome)
     except AllocationError as error:
         return error
@@ -88,7 +88,7 @@ def allocate(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeProblem:
-    """Claims on a node view, as far as it does not matter who holds what."""
+    """Claims on a node view, as far as it is independent of current allocations."""
 
     eligibility: Eligibility
     counters: CounterLayout
@@ -103,26 +103,26 @@ def prepare_problem(
     strategy: AllocationStrategy,
     expressions: Expressions,
 ) -> NodeProblem:
-    """Find out what ``claims`` mean on ``view``.
+    """Evaluate ``claims`` on the devices of ``view``.
 
-    :raises AllocationError: the claims cannot be served on any standing.
+    :raises AllocationError: the claims can't be served whatever is allocated.
     """
     eligibility = Eligibility(claims, view, features, strategy, expressions)
-    everything = find_all_mode_devices(eligibility)
-    check_limits(claims, everything)
+    all_mode_devices = find_all_mode_devices(eligibility)
+    check_limits(claims, all_mode_devices)
     counters = layout_counters(view)
     order = BestFit(PlacementLoss(counters)) if strategy is AllocationStrategy.BEST_FIT else None
-    return NodeProblem(eligibility, counters, everything, order)
+    return NodeProblem(eligibility, counters, all_mode_devices, order)
 
 
 def solve(problem: NodeProblem, usage: DeviceUsage, budget: int) -> DeviceSearchResult:
     """Search for devices.
 
-    :raises AllocationError: a device or request cannot be judged, or, with first fit, nothing is
-        left but pools that are invalid.
+    :raises AllocationError: a device or request can't be evaluated, or, with first fit, an invalid
+    pool is visible and the search found nothing.
     """
-    trial = SearchState(problem.eligibility, problem.counters, usage)
-    outcome = Search(trial, problem.all_mode_devices, problem.order, budget).run()
+    search_state = SearchState(problem.eligibility, problem.counters, usage)
+    outcome = Search(search_state, problem.all_mode_devices, problem.order, budget).run()
     if (
         outcome.status is SearchStatus.INFEASIBLE
         and problem.eligibility.strategy is AllocationStrategy.FIRST_FIT
@@ -133,32 +133,32 @@ def solve(problem: NodeProblem, usage: DeviceUsage, budget: int) -> DeviceSearch
 
 
 def failure_of(result: DeviceSearchResult) -> Infeasible | BudgetExceeded:
-    """Turn the end of a search that found nothing into an answer."""
+    """The outcome for a search that found nothing."""
     if result.status is SearchStatus.UNDECIDED:
         return BudgetExceeded(result.steps)
     return Infeasible()
 
 
 def find_all_mode_devices(eligibility: Eligibility) -> dict[int, tuple[int, ...]]:
-    """Return what each ``All`` option means on this node, by the option's position.
+    """Devices of each option with allocation mode All on this node, by option position.
 
     :raises AllocationError: a pool is not complete, so that "all" has no meaning.
     """
-    found = {}
+    devices_by_option = {}
     for option in eligibility.claims.options:
         if option.is_all_mode:
             if eligibility.strategy is AllocationStrategy.FIRST_FIT:
                 _require_complete_pools(option, eligibility.view.pools)
-            meant = tuple(
+            selected = tuple(
                 device
                 for device in range(len(eligibility.view.rows))
                 if _is_selected(eligibility, option, device)
             )
-            drivers = {eligibility.view.rows[device].id.driver for device in meant}
-            related = [p for p in eligibility.view.pools if not meant or p.id.driver in drivers]
+            drivers = {eligibility.view.rows[device].id.driver for device in selected}
+            related = [p for p in eligibility.view.pools if not selected or p.id.driver in drivers]
             _require_complete_pools(option, related)
-            found[option.position] = meant
-    return found
+            devices_by_option[option.position] = selected
+    return devices_by_option
 
 
 def _is_selected(eligibility: Eligibility, option: Option, device: int) -> bool:
@@ -167,23 +167,23 @@ def _is_selected(eligibility: Eligibility, option: Option, device: int) -> bool:
 
 
 def _require_complete_pools(option: Option, pools: Sequence[Pool]) -> None:
-    """Refuse to say what "all" means while a pool is not complete.
+    """Raise AllocationError if a pool is not complete, because "all" is then undefined.
 
-    Upstream does so for pools of any driver.
+    kube-scheduler does so for pools of any driver.
     """
     for pool in pools:
         if pool.status is not PoolStatus.READY:
             state = "being updated" if pool.status is PoolStatus.INCOMPLETE else "invalid"
             raise AllocationError(
-                f"{option.location}: asks for all devices, but resource pool {pool.id} is currently "
-                f"{state}"
+                f"{option.location}: asks for all devices, but resource pool {pool.id} is "
+                f"currently {state}"
             )
 
 
 def check_limits(claims: ParsedClaims, all_mode_devices: Mapping[int, tuple[int, ...]]) -> None:
-    """Check that no claim asks for more devices than a claim can hold, whatever is chosen.
+    """Check that no claim requests more devices than fit in it, whichever options are chosen.
 
-    :raises AllocationError: one does.
+    :raises AllocationError: a claim does.
     """
     for claim in claims.claims:
         total = 0

@@ -1,10 +1,10 @@
-"""Can there be any solution at all? Counting arguments that never refuse a solvable question.
+"""Counting bounds that prove a search infeasible; a solvable problem is never refused.
 
-Whole devices serve one slot each, so by Hall's theorem the requests must have enough suitable
+Whole devices serve one slot each, so by Hall's theorem the requests must have enough eligible
 devices between them: a bipartite flow from requests to devices, which are grouped by the requests
-they suit. What the requests draw on counters at the least must be there. Under a match constraint
-some single value must allow that flow, under a distinct constraint there must be as many values as
-devices are wanted. Shareable devices and requests with admin access only loosen the bounds.
+they are eligible for. The least that the requests draw on counters must be available. Under a match
+constraint some single value must allow that flow; under a distinct constraint there must be as many
+values as devices. Shareable devices and requests with admin access only loosen the bounds.
 """
 
 from collections import Counter, deque
@@ -17,12 +17,12 @@ from kai_py.dra.parsed_claims import Option, ParsedClaim
 from kai_py.dra.search_state import SearchState
 
 EligibleDevices = Mapping[int, frozenset[int]]
-"""Option by position to the devices that it may take."""
+"""Devices that an option may take, by the option's position."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CountingProblem:
-    """What the bounds look at: the requests, and how many devices each option wants."""
+    """The input of the bounds: the requests, and how many devices each option needs."""
 
     search_state: SearchState
     requests: Sequence[tuple[Option, ...]]
@@ -34,14 +34,14 @@ def provably_infeasible(
     requests: Sequence[tuple[Option, ...]],
     all_mode_devices: Mapping[int, tuple[int, ...]],
 ) -> bool:
-    """Tell whether counting rules out every solution from an untouched state.
+    """Whether counting rules out every solution from an untouched state.
 
-    A question whose answer may be an error of a device or claim is left to the search.
+    False where the result may be the error of a device or claim, which the search has to raise.
     """
-    fresh = SearchState(search_state.eligibility, search_state.layout, search_state.usage)
+    untouched = SearchState(search_state.eligibility, search_state.layout, search_state.usage)
     try:
-        suitable = {
-            option.position: _eligible_devices(fresh, option, all_mode_devices)
+        eligible = {
+            option.position: _eligible_devices(untouched, option, all_mode_devices)
             for request in requests
             for option in request
         }
@@ -50,11 +50,11 @@ def provably_infeasible(
             for request in requests
             for option in request
         }
-        question = _CountingProblem(fresh, requests, counts)
+        problem = _CountingProblem(untouched, requests, counts)
         return (
-            not _has_enough_devices(question, suitable)
-            or _counters_rule_out(question, suitable)
-            or _constraint_rules_out(question, suitable)
+            not _has_enough_devices(problem, eligible)
+            or _counters_rule_out(problem, eligible)
+            or _constraint_rules_out(problem, eligible)
         )
     except AllocationError:
         return False
@@ -71,8 +71,8 @@ def _eligible_devices(
 
 def _has_enough_devices(problem: _CountingProblem, eligible: EligibleDevices) -> bool:
     """Hall's condition for all requests together."""
-    wanted: list[int] = []
-    suits: Counter[int] = Counter()
+    demand: list[int] = []
+    supply: Counter[int] = Counter()
     masks: dict[int, int] = {}
     for request in problem.requests:
         possible = _possible_options(problem, request, eligible)
@@ -84,10 +84,10 @@ def _has_enough_devices(problem: _CountingProblem, eligible: EligibleDevices) ->
         shared = {device for device in devices if problem.search_state.is_shareable(device)}
         least = min(problem.counts[option.position] for option in possible)
         for device in devices - shared:
-            masks[device] = masks.get(device, 0) | 1 << len(wanted)
-        wanted.append(max(0, least - len(shared)))
-    suits.update(masks.values())
-    return _has_full_flow(wanted, suits)
+            masks[device] = masks.get(device, 0) | 1 << len(demand)
+        demand.append(max(0, least - len(shared)))
+    supply.update(masks.values())
+    return _has_full_flow(demand, supply)
 
 
 def _possible_options(
@@ -102,15 +102,15 @@ def _possible_options(
 
 
 def _counters_rule_out(problem: _CountingProblem, eligible: EligibleDevices) -> bool:
-    """Compare the least that all requests draw with what all counter sets have left together."""
-    trial = problem.search_state
+    """Compare the least that all requests draw with what all counter sets have left."""
+    search_state = problem.search_state
     family_of = {
-        number: (trial.eligibility.view.pools[pool].id.driver, name.rstrip("0123456789"))
-        for (pool, (_, name)), number in trial.layout.numbers.items()
+        number: (search_state.eligibility.view.pools[pool].id.driver, name.rstrip("0123456789"))
+        for (pool, (_, name)), number in search_state.layout.numbers.items()
     }
     left: Counter[tuple[str, str]] = Counter()
     for number, family in family_of.items():
-        left[family] += max(0, trial.counters_left[number])
+        left[family] += max(0, search_state.counters_left[number])
     least: Counter[tuple[str, str]] = Counter()
     for request in problem.requests:
         least.update(_least_consumption(problem, request, eligible, family_of))
@@ -138,9 +138,9 @@ def _least_consumption(
 
 
 def _constraint_rules_out(problem: _CountingProblem, eligible: EligibleDevices) -> bool:
-    for plan in problem.search_state.eligibility.claims.claims:
-        options = [option for request in plan.requests for option in request]
-        for index in range(len(plan.constraints)):
+    for claim in problem.search_state.eligibility.claims.claims:
+        options = [option for request in claim.requests for option in request]
+        for index in range(len(claim.constraints)):
             bound = [option for option in options if index in option.constraints]
             if bound and not _satisfiable(problem, eligible, index, bound):
                 return True
@@ -160,11 +160,11 @@ def _satisfiable(
     occurring = {
         e for by_device in values.values() for elements in by_device.values() for e in elements
     }
-    plan = problem.search_state.eligibility.claims.claims[bound[0].claim]
-    if plan.constraints[index].kind is ConstraintKind.DISTINCT:
+    claim = problem.search_state.eligibility.claims.claims[bound[0].claim]
+    if claim.constraints[index].kind is ConstraintKind.DISTINCT:
         if not all(elements for by_device in values.values() for elements in by_device.values()):
             return True
-        return _constrained_count(problem, eligible, plan, index) <= len(occurring)
+        return _constrained_count(problem, eligible, claim, index) <= len(occurring)
     unbound = {**eligible, **dict.fromkeys(values, frozenset[int]())}
     return _has_enough_devices(problem, unbound) or any(
         _has_enough_devices(problem, {**eligible, **_with_value(values, element)})
@@ -184,22 +184,22 @@ def _with_value(
 def _constrained_count(
     problem: _CountingProblem, eligible: EligibleDevices, plan: ParsedClaim, index: int
 ) -> int:
-    """Count the devices that a constraint binds in any solution."""
-    wanted = 0
+    """The number of devices that a constraint covers in any solution."""
+    total = 0
     for request in plan.requests:
         possible = _possible_options(problem, request, eligible)
         if possible and all(index in option.constraints for option in possible):
-            wanted += min(problem.counts[option.position] for option in possible)
-    return wanted
+            total += min(problem.counts[option.position] for option in possible)
+    return total
 
 
 def _has_full_flow(wanted: Sequence[int], supply: Mapping[int, int]) -> bool:
-    """Tell whether every request gets what it wants; ``supply`` is devices by mask of requests."""
+    """Whether every request gets its amount; ``supply``: devices by bit mask of requests."""
     masks = sorted(supply)
-    left = [supply[mask] for mask in masks]
-    given = [[0] * len(masks) for _ in wanted]
+    available = [supply[mask] for mask in masks]
+    flow = [[0] * len(masks) for _ in wanted]
     return all(
-        _augment(request, masks, left, given)
+        _augment(request, masks, available, flow)
         for request, amount in enumerate(wanted)
         for _ in range(amount)
     )

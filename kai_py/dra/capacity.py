@@ -1,16 +1,16 @@
-"""How much of a shareable device does a request consume (KEP 5075)?
+"""Capacity of a shareable device that a request consumes (KEP-5075).
 
 For every capacity of the device, in nano-units:
 
-    not asked               the policy's default, or the whole value without one
-    asked, no policy        as asked
-    asked, valid range      at least min; with a step: min + ceil((asked - min) / step) * step
-    asked, valid values     the smallest valid value that is enough, else as asked
+    not requested             the policy's default, or the whole value without one
+    requested, no policy      as requested
+    requested, valid range    at least min; with a step: min + ceil((requested - min) / step) * step
+    requested, valid values   the smallest valid value that is enough, else as requested
 
-The device is refused when it lacks an asked capacity (names are compared as written), when the
-outcome breaks the policy (above max, off step, no valid value; the default itself is always fine)
+The device is rejected when it lacks a requested capacity (names are compared as written), when the
+result breaks the policy (above max, off step, no valid value; the default itself is always valid)
 or when it exceeds what is left. Kubernetes computes ranges in int64 of whole units, or of
-thousandths where the policy has fractions; what does not fit there is an error, not a refusal.
+thousandths where the policy has fractions; values that don't fit are an error, not a rejection.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class ParsedCapacity:
 
 
 def parse_capacity(name: str, capacity: DeviceCapacity) -> ParsedCapacity:
-    """Read the quantities of a capacity.
+    """Parse the quantities of a capacity.
 
     :raises QuantityError: one of them is no quantity.
     """
@@ -69,7 +69,7 @@ def parse_capacity(name: str, capacity: DeviceCapacity) -> ParsedCapacity:
 def consumed_capacity(
     capacities: tuple[ParsedCapacity, ...], requested: Mapping[str, int], *, fractional: bool
 ) -> ConsumedCapacity | None:
-    """Return what a request for ``asked`` takes of each capacity, or None where it is refused.
+    """What a request consumes of each capacity of a device, or None where it is rejected.
 
     :raises AllocationError: an amount is negative or too large for the range's arithmetic.
     """
@@ -85,7 +85,7 @@ def consumed_capacity(
 
 
 def format_amount(capacity: ParsedCapacity, amount: int) -> str:
-    """Print an amount in the suffix family of the policy's step, else of the capacity."""
+    """Format an amount in the suffix family of the policy's step, else of the capacity."""
     rounded = capacity.range is not None and capacity.range.step is not None
     family = capacity.range.step_format if rounded and capacity.range else capacity.format
     return str(Quantity(amount, family))
@@ -148,7 +148,10 @@ def _breaks_range(amount: int, valid: ValidRange, *, fractional: bool) -> bool:
 
 
 def _range_unit(valid: ValidRange, *, fractional: bool) -> int:
-    """Thousandths only where the range needs them, so that large whole ranges stay exact."""
+    """The unit of range arithmetic, in nano-units.
+
+    Thousandths only where the range needs them, so that large whole ranges stay exact.
+    """
     amounts = (valid.min, valid.max or 0, valid.step or NANO)
     in_milli = all(nano % MILLI == 0 for nano in amounts)
     whole = all(nano % NANO == 0 for nano in amounts)

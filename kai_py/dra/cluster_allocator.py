@@ -1,9 +1,8 @@
-"""Allocate devices on any of thousands of nodes: equal nodes in equal standing share one answer.
+"""Allocation of devices on any node of a large cluster; equal nodes with equal usage share results.
 
-A question about all nodes is one look-up per distinct pair of (class of the node, what is held on
-it); the exact allocator runs once per pair that was never seen. Answers are positions of devices;
-they become allocations of a node's own devices when asked for. Nothing here changes an allocation
-state.
+A query over all nodes is one look-up per distinct pair of node class and usage class; the exact
+allocator runs once per new pair. Results are positions of devices; they become allocations of a
+node's own devices when requested. Allocation states are never changed.
 """
 
 from collections import OrderedDict
@@ -29,12 +28,12 @@ from kai_py.dra.search import DEFAULT_BUDGET
 from kai_py.dra.usage_classes import UsageClasses
 
 QUERY_CACHE_SIZE = 256
-"""Sets of claims whose answers are kept, the most recently used ones."""
+"""Sets of claims whose queries are cached, the most recently used ones."""
 
 
 @dataclass(slots=True, eq=False)
 class ClusterAllocator:
-    """Answers questions about all nodes; inventory and classes may change in between."""
+    """Allocator for all nodes; inventory and classes may change between calls."""
 
     inventory: Inventory
     classes: Mapping[str, DeviceClass]
@@ -54,11 +53,11 @@ class ClusterAllocator:
         limit: int,
         node_rows: Ints | None = None,
     ) -> Ints:
-        """(nodes,) int64: how many pods with such claims fit each node, one after the other.
+        """(nodes,) int64: how many pods with such claims fit on each node, one after the other.
 
-        ``limit`` is the most that is worth knowing; ``among`` restricts the answer to some rows
-        of ``nodes``, the others get 0. Claims that cannot be judged fit nowhere. Where nodes share
-        a pool the counts hold for each node alone.
+        ``limit``: the most pods to count per node; ``node_rows`` restricts the count to some rows
+        of ``nodes``, the others get 0. Claims that can't be evaluated fit nowhere. Where nodes
+        share a pool the counts are valid for each node alone.
         """
         counts = np.zeros(len(nodes), dtype=np.int64)
         rows = np.arange(len(nodes), dtype=np.int64) if node_rows is None else node_rows
@@ -66,10 +65,10 @@ class ClusterAllocator:
             counts[rows] = limit
             return counts
         try:
-            question, usage = self.query(claims, nodes, state)
+            query, usage = self.query(claims, nodes, state)
         except AllocationError:
             return counts
-        counts[rows] = question.counts(rows, usage, state, limit)
+        counts[rows] = query.counts(rows, usage, state, limit)
         return counts
 
     def alternatives(
@@ -81,18 +80,18 @@ class ClusterAllocator:
         limit: int,
         node_rows: Ints,
     ) -> Alternatives | None:
-        """What of their lists of alternatives pods get on ``among``, rows of ``nodes``.
+        """The alternatives of ``firstAvailable`` that pods get on ``node_rows``, rows of ``nodes``.
 
-        None where the claims have no such lists. To be asked after ``count_fits``.
+        None where the claims have no such requests. To be called after ``count_fits``.
         """
         requests = (request for claim in claims for request in claim.spec.devices.requests)
         if not any(request.first_available for request in requests):
             return None
         try:
-            question, usage = self.query(claims, nodes, state)
+            query, usage = self.query(claims, nodes, state)
         except AllocationError:
             return None
-        return question.alternatives(node_rows, usage, limit)
+        return query.alternatives(node_rows, usage, limit)
 
     def allocate(
         self,
@@ -105,63 +104,71 @@ class ClusterAllocator:
         if not claims:
             return Allocation(())
         try:
-            question, usage = self.query(claims, nodes, state)
-            step = question.step(row, int(usage[row]), state)
+            query, usage = self.query(claims, nodes, state)
+            step = query.step(row, int(usage[row]), state)
             if step.failure is None:
-                return Allocation(question.allocations_for(claims, row, step.picks))
+                return Allocation(query.allocations_for(claims, row, step.picks))
         except AllocationError as error:
             return error
         if isinstance(step.failure, AllocationError):
+            # A cached error names the claims and node of the first pod that met it.
             return self.allocate_uncached(claims, nodes[row], state)
         return step.failure
 
     def query(
         self, claims: Sequence[ResourceClaim], nodes: tuple[Node, ...], state: DeviceState
     ) -> tuple[AllocationQuery, Ints]:
-        """Return what is known of ``claims``, and (nodes,) the number of what is held on each.
+        """The query for ``claims``, and (nodes,) the usage number of each node.
 
-        :raises AllocationError: the claims concern no device, whatever the node.
+        :raises AllocationError: the claims are faulty, whatever the node.
         """
-        question = self._cached_query(claims, nodes)
-        return question, self._usage_classes.of_nodes(self._current_layout(nodes), state)
+        query = self._cached_query(claims, nodes)
+        return query, self._usage_classes.of_nodes(self._current_layout(nodes), state)
 
     def allocate_uncached(
         self, claims: Sequence[ResourceClaim], node: Node, state: DeviceState
     ) -> AllocationOutcome:
-        """Find the fault again for the node and claims in question, whose names it tells."""
+        """Allocate without caches, so that an error names this node and these claims."""
         return allocate(claims, node, self.inventory, state, self.classes, budget=self.budget)
 
     def _current_layout(self, nodes: tuple[Node, ...]) -> ClusterLayout:
-        known = self._layout
-        if known is None or known.nodes is not nodes or known.revision != self.inventory.revision:
-            known = self._layout = lay_out_cluster(self.inventory, nodes, self._layout_cache)
-            self._expressions.layout = known
-        return known
+        layout = self._layout
+        if (
+            layout is None
+            or layout.nodes is not nodes
+            or layout.revision != self.inventory.revision
+        ):
+            layout = self._layout = lay_out_cluster(self.inventory, nodes, self._layout_cache)
+            self._expressions.layout = layout
+        return layout
 
     def _cached_query(
         self, claims: Sequence[ResourceClaim], nodes: tuple[Node, ...]
     ) -> AllocationQuery:
         key = msgspec.msgpack.encode([claim.spec for claim in claims])
-        question = self._queries.get(key)
-        if question is None or any(
-            self.classes.get(known.metadata.name) is not known for known in question.device_classes
+        query = self._queries.get(key)
+        if query is None or any(
+            self.classes.get(device_class.metadata.name) is not device_class
+            for device_class in query.device_classes
         ):
-            question = self._queries[key] = self._new_query(claims)
+            query = self._queries[key] = self._new_query(claims)
             if len(self._queries) > QUERY_CACHE_SIZE:
                 self._queries.popitem(last=False)
         self._queries.move_to_end(key)
-        question.set_layout(self._current_layout(nodes))
-        return question
+        query.set_layout(self._current_layout(nodes))
+        return query
 
     def _new_query(self, claims: Sequence[ResourceClaim]) -> AllocationQuery:
         inventory = self.inventory
-        planned = parse_claims(claims, self.classes, inventory.features)
-        near = LOCALITY_ATTRIBUTES if inventory.strategy is AllocationStrategy.BEST_FIT else ()
+        parsed = parse_claims(claims, self.classes, inventory.features)
+        locality_attributes = (
+            LOCALITY_ATTRIBUTES if inventory.strategy is AllocationStrategy.BEST_FIT else ()
+        )
         return AllocationQuery(
-            claims=planned,
+            claims=parsed,
             sample_claims=tuple(claims),
-            device_classes=tuple(option.device_class for option in planned.options),
-            node_classes=NodeClasses(planned, near),
+            device_classes=tuple(option.device_class for option in parsed.options),
+            node_classes=NodeClasses(parsed, locality_attributes),
             context=QueryContext(
                 inventory.features,
                 inventory.strategy,

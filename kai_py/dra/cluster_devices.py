@@ -1,6 +1,6 @@
-"""The devices of the cluster, kept in step with the objects of resource.k8s.io.
+"""The devices of the cluster, kept in sync with the objects of resource.k8s.io.
 
-One inventory and one allocation state serve accounting, placement and explanation. ``sync`` takes
+One inventory and one allocation state serve accounting, placement and explanation. ``sync`` applies
 what changed since the last call, by identity of the (immutable) records; a call without changes
 costs nothing.
 """
@@ -41,7 +41,7 @@ from kai_py.snapshot.tables.queues import DeviceLimit
 
 GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com")
 MAX_CHANGES = 100_000
-"""Changes of the allocation state after which those who follow it start afresh."""
+"""Changes of the allocation state after which it is replaced, so that its log stays short."""
 
 PLUGIN_RESOURCES = {
     "gpu.nvidia.com": "nvidia.com/gpu",
@@ -54,7 +54,7 @@ PLUGIN_RESOURCES = {
 class GpuDefinition:
     """Which devices count as GPUs: by driver, or all devices of a class.
 
-    ``mig_slices_per_gpu``: of MIG devices that a device plugin serves.
+    ``mig_slices_per_gpu``: for MIG devices that a device plugin serves.
     """
 
     drivers: tuple[str, ...] = GPU_DRIVERS
@@ -66,20 +66,20 @@ class GpuDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ClassInfo:
-    """What one device of a DeviceClass stands for; nothing for a class that does not exist."""
+    """What one device of a DeviceClass counts as; nothing for a class that does not exist."""
 
     gpus: float = 0.0
     plugin_resource: str = ""
     devices: int = field(default=0, compare=False)
-    """How many devices it matches; pods cost the same whatever it is."""
+    """How many devices it matches; does not affect what pods cost."""
     drivers: tuple[str, ...] = field(default=(), compare=False)
     uniform_gpus: bool = field(default=True, compare=False)
-    """Whether all of its devices stand for as many GPUs."""
+    """Whether all of its devices count as equally many GPUs."""
 
 
 @dataclass
 class ClusterDevices:
-    """All devices and who holds them."""
+    """All devices with their allocations."""
 
     rules: GpuDefinition = GpuDefinition()
     inventory: Inventory = field(default_factory=Inventory)
@@ -113,7 +113,7 @@ class ClusterDevices:
         )
 
     def sync(self, objects: DeviceObjects) -> bool:
-        """Take in what changed; whether any class stands for other devices than before."""
+        """Apply what changed; returns whether any class now counts as other devices than before."""
         slices_changed = objects.generation != self._generation
         if slices_changed:
             self._sync_slices(objects)
@@ -140,9 +140,9 @@ class ClusterDevices:
         self._limits = tuple(sorted(set(limits)))
 
     def class_gpus(self, name: str) -> float:
-        """GPUs that one device of a class stands for: the most that any of its devices does.
+        """GPUs that one device of a class counts as: the most of any of its devices.
 
-        A class that matches no device yet counts by the drivers its selectors name.
+        A class that matches no device yet counts by the drivers that its selectors name.
         """
         return self._class_infos.get(name, ClassInfo()).gpus
 
@@ -151,22 +151,22 @@ class ClusterDevices:
         return self._class_infos.get(name, ClassInfo()).plugin_resource
 
     def classes_of(self, driver: str) -> frozenset[str]:
-        """Classes of devices of a driver."""
-        return frozenset(
-            name for name, meaning in self._class_infos.items() if driver in meaning.drivers
-        )
+        """Names of the classes with devices of a driver."""
+        return frozenset(name for name, info in self._class_infos.items() if driver in info.drivers)
 
     def refund(self, spec: ResourceClaimSpec, allocation: AllocationResult) -> dict[str, float]:
-        """How much less a claim costs by the devices it got than by the most it could get."""
+        """By how much the devices that a claim got cost less than the most it could get."""
         if self._has_fixed_charge(spec):
             return {}
-        given = ResourceClaim(spec=spec, status=ResourceClaimStatus(allocation=allocation))
-        most, costs = self.accounting.claim_spec(spec), self.accounting.claim(given)
-        less = {name: most.get(name, 0.0) - costs.get(name, 0.0) for name in {**most, **costs}}
-        return {name: amount for name, amount in less.items() if amount}
+        allocated = ResourceClaim(spec=spec, status=ResourceClaimStatus(allocation=allocation))
+        most, actual = self.accounting.claim_spec(spec), self.accounting.claim(allocated)
+        difference = {
+            name: most.get(name, 0.0) - actual.get(name, 0.0) for name in {**most, **actual}
+        }
+        return {name: amount for name, amount in difference.items() if amount}
 
     def device_count(self, quota_resource: str) -> float:
-        """Devices that count in a row of devices; every placement of a partition does."""
+        """Devices that count towards a quota resource; every possible partition does."""
         if quota_resource.startswith(DEVICE_CLASS):
             return float(
                 self._class_infos.get(
@@ -179,7 +179,7 @@ class ClusterDevices:
         )
 
     def request_quota_resources(self, request: DeviceRequestSpec) -> tuple[str, ...]:
-        """Rows of limits in which a device that a request can get may count."""
+        """Quota resources towards which a device of the request may count."""
         if not self._limits:
             return ()
         rows = (
@@ -190,11 +190,11 @@ class ClusterDevices:
         return tuple(dict.fromkeys(rows))
 
     def request_device_limit(self, request: DeviceRequestSpec) -> float:
-        """The most devices that a request for all of them gets on any node."""
+        """The most devices that a request with allocation mode All gets on any node."""
         return float(max_on_one_node(self._requested_kinds(request)))
 
     def device_quota_resources(self, driver: str, pool: str, device: str) -> tuple[str, ...]:
-        """Rows of limits in which a device counts; one that vanished counts in none."""
+        """Quota resources towards which a device counts; none once it is removed."""
         row = self.inventory.device(DeviceID(driver, pool, device)) if self._limits else None
         return () if row is None else self._quota_resources(row)
 
@@ -202,7 +202,7 @@ class ClusterDevices:
         return tuple(limit.resource for limit in self._limits if counts_towards(row, limit))
 
     def _requested_kinds(self, request: DeviceRequestSpec) -> list[DeviceKind]:
-        """What a request can get; where its selectors single devices out, what its class can."""
+        """Device kinds a request can get; all of its class if its selectors match none."""
         device_class = self.classes.get(request.device_class_name)
         if device_class is None:
             return []
@@ -211,7 +211,7 @@ class ClusterDevices:
         return self._kinds.selected_by([*of_class, *own]) or self._kinds.selected_by(of_class)
 
     def _limits_changed(self) -> bool:
-        """Whether devices may count otherwise than at the last look."""
+        """Whether devices may count otherwise than at the last call."""
         before = self._limits_seen
         self._limits_seen = (self._limits, *self._kinds.all()) if self._limits else ()
         return before != self._limits_seen
@@ -246,7 +246,7 @@ class ClusterDevices:
         return ""
 
     def device_gpus(self, driver: str, pool: str, device: str) -> float:
-        """GPUs that holding a device costs; one that vanished counts by its driver."""
+        """GPUs that an allocated device counts as; a removed one counts by its driver."""
         row = self.inventory.device(DeviceID(driver, pool, device))
         if row is None:
             return 1.0 if driver in self.rules.drivers else 0.0
@@ -254,28 +254,31 @@ class ClusterDevices:
 
     def node_gpus(self, nodes: NodeColumns) -> Floats:
         """(nodes,) GPUs that ResourceSlices publish per node."""
-        known = self._node_gpus
-        if known is None or known[:2] != (self.inventory.revision, nodes.generation):
+        cached = self._node_gpus
+        if cached is None or cached[:2] != (self.inventory.revision, nodes.generation):
             drivers = frozenset(self.rules.drivers)
-            counted = np.zeros(len(nodes))
-            for piece in self.inventory.slices().values():
-                row = nodes.positions.get(piece.slice.spec.node_name)
+            gpus = np.zeros(len(nodes))
+            for parsed in self.inventory.slices().values():
+                row = nodes.positions.get(parsed.slice.spec.node_name)
                 if row is not None:
-                    counted[row] += physical_gpus(piece.rows, drivers)
-            known = self._node_gpus = (self.inventory.revision, nodes.generation, counted)
-        return known[2]
+                    gpus[row] += physical_gpus(parsed.rows, drivers)
+            cached = self._node_gpus = (self.inventory.revision, nodes.generation, gpus)
+        return cached[2]
 
     def _sync_slices(self, objects: DeviceObjects) -> None:
         for name in self._slices:
             if name not in objects.slices:
                 self.inventory.discard(name)
         changed = [
-            piece for name, piece in objects.slices.items() if self._slices.get(name) is not piece
+            resource_slice
+            for name, resource_slice in objects.slices.items()
+            if self._slices.get(name) is not resource_slice
         ]
-        for piece in changed:
-            self.inventory.put(piece)
+        for resource_slice in changed:
+            self.inventory.put(resource_slice)
         for pool in dict.fromkeys(
-            PoolID(piece.spec.driver, piece.spec.pool.name) for piece in changed
+            PoolID(resource_slice.spec.driver, resource_slice.spec.pool.name)
+            for resource_slice in changed
         ):
             self.state.refresh_pool(pool)
         self.inventory.set_taint_rules(
@@ -286,6 +289,7 @@ class ClusterDevices:
         self._generation = objects.generation
 
     def _sync_claims(self, objects: DeviceObjects) -> None:
+
         for key, claim in self._claims.items():
             if objects.claims.get(key) is not claim and claim.status.allocation is not None:
                 self.state.release(claim.status.allocation)

@@ -1,8 +1,8 @@
-"""The devices of all nodes in rows, so that one claim is judged on all nodes by array work.
+"""The devices of all nodes in arrays, so that a claim is evaluated on all nodes at once.
 
 A node's devices are positions into one device table; a pool that several nodes see has its rows
-once. ``kinds`` and ``extras`` number everything about a device or a node's view that an answer can
-depend on, apart from names, attributes that no expression reads, and who holds what.
+once. ``kinds`` and ``view_signatures`` number everything about a device or a node's view that a
+result can depend on, apart from names, attributes that no expression reads, and allocations.
 
 Complexity: O(devices) per change of a slice, nothing while slices and nodes stay as they are.
 """
@@ -25,7 +25,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(slots=True, eq=False)
 class Interner:
-    """Gives equal values equal numbers, for as long as it lives; 0 is never given."""
+    """Gives equal values equal numbers for its lifetime; 0 is never given."""
 
     _numbers: dict[Hashable, int] = field(default_factory=dict)
 
@@ -35,7 +35,7 @@ class Interner:
 
 @dataclass(slots=True, eq=False)
 class LayoutCache:
-    """What outlives a layout: encodings, numbers, and the parsed parts of slices."""
+    """What outlives a layout: encodings, numbers, and the encoded blocks of slices."""
 
     encoding: Encoding = field(default_factory=Encoding)
     kinds: Interner = field(default_factory=Interner)
@@ -43,16 +43,17 @@ class LayoutCache:
     _blocks: dict[int, tuple[ParsedSlice, DeviceBlock, Ints]] = field(default_factory=dict)
 
     def block(self, slice_rows: ParsedSlice) -> tuple[DeviceBlock, Ints]:
-        """Return the CEL block and the kinds of a slice's devices, made once per version."""
-        known = self._blocks.get(id(slice_rows))
-        if known is None:
+        """The CEL block and the kinds of a slice's devices, made once per version."""
+        cached = self._blocks.get(id(slice_rows))
+        if cached is None:
             block = DeviceBlock([row.cel for row in slice_rows.rows])
             kinds = np.array([self.kinds[_kind(row)] for row in slice_rows.rows], dtype=np.int64)
-            known = self._blocks[id(slice_rows)] = (slice_rows, block, kinds)
-        return known[1], known[2]
+            # The entry keeps the slice alive, so its id can't be used by another object.
+            cached = self._blocks[id(slice_rows)] = (slice_rows, block, kinds)
+        return cached[1], cached[2]
 
     def keep(self, slices: Sequence[ParsedSlice]) -> None:
-        """Forget slices that are gone."""
+        """Drop the blocks of all other slices."""
         self._blocks = {id(p): self._blocks[id(p)] for p in slices if id(p) in self._blocks}
 
 
@@ -74,27 +75,27 @@ class ClusterLayout:
     view_signatures: Ints
     """(nodes,)"""
     nodes_by_pool: dict[PoolID, list[int]]
-    """Pool to the nodes that see it."""
+    """Positions of the nodes that see a pool."""
     row_of: dict[int, int]
-    """id() of a device row to its position in ``rows``."""
+    """Position in ``rows`` by id() of the device row."""
 
 
 def lay_out_cluster(
     inventory: Inventory, nodes: tuple[Node, ...], cache: LayoutCache
 ) -> ClusterLayout:
-    """Line up the devices of ``nodes``."""
-    pieces = list(inventory.slices().values())
-    cache.keep(pieces)
-    blocks = [cache.block(piece) for piece in pieces]
-    rows = tuple(row for piece in pieces for row in piece.rows)
+    """Build the layout of the devices of ``nodes``."""
+    slices = list(inventory.slices().values())
+    cache.keep(slices)
+    blocks = [cache.block(parsed) for parsed in slices]
+    rows = tuple(row for parsed in slices for row in parsed.rows)
     row_of = {id(row): position for position, row in enumerate(rows)}
     views = tuple(inventory.view(node) for node in nodes)
     sizes = np.fromiter((len(view.rows) for view in views), np.int64, len(views))
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
-    viewers: dict[PoolID, list[int]] = {}
+    nodes_by_pool: dict[PoolID, list[int]] = {}
     for number, view in enumerate(views):
         for pool in view.pools:
-            viewers.setdefault(pool.id, []).append(number)
+            nodes_by_pool.setdefault(pool.id, []).append(number)
     return ClusterLayout(
         nodes=nodes,
         revision=inventory.revision,
@@ -109,13 +110,13 @@ def lay_out_cluster(
         view_signatures=np.fromiter(
             (cache.view_signatures[v.signature] for v in views), np.int64, len(views)
         ),
-        nodes_by_pool=viewers,
+        nodes_by_pool=nodes_by_pool,
         row_of=row_of,
     )
 
 
 def _kind(row: DeviceRow) -> Hashable:
-    """What an answer can depend on besides attributes and reach."""
+    """What a result can depend on besides attributes and reach."""
     return (
         row.id.driver,
         row.shareable,

@@ -1,10 +1,10 @@
-"""Which items hang together, directly or through others? Union-find over shared tokens."""
+"""Connected components of items that share tokens (union-find)."""
 
 from collections.abc import Hashable, Iterable, Sequence
 
 
 def connected_components(tokens: Sequence[Iterable[Hashable]]) -> list[int]:
-    """Number the components of items that share tokens, in the order of their first items."""
+    """Component number of each item, in the order of the components' first items."""
     parents = list(range(len(tokens)))
 
     def root(item: int) -> int:

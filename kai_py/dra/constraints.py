@@ -1,10 +1,10 @@
-"""May a device join the devices already chosen, as far as attributes are concerned?
+"""Constraints between the devices of a claim: match and distinct attributes.
 
 A constraint's state is a value: adding a device gives a new state or None. A match constraint
-wants one value (with list attributes on: one common element) over all devices of its requests, a
-distinct constraint wants all values (all elements) different. Types count: the int 1 differs from
-the string "1". Derived attributes of a request come first, then the qualified name on the device,
-then the bare name where the domain is the driver's (KEP 4381, 5491, 6080).
+requires one value (with list attributes enabled: one common element) over all devices of its
+requests, a distinct constraint requires all values (all elements) to differ. Types count: the int 1
+differs from the string "1". Derived attributes of a request come first, then the qualified name on
+the device, then the bare name where the domain is the driver's (KEP-4381, KEP-5491, KEP-6080).
 """
 
 import enum
@@ -21,7 +21,7 @@ ConstraintState = frozenset[AttributeElement] | None
 
 
 class ConstraintKind(enum.Enum):
-    """What a constraint asks of the attribute."""
+    """What a constraint requires of its attribute."""
 
     MATCH = "matchAttribute"
     DISTINCT = "distinctAttribute"
@@ -36,7 +36,7 @@ class Constraint:
     requests: frozenset[str]
 
     def applies_to(self, request: str) -> bool:
-        """Tell whether devices of ``request`` ("req" or "req/alternative") are constrained."""
+        """Whether devices of ``request`` ("req" or "req/alternative") are constrained."""
         if not self.requests:
             return True
         return request in self.requests or request.partition("/")[0] in self.requests
@@ -45,9 +45,9 @@ class Constraint:
 def with_device(
     kind: ConstraintKind, state: ConstraintState, values: frozenset[AttributeElement] | None
 ) -> ConstraintState:
-    """Add a device with ``elements``; None means that it must not join.
+    """The state with a device of ``values`` added; None means that it must not join.
 
-    ``elements`` is None where the device lacks a usable value.
+    ``values`` is None where the device lacks a usable value.
     """
     if values is None:
         return None
@@ -60,10 +60,10 @@ def with_device(
 
 
 def find_attribute(row: DeviceRow, name: str) -> DeviceAttribute | None:
-    """Look up a qualified attribute name on a device."""
-    found = row.device.attributes.get(name)
-    if found is not None:
-        return found
+    """The attribute of a device by qualified name, or by bare name in its driver's domain."""
+    qualified = row.device.attributes.get(name)
+    if qualified is not None:
+        return qualified
     domain, _, bare = name.rpartition("/")
     return row.device.attributes.get(bare) if domain == row.id.driver else None
 
@@ -71,7 +71,7 @@ def find_attribute(row: DeviceRow, name: str) -> DeviceAttribute | None:
 def attribute_elements(
     attribute: DeviceAttribute | None, *, lists: bool
 ) -> frozenset[AttributeElement] | None:
-    """Return the values of an attribute, None for a type that constraints cannot use."""
+    """The values of an attribute, None for a type that constraints can't use."""
     if attribute is None:
         return None
     for kind in ("int", "bool", "string", "version"):

@@ -1,12 +1,12 @@
-"""Do the counters that a partition draws on still hold enough (KEP 4815)?
+"""Shared counters that partitions draw on (KEP-4815), and compatibility groups (KEP-5963).
 
 Counters of all pools of a node view are numbered, so that what is left is one list of integers:
 
-    left[c] = value of c - sum of what held devices draw on c
+    left[c] = value of c - sum of what allocated devices draw on c
 
-Upstream refuses every partition of a pool in which any counter is overdrawn; that concerns other
-GPUs too and is kept for ``Choice.FIRST_FIT`` only. Compatibility groups (KEP 5963): devices on one
-counter set must have a group in common, and those without groups keep to themselves.
+kube-scheduler rejects every partition of a pool in which any counter is overdrawn; that affects
+unrelated GPUs and is done for ``AllocationStrategy.FIRST_FIT`` only. Devices on one counter set
+must have a compatibility group in common, and those without groups only share it with each other.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ CounterDraw = tuple[tuple[int, int], ...]
 """(number of a counter, nano-units) pairs."""
 
 CounterSetID = tuple[int, str]
-"""Position of the pool in the view, and counter set."""
+"""Position of the pool in the view, and name of the counter set."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +32,7 @@ class CounterLayout:
     draws: tuple[CounterDraw, ...]
     """Per device of the view."""
     numbers: Mapping[tuple[int, CounterID], int]
-    """(position of the pool, counter) to its number."""
+    """Number by position of the pool and counter."""
     by_pool: tuple[Mapping[CounterID, int], ...]
     """The same for each pool of the view."""
     has_groups: bool
@@ -65,14 +65,14 @@ def layout_counters(view: NodeDevices) -> CounterLayout:
 def counters_left(
     layout: CounterLayout, view: NodeDevices, usage: Mapping[PoolID, PoolUsage]
 ) -> list[int]:
-    """Return what is left of each counter; negative where it is overdrawn."""
+    """What is left of each counter, in nano-units; negative where it is overdrawn."""
     left = list(layout.values)
     for position, pool in enumerate(view.pools):
-        held = usage.get(pool.id)
-        if held is None:
+        pool_usage = usage.get(pool.id)
+        if pool_usage is None:
             continue
         numbers = layout.by_pool[position]
-        for counter, amount in held.counters.items():
+        for counter, amount in pool_usage.counters.items():
             number = numbers.get(counter)
             if number is not None:
                 left[number] -= amount
@@ -80,21 +80,21 @@ def counters_left(
 
 
 def overdrawn_pools(layout: CounterLayout, left: list[int]) -> frozenset[int]:
-    """Return the positions of pools with a counter below zero."""
+    """Positions of pools with a counter below zero."""
     return frozenset(pool for (pool, _), number in layout.numbers.items() if left[number] < 0)
 
 
 def groups_in_use(
     view: NodeDevices, usage: Mapping[PoolID, PoolUsage]
 ) -> dict[CounterSetID, frozenset[str]]:
-    """Return the groups that the held devices of each counter set have in common."""
+    """The groups that the allocated devices of each counter set have in common."""
     common: dict[CounterSetID, frozenset[str]] = {}
     for position, pool in enumerate(view.pools):
-        held = usage.get(pool.id)
-        if held is None:
+        pool_usage = usage.get(pool.id)
+        if pool_usage is None:
             continue
-        for holding in held.devices.values():
-            for consumption in holding.consumes:
+        for allocation in pool_usage.devices.values():
+            for consumption in allocation.consumes:
                 key = (position, consumption.counter_set)
                 common[key] = common.get(key, consumption.groups) & consumption.groups
     return common
@@ -103,7 +103,7 @@ def groups_in_use(
 def groups_with_device(
     pool: int, consumes: Iterable[Consumption], common: Mapping[CounterSetID, frozenset[str]]
 ) -> dict[CounterSetID, frozenset[str]] | None:
-    """Return the changed groups when a device joins, None when it must not."""
+    """The changed groups when a device joins, None when it must not."""
     changed = {}
     for consumption in consumes:
         key = (pool, consumption.counter_set)

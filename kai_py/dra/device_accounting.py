@@ -1,13 +1,11 @@
-"""Is a device one of those that a queue's limit is about?
+"""Accounting of devices: the quota limits and the GPUs that a device counts towards.
 
 A limit names an attribute, or a capacity, with its domain, and the values that count. Attributes
 are compared as text, a list by any of its elements; capacities as quantities.
 
-How many GPUs does a device stand for, as queues count them?
-
 A device of a GPU driver is one GPU; a MIG partition ``Ng.*`` is N of the 7 compute slices of one.
-What a driver publishes beside its GPUs (channels, daemons) is none. Drivers are a setting, never
-guessed from the name of a class.
+Other devices of the driver (channels, daemons) are none. GPU drivers are configured, never guessed
+from the name of a class.
 """
 
 import re
@@ -21,7 +19,7 @@ from kai_py.snapshot.tables.queues import DeviceLimit
 
 
 def counts_towards(row: DeviceRow, limit: DeviceLimit) -> bool:
-    """Whether holding ``row`` counts in ``limit``."""
+    """Whether an allocated ``row`` counts towards ``limit``."""
     names = _names(row, limit.attribute)
     for name in names:
         attribute = row.device.attributes.get(name)
@@ -34,7 +32,7 @@ def counts_towards(row: DeviceRow, limit: DeviceLimit) -> bool:
 
 
 def _names(row: DeviceRow, attribute: str) -> tuple[str, ...]:
-    """How the device may call the attribute: those of its driver's domain need none."""
+    """The names under which the device may have the attribute: bare in its driver's domain."""
     domain, _, bare = attribute.partition("/")
     return (attribute, bare) if domain == row.id.driver else (attribute,)
 
@@ -63,7 +61,7 @@ _NO_GPU_TYPES = frozenset({"channel", "daemon", "nic"})
 
 
 def device_gpus(row: DeviceRow, drivers: frozenset[str]) -> float:
-    """GPUs that holding ``row`` costs."""
+    """GPUs that an allocated ``row`` counts as."""
     if row.id.driver not in drivers:
         return 0.0
     profile = row.text("profile")
@@ -76,8 +74,8 @@ def device_gpus(row: DeviceRow, drivers: frozenset[str]) -> float:
 def physical_gpus(rows: Sequence[DeviceRow], drivers: frozenset[str]) -> float:
     """GPUs that the devices of a slice add to their node.
 
-    A partition adds nothing beside the GPU it is cut from, which is listed too or, where it draws
-    on counters, published in another slice.
+    A partition adds nothing beside the GPU it is part of, which is listed too or, where the
+    partition draws on counters, published in another slice.
     """
     whole = {uuid for row in rows if (uuid := row.text("uuid"))}
     return sum(

@@ -1,8 +1,8 @@
-"""Which kinds of devices are there, how many of each, and which of them does an expression select?
+"""Kinds of devices: equal devices are evaluated once per DeviceClass.
 
-Devices that differ only by what is theirs alone (uuid, PCI address) are of one kind; what holds for
-one of them holds for all. So a question about a DeviceClass costs its kinds, not its devices.
-O(devices) once per change of the inventory, a dictionary look-up each.
+Devices that differ only by identifiers (uuid, PCI address) are of one kind; what holds for one of
+them holds for all. So a query for a DeviceClass costs its kinds, not its devices. O(devices) once
+per change of the inventory, with a dictionary look-up each.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from kai_py.dra.rows import DeviceRow
 
 @dataclass(slots=True)
 class DeviceKind:
-    """Devices that are alike, and one of them; ``by_node``: "" for those of no single node."""
+    """One device of a kind, and counts; ``by_node``: "" for those of no single node."""
 
     row: DeviceRow
     devices: int = 0
@@ -26,7 +26,7 @@ class DeviceKind:
 
 @dataclass(slots=True)
 class DeviceKinds:
-    """The kinds of an inventory, kept while it stays the same."""
+    """The kinds of an inventory, cached while it stays the same."""
 
     inventory: Inventory
     expressions: CompiledExpressions
@@ -41,13 +41,13 @@ class DeviceKinds:
         return self._cached[1]
 
     def selected_by(self, expressions: Sequence[str]) -> list[DeviceKind]:
-        """The kinds whose devices satisfy all expressions; one that fails selects nothing."""
+        """The kinds whose devices satisfy all expressions; none if an expression fails."""
         kinds, key = self.all(), tuple(expressions)
-        known = self._selected.get(key)
-        if known is None:
-            known = [each for each in kinds.values() if self._satisfies(each.row, key)]
-            self._selected[key] = known
-        return known
+        cached = self._selected.get(key)
+        if cached is None:
+            cached = [each for each in kinds.values() if self._satisfies(each.row, key)]
+            self._selected[key] = cached
+        return cached
 
     def _satisfies(self, row: DeviceRow, expressions: Iterable[str]) -> bool:
         try:
@@ -57,7 +57,7 @@ class DeviceKinds:
 
 
 def max_on_one_node(kinds: Iterable[DeviceKind]) -> int:
-    """The most devices of these kinds that a claim on one node can get, if it asks for all."""
+    """The most devices of these kinds that a claim with allocation mode All gets on one node."""
     by_node: dict[str, int] = {}
     for kind in kinds:
         for node, devices in kind.by_node.items():
@@ -68,8 +68,8 @@ def max_on_one_node(kinds: Iterable[DeviceKind]) -> int:
 
 def _kinds(inventory: Inventory) -> Mapping[str, DeviceKind]:
     kinds: dict[str, DeviceKind] = {}
-    for piece in inventory.slices().values():
-        for row in piece.rows:
+    for parsed in inventory.slices().values():
+        for row in parsed.rows:
             kind = kinds.get(row.kind)
             if kind is None:
                 kind = kinds[row.kind] = DeviceKind(row)

@@ -1,15 +1,16 @@
-"""Who holds what: devices held whole, shares of devices, and what both draw from counters.
+"""Allocation state: devices allocated whole, shares of devices, and counters drawn on.
 
-Every allocation in the cluster counts, whoever wrote it; results with admin access hold nothing.
-A result with a share id holds a share and consumes capacity, any other holds the device whole. A
-device that vanished while held keeps its name and the counters it last drew on.
+Every allocation in the cluster counts, whichever scheduler wrote it; results with admin access
+allocate nothing. A result with a share id is a share and consumes capacity, any other takes the
+whole device. A device that is removed while allocated keeps its name and the counters it last drew
+on.
 
-``hold`` and ``release`` are exact inverses on integers, so a trial is undone by the opposite call
-in any order. Usage per pool is an immutable value: a copy of the state costs one dict copy.
+``mark_allocated`` and ``release`` are exact inverses on integers, so a trial is undone by the
+opposite call in any order. Usage per pool is an immutable value: a copy of the state costs one dict
+copy.
 
-Can a claim that gave up its devices have them back?
-
-It can while nobody took any of them, nor of the counters they draw on, since they were free.
+``ReleasedAllocation``: a claim that released its devices can have them back while neither they nor
+the counters they draw on were allocated since.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,17 +23,17 @@ from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.rows import Consumption, CounterID, DeviceRow
 
 FindDevice = Callable[[DeviceID], DeviceRow | None]
-"""Gives a listed device, None when no slice lists it."""
+"""Returns a listed device, None when no slice lists it."""
 
 Undo = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceAllocation:
-    """How one device is held."""
+    """How one device is allocated."""
 
     exclusive_holders: int = 0
-    """Holders of the whole device; more than one means that two schedulers clashed."""
+    """Claims with the whole device; more than one means that two schedulers clashed."""
     shares: int = 0
     consumed: tuple[tuple[str, int], ...] = ()
     """Capacity consumed by all shares together, in nano-units, by name; no zeros."""
@@ -40,42 +41,42 @@ class DeviceAllocation:
 
     @property
     def is_free(self) -> bool:
-        """Nobody holds anything of the device."""
+        """Whether nothing of the device is allocated."""
         return not self.exclusive_holders and not self.shares and not self.consumed
 
 
 @dataclass(frozen=True, slots=True)
 class PoolUsage:
-    """What is held of one pool; a value, never changed."""
+    """What is allocated of one pool; immutable."""
 
     devices: Mapping[str, DeviceAllocation] = field(default_factory=dict)
     counters: Mapping[CounterID, int] = field(default_factory=dict)
-    """What all held devices draw, each counted once, in nano-units."""
+    """What all allocated devices draw, each counted once, in nano-units."""
 
     def device(self, device: str) -> DeviceAllocation:
-        """How a device of the pool is held."""
+        """How a device of the pool is allocated."""
         return self.devices.get(device, FREE_DEVICE)
 
     def with_device(self, device: str, allocation: DeviceAllocation) -> "PoolUsage":
-        """Return the usage with ``device`` held as ``holding`` says."""
+        """The usage with ``allocation`` in place of the device's previous one."""
         before = self.device(device)
-        holdings = {**self.devices, device: allocation}
+        devices = {**self.devices, device: allocation}
         if allocation.is_free:
-            del holdings[device]
+            del devices[device]
         counters = self.counters
         if before.is_free != allocation.is_free and (before.consumes or allocation.consumes):
             consumes, sign = (
                 (before.consumes, -1) if allocation.is_free else (allocation.consumes, 1)
             )
             counters = _with_counters(counters, consumes, sign)
-        return PoolUsage(holdings, counters)
+        return PoolUsage(devices, counters)
 
     def with_consumption(self, device: str, consumes: tuple[Consumption, ...]) -> "PoolUsage":
-        """Return the usage with a held device drawing ``consumes`` instead of what it drew."""
+        """The usage with an allocated device drawing ``consumes`` instead of what it drew."""
         before = self.device(device)
         counters = _with_counters(self.counters, before.consumes, -1)
-        holdings = {**self.devices, device: replace(before, consumes=consumes)}
-        return PoolUsage(holdings, _with_counters(counters, consumes, 1))
+        devices = {**self.devices, device: replace(before, consumes=consumes)}
+        return PoolUsage(devices, _with_counters(counters, consumes, 1))
 
 
 FREE_DEVICE = DeviceAllocation()
@@ -84,14 +85,14 @@ UNUSED_POOL = PoolUsage()
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class DeviceState:
-    """The allocation state of all pools; pools without holders have no entry."""
+    """The allocation state of all pools; pools without allocations have no entry."""
 
     find_device: FindDevice
     pools: dict[PoolID, PoolUsage] = field(default_factory=dict)
     changes: list[PoolID] = field(default_factory=list)
-    """Pools in the order in which their usage changed, for those who follow the state."""
+    """Pools in the order in which their usage changed, for observers of the state."""
     origin: "DeviceState | None" = None
-    """The state that this one is a copy of."""
+    """The state of which this one is a copy."""
     forked_at: int = 0
     """How many changes ``origin`` had when it was copied."""
 
@@ -104,40 +105,40 @@ class DeviceState:
         return state
 
     def usage(self, pool: PoolID) -> PoolUsage:
-        """What is held of ``pool``."""
+        """What is allocated of ``pool``."""
         return self.pools.get(pool, UNUSED_POOL)
 
     def device_allocation(self, device: DeviceID) -> DeviceAllocation:
-        """How ``device`` is held."""
+        """How ``device`` is allocated."""
         return self.usage(device.pool_id).device(device.device)
 
     def copy(self) -> "DeviceState":
-        """Return a state that changes independently."""
+        """A copy that changes independently."""
         return DeviceState(
             self.find_device, dict(self.pools), origin=self, forked_at=len(self.changes)
         )
 
     def mark_allocated(self, allocation: AllocationResult) -> Undo:
-        """Mark the devices of ``allocation`` as held; the result undoes exactly that."""
+        """Mark the devices of ``allocation`` as allocated; returns the undo."""
         self._apply(allocation, 1)
         return lambda: self._apply(allocation, -1)
 
     def release(self, allocation: AllocationResult) -> Undo:
-        """Give back the devices of ``allocation``; the result takes them again."""
+        """Release the devices of ``allocation``; returns the undo."""
         self._apply(allocation, -1)
         return lambda: self._apply(allocation, 1)
 
     def set_device_allocation(self, device: DeviceID, device_allocation: DeviceAllocation) -> None:
-        """State how a device is held, whatever was known before."""
+        """Set how a device is allocated, in place of its previous allocation."""
         row = self.find_device(device)
         consumes = row.consumes if row is not None else self.device_allocation(device).consumes
         self._store(device, replace(device_allocation, consumes=consumes))
 
     def refresh_pool(self, pool: PoolID) -> None:
-        """Let held devices of a pool whose slices changed draw what the slices say now."""
-        for name, holding in self.usage(pool).devices.items():
+        """Apply changed slices of a pool to what its allocated devices draw."""
+        for name, allocation in self.usage(pool).devices.items():
             row = self.find_device(DeviceID(pool.driver, pool.pool, name))
-            if row is not None and row.consumes != holding.consumes:
+            if row is not None and row.consumes != allocation.consumes:
                 self.pools[pool] = self.usage(pool).with_consumption(name, row.consumes)
                 self.changes.append(pool)
 
@@ -152,20 +153,20 @@ class DeviceState:
     def _with_results(
         self, pool: PoolID, results: Iterable[DeviceRequestAllocationResult], sign: int
     ) -> PoolUsage:
-        """Return the usage of ``pool`` with results held, or with -1 given back."""
+        """The usage of ``pool`` with results allocated, or with -1 released."""
         usage = self.usage(pool)
-        holdings, counters = dict(usage.devices), usage.counters
+        devices, counters = dict(usage.devices), usage.counters
         for result in results:
-            before = holdings.get(result.device, FREE_DEVICE)
+            before = devices.get(result.device, FREE_DEVICE)
             consumes = self._consumes(pool, result.device) if before.is_free else before.consumes
             after = _with_result(before, result, sign, consumes)
             if after.is_free:
-                holdings.pop(result.device, None)
+                devices.pop(result.device, None)
             else:
-                holdings[result.device] = after
+                devices[result.device] = after
             if consumes and before.is_free != after.is_free:
                 counters = _with_counters(counters, consumes, -1 if after.is_free else 1)
-        return PoolUsage(holdings, counters)
+        return PoolUsage(devices, counters)
 
     def _consumes(self, pool: PoolID, device: str) -> tuple[Consumption, ...]:
         row = self.find_device(DeviceID(pool.driver, pool.pool, device))
@@ -203,15 +204,15 @@ def _with_result(
 def _with_counters(
     counters: Mapping[CounterID, int], consumes: Iterable[Consumption], sign: int
 ) -> dict[CounterID, int]:
-    charged = dict(counters)
+    drawn = dict(counters)
     for consumption in consumes:
         for name, amount in consumption.counters:
             key = (consumption.counter_set, name)
-            left = charged.get(key, 0) + sign * amount
-            charged[key] = left
-            if not left:
-                del charged[key]
-    return charged
+            amount_drawn = drawn.get(key, 0) + sign * amount
+            drawn[key] = amount_drawn
+            if not amount_drawn:
+                del drawn[key]
+    return drawn
 
 
 Key = TypeVar("Key")
@@ -219,19 +220,19 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True)
 class ReleasedAllocation:
-    """An allocation that was released, and what was held of its pools right after that."""
+    """A released allocation, and the usage of its pools right after the release."""
 
     allocation: AllocationResult
     usages: Mapping[PoolID, PoolUsage]
 
     @classmethod
     def capture(cls, allocation: AllocationResult, state: DeviceState) -> "ReleasedAllocation":
-        """Note the state after the release."""
+        """Record the state after the release."""
         pools = dict.fromkeys(device.pool_id for device in _devices(allocation))
         return cls(allocation, {pool: state.usage(pool) for pool in pools})
 
     def can_restore(self, state: DeviceState) -> bool:
-        """Tell whether the allocation may be held again."""
+        """Whether the allocation may be restored."""
         return all(
             _not_more_consumed(state.usage(pool).counters, usage.counters)
             for pool, usage in self.usages.items()

@@ -1,6 +1,6 @@
-"""Who holds the devices that one node sees, in positions of the node's view instead of names.
+"""Allocations of the devices that one node sees, by position in the node's view instead of name.
 
-Nodes whose views are alike and whose standing is equal have the same answers.
+Nodes with equal views and equal usage have equal results.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from kai_py.dra.inventory import NodeDevices
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceUsage:
-    """What is held before a search begins; never changed."""
+    """What is allocated before a search begins; immutable."""
 
     devices: tuple[DeviceAllocation, ...]
     """Per device of the view."""
@@ -38,16 +38,16 @@ def device_usage(
     usage: Mapping[PoolID, PoolUsage],
     strategy: AllocationStrategy,
 ) -> DeviceUsage:
-    """Look up what is held of the devices and counters of ``view``."""
-    holdings = [FREE_DEVICE] * len(view.rows)
+    """Look up what is allocated of the devices and counters of ``view``."""
+    devices = [FREE_DEVICE] * len(view.rows)
     for pool, positions in zip(view.pools, view.positions, strict=True):
-        held = usage.get(pool.id)
-        for name, holding in held.devices.items() if held is not None else ():
+        pool_usage = usage.get(pool.id)
+        for name, allocation in pool_usage.devices.items() if pool_usage is not None else ():
             if name in positions:
-                holdings[positions[name]] = holding
+                devices[positions[name]] = allocation
     left = counters_left(layout, view, usage)
     return DeviceUsage(
-        devices=tuple(holdings),
+        devices=tuple(devices),
         counters_left=tuple(left),
         groups=groups_in_use(view, usage) if layout.has_groups else {},
         overdrawn=overdrawn_pools(layout, left)

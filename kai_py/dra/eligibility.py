@@ -1,9 +1,10 @@
-"""Which devices suit a request, whoever holds what? Class, selectors, reach, size, taints.
+"""Eligibility of devices for a request, whatever is allocated: class, selectors, reach, taints.
 
 Checks run in the order of Kubernetes: binding conditions, selectors of the class and the request,
-reach, capacity, optional node operations, counters, taints. An outcome depends on the device and
-the request only, so it is computed once per node view and claim set. A device that breaks a
-selector at run time stops the pod with ``Choice.FIRST_FIT`` and is merely refused otherwise.
+reach, capacity, optional node operations, counters, taints. A result depends on the device and the
+request only, so it is computed once per node view and claim set. A selector that fails on a device
+at run time stops the pod with ``AllocationStrategy.FIRST_FIT`` and only rejects the device
+otherwise.
 """
 
 import enum
@@ -30,13 +31,13 @@ class ExpressionCompileError(Exception):
 
 
 class Expressions(Protocol):
-    """Evaluates CEL on devices."""
+    """Evaluates CEL expressions on devices."""
 
     def matches(self, expression: str, row: DeviceRow) -> bool:
-        """Tell whether a selector matches.
+        """Whether a selector matches.
 
-        :raises ExpressionTextError: it does not compile.
-        :raises ExpressionFaultError: it fails on this device.
+        :raises ExpressionCompileError: it does not compile. :raises ExpressionRuntimeError: it
+        fails on this device.
         """
 
     def derive(self, expression: str, row: DeviceRow) -> DeviceAttribute:
@@ -70,12 +71,12 @@ SELECTION_CHECKS = frozenset(
         DeviceCheck.CAPACITY,
     )
 )
-"""Refusals that keep a device out of what an ``All`` request means."""
+"""Checks that exclude a device from what allocation mode All selects."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRejection:
-    """Why a device does not suit a request; ``detail`` names selector, taint or error."""
+    """Why a device is not eligible; ``detail`` names selector, taint or error."""
 
     check: DeviceCheck
     detail: str = ""
@@ -83,7 +84,7 @@ class DeviceRejection:
 
 @dataclass(frozen=True, slots=True)
 class Eligible:
-    """A device suits; ``consumed`` is what a share of it takes, empty for whole devices."""
+    """A device is eligible; ``consumed_capacity`` of a share, empty for whole devices."""
 
     consumed_capacity: ConsumedCapacity = ()
 
@@ -95,7 +96,7 @@ ELIGIBLE_WHOLE = Eligible()
 
 @dataclass(slots=True, eq=False)
 class Eligibility:
-    """Outcomes for one claim set on one node view, computed when first asked for."""
+    """Results for one claim set on one node view, computed on demand."""
 
     claims: ParsedClaims
     view: NodeDevices
@@ -112,35 +113,35 @@ class Eligibility:
         self._results = [{} for _ in self.claims.options]
 
     def check(self, option: Option, device: int) -> CheckResult:
-        """Tell whether the device at position ``device`` of the view suits ``option``.
+        """Check the device at position ``device`` of the view for ``option``.
 
-        :raises AllocationError: the question has no answer; the pod cannot be allocated.
+        :raises AllocationError: the check can't be evaluated; the pod can't be allocated.
         """
-        known = self._results[option.position]
-        outcome = known.get(device)
-        if outcome is None:
-            outcome = self._check_device(option, self.view.rows[device])
-            known[device] = outcome
-        return outcome
+        results = self._results[option.position]
+        result = results.get(device)
+        if result is None:
+            result = self._check_device(option, self.view.rows[device])
+            results[device] = result
+        return result
 
     def eligible_devices(self, option: Option) -> tuple[int, ...]:
-        """Return the devices that suit ``option``, in the order of the view.
+        """The devices eligible for ``option``, in the order of the view.
 
-        :raises AllocationError: as ``judge`` does.
+        :raises AllocationError: as ``check`` does.
         """
-        known = self._eligible.get(option.position)
-        if known is None:
-            known = self._eligible[option.position] = tuple(
+        cached = self._eligible.get(option.position)
+        if cached is None:
+            cached = self._eligible[option.position] = tuple(
                 device
                 for device in range(len(self.view.rows))
                 if isinstance(self.check(option, device), Eligible)
             )
-        return known
+        return cached
 
     def elements(
         self, option: Option, constraint: int, device: int
     ) -> frozenset[AttributeElement] | None:
-        """Return the values that a constraint of the option's claim sees of a device.
+        """The values that a constraint of the option's claim reads from a device.
 
         :raises AllocationError: a derived attribute fails on the device.
         """
@@ -154,18 +155,18 @@ class Eligibility:
         if row.device.binding_conditions and not self.features.device_binding_and_status:
             return DeviceRejection(DeviceCheck.BINDING)
         for selector in option.selectors:
-            refusal = self._check_selector(selector, row)
-            if refusal is not None:
-                return refusal
+            rejection = self._check_selector(selector, row)
+            if rejection is not None:
+                return rejection
         if not row.reach.includes(self.view.node):
             return DeviceRejection(DeviceCheck.NODE_SELECTION)
-        fit = self._check_capacity(option, row)
-        if isinstance(fit, DeviceRejection):
-            return fit
-        return self._check_other(option, row) or fit
+        capacity = self._check_capacity(option, row)
+        if isinstance(capacity, DeviceRejection):
+            return capacity
+        return self._check_other(option, row) or capacity
 
     def _check_selector(self, selector: RequestSelector, row: DeviceRow) -> DeviceRejection | None:
-        step = DeviceCheck.CLASS if selector.owner.startswith("class ") else DeviceCheck.SELECTOR
+        check = DeviceCheck.CLASS if selector.owner.startswith("class ") else DeviceCheck.SELECTOR
         try:
             if self.expressions.matches(selector.expression, row):
                 return None
@@ -175,8 +176,8 @@ class Eligibility:
             text = f"{selector} on device {row.id}: CEL runtime error: {error}"
             if self.strategy is AllocationStrategy.FIRST_FIT:
                 raise AllocationError(text) from error
-            return DeviceRejection(step, f"{selector} ({selector.expression}): {error}")
-        return DeviceRejection(step, f"{selector} ({selector.expression})")
+            return DeviceRejection(check, f"{selector} ({selector.expression}): {error}")
+        return DeviceRejection(check, f"{selector} ({selector.expression})")
 
     def _check_capacity(self, option: Option, row: DeviceRow) -> CheckResult:
         if not self.features.consumable_capacity:
@@ -184,7 +185,7 @@ class Eligibility:
         if not row.shareable and not option.capacity:
             return ELIGIBLE_WHOLE
         try:
-            amounts = consumed_capacity(
+            consumed = consumed_capacity(
                 row.capacities,
                 option.capacity,
                 fractional=self.features.fractional_capacity_range,
@@ -193,9 +194,9 @@ class Eligibility:
             raise AllocationError(
                 f"{option.location}: checking capacity for device {row.id}: {error}"
             ) from error
-        if amounts is None:
+        if consumed is None:
             return DeviceRejection(DeviceCheck.CAPACITY)
-        return Eligible(amounts) if row.shareable else ELIGIBLE_WHOLE
+        return Eligible(consumed) if row.shareable else ELIGIBLE_WHOLE
 
     def _check_other(self, option: Option, row: DeviceRow) -> DeviceRejection | None:
         if row.skip_node_operations and not self._node_operations_may_be_skipped():

@@ -1,8 +1,8 @@
-"""What stops the allocation of a whole pod, as opposed to a node that merely does not fit."""
+"""Errors that stop the allocation of a whole pod, as opposed to a node that does not fit."""
 
 
 class AllocationError(Exception):
-    """A claim, class or device that cannot be judged; the text names it and is upstream's.
+    """A claim, class or device that can't be evaluated; the text is that of kube-scheduler.
 
-    ``kai_py.dra.allocator`` raises this nowhere: it returns it as a value.
+    ``kai_py.dra.allocator.allocate`` does not raise this: it returns it as a value.
     """

@@ -1,6 +1,6 @@
-"""CEL for the allocator: selectors and derived attributes on rows, errors as exceptions.
+"""CEL for the allocator: selectors and derived attributes of devices, with errors as exceptions.
 
-CEL answers for single devices, looked up in masks that were computed for the whole fleet.
+``MaskedExpressions`` looks single devices up in masks that were computed for the whole cluster.
 """
 
 from dataclasses import dataclass, field
@@ -20,18 +20,18 @@ from kai_py.dra.selectors.selector import compile_selector, explain
 
 @dataclass(slots=True, eq=False)
 class CachedExpressions:
-    """Answers each question once: equal requests of one pod ask the same of every device."""
+    """Evaluates each selector once per device: equal requests of a pod share the result."""
 
     expressions: Expressions
     _cached: dict[tuple[str, DeviceRow], bool] = field(default_factory=dict)
 
     def matches(self, expression: str, row: DeviceRow) -> bool:
-        """Tell whether a selector matches; raises as ``CompiledExpressions.matches`` does."""
+        """Whether a selector matches; raises as ``CompiledExpressions.matches`` does."""
         key = (expression, row)
-        known = self._cached.get(key)
-        if known is None:
-            known = self._cached[key] = self.expressions.matches(expression, row)
-        return known
+        cached = self._cached.get(key)
+        if cached is None:
+            cached = self._cached[key] = self.expressions.matches(expression, row)
+        return cached
 
     def derive(self, expression: str, row: DeviceRow) -> DeviceAttribute:
         """Compute a derived attribute; raises as ``CompiledExpressions.derive`` does."""
@@ -42,10 +42,10 @@ class CompiledExpressions:
     """Evaluates device by device; compiled texts are shared by the whole process."""
 
     def matches(self, expression: str, row: DeviceRow) -> bool:
-        """Tell whether a selector matches.
+        """Whether a selector matches.
 
-        :raises ExpressionTextError: it does not compile.
-        :raises ExpressionFaultError: it fails on this device.
+        :raises ExpressionCompileError: it does not compile. :raises ExpressionRuntimeError: it
+        fails on this device.
         """
         selector = compile_selector(expression)
         if isinstance(selector, CompileError):
@@ -97,16 +97,16 @@ class MaskedExpressions:
     single: CompiledExpressions = field(default_factory=CompiledExpressions)
 
     def matches(self, expression: str, row: DeviceRow) -> bool:
-        """Tell whether a selector matches; raises as ``CompiledExpressions.matches`` does."""
+        """Whether a selector matches; raises as ``CompiledExpressions.matches`` does."""
         layout = self.layout
         selector = compile_selector(expression)
         position = None if layout is None else layout.row_of.get(id(row))
         if layout is None or position is None or isinstance(selector, CompileError):
             return self.single.matches(expression, row)
-        found = mask(selector, layout.table)
-        if found.error[position]:
+        result = mask(selector, layout.table)
+        if result.error[position]:
             return self.single.matches(expression, row)
-        return bool(found.value[position])
+        return bool(result.value[position])
 
     def derive(self, expression: str, row: DeviceRow) -> DeviceAttribute:
         """Compute a derived attribute; raises as ``CompiledExpressions.derive`` does."""

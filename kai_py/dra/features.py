@@ -1,7 +1,8 @@
-"""Which parts of Dynamic Resource Allocation are on, and how is a device chosen among many?
+"""Features of Dynamic Resource Allocation, and the strategy by which devices are chosen.
 
-The switches carry the names that Kubernetes gives the parts of its allocator; a part that a
-cluster has switched off shows as absent fields, so all on is safe for reading (KEP 4381 ff.).
+The switches have the names that Kubernetes gives the features of its allocator. A feature that a
+cluster has disabled shows as absent fields, so all enabled is safe for reading (KEP-4381 and
+later).
 """
 
 import enum
@@ -9,11 +10,11 @@ from dataclasses import dataclass, fields
 
 
 class AllocationStrategy(enum.Enum):
-    """Which of several sufficient allocations is taken, and how faults are read.
+    """Which of several sufficient allocations is chosen, and how faults are treated.
 
-    ``FIRST_FIT`` answers what kube-scheduler answers, oddities included. ``BEST_FIT`` keeps whole
-    devices whole, reads a fault of a pool or a selector as narrowly as it can, and prefers devices
-    near each other.
+    ``FIRST_FIT`` gives what kube-scheduler gives, quirks included. ``BEST_FIT`` keeps whole devices
+    whole, confines a fault of a pool or a selector as far as it can, and prefers devices near each
+    other.
     """
 
     FIRST_FIT = "first-fit"
@@ -22,7 +23,7 @@ class AllocationStrategy(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Switches of the allocator; everything is on unless said otherwise."""
+    """Switches of the allocator; everything is enabled by default."""
 
     admin_access: bool = True
     prioritized_list: bool = True
@@ -38,7 +39,7 @@ class Features:
 
     @classmethod
     def only(cls, *names: str) -> "Features":
-        """Switch on exactly the named features, all others off."""
+        """Enable exactly the named features."""
         return cls(**{field.name: field.name in names for field in fields(cls)})
 
 

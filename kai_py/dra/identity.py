@@ -1,4 +1,4 @@
-"""Names of devices and pools; unique in a cluster, ordered as the allocator walks them."""
+"""Names of devices and pools; unique in a cluster, ordered as the allocator searches them."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ class DeviceID(NamedTuple):
 
     @property
     def pool_id(self) -> PoolID:
-        """The pool that the device belongs to."""
+        """The pool of the device."""
         return PoolID(self.driver, self.pool)
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""All devices of a cluster: slices in, pools per node out; a change costs what it touches.
+"""The inventory of all devices of a cluster: ResourceSlices in, pools per node out.
 
-Slices are parsed once per version. Per node the gathered pools are remembered until a slice that
-the node may see, a taint rule or the node itself changes. The caller decides about keys: two
-slices of one name cannot exist in a cluster, but can in a test table.
+A change costs what it touches. Slices are parsed once per version. The pools of a node are cached
+until a slice that the node may see, a taint rule or the node itself changes. The caller chooses the
+keys of slices: two slices of one name can't exist in a cluster, but can in a test table.
 """
 
 from collections import defaultdict
@@ -18,12 +18,12 @@ from kai_py.dra.pools import Pool, PoolStatus, gather_pools, pool_fault
 from kai_py.dra.rows import DeviceRow, ParsedSlice, parse_slice
 
 OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
-"""What a node declares when it can do without preparing a device."""
+"""The feature that a node declares when it can skip the preparation of a device."""
 
 
 @dataclass(frozen=True, eq=False)
 class NodeDevices:
-    """What one node can draw on: all its pools, and the devices of those that are ready."""
+    """What one node can use: all its pools, and the devices of those that are ready."""
 
     node: Node
     pools: tuple[Pool, ...]
@@ -37,7 +37,7 @@ class NodeDevices:
 
     @cached_property
     def positions(self) -> tuple[Mapping[str, int], ...]:
-        """Per pool the positions of its devices by name."""
+        """Per pool, the positions of its devices by name."""
         found: tuple[dict[str, int], ...] = tuple({} for _ in self.pools)
         for position, (row, pool) in enumerate(zip(self.rows, self.pool_of_row, strict=True)):
             found[pool][row.id.device] = position
@@ -45,7 +45,7 @@ class NodeDevices:
 
     @cached_property
     def signature(self) -> Hashable:
-        """What an answer can depend on besides the devices of the ready pools themselves."""
+        """What a result can depend on besides the devices of the ready pools themselves."""
         unreachable = tuple(
             position for position, row in enumerate(self.rows) if not row.reach.includes(self.node)
         )
@@ -58,7 +58,7 @@ class NodeDevices:
 
 
 def node_devices(node: Node, pools: Sequence[Pool]) -> NodeDevices:
-    """Line up the devices of the ready pools."""
+    """Collect the devices of the ready pools."""
     ready = [
         (position, row)
         for position, pool in enumerate(pools)
@@ -84,9 +84,9 @@ class Inventory:
     _slices: dict[str, ParsedSlice] = field(default_factory=dict)
     _pools: dict[PoolID, dict[str, ParsedSlice]] = field(default_factory=lambda: defaultdict(dict))
     _local: dict[str, dict[PoolID, None]] = field(default_factory=lambda: defaultdict(dict))
-    """Node name to the pools with slices for this node alone."""
+    """By node name, the pools with slices for this node alone."""
     _shared_pools: dict[PoolID, int] = field(default_factory=dict)
-    """Pools with slices that select nodes, and how many such slices."""
+    """Counts of the slices that several nodes may see, by pool."""
     _rules: tuple[DeviceTaintRule, ...] = ()
     _views: dict[str, NodeDevices] = field(default_factory=dict)
     _devices: dict[PoolID, dict[str, DeviceRow]] = field(default_factory=dict)
@@ -103,8 +103,8 @@ class Inventory:
     ) -> "Inventory":
         """Build an inventory of slices whose names need not be unique."""
         inventory = cls(features=features, strategy=strategy, _rules=tuple(rules))
-        for position, piece in enumerate(slices):
-            inventory.put(piece, key=f"{piece.metadata.name}/{position}")
+        for position, resource_slice in enumerate(slices):
+            inventory.put(resource_slice, key=f"{resource_slice.metadata.name}/{position}")
         return inventory
 
     def put(self, resource_slice: ResourceSlice, *, key: str = "") -> None:
@@ -134,7 +134,7 @@ class Inventory:
         self._invalidate(rows)
 
     def set_taint_rules(self, rules: Sequence[DeviceTaintRule]) -> None:
-        """Replace the taint rules; slices are parsed anew with their taints."""
+        """Replace the taint rules; slices are parsed again with their taints."""
         if tuple(rules) == self._rules:
             return
         self._rules = tuple(rules)
@@ -142,27 +142,29 @@ class Inventory:
             self.put(rows.slice, key=key)
 
     def view(self, node: Node) -> NodeDevices:
-        """Return what ``node`` can draw on; the same object until something changes."""
-        known = self._views.get(node.metadata.name)
-        if known is not None and _same_node_selection(known.node, node):
-            return known
+        """What ``node`` can use; the same object until something changes."""
+        cached = self._views.get(node.metadata.name)
+        if cached is not None and _same_node_selection(cached.node, node):
+            return cached
         pools = gather_pools(node, self._candidates(node), self.features, self.strategy)
-        made = node_devices(node, pools)
-        self._views[node.metadata.name] = made
-        return made
+        view = node_devices(node, pools)
+        self._views[node.metadata.name] = view
+        return view
 
     def device(self, device: DeviceID) -> DeviceRow | None:
-        """Find a device by name, on whichever node; None when no slice lists it."""
-        known = self._devices.get(device.pool_id)
-        if known is None:
-            known = {
-                row.id.device: row for piece in self._in_order(device.pool_id) for row in piece.rows
+        """The device by name, on any node; None when no slice lists it."""
+        by_name = self._devices.get(device.pool_id)
+        if by_name is None:
+            by_name = {
+                row.id.device: row
+                for parsed in self._in_order(device.pool_id)
+                for row in parsed.rows
             }
-            self._devices[device.pool_id] = known
-        return known.get(device.device)
+            self._devices[device.pool_id] = by_name
+        return by_name.get(device.device)
 
     def faults(self) -> tuple[tuple[ResourceSlice, str], ...]:
-        """Pools that no node can use, each by its first slice, and why."""
+        """Pools that no node can use, each by its first slice, with the fault."""
         if self._faults is None or self._faults[0] != self.revision:
             self._faults = (self.revision, tuple(self._find_faults()))
         return self._faults[1]
@@ -185,7 +187,7 @@ class Inventory:
 
     def _in_order(self, pool: PoolID) -> list[ParsedSlice]:
         slices = self._pools.get(pool, {}).values()
-        return sorted(slices, key=lambda piece: piece.slice.spec.pool.generation)
+        return sorted(slices, key=lambda parsed: parsed.slice.spec.pool.generation)
 
     def _has_local_slice(self, pool: PoolID, node_name: str) -> bool:
         return any(p.slice.spec.node_name == node_name for p in self._pools[pool].values())
@@ -196,8 +198,8 @@ class Inventory:
         if self._shared_pools.get(rows.pool_id) or not rows.slice.spec.node_name:
             self._views.clear()
             return
-        for piece in (rows, *self._pools[rows.pool_id].values()):
-            self._views.pop(piece.slice.spec.node_name, None)
+        for parsed in (rows, *self._pools[rows.pool_id].values()):
+            self._views.pop(parsed.slice.spec.node_name, None)
 
 
 def _same_node_selection(known: Node, node: Node) -> bool:

@@ -1,12 +1,12 @@
-"""Which nodes are alike for a set of claims? Alike nodes share one answer.
+"""Classes of nodes that are equal for a set of claims and share one result.
 
-Two nodes are alike when their devices, in order, are of equal kinds, get equal answers from every
-selector, and have equal patterns of the attributes that constraints (or a preference for devices
-near each other) compare. Compared attributes count by pattern only: serial numbers, PCI addresses
-and the like do not tell nodes apart. Attributes that hold lists, and those that derived attributes
-read, count by value.
+Two nodes are equal when their devices, in order, are of equal kinds, get equal results from every
+selector, and have equal patterns of the attributes that constraints (or the preference for nearby
+devices) compare. Compared attributes count by pattern only: serial numbers, PCI addresses and the
+like do not distinguish nodes. Attributes with lists, and those that derived attributes read, count
+by value.
 
-Complexity: O(devices) array work, plus the evaluation of value combinations never seen before.
+Complexity: O(devices) array work, plus the evaluation of new combinations of values.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,12 +23,12 @@ from kai_py.dra.selectors.masks import mask
 from kai_py.dra.selectors.selector import compile_selector
 
 LOCALITY_ATTRIBUTES = ("resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode")
-"""Attributes that say which devices of a node are near each other (KEP 4381, 6072)."""
+"""Attributes that say which devices of a node are near each other (KEP-4381, KEP-6072)."""
 
 
 @dataclass(slots=True, eq=False)
 class NodeClasses:
-    """Numbers nodes by what ``claims`` can tell of them; numbers stay valid across layouts."""
+    """Numbers nodes by what ``claims`` can distinguish; numbers stay valid across layouts."""
 
     claims: ParsedClaims
     compared_attributes: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class NodeClasses:
     _node_numbers: Interner = field(default_factory=Interner)
 
     def classify(self, layout: ClusterLayout) -> Ints:
-        """(nodes,) int64: equal numbers mean alike nodes."""
+        """(nodes,) int64: equal numbers mean equal nodes."""
         by_value, by_pattern = self._split_columns(layout)
         columns = [layout.kinds, *self._selector_results(layout)]
         columns += [layout.table.column(column) for column in by_value]
@@ -49,21 +49,21 @@ class NodeClasses:
         bounds = (layout.offsets * width).tolist()
         return np.fromiter(
             (
-                self._node_numbers[extra, content[bounds[node] : bounds[node + 1]]]
-                for node, extra in enumerate(layout.view_signatures.tolist())
+                self._node_numbers[signature, content[bounds[node] : bounds[node + 1]]]
+                for node, signature in enumerate(layout.view_signatures.tolist())
             ),
             np.int64,
             len(layout.nodes),
         )
 
     def _selector_results(self, layout: ClusterLayout) -> Iterator[Ints]:
-        """What each selector says of each row: no, yes or error."""
+        """(rows,) per selector: no, yes or error."""
         texts = {s.expression for option in self.claims.options for s in option.selectors}
         for text in sorted(texts):
             selector = compile_selector(text)
             if not isinstance(selector, CompileError):
-                found = mask(selector, layout.table)
-                yield found.value + 2 * found.error.astype(np.int64)
+                result = mask(selector, layout.table)
+                yield result.value + 2 * result.error.astype(np.int64)
 
     def _split_columns(self, layout: ClusterLayout) -> tuple[list[Column], list[Column]]:
         """Columns that count by value, and those that count by pattern."""
@@ -101,7 +101,7 @@ def _derived_columns(claims: ParsedClaims) -> Iterator[Column]:
 
 
 def _holds_lists(layout: ClusterLayout, column: Column) -> bool:
-    """Tell whether any device has a list, or nothing readable, under an attribute."""
+    """Whether any device has a list, or nothing readable, under an attribute."""
     codes = layout.table.column(column)
     _, first = np.unique(codes, return_index=True)
     for row in first.tolist():
@@ -114,14 +114,14 @@ def _holds_lists(layout: ClusterLayout, column: Column) -> bool:
 
 
 def _pattern(layout: ClusterLayout, column: Ints) -> Ints:
-    """Replace values by the place, within the node, of the first device with that value."""
+    """Replace values by the position, within the node, of the first device with that value."""
     values = column[layout.positions]
     sizes = np.diff(layout.offsets)
     node = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
     width = int(values.max(initial=0)) + 1
     _, first, inverse = np.unique(node * width + values, return_index=True, return_inverse=True)
-    place: Ints = first[inverse] - layout.offsets[node]
-    return place
+    position: Ints = first[inverse] - layout.offsets[node]
+    return position
 
 
 def _group_rows(columns: Sequence[Ints]) -> tuple[Ints, Ints]:

@@ -1,4 +1,4 @@
-"""Can one node reach a device? Node selectors of slices, devices and allocations.
+"""Node selectors of slices, devices and allocations, for one node.
 
 Semantics of k8s.io/component-helpers nodeaffinity: terms are OR-ed, requirements AND-ed, an empty
 term matches nothing, ``Gt`` and ``Lt`` compare integers.
@@ -9,7 +9,7 @@ from kai_py.snapshot.label_selector import requirement_matches
 
 
 def node_selector_matches(selector: NodeSelector, node: Node) -> bool:
-    """Tell whether any term of ``selector`` matches ``node``."""
+    """Whether any term of ``selector`` matches ``node``."""
     return any(_term_matches(term, node) for term in selector.node_selector_terms)
 
 

@@ -1,4 +1,4 @@
-"""What is asked for: the claims of one pod, checked once and laid out for the search.
+"""The claims of one pod, validated and parsed for the search.
 
 Faults found here concern every node alike and stop the pod. The order of checks and the texts are
 those of the allocator of Kubernetes 1.37.
@@ -27,7 +27,7 @@ RequestSpec = ExactDeviceRequest | DeviceSubRequest
 
 @dataclass(frozen=True, slots=True)
 class RequestSelector:
-    """A CEL selector and where it stands, for messages: "class C" or "claim NS/X", and #i."""
+    """A CEL selector and its place for messages: "class C" or "claim NS/X", and #i."""
 
     expression: str
     owner: str
@@ -47,7 +47,7 @@ class DerivedExpression:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Option:
-    """One way to satisfy a request: the request itself, or one alternative of it."""
+    """One way to satisfy a request: the request itself, or one of its alternatives."""
 
     position: int
     """Among all options of all claims."""
@@ -61,21 +61,21 @@ class Option:
     selectors: tuple[RequestSelector, ...]
     """Of the class, then of the request."""
     count: int
-    """Devices wanted; not meaningful with ``everything``."""
+    """Devices requested; meaningless with ``is_all_mode``."""
     is_all_mode: bool
     """Allocation mode All."""
     admin_access: bool
     tolerations: tuple[DeviceToleration, ...]
     capacity: Mapping[str, int]
-    """Asked capacity in nano-units."""
+    """Requested capacity in nano-units."""
     derived: tuple[DerivedExpression, ...]
     constraints: tuple[int, ...]
-    """Positions of the claim's constraints that bind this option."""
+    """Positions of the claim's constraints that apply to this option."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedClaim:
-    """One claim; a request is a tuple of options, of which one is taken, earlier ones first."""
+    """One claim; a request is a tuple of options, of which the first feasible one is taken."""
 
     name: str
     requests: tuple[tuple[Option, ...], ...]
@@ -99,29 +99,29 @@ class ParsedClaims:
 def parse_claims(
     claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], features: Features
 ) -> ParsedClaims:
-    """Check ``claims`` against ``classes`` and ``features`` and lay them out.
+    """Validate ``claims`` against ``classes`` and ``features`` and parse them.
 
-    :raises AllocationError: a claim asks for something that is off, unknown or malformed.
+    :raises AllocationError: a claim requests something disabled, unknown or malformed.
     """
-    plans: list[ParsedClaim] = []
+    parsed: list[ParsedClaim] = []
     options: list[Option] = []
     for index, claim in enumerate(claims):
         constraints = _constraints(claim)
         requests = []
         for number, request in enumerate(claim.spec.devices.requests):
-            place = _RequestPosition(claim, index, number, len(options))
-            made = _options(place, request, constraints, classes, features)
-            options.extend(made)
-            requests.append(made)
+            position = _RequestPosition(claim, index, number, len(options))
+            request_options = _options(position, request, constraints, classes, features)
+            options.extend(request_options)
+            requests.append(request_options)
         _check_constraint_types(claim)
-        plans.append(
+        parsed.append(
             ParsedClaim(claim_name(claim), tuple(requests), constraints, claim.spec.devices.config)
         )
-    return ParsedClaims(tuple(plans), tuple(options))
+    return ParsedClaims(tuple(parsed), tuple(options))
 
 
 def claim_name(claim: ResourceClaim) -> str:
-    """Name a claim as messages do."""
+    """The name of a claim in messages."""
     namespace = claim.metadata.namespace
     return f"{namespace}/{claim.metadata.name}" if namespace else claim.metadata.name
 
@@ -148,7 +148,7 @@ def _check_constraint_types(claim: ResourceClaim) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _RequestPosition:
-    """Where a request stands in the claims."""
+    """The position of a request in the claims."""
 
     claim: ResourceClaim
     claim_index: int
@@ -169,22 +169,22 @@ def _options(
             f"claim {claim}, request {request.name}: has subrequests, "
             "but the DRAPrioritizedList feature is disabled"
         )
-    asked: Sequence[RequestSpec] = request.first_available or (
+    alternatives: Sequence[RequestSpec] = request.first_available or (
         request.exactly or ExactDeviceRequest(),
     )
-    made = []
-    for position, each in enumerate(asked, request_position.first_option):
+    options = []
+    for position, each in enumerate(alternatives, request_position.first_option):
         name = f"{request.name}/{each.name}" if isinstance(each, DeviceSubRequest) else request.name
-        where = f"claim {claim}, request {name}"
-        _check(each, where, features)
-        device_class = _device_class(each, where, classes)
-        made.append(
+        location = f"claim {claim}, request {name}"
+        _check(each, location, features)
+        device_class = _device_class(each, location, classes)
+        options.append(
             Option(
                 position=position,
                 claim=request_position.claim_index,
                 request=request_position.request_index,
                 name=name,
-                location=where,
+                location=location,
                 device_class=device_class,
                 selectors=(
                     *_selectors(f"class {device_class.metadata.name}", device_class.spec.selectors),
@@ -194,7 +194,7 @@ def _options(
                 is_all_mode=each.allocation_mode == "All",
                 admin_access=_has_admin_access(each),
                 tolerations=each.tolerations,
-                capacity=_requested_capacity(each, where),
+                capacity=_requested_capacity(each, location),
                 derived=tuple(
                     DerivedExpression(d.name, d.expression) for d in each.derived_attributes
                 ),
@@ -205,7 +205,7 @@ def _options(
                 ),
             )
         )
-    return tuple(made)
+    return tuple(options)
 
 
 def _check(request: RequestSpec, location: str, features: Features) -> None:
@@ -220,7 +220,8 @@ def _check(request: RequestSpec, location: str, features: Features) -> None:
     for position, selector in enumerate(request.selectors):
         if selector.cel is None:
             raise AllocationError(
-                f"{location}, selector #{position}: CEL expression empty (unsupported selector type?)"
+                f"{location}, selector #{position}: CEL expression empty "
+                "(unsupported selector type?)"
             )
     if _has_admin_access(request) and not features.admin_access:
         raise AllocationError(f"{location}: admin access is requested, but the feature is disabled")
@@ -232,15 +233,15 @@ def _device_class(
     name = request.device_class_name
     if not name:
         raise AllocationError(f"{location}: missing device class name (unsupported request type?)")
-    found = classes.get(name)
-    if found is None:
+    device_class = classes.get(name)
+    if device_class is None:
         raise AllocationError(
             f"{location}: could not retrieve device class {name}: "
             f'deviceclass.resource.k8s.io "{name}" not found'
         )
     if request.allocation_mode not in ("ExactCount", "All"):
         raise AllocationError(f"{location}: unsupported count mode {request.allocation_mode}")
-    return found
+    return device_class
 
 
 def _has_admin_access(request: RequestSpec) -> bool:

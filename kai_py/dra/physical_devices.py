@@ -1,10 +1,10 @@
-"""Which devices of a pool draw on one counter set, and when is nothing of such a card left?
+"""Physical devices: the partitions of a pool that draw on one counter set, and their exhaustion.
 
-A card is spent when no device of it finds what it draws, whatever is held of it: then it matters to
-nobody which of its devices are held. Cards whose devices can be shared, or draw on several sets,
-are never taken to be spent, nor is one that is overdrawn.
+A physical device is exhausted when no partition of it finds the counters it draws on: then it does
+not matter which of its partitions are allocated. Devices with shareable partitions, or with
+partitions on several counter sets, never count as exhausted, nor do overdrawn ones.
 
-Complexity: O(devices) once per pool; equal cards share what is known of them.
+Complexity: O(devices) once per pool; equal physical devices share their results.
 """
 
 from collections.abc import Sequence
@@ -22,26 +22,26 @@ ALLOCATION_CACHE_SIZE = 100_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PhysicalDevice:
-    """Devices that draw on one counter set, by their places in it."""
+    """Partitions that draw on one counter set, by position in it."""
 
     values: Draw
     draws: tuple[Draw, ...]
     _exhausted: dict[tuple[int, ...], bool] = field(default_factory=dict)
-    """By the places of the devices that are held."""
+    """By the positions of the allocated partitions."""
 
     def is_exhausted(self, allocated: tuple[int, ...]) -> bool:
-        """Whether nothing more can be taken of the card while the devices at ``held`` are."""
-        known = self._exhausted.get(allocated)
-        if known is None:
+        """Whether nothing more can be taken while the partitions at ``allocated`` are."""
+        cached = self._exhausted.get(allocated)
+        if cached is None:
             if len(self._exhausted) >= ALLOCATION_CACHE_SIZE:
                 self._exhausted.clear()
-            known = self._exhausted[allocated] = self._is_exhausted(allocated)
-        return known
+            cached = self._exhausted[allocated] = self._is_exhausted(allocated)
+        return cached
 
     def _is_exhausted(self, allocated: tuple[int, ...]) -> bool:
         left = dict(self.values)
-        for place in allocated:
-            for name, amount in self.draws[place]:
+        for position in allocated:
+            for name, amount in self.draws[position]:
                 left[name] = left.get(name, 0) - amount
         if min(left.values(), default=0) < 0:
             return False
@@ -52,37 +52,37 @@ class PhysicalDevice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PhysicalDevices:
-    """The cards of a pool by its devices; None for a device that belongs to none."""
+    """The physical devices of a pool by partition; None for a device that is no partition."""
 
     by_partition: tuple[PhysicalDevice | None, ...]
     positions: tuple[int, ...]
-    """Of each device in its card."""
+    """Of each device within its physical device."""
     first_partitions: tuple[int, ...]
-    """Of each device the first one of its card."""
+    """For each device, the first partition of its physical device."""
 
 
 def physical_devices(rows: Sequence[DeviceRow], counters: dict[CounterID, int]) -> PhysicalDevices:
-    """Find the cards among the devices of a pool whose counter sets hold ``counters``."""
+    """Group the devices of a pool by counter set; ``counters`` are the sets' values."""
     members: dict[str, list[int]] = {}
-    unfit: dict[str, None] = {}
+    excluded: dict[str, None] = {}
     for number, row in enumerate(rows):
         for consumption in row.consumes:
             members.setdefault(consumption.counter_set, []).append(number)
             if len(row.consumes) > 1 or row.shareable:
-                unfit[consumption.counter_set] = None
+                excluded[consumption.counter_set] = None
     values: dict[str, list[tuple[str, int]]] = {}
     for (counter_set, name), value in counters.items():
         values.setdefault(counter_set, []).append((name, value))
-    cards: list[PhysicalDevice | None] = [None] * len(rows)
-    places, firsts = [0] * len(rows), [0] * len(rows)
+    devices: list[PhysicalDevice | None] = [None] * len(rows)
+    positions, firsts = [0] * len(rows), [0] * len(rows)
     for counter_set, numbers in members.items():
-        if counter_set in unfit:
+        if counter_set in excluded:
             continue
         draws = tuple(rows[number].consumes[0].counters for number in numbers)
-        card = _physical_device(tuple(values.get(counter_set, ())), draws)
-        for place, number in enumerate(numbers):
-            cards[number], places[number], firsts[number] = card, place, numbers[0]
-    return PhysicalDevices(tuple(cards), tuple(places), tuple(firsts))
+        device = _physical_device(tuple(values.get(counter_set, ())), draws)
+        for position, number in enumerate(numbers):
+            devices[number], positions[number], firsts[number] = device, position, numbers[0]
+    return PhysicalDevices(tuple(devices), tuple(positions), tuple(firsts))
 
 
 @lru_cache(maxsize=DEVICE_CACHE_SIZE)

@@ -1,12 +1,12 @@
-"""What does a partition cost those who come later? The placements that it makes impossible.
+"""Placement loss: the later placements that taking a partition makes impossible.
 
-Devices that draw on common counters form a card (one GPU). Taking a device of a card with ``left``
-counters costs
+Devices that draw on common counters are partitions of one physical device (a GPU). Taking a
+partition while ``left`` of each counter is available costs
 
-    sum of size(s) over devices s of the card that could be taken before and cannot be afterwards
+    sum of size(s) over partitions s that could be taken before and can't be afterwards
 
-where size is the largest fraction of a counter that s draws, so that losing the place of a large
-partition weighs more. Equal cards in equal standing share one computation.
+where size is the largest fraction of a counter that s draws, so that losing the position of a large
+partition weighs more. Equal devices with equal counters share one computation.
 
 Source: Weng et al., "Beware of Fragmentation", ATC 2023, applied to counters.
 """
@@ -23,59 +23,59 @@ from kai_py.dra.counters import CounterDraw, CounterLayout
 class _PartitionedDevice:
     counters: tuple[int, ...]
     draws: tuple[CounterDraw, ...]
-    """Per device of the card, by place in ``counters``."""
+    """Per partition, by index into ``counters``."""
     sizes: tuple[float, ...]
     values: tuple[int, ...]
-    """Counters of an untouched card."""
+    """Counters while no partition is allocated."""
     signature: int
 
 
 @dataclass(slots=True, eq=False)
 class PlacementLoss:
-    """The cards of one node view and what is known of them."""
+    """The partitioned devices of one node view with cached losses."""
 
     layout: CounterLayout
     _devices: list[_PartitionedDevice] = field(init=False)
     _device_of: list[int] = field(init=False)
     _position: list[int] = field(init=False)
-    """Device to its place in its card."""
+    """Position of each device among the partitions of its physical device."""
     _losses: dict[tuple[int, tuple[int, ...]], dict[int, float]] = field(default_factory=dict)
-    """Per kind of card and what is left of it, the loss by place."""
+    """By device signature and what is left of its counters, the loss by position."""
     _fits: dict[tuple[int, tuple[int, ...]], tuple[bool, ...]] = field(default_factory=dict)
-    """Per kind of card and what is left of it, whether that is enough, by place."""
+    """By device signature and what is left of its counters, which positions fit."""
 
     def __post_init__(self) -> None:
         draws = self.layout.draws
         self._device_of = connected_components([[number for number, _ in draw] for draw in draws])
         members: dict[int, list[int]] = {}
         self._position = []
-        for device, card in enumerate(self._device_of):
-            self._position.append(len(members.setdefault(card, [])))
-            members[card].append(device)
-        patterns: dict[tuple[object, ...], int] = {}
+        for device, component in enumerate(self._device_of):
+            self._position.append(len(members.setdefault(component, [])))
+            members[component].append(device)
+        signatures: dict[tuple[object, ...], int] = {}
         self._devices = [
-            self._partitioned_device(devices, patterns) for devices in members.values()
+            self._partitioned_device(devices, signatures) for devices in members.values()
         ]
 
     def with_left(self, counters_left: Sequence[int]) -> "CurrentLosses":
-        """Fix what is left of each counter."""
+        """The losses at ``counters_left``."""
         return CurrentLosses(self, counters_left)
 
     def current(self, device_number: int, left: Sequence[int]) -> "_CurrentPartitions":
-        """Look at one card with ``left`` of each counter."""
-        found = self._devices[device_number]
-        now = tuple([left[number] for number in found.counters])
-        key = (found.signature, now)
+        """One partitioned device with ``left`` of each counter."""
+        device = self._devices[device_number]
+        device_left = tuple([left[number] for number in device.counters])
+        key = (device.signature, device_left)
         losses, fits = self._losses.setdefault(key, {}), self._fits.get(key)
         if fits is None:
             fits = tuple(
-                all(now[index] >= amount for index, amount in draw) for draw in found.draws
+                all(device_left[index] >= amount for index, amount in draw) for draw in device.draws
             )
             self._fits[key] = fits
-        return _CurrentPartitions(found, now, now == found.values, losses, fits)
+        return _CurrentPartitions(device, device_left, device_left == device.values, losses, fits)
 
     def position_of(self, device: int) -> tuple[int, int]:
-        """Return the card of a device and its place in it."""
+        """The partitioned device of a device, and its position in it."""
         return self._device_of[device], self._position[device]
 
     def _partitioned_device(
@@ -83,9 +83,9 @@ class PlacementLoss:
     ) -> _PartitionedDevice:
         layout = self.layout
         counters = sorted({number for device in devices for number, _ in layout.draws[device]})
-        place = {number: index for index, number in enumerate(counters)}
+        index_of = {number: index for index, number in enumerate(counters)}
         draws = tuple(
-            tuple((place[number], amount) for number, amount in layout.draws[device])
+            tuple((index_of[number], amount) for number, amount in layout.draws[device])
             for device in devices
         )
         values = tuple(layout.values[number] for number in counters)
@@ -93,8 +93,8 @@ class PlacementLoss:
             max((amount / values[index] for index, amount in draw if values[index]), default=0.0)
             for draw in draws
         )
-        pattern = signatures.setdefault((draws, values), len(signatures))
-        return _PartitionedDevice(tuple(counters), draws, sizes, values, pattern)
+        signature = signatures.setdefault((draws, values), len(signatures))
+        return _PartitionedDevice(tuple(counters), draws, sizes, values, signature)
 
 
 class _CurrentPartitions(NamedTuple):
@@ -107,31 +107,31 @@ class _CurrentPartitions(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class CurrentLosses:
-    """What taking any one device costs, while the counters stay as they are."""
+    """The cost of taking any one device, while the counters stay as they are."""
 
     placement: PlacementLoss
     left: Sequence[int]
     _current: dict[int, _CurrentPartitions] = field(default_factory=dict)
 
     def of(self, device: int) -> tuple[float, float]:
-        """Whether nothing of the device's card is in use, 0 or 1, and what taking it costs."""
-        number, place = self.placement.position_of(device)
-        now = self.current(number)
-        loss = now.losses.get(place)
+        """Whether no partition of the device is in use, 0 or 1, and the loss of taking it."""
+        number, position = self.placement.position_of(device)
+        current = self.current(number)
+        loss = current.losses.get(position)
         if loss is None:
-            loss = now.losses[place] = _loss(now.device, now.left, place)
-        return float(now.untouched), loss
+            loss = current.losses[position] = _loss(current.device, current.left, position)
+        return float(current.untouched), loss
 
     def fits(self, number: int) -> tuple[bool, ...]:
-        """By place in a card, whether its counters hold what the device there draws."""
+        """By position in a partitioned device, whether the counters suffice for the partition."""
         return self.current(number).fits
 
     def current(self, number: int) -> _CurrentPartitions:
-        """One card as it stands."""
-        now = self._current.get(number)
-        if now is None:
-            now = self._current[number] = self.placement.current(number, self.left)
-        return now
+        """One partitioned device at the current counters."""
+        current = self._current.get(number)
+        if current is None:
+            current = self._current[number] = self.placement.current(number, self.left)
+        return current
 
 
 def _loss(device: _PartitionedDevice, left: tuple[int, ...], position: int) -> float:

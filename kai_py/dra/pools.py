@@ -1,14 +1,14 @@
-"""Which pools can one node draw devices from, and which of them are fit to be used?
+"""Resource pools that one node can use, and their status.
 
 A pool is the slices of its newest generation. It is
 
-    incomplete   while the slices seen anywhere are not as many as the pool says it has,
+    incomplete   while fewer slices exist anywhere than the pool says it has,
     invalid      when a device or counter set occurs twice, or a device draws on an unknown
                  counter, also where the fault is in a slice for another node,
     obsolete     for a node that only sees an older generation; then it is left out.
 
 Order: pools by driver and name, those with binding conditions after all others; slices by name;
-devices as listed. Source: KEP 4381, 4815, 5007; reference allocator of Kubernetes 1.37.
+devices as listed. Source: KEP-4381, KEP-4815, KEP-5007; reference allocator of Kubernetes 1.37.
 """
 
 import enum
@@ -38,7 +38,7 @@ class Pool:
     id: PoolID
     rows: tuple[DeviceRow, ...]
     counters: dict[CounterID, int] = field(default_factory=dict)
-    """What the counter sets hold when nothing is allocated, in nano-units."""
+    """The values of the counter sets when nothing is allocated, in nano-units."""
     status: PoolStatus = PoolStatus.READY
     detail: str = ""
     """Why the pool is not ready, for people."""
@@ -46,12 +46,12 @@ class Pool:
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """Device name to its place among ``rows``."""
+        """Position of each device among ``rows``, by name."""
         return {row.id.device: number for number, row in enumerate(self.rows)}
 
     @cached_property
     def physical_devices(self) -> PhysicalDevices:
-        """The cards that the devices of ``rows`` are parts of."""
+        """The physical devices of which the devices of ``rows`` are partitions."""
         return physical_devices(self.rows, self.counters)
 
 
@@ -61,14 +61,14 @@ def gather_pools(
     features: Features,
     strategy: AllocationStrategy,
 ) -> tuple[Pool, ...]:
-    """Return the pools that ``node`` sees, in the order in which they are searched."""
+    """The pools that ``node`` sees, in the order in which they are searched."""
     pools = []
     for pool_id, slices in slices_by_pool:
-        seen = [piece for piece in slices if _is_readable(piece, features)]
+        readable = [parsed for parsed in slices if _is_readable(parsed, features)]
         pool = _pool(
             pool_id,
             node,
-            seen,
+            readable,
             _counted_slices(slices, features),
             features=features,
             strategy=strategy,
@@ -79,7 +79,7 @@ def gather_pools(
 
 
 def pool_fault(slices: Sequence[ParsedSlice], features: Features) -> str:
-    """Why the pool of ``slices`` (all of one pool) is of no use to any node, "" if it is."""
+    """Why no node can use the pool of ``slices`` (all of one pool); "" if nodes can."""
     newest = _newest(_counted_slices(slices, features))
     if not newest:
         return ""
@@ -94,8 +94,8 @@ def pool_fault(slices: Sequence[ParsedSlice], features: Features) -> str:
 
 
 def _counted_slices(slices: Sequence[ParsedSlice], features: Features) -> list[ParsedSlice]:
-    """Slices that count towards completeness: groups that nobody would check make one missing."""
-    return [piece for piece in slices if features.compatibility_groups or not piece.has_groups]
+    """Slices that count towards completeness; unsupported compatibility groups don't."""
+    return [parsed for parsed in slices if features.compatibility_groups or not parsed.has_groups]
 
 
 def _is_readable(piece: ParsedSlice, features: Features) -> bool:
@@ -115,46 +115,50 @@ def _pool(
     features: Features,
     strategy: AllocationStrategy,
 ) -> Pool | None:
-    visible = _newest(piece for piece in readable if piece.visible_from(node))
+    visible = _newest(parsed for parsed in readable if parsed.visible_from(node))
     if not visible:
         return None
     generation = visible[0].slice.spec.pool.generation
     expected = visible[0].slice.spec.pool.resource_slice_count
     complete = visible
     if len(visible) != expected:
-        if any(piece.slice.spec.pool.generation > generation for piece in all_slices):
+        if any(parsed.slice.spec.pool.generation > generation for parsed in all_slices):
             return None
         complete = [p for p in all_slices if p.slice.spec.pool.generation == generation]
-    visible = sorted(visible, key=lambda piece: piece.slice.metadata.name)
+    visible = sorted(visible, key=lambda parsed: parsed.slice.metadata.name)
     status, detail = _pool_status(
         visible, complete, expected, counters=features.partitionable_devices
     )
     return Pool(
         id=pool_id,
-        rows=tuple(row for piece in visible for row in _devices(piece, strategy)),
+        rows=tuple(row for parsed in visible for row in _devices(parsed, strategy)),
         counters={key: value for p in complete for key, value in p.counters.items()},
         status=status,
         detail=detail,
-        has_binding_conditions=any(piece.has_binding_conditions for piece in visible),
+        has_binding_conditions=any(parsed.has_binding_conditions for parsed in visible),
     )
 
 
 def _devices(piece: ParsedSlice, strategy: AllocationStrategy) -> tuple[DeviceRow, ...]:
-    """Kubernetes 1.37 overlooks devices that stand in one slice with counters; 1.34 wrote such."""
+    """The devices of a slice.
+
+    First fit skips those in one slice with counters, as Kubernetes 1.37 does; drivers for 1.34
+    published such slices.
+    """
     if strategy is AllocationStrategy.FIRST_FIT and piece.slice.spec.shared_counters:
         return ()
     return piece.rows
 
 
 def _newest(slices: Iterable[ParsedSlice]) -> list[ParsedSlice]:
-    kept: list[ParsedSlice] = []
-    for piece in slices:
-        generation = piece.slice.spec.pool.generation
-        if kept and generation > kept[0].slice.spec.pool.generation:
-            kept = []
-        if not kept or generation == kept[0].slice.spec.pool.generation:
-            kept.append(piece)
-    return kept
+    newest: list[ParsedSlice] = []
+    for parsed in slices:
+        generation = parsed.slice.spec.pool.generation
+        if newest and generation > newest[0].slice.spec.pool.generation:
+            newest = []
+        if not newest or generation == newest[0].slice.spec.pool.generation:
+            newest.append(parsed)
+    return newest
 
 
 def _pool_status(
@@ -166,15 +170,15 @@ def _pool_status(
 ) -> tuple[PoolStatus, str]:
     if len(complete) != expected:
         return PoolStatus.INCOMPLETE, f"{len(complete)} of {expected} slices"
-    fault = next((piece.problem for piece in complete if piece.problem), "")
+    fault = next((parsed.problem for parsed in complete if parsed.problem), "")
     fault = fault or _repeated_device(visible) or (_counter_fault(complete) if counters else "")
     return (PoolStatus.INVALID, fault) if fault else (PoolStatus.READY, "")
 
 
 def _repeated_device(slices: Sequence[ParsedSlice]) -> str:
     names: set[str] = set()
-    for piece in slices:
-        for row in piece.rows:
+    for parsed in slices:
+        for row in parsed.rows:
             if row.id.device in names:
                 return f"device {row.id} is listed twice"
             names.add(row.id.device)
@@ -184,14 +188,14 @@ def _repeated_device(slices: Sequence[ParsedSlice]) -> str:
 def _counter_fault(slices: Sequence[ParsedSlice]) -> str:
     names: set[str] = set()
     known: set[CounterID] = set()
-    for piece in slices:
-        for counter_set in piece.slice.spec.shared_counters:
+    for parsed in slices:
+        for counter_set in parsed.slice.spec.shared_counters:
             if counter_set.name in names:
                 return f"counter set {counter_set.name} is listed twice"
             names.add(counter_set.name)
-        known |= piece.counters.keys()
-    for piece in slices:
-        for row in piece.rows:
+        known |= parsed.counters.keys()
+    for parsed in slices:
+        for row in parsed.rows:
             fault = _unknown_counter(row, names, known)
             if fault:
                 return fault

@@ -1,9 +1,9 @@
-"""From chosen devices to what is written into status.allocation of each claim.
+"""Allocation results for ``status.allocation`` of each claim, from the chosen devices.
 
 Class configuration comes first, once per class, for the requests that use it; then the claim's
 configuration that names a request, or the alternative taken. A list that covers all requests is
-left empty. The node selector pins the node when any device is local to it, else it unites what
-the devices' slices ask of a node.
+left empty. The node selector pins the node when any device is local to it, else it combines the
+node selectors of the devices' slices.
 """
 
 import uuid
@@ -27,7 +27,7 @@ from kai_py.dra.rows import DeviceRow
 from kai_py.dra.search_state import DevicePick
 
 SHARE_IDS = uuid.UUID("6e1b1a4e-3d2f-5c58-9d36-0b7a4c1f2e90")
-"""Namespace of share ids, which are derived from claim, request and device."""
+"""UUID namespace of share ids, which are derived from claim, request and device."""
 
 
 def build_allocations(
@@ -36,7 +36,7 @@ def build_allocations(
     view: NodeDevices,
     picks: Sequence[DevicePick],
 ) -> tuple[AllocationResult, ...]:
-    """Return one allocation per claim; ``picks`` are positions in ``view``.
+    """One allocation per claim; ``picks`` are positions in ``view``.
 
     :raises AllocationError: a slice's node selector has more than one term.
     """
@@ -44,8 +44,10 @@ def build_allocations(
     for pick in picks:
         by_claim[eligibility.claims.options[pick.option].claim].append(pick)
     return tuple(
-        _allocation(claim, plan, eligibility, view, own)
-        for claim, plan, own in zip(claims, eligibility.claims.claims, by_claim, strict=True)
+        _allocation(claim, parsed, eligibility, view, claim_picks)
+        for claim, parsed, claim_picks in zip(
+            claims, eligibility.claims.claims, by_claim, strict=True
+        )
     )
 
 
@@ -100,10 +102,10 @@ def _share_id(claim: ResourceClaim, option: Option, row: DeviceRow) -> str:
 
 
 def _config(plan: ParsedClaim, chosen: Sequence[Option]) -> Iterator[DeviceAllocationConfiguration]:
-    users: dict[str, list[Option]] = {}
+    by_class: dict[str, list[Option]] = {}
     for option in chosen:
-        users.setdefault(option.device_class.metadata.name, []).append(option)
-    for options in users.values():
+        by_class.setdefault(option.device_class.metadata.name, []).append(option)
+    for options in by_class.values():
         names = tuple(option.name for option in options)
         for config in options[0].device_class.spec.config:
             yield DeviceAllocationConfiguration(
@@ -111,14 +113,14 @@ def _config(plan: ParsedClaim, chosen: Sequence[Option]) -> Iterator[DeviceAlloc
                 requests=() if len(options) == len(plan.requests) else names,
                 opaque=config.opaque,
             )
-    for own in plan.config:
-        named = [option for option in chosen if _applies_to(own.requests, option)]
-        if own.requests and not named:
+    for config_entry in plan.config:
+        named = [option for option in chosen if _applies_to(config_entry.requests, option)]
+        if config_entry.requests and not named:
             continue
         yield DeviceAllocationConfiguration(
             source="FromClaim",
-            requests=() if len(named) == len(plan.requests) else own.requests,
-            opaque=own.opaque,
+            requests=() if len(named) == len(plan.requests) else config_entry.requests,
+            opaque=config_entry.opaque,
         )
 
 

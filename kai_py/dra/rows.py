@@ -1,7 +1,7 @@
-"""What the allocator needs to know of a slice, parsed once per version of the slice.
+"""Parsed devices: what the allocator needs of a ResourceSlice, parsed once per version.
 
-A slice whose quantities cannot be read keeps its devices and carries ``fault``; its pool is then
-invalid, and nothing else stops.
+A slice whose quantities can't be parsed carries a ``problem`` in place of devices; its pool is then
+invalid, and nothing else is affected.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class NodeReach:
     all_nodes: bool = False
 
     def includes(self, node: Node) -> bool:
-        """Tell whether ``node`` can use the device."""
+        """Whether ``node`` can use the device."""
         if self.node_name:
             return self.node_name == node.metadata.name
         if self.all_nodes:
@@ -46,7 +46,7 @@ class NodeReach:
 
 @dataclass(frozen=True, slots=True)
 class Consumption:
-    """What a device takes from one counter set while it is held, in nano-units."""
+    """What a device draws from one counter set while it is allocated, in nano-units."""
 
     counter_set: str
     counters: tuple[tuple[str, int], ...]
@@ -67,16 +67,16 @@ class DeviceRow:
 
     @property
     def shareable(self) -> bool:
-        """Whether several claims may hold the device at once."""
+        """Whether the device may be allocated to several claims at once."""
         return self.device.allow_multiple_allocations
 
     @property
     def pinned_to_node(self) -> bool:
-        """Whether a claim that holds the device can only be used on the node it was placed on."""
+        """Whether a claim with the device can only be used on the node it was placed on."""
         return bool(self.reach.node_name) or self.device.binds_to_node
 
     def text(self, name: str) -> str:
-        """Return an attribute of the driver's domain that is text, "" without one."""
+        """A string attribute of the driver's domain; "" without one."""
         for key in (name, f"{self.id.driver}/{name}"):
             attribute = self.device.attributes.get(key)
             if attribute is not None and attribute.string_value is not None:
@@ -114,14 +114,14 @@ class ParsedSlice:
     slice: ResourceSlice
     rows: tuple[DeviceRow, ...]
     counters: dict[CounterID, int] = field(default_factory=dict)
-    """Counter to its value in nano-units."""
+    """Values of the counters in nano-units."""
     has_groups: bool = False
     has_binding_conditions: bool = False
     problem: str = ""
 
     @property
     def pool_id(self) -> PoolID:
-        """The pool that the slice is a part of."""
+        """The pool of the slice."""
         return PoolID(self.slice.spec.driver, self.slice.spec.pool.name)
 
     @property
@@ -131,7 +131,7 @@ class ParsedSlice:
         return NodeReach(spec.node_name, spec.node_selector, spec.all_nodes)
 
     def visible_from(self, node: Node) -> bool:
-        """Tell whether any device or counter of the slice matters to ``node``."""
+        """Whether any device or counter of the slice matters to ``node``."""
         if self.slice.spec.per_device_node_selection:
             return any(row.reach.includes(node) for row in self.rows)
         return self.reach.includes(node)
@@ -145,7 +145,7 @@ def value_text(attribute: DeviceAttribute) -> str:
 
 
 def cel_value(attribute: DeviceAttribute) -> AttributeValue | BadAttribute:
-    """Read an attribute of the API as a value of CEL."""
+    """The CEL value of an attribute."""
     for scalar in (attribute.string_value, attribute.int_value, attribute.bool_value):
         if scalar is not None:
             return scalar
@@ -166,12 +166,12 @@ def _other_value(attribute: DeviceAttribute) -> AttributeValue | BadAttribute:
 def parse_slice(
     resource_slice: ResourceSlice, rules: Sequence[DeviceTaintRule] = ()
 ) -> ParsedSlice:
-    """Parse ``piece``, adding the taints of ``rules``."""
+    """Parse ``resource_slice``, adding the taints of ``rules``."""
     try:
         return _parse(resource_slice, rules)
     except QuantityError as error:
-        fault = f'ResourceSlice "{resource_slice.metadata.name}": {error}'
-        return ParsedSlice(slice=resource_slice, rows=(), problem=fault)
+        problem = f'ResourceSlice "{resource_slice.metadata.name}": {error}'
+        return ParsedSlice(slice=resource_slice, rows=(), problem=problem)
 
 
 def _parse(resource_slice: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> ParsedSlice:

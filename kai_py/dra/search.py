@@ -1,19 +1,19 @@
-"""Which devices satisfy all claims of a pod on one node? An exact search that does not explode.
+"""Exact search for devices that satisfy all claims of a pod on one node.
 
 Claims, requests and device slots are filled in order; a request takes devices in ascending order,
-alternatives are tried in order. The first complete assignment wins, so the answer is the
+alternatives are tried in order. The first complete assignment wins, so the result is the
 lexicographically smallest one: exactly what depth-first search with full backtracking gives, which
 is what Kubernetes does (reference allocator of 1.37). Three things keep it from being exponential;
 none of them ever cuts off a solution:
 
-    twins       after a device failed in a slot, devices that are interchangeable with it are not
-                tried there (``symmetry``)
-    no-goods    a state that was searched in vain is not entered again, also not through devices
-                that differ in name only (``symmetry``)
-    bounds      when the first dead end is met, counting decides whether there can be any solution
-                at all (``bounds``)
+    symmetric devices   after a device failed in a slot, devices that are interchangeable with it
+                        are not tried there (``symmetry``)
+    no-goods            a state that was searched without success is not entered again, also not
+                        through devices that differ in name only (``symmetry``)
+    bounds              at the first dead end, counting decides whether any solution can exist
+                        (``bounds``)
 
-What remains is cut off by a budget of steps; running out of it is an answer of its own.
+What remains is cut off by a budget of steps; running out of it is an outcome of its own.
 """
 
 import enum
@@ -30,7 +30,7 @@ from kai_py.dra.search_state import DevicePick, SearchState
 from kai_py.dra.symmetry import Symmetry
 
 DEFAULT_BUDGET = 100_000
-"""Devices looked at before a search gives up, about a second."""
+"""Devices tried before a search gives up, about a second."""
 
 Order = Callable[[SearchState, Option], Sequence[int]]
 """The order in which the devices of the view are tried for an option."""
@@ -46,7 +46,7 @@ class SearchStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceSearchResult:
-    """The end of a search; ``picks`` in the order of results."""
+    """The result of a search; ``picks`` in the order of results."""
 
     status: SearchStatus
     picks: tuple[DevicePick, ...] = ()
@@ -69,7 +69,7 @@ class _Frame:
 
 @dataclass(slots=True, eq=False)
 class Search:
-    """One search; ``everything`` gives the devices of each ``All`` option by position."""
+    """One search; ``all_mode_devices``: the devices of each All-mode option, by position."""
 
     search_state: SearchState
     all_mode_devices: dict[int, tuple[int, ...]]
@@ -89,7 +89,7 @@ class Search:
     def run(self) -> DeviceSearchResult:
         """Search.
 
-        :raises AllocationError: the walk met a device or request that cannot be judged.
+        :raises AllocationError: a device or request can't be evaluated.
         """
         if self._enter_request(0):
             return self._success()
@@ -124,20 +124,20 @@ class Search:
         return False
 
     def _enter_option(self, request: int, option: Option) -> bool:
-        """Start on the slots of ``option``, unless it cannot be taken here."""
-        wanted = self._count(option)
-        if option.is_all_mode and not wanted:
+        """Start on the slots of ``option``, unless it can't be taken here."""
+        count = self._count(option)
+        if option.is_all_mode and not count:
             return False
-        if self.search_state.device_counts[option.claim] + wanted > MAX_RESULTS_PER_CLAIM:
+        if self.search_state.device_counts[option.claim] + count > MAX_RESULTS_PER_CLAIM:
             return False
-        if not wanted:
+        if not count:
             return self._enter_request(request + 1)
         order = self.all_mode_devices.get(option.position) or self._order(option)
         self._push(_Frame(request, option, order=order))
         return False
 
     def _push(self, frame: _Frame) -> None:
-        """Enter ``frame`` unless the same state was searched in vain before."""
+        """Enter ``frame`` unless the same state was searched without success before."""
         if self._symmetry is not None:
             option = -1 if frame.option is None else frame.option.position
             state = self._symmetry.state(self._claim(frame), frame.order, frame.cursor)
@@ -147,10 +147,11 @@ class Search:
         self._stack.append(frame)
 
     def _backtrack(self, frame: _Frame) -> bool:
-        """Give up on ``frame``; True when the whole search is proven to be in vain."""
+        """Give up on ``frame``; True when the whole search is proven infeasible."""
         self._stack.pop()
         if frame.key is not None:
             self._failed.add(frame.key)
+        # Only at the first dead end: most searches succeed without any, and both cost time.
         if self._symmetry is None and self._stack:
             self._symmetry = Symmetry(self.search_state)
             return provably_infeasible(self.search_state, self._requests, self.all_mode_devices)
@@ -166,7 +167,7 @@ class Search:
         return self._enter_option(frame.request, option)
 
     def _undo_pick(self, frame: _Frame) -> None:
-        """Take back the device of a slot after everything that follows has failed."""
+        """Release the device of a slot after everything that follows has failed."""
         self.search_state.undo()
         frame.filled = False
         if self._symmetry is not None:
@@ -188,14 +189,14 @@ class Search:
             device = frame.order[frame.cursor]
             frame.cursor += 1
             self.steps += 1
-            refusal = self.search_state.rejection(option, device)
-            if refusal is None:
+            rejection = self.search_state.rejection(option, device)
+            if rejection is None:
                 if self._has_failed_equivalent(frame):
                     continue
                 self.search_state.take(option, device)
                 frame.filled = True
                 return self._next_slot(frame, option)
-            self._check_all_mode_constraint(option, device, refusal)
+            self._check_all_mode_constraint(option, device, rejection)
         return None
 
     def _next_slot(self, frame: _Frame, option: Option) -> bool:
@@ -222,7 +223,7 @@ class Search:
     def _check_all_mode_constraint(
         self, option: Option, device: int, rejection: DeviceRejection
     ) -> None:
-        """Upstream calls an ``All`` request whose devices break a constraint an error."""
+        """Raise where kube-scheduler does: an All request whose devices break a constraint."""
         eligibility = self.search_state.eligibility
         if (
             option.is_all_mode

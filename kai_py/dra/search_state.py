@@ -1,7 +1,7 @@
-"""The devices taken so far in one search, and whether one more may join them.
+"""The state of one search: the devices taken so far, and whether one more may join them.
 
-Taking a device charges its counters, capacity, groups and constraints; giving back the device
-taken last restores all of them exactly.
+Taking a device charges its counters, capacity, groups and constraints; undoing the last device
+restores all of them exactly.
 """
 
 from dataclasses import dataclass, field
@@ -25,19 +25,19 @@ class DevicePick:
 
 @dataclass(slots=True, eq=False)
 class PickRecord:
-    """One taken device with what giving it back has to restore."""
+    """One taken device with what undoing it has to restore."""
 
     pick: DevicePick
     charged_counters: bool
     constraints: tuple[ConstraintState, ...]
-    """The claim's constraint states before."""
+    """The claim's constraint states before the device was taken."""
     groups: dict[CounterSetID, frozenset[str] | None]
-    """Changed groups before."""
+    """The previous values of changed groups."""
 
 
 @dataclass(slots=True, eq=False)
 class SearchState:
-    """Bookkeeping of one search; ``left``, ``constraints`` and the rest change as it proceeds."""
+    """The state of one search; ``counters_left``, ``constraints`` and the rest change with it."""
 
     eligibility: Eligibility
     layout: CounterLayout
@@ -48,7 +48,7 @@ class SearchState:
     constraints: list[tuple[ConstraintState, ...]] = field(init=False)
     """Per claim the states of its constraints."""
     claims_by_device: dict[int, list[int]] = field(default_factory=dict)
-    """Device to the claims that took it in this search."""
+    """The claims that took a device in this search."""
     consumed: dict[int, dict[str, int]] = field(default_factory=dict)
     records: list[PickRecord] = field(default_factory=list)
     device_counts: list[int] = field(init=False)
@@ -62,38 +62,38 @@ class SearchState:
         self.device_counts = [0] * len(claims)
 
     def is_shareable(self, device: int) -> bool:
-        """Whether the device can be held by several claims, with the switches as they are."""
+        """Whether the device can be allocated to several claims with the enabled features."""
         sharing = self.eligibility.features.consumable_capacity
         return sharing and self.eligibility.view.rows[device].shareable
 
     def in_use(self, option: Option, device: int) -> bool:
-        """Tell whether the device is closed to ``option`` by those who hold it."""
+        """Whether allocations of the device exclude ``option``."""
         taken_by = self.claims_by_device.get(device, ())
         if option.admin_access:
             return option.claim in taken_by and not self.is_shareable(device)
-        holding = self.usage.devices[device]
+        allocation = self.usage.devices[device]
         if self.is_shareable(device):
-            return bool(holding.exclusive_holders)
-        return bool(taken_by) or not holding.is_free
+            return bool(allocation.exclusive_holders)
+        return bool(taken_by) or not allocation.is_free
 
     def rejection(self, option: Option, device: int) -> DeviceRejection | None:
-        """Tell why the device cannot be taken now.
+        """Why the device can't be taken now; None if it can.
 
-        :raises AllocationError: the device or the request cannot be judged.
+        :raises AllocationError: the device or the request can't be evaluated.
         """
         if self.in_use(option, device):
             return DeviceRejection(DeviceCheck.IN_USE)
-        outcome = self.eligibility.check(option, device)
-        if isinstance(outcome, DeviceRejection):
-            return outcome
-        if not self._has_capacity(device, outcome):
+        result = self.eligibility.check(option, device)
+        if isinstance(result, DeviceRejection):
+            return result
+        if not self._has_capacity(device, result):
             return DeviceRejection(DeviceCheck.CAPACITY_LEFT)
         return self._partition_rejection(device) or self._constraint_rejection(option, device)
 
     def take(self, option: Option, device: int) -> None:
-        """Take a device that ``refusal`` has nothing against."""
-        outcome = self.eligibility.check(option, device)
-        consumed = outcome.consumed_capacity if isinstance(outcome, Eligible) else ()
+        """Take a device for which ``rejection`` is None."""
+        result = self.eligibility.check(option, device)
+        consumed = result.consumed_capacity if isinstance(result, Eligible) else ()
         before = self.constraints[option.claim]
         charged = not self._is_charged(device)
         self.records.append(
@@ -135,12 +135,12 @@ class SearchState:
 
     def picks(self) -> tuple[DevicePick, ...]:
         """The devices taken, in order."""
-        return tuple(taken.pick for taken in self.records)
+        return tuple(record.pick for record in self.records)
 
     def _is_charged(self, device: int) -> bool:
-        """Counters are charged by the first holder of a device, not by further shares.
+        """Whether the device's counters are charged already, by an earlier share of it.
 
-        An administrator charges them like anybody else.
+        Requests with admin access charge them like any other.
         """
         if not self.is_shareable(device):
             return False
@@ -201,7 +201,7 @@ class SearchState:
             return {}
         view = self.eligibility.view
         consumes = view.rows[device].consumes
-        joined = groups_with_device(view.pool_of_row[device], consumes, self.groups) or {}
-        before = {key: self.groups.get(key) for key in joined}
-        self.groups.update(joined)
+        changed = groups_with_device(view.pool_of_row[device], consumes, self.groups) or {}
+        before = {key: self.groups.get(key) for key in changed}
+        self.groups.update(changed)
         return before

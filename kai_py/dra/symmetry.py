@@ -1,13 +1,13 @@
-"""Which states of a search differ in the names of devices only?
+"""Symmetries of a search: states that differ in the names of devices only.
 
-Devices hang together through shared counter sets and through equal values of attributes that a
-constraint reads. A component is a maximal set of devices that hang together, described without
-names: per device what all options think of it, its values and counter sets numbered in order of
-appearance. Two components with equal descriptions can be exchanged, and so can two equal devices
-of one component. A state of the search is then the multiset of the states of the components: who
-is taken, what is left of counters and capacity, which values constraints hold.
+Devices are connected through shared counter sets and through equal values of attributes that a
+constraint reads. A component is a maximal set of connected devices, described without names: per
+device its eligibility for all options, with its values and counter sets numbered in order of
+appearance. Two components with equal descriptions can be exchanged, and so can two equal devices of
+one component. A state of the search is then the multiset of the states of the components: which
+devices are taken, what is left of counters and capacity, which values constraints have fixed.
 
-Equal states have the same future up to renaming; that is all that the search needs to know.
+Equal states have the same future up to renaming, which is all that the search needs to know.
 Building costs O(devices x options), a state O(components + devices taken).
 """
 
@@ -24,12 +24,12 @@ from kai_py.dra.parsed_claims import Option
 from kai_py.dra.search_state import SearchState
 
 Tie = tuple[Hashable, ...]
-"""What ties devices together: a counter set, or a value under a constraint."""
+"""What connects devices: a counter set, or a value under a constraint."""
 
 
 @dataclass(slots=True, eq=False)
 class _Component:
-    """Devices that hang together; ``tokens`` numbers what ties them."""
+    """Connected devices; ``ties`` numbers what connects them."""
 
     devices: list[int] = field(default_factory=list)
     ties: dict[Tie, int] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class _Component:
 
 @dataclass(slots=True, eq=False)
 class Symmetry:
-    """The components of a trial's devices; reads the trial as it changes."""
+    """The components of a search's devices; reads the search state as it changes."""
 
     search_state: SearchState
     _components: list[_Component] = field(init=False)
@@ -63,7 +63,7 @@ class Symmetry:
             self._describe(component, tokens)
 
     def state(self, claim: int, order: Sequence[int], cursor: int) -> Hashable:
-        """Describe the trial before a slot of ``claim`` that takes one of ``order[cursor:]``."""
+        """Describe the search before a slot of ``claim`` that takes one of ``order[cursor:]``."""
         picks = self._picks()
         parts = sorted(
             self._component_state(number, claim, picks, order, cursor)
@@ -73,17 +73,17 @@ class Symmetry:
         return (self.search_state.device_counts[claim], started, tuple(parts))
 
     def equivalence_key(self, claim: int, order: Sequence[int], cursor: int) -> Hashable:
-        """Describe ``order[cursor]`` so that equal descriptions mean interchangeable devices."""
+        """Describe ``order[cursor]``: equal descriptions mean interchangeable devices."""
         device = order[cursor]
         number = self._component_of[device]
         part = self._component_state(number, claim, self._picks(), order, cursor)
         return (part, self._device_state(claim, device, frozenset((device,))))
 
     def _picks(self) -> dict[int, list[tuple[int, int]]]:
-        """What was taken, by component."""
+        """The devices taken, by component."""
         picks: dict[int, list[tuple[int, int]]] = {}
-        for taken in self.search_state.records:
-            pick = taken.pick
+        for record in self.search_state.records:
+            pick = record.pick
             number = self._component_of[pick.device]
             picks.setdefault(number, []).append((pick.device, pick.option))
         return picks
@@ -96,7 +96,7 @@ class Symmetry:
         order: Sequence[int],
         cursor: int,
     ) -> int:
-        """Number the state of a component; it follows from the picks in it and what is open."""
+        """Number the state of a component, from its picks and the devices still allowed."""
         component = self._components[number]
         taken = tuple(sorted(picks.get(number, ())))
         allowed: Hashable
@@ -105,18 +105,18 @@ class Symmetry:
         else:
             allowed = frozenset(order[cursor:]).intersection(component.devices)
         key = (number, claim, taken, allowed)
-        known = self._state_cache.get(key)
-        if known is None:
-            known = self._state_cache[key] = self._new_component_state(
+        cached = self._state_cache.get(key)
+        if cached is None:
+            cached = self._state_cache[key] = self._new_component_state(
                 component, claim, frozenset(order[cursor:])
             )
-        return known
+        return cached
 
     def _new_component_state(
         self, component: _Component, claim: int, allowed: frozenset[int]
     ) -> int:
-        trial = self.search_state
-        held = tuple(
+        search_state = self.search_state
+        fixed_values = tuple(
             tuple(
                 sorted(
                     component.ties[token]
@@ -124,15 +124,15 @@ class Symmetry:
                     if (token := ("value", claim, index, element)) in component.ties
                 )
             )
-            for index, state in enumerate(trial.constraints[claim])
+            for index, state in enumerate(search_state.constraints[claim])
         )
         return self._number(
             (
                 component.signature,
                 tuple(sorted(self._device_state(claim, d, allowed) for d in component.devices)),
-                tuple(trial.counters_left[number] for number in component.counters),
-                tuple(trial.groups.get(key) for key in component.counter_sets),
-                held,
+                tuple(search_state.counters_left[number] for number in component.counters),
+                tuple(search_state.groups.get(key) for key in component.counter_sets),
+                fixed_values,
             )
         )
 
@@ -167,7 +167,7 @@ class Symmetry:
             return None
 
     def _describe(self, component: _Component, ties: list[list[Tie]]) -> None:
-        """Number what ties the devices of a component, and the devices' kinds."""
+        """Number the ties of a component, and the kinds of its devices."""
         seen: dict[Hashable, int] = defaultdict(int)
         for device in component.devices:
             for token in ties[device]:
@@ -192,31 +192,31 @@ class Symmetry:
         ]
 
     def _kind(self, component: _Component, device: int) -> Hashable:
-        trial = self.search_state
-        row = trial.eligibility.view.rows[device]
-        pool = trial.eligibility.view.pool_of_row[device]
+        search_state = self.search_state
+        row = search_state.eligibility.view.rows[device]
+        pool = search_state.eligibility.view.pool_of_row[device]
         consumes = tuple(
             (component.ties["set", pool, c.counter_set], c.counters, c.groups) for c in row.consumes
         )
         capacities = tuple((c.name, c.value) for c in row.capacities) if row.shareable else ()
-        verdicts = tuple(
+        eligibility = tuple(
             self._eligibility_key(component, option, device)
-            for option in trial.eligibility.claims.options
+            for option in search_state.eligibility.claims.options
         )
-        overdrawn = bool(consumes) and pool in trial.usage.overdrawn
+        overdrawn = bool(consumes) and pool in search_state.usage.overdrawn
         return (
-            verdicts,
+            eligibility,
             consumes,
             row.shareable,
             capacities,
-            trial.usage.devices[device],
+            search_state.usage.devices[device],
             overdrawn,
         )
 
     def _eligibility_key(self, component: _Component, option: Option, device: int) -> Hashable:
-        """What an option thinks of a device; a device that raises an error is like no other."""
+        """The eligibility of a device for an option; one that raises an error is unique."""
         try:
-            outcome = self.search_state.eligibility.check(option, device)
+            result = self.search_state.eligibility.check(option, device)
             values = tuple(
                 elements
                 and tuple(sorted(component.ties["value", option.claim, i, e] for e in elements))
@@ -225,7 +225,7 @@ class Symmetry:
             )
         except AllocationError:
             return ("error", device)
-        return (outcome.consumed_capacity, values) if isinstance(outcome, Eligible) else None
+        return (result.consumed_capacity, values) if isinstance(result, Eligible) else None
 
     def _number(self, value: Hashable) -> int:
         return self._numbers.setdefault(value, len(self._numbers))

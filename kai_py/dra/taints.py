@@ -1,8 +1,8 @@
-"""Which taints keep a device from a request, and which taints does an administrator's rule add?
+"""Device taints: those that block a request, and those that DeviceTaintRules add (KEP-5055).
 
 A taint with effect NoSchedule or NoExecute must be tolerated, also by requests with admin access;
-other effects do not matter. A rule without a selector taints nothing, a field that a selector
-leaves out matches any (KEP 5055).
+other effects do not matter. A rule without a selector taints nothing; a field that a selector
+leaves out matches any value.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 def untolerated_taint(
     taints: Iterable[DeviceTaint], tolerations: Sequence[DeviceToleration]
 ) -> DeviceTaint | None:
-    """Return the first taint that blocks a request with these tolerations."""
+    """The first taint that blocks a request with these tolerations."""
     for taint in taints:
         if taint.effect in BLOCKING_EFFECTS and not any(
             tolerates(toleration, taint) for toleration in tolerations
@@ -26,7 +26,7 @@ def untolerated_taint(
 
 
 def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    """Tell whether ``toleration`` covers ``taint``; its time limit is not looked at."""
+    """Whether ``toleration`` covers ``taint``; its time limit is ignored."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -37,7 +37,7 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
 
 
 def rule_taints(rules: Iterable[DeviceTaintRule], device: DeviceID) -> tuple[DeviceTaint, ...]:
-    """Return the taints that ``rules`` add to ``device``, in the order of the rules."""
+    """The taints that ``rules`` add to ``device``, in the order of the rules."""
     return tuple(rule.spec.taint for rule in rules if _applies_to(rule, device))
 
 

@@ -1,1 +1,1 @@
-"""Pods to gangs: who belongs together, in which queue, with which floor."""
+"""Grouping of pods into gangs, each with its queue and its minMember."""

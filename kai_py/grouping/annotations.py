@@ -1,6 +1,6 @@
-"""What do our own annotations, or labels, on a pod and above it say of its gang?
+"""Our own annotations, or labels, on a pod and its owners that change its gang.
 
-expected-runtime    how long the pods will run: such pods may use room that is kept for later
+expected-runtime    how long the pods will run: such pods may backfill reserved nodes
 ageing              how much waiting counts as one point of priority; 0: none
 preemptibility      whether it may be evicted for others; see ``preemptibility``
 on-eviction         suspend: when all of a Job must go it is suspended, and resumed later
@@ -9,7 +9,7 @@ provisioning-class-name  the class of the ProvisioningRequest made while it wait
 segment-size        blocks of so many pods, in a domain each: segment-topology-required-placement,
                     segment-topology-preferred-placement; see ``segments``
 
-Of several objects the nearest to the pod counts. Where nothing is said, the cost is one set
+Of several objects the nearest to the pod counts. Without any of the keys, the cost is one set
 operation per object.
 """
 
@@ -50,22 +50,22 @@ ANNOTATION_KEYS = frozenset(
 
 
 def with_annotations(spec: GangSpec, chain: OwnerChain) -> GangSpec:
-    """``spec`` with what is said; what makes no sense is its ``problem``."""
-    said = chain.values(ANNOTATION_KEYS)
-    if not said:
+    """``spec`` with the annotations applied; invalid ones become its ``problem``."""
+    values = chain.values(ANNOTATION_KEYS)
+    if not values:
         return spec
     try:
-        spec = _on_eviction(_preemptibility(_durations(spec, said), said), said)
+        spec = _on_eviction(_preemptibility(_durations(spec, values), values), values)
     except ValueError as error:
         meta = chain.pod.metadata
         problem = f"pod {meta.namespace}/{meta.name}: {error}"
         return spec if spec.problem else replace(spec, problem=problem)
-    if PROVISIONING_CLASS_KEY in said:
-        spec = replace(spec, provisioning_class=said[PROVISIONING_CLASS_KEY])
-    size = said.get(SEGMENT_SIZE_KEY)
+    if PROVISIONING_CLASS_KEY in values:
+        spec = replace(spec, provisioning_class=values[PROVISIONING_CLASS_KEY])
+    size = values.get(SEGMENT_SIZE_KEY)
     if size is None:
         return spec
-    constraint = _constraint(said, chain.nearest(TOPOLOGY_KEY))
+    constraint = _constraint(values, chain.nearest(TOPOLOGY_KEY))
     return split_into_segments(spec, chain.pod, SEGMENT_SIZE_KEY, size, constraint)
 
 
@@ -85,14 +85,14 @@ def _preemptibility(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
     text = values.get(PREEMPTIBILITY_KEY)
     if text is None:
         return spec
-    read = parse_preemptibility(text)
-    if read is None:
+    preemptibility = parse_preemptibility(text)
+    if preemptibility is None:
         known = ", ".join(Preemptibility)
         raise ValueError(f'{PREEMPTIBILITY_KEY} must be one of {known}, is "{text}"')
     return replace(
         spec,
-        preemptible=read is not Preemptibility.NON_PREEMPTIBLE,
-        semi_preemptible=read is Preemptibility.SEMI_PREEMPTIBLE,
+        preemptible=preemptibility is not Preemptibility.NON_PREEMPTIBLE,
+        semi_preemptible=preemptibility is Preemptibility.SEMI_PREEMPTIBLE,
     )
 
 

@@ -1,4 +1,4 @@
-"""Numbers in documents: what is there, what is meant without it, and what makes no sense."""
+"""Counts in documents: how they are parsed, and their defaults."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from kai_py.grouping.rule import Count, SummedField
 
 
 def parse_count(value: object, location: str) -> int:
-    """A count; raises Unusable if it is none."""
+    """Parse a count; raises InvalidWorkloadError if ``value`` is none."""
     if isinstance(value, str) and value.isdecimal():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -20,7 +20,10 @@ def parse_count(value: object, location: str) -> int:
 
 
 def count_at(value: Any, path: str, default: int, *, location: str = "") -> int:
-    """The count at ``path`` below ``value``; ``where`` is the path of ``value`` itself."""
+    """The count at ``path`` below ``value``; ``location`` is the path of ``value`` itself.
+
+    Raises InvalidWorkloadError.
+    """
     found = next(values_at(value, path), None)
     return (
         default if found is None else parse_count(found, f"{location}.{path}" if location else path)
@@ -28,7 +31,7 @@ def count_at(value: Any, path: str, default: int, *, location: str = "") -> int:
 
 
 def annotated_count(meta: ObjectMeta, *keys: str) -> int | None:
-    """The count under the first of these labels and annotations; raises Unusable if it is none."""
+    """The count under the first of these labels and annotations; raises InvalidWorkloadError."""
     number, problem = count_annotation(meta, *keys)
     if problem:
         raise InvalidWorkloadError(problem)
@@ -41,10 +44,10 @@ def entries(value: Any, path: str) -> tuple[Mapping[str, Any], ...]:
 
 
 def count_from_rule(count: Count, owner: Unstructured, default: int | None = None) -> int:
-    """What ``count`` gives for ``owner``."""
-    marked = annotated_count(owner.metadata, *count.annotations)
-    if marked is not None:
-        return marked
+    """The value of ``count`` for ``owner``."""
+    annotated = annotated_count(owner.metadata, *count.annotations)
+    if annotated is not None:
+        return annotated
     for path in count.first:
         found = owner.first_at(path)
         if found is not None:
@@ -57,7 +60,7 @@ def count_from_rule(count: Count, owner: Unstructured, default: int | None = Non
 
 
 def _sum_from_rule(each: SummedField, owner: Unstructured) -> int | None:
-    places = entries(owner.content, each.each)
-    if not places:
+    items = entries(owner.content, each.each)
+    if not items:
         return None
-    return sum(count_at(place, each.field, each.default, location=each.each) for place in places)
+    return sum(count_at(item, each.field, each.default, location=each.each) for item in items)

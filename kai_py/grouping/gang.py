@@ -1,7 +1,7 @@
-"""What grouping says of a pod: its gang, the gang's tree of subgroups and the pod's leaf in it.
+"""The result of grouping: a pod's gang, the gang's tree of subgroups and the pod's leaf in it.
 
-A gang is placed all-or-nothing. It is a tree: a leaf holds pods and ``min_members`` is its floor;
-an inner node needs ``min_subgroups`` of its children, all of them when unset.
+A gang is placed all-or-nothing. It is a tree: a leaf holds pods and requires ``min_members`` of
+them (minMember); an inner node requires ``min_subgroups`` of its children, all of them when unset.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from kai_py.grouping.gang_settings import DEFAULT_SETTINGS, GangSettings
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:
-    """Keep a subgroup's pods within one domain of a level; levels are node label keys.
+    """Keeps a subgroup's pods within one domain of a level; levels are node label keys.
 
     ``fitting_level``: required if an empty domain of that level could hold them, else preferred.
     """
@@ -28,7 +28,7 @@ class TopologyConstraint:
 class Subgroup:
     """A node of the gang's tree; the root's name is empty.
 
-    ``leaves_whole``: its pods are evicted together or not at all, surplus or not.
+    ``evicted_together``: its pods are evicted together or not at all, elastic or not.
     """
 
     name: str = ""
@@ -46,21 +46,21 @@ class Subgroup:
 
     @property
     def is_unconstrained_leaf(self) -> bool:
-        """Whether its pods may go anywhere, each for itself as far as the tree is concerned."""
+        """Whether the tree lets its pods be placed anywhere, independently of each other."""
         return self.topology is None and not self.children
 
     def min_pods(self) -> int:
         """The least number of pods that satisfies the tree."""
         if not self.children:
             return self.min_members
-        floors = sorted(child.min_pods() for child in self.children)
-        needed = len(floors) if self.min_subgroups is None else self.min_subgroups
-        return sum(floors[:needed])
+        min_pods = sorted(child.min_pods() for child in self.children)
+        needed = len(min_pods) if self.min_subgroups is None else self.min_subgroups
+        return sum(min_pods[:needed])
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The object a gang's events and explanations are written to."""
+    """The object to which a gang's events and explanations are written."""
 
     api_version: str
     kind: str
@@ -71,9 +71,9 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedPods:
-    """Pods that a framework makes once others run.
+    """Pods that a framework creates once others run.
 
-    ``count`` pods in all belong to the leaf; those that do not exist yet will be like ``pod``.
+    ``count`` pods in total belong to the leaf; those that do not exist yet will be like ``pod``.
     """
 
     subgroup: str
@@ -85,20 +85,21 @@ class ExpectedPods:
 class GangSpec:
     """A gang as derived from its pods' owners.
 
-    ``key`` is unique in the cluster and stable over restarts: ``namespace/Kind/name``.
-    ``leaf`` and ``order`` are the asking pod's own: its subgroup, and its rank in the gang (lower
-    is placed first). ``queue`` is empty when nothing names one; ``preemptible`` is None when the
-    priority decides, ``semi_preemptible`` keeps the pods up to the floors. ``suspend``:
-    whether its Job is suspended in place of evicting all its pods. ``workload_class`` is
-    what pods of this kind are for (``train``, ``build``, ``inference``): dialects derive default
-    priorities from it. ``expected_runtime``: seconds that its pods are said to run. ``ageing``:
-    seconds of waiting that count as one point of its priority.
-    ``provisioning_class``: of the ProvisioningRequest made while it waits; None: as configured.
-    ``problem`` tells, in one sentence naming object and field, why the gang can't be placed, with
-    ``owner_unknown`` because it is not known yet;
-    ``pod_problem`` why this pod can't, though the rest of the gang may. ``disregarded`` names the
-    other groups that the pod asks for and does not get, because a source before theirs decided.
-    ``awaited``: pods that come later, for which there must be room before any starts.
+    ``key`` is unique in the cluster and stable over restarts: ``namespace/Kind/name``. ``subgroup``
+    and ``order`` are those of the pod in question: its leaf, and its rank in the gang (lower is
+    placed first). ``queue`` is empty when nothing names one; ``preemptible`` is None when the
+    priority decides; ``semi_preemptible`` protects the pods up to minMember. ``suspend``: whether
+    its Job is suspended in place of evicting all its pods. ``workload_class`` is the purpose of
+    pods of this kind (``train``, ``build``, ``inference``): dialects derive default priorities from
+    it. ``expected_runtime``: declared run time of its pods in seconds. ``ageing``: seconds of
+    waiting that count as one point of its priority. ``provisioning_class``: of the
+    ProvisioningRequest made while it waits; None: as configured.
+
+    ``problem``: one sentence, naming object and field, why the gang can't be placed; with
+    ``owner_unknown`` only because an owner is not known yet. ``pod_problem``: why this pod can't be
+    placed, though the rest of the gang may. ``ignored_markers``: other groups that the pod names
+    without effect, because a source with precedence decided. ``expected``: pods created later, for
+    which there must be capacity before any pod starts.
     """
 
     key: str
@@ -124,15 +125,15 @@ class GangSpec:
 
 
 def is_satisfied(tree: Subgroup, members: Mapping[str, int]) -> bool:
-    """Whether ``members`` (pods per leaf name) reach the floors of ``tree``.
+    """Whether ``members`` (pods per leaf name) satisfy the minimums of ``tree``.
 
     The one rule for readiness, order, staleness, victims and status.
     """
     if not tree.children:
         return members.get(tree.name, 0) >= tree.min_members
-    reached = sum(is_satisfied(child, members) for child in tree.children)
+    satisfied = sum(is_satisfied(child, members) for child in tree.children)
     needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
-    return reached >= needed
+    return satisfied >= needed
 
 
 def has_topology_constraint(tree: Subgroup) -> bool:

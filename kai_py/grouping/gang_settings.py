@@ -1,11 +1,11 @@
-"""What a group object or its annotations say of a gang's life, beside who belongs to it."""
+"""Settings of a gang from a group object or annotations, beside its members."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Wording(StrEnum):
-    """In whose words a gang's users are told of decisions."""
+    """The terms in which messages to a gang's users are written."""
 
     NATIVE = "native"
     KAI = "kai"
@@ -13,7 +13,7 @@ class Wording(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GangAffinity:
-    """A wish to be where the gang called ``gang`` is: on its nodes, or in their domains.
+    """A preference for the nodes of the gang with key ``gang``, or for their domains.
 
     ``level`` is the node label whose values are the domains, empty for the nodes themselves.
     """
@@ -24,14 +24,15 @@ class GangAffinity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangSettings:
-    """Times in seconds, points in time since the epoch; None leaves it to pods or configuration.
+    """Durations in seconds, times since the epoch; None leaves it to pods or configuration.
 
-    ``staleness_grace``: how long the gang may run below its floor (negative: for ever), and
-    ``stale_since`` when it was first seen to. ``preemption_delay``: how long it waits, from its
-    creation or ``last_evicted``, before it may evict others. ``attempted``: it asks for one attempt
-    and had it. ``mark_unschedulable``: whether its pods say in a condition that they wait.
-    ``may_preempt``: whether it may evict others, if its pods may. ``near``: where it would rather
-    be, the most wanted first. ``wording``: how its users speak.
+    ``staleness_grace``: how long the gang may run below minMember (negative: for ever), and
+    ``stale_since`` when it was first found to. ``preemption_delay``: how long it waits, from its
+    creation or ``last_evicted``, before it may evict others. ``attempts_exhausted``: it requested
+    one attempt, which was made. ``mark_unschedulable``: whether a condition of its pods says that
+    they are unschedulable. ``may_preempt``: whether it may evict others, if its pods may.
+    ``gang_affinity``: preferred locations, the most preferred first. ``wording``: the terms of
+    messages to its users.
     """
 
     priority: int | None = None

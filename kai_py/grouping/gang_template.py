@@ -1,4 +1,4 @@
-"""What an owner says of all its pods: worked out once per state of the owner, used for each pod."""
+"""Gang templates: an owner's description of its gang, computed once and used for all its pods."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from kai_py.grouping.queue_choice import Defaults
 
 
 class InvalidWorkloadError(ValueError):
-    """An owner says something that makes no sense; the text names the field."""
+    """An owner has invalid values; the text names the field."""
 
 
 def _no_name(_pod: Pod) -> str:
@@ -27,8 +27,9 @@ def _order_zero(_pod: Pod) -> int:
 class WorkloadOwner:
     """An owner whose pods are to be grouped.
 
-    ``has_queue``: somebody named a queue for them. ``owners`` are for further objects that decide;
-    what is asked of them is remembered, and asked again when it changes.
+    ``has_queue``: whether a queue is named for them. ``owners`` gives access to further objects
+    that decide; look-ups are recorded, so that the template is computed again when a result
+    changes.
     """
 
     link: OwnerLink
@@ -41,9 +42,9 @@ class WorkloadOwner:
 class GangTemplate:
     """A gang as its owner describes it.
 
-    ``part`` splits the owner's pods into several gangs. ``leaf`` and ``rank`` place a pod in its
-    gang. ``grown``: what the gang is once this pod exists, where that is not ``tree`` for all.
-    ``expected_pods`` 0: nobody knows. ``awaited``: pods that come once others run.
+    ``gang_suffix_of`` splits the owner's pods into several gangs. ``subgroup_of`` and ``order_of``
+    give a pod's leaf and order. ``tree_with``: the tree once this pod exists, where that is not
+    ``tree`` for all. ``total_pods`` 0: unknown. ``expected``: pods created once others run.
     """
 
     tree: Subgroup
@@ -60,26 +61,26 @@ class GangTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """Code for one framework: the fields it reads of the owner, and what it makes of them."""
+    """Code for one framework: the fields it reads of the owner, and its gang template."""
 
     field_paths: tuple[str, ...]
     gang_template: Callable[[WorkloadOwner], GangTemplate]
 
 
 def full_owner(workload: WorkloadOwner) -> Unstructured:
-    """The owner with its spec; raises Unusable where only metadata is known."""
+    """The owner with its spec; raises InvalidWorkloadError where only metadata is known."""
     if not isinstance(workload.link.found, Unstructured):
         raise InvalidWorkloadError("its spec is not known, so neither is the size of the gang")
     return workload.link.found
 
 
 def label_reader(key: str) -> Callable[[Pod], str]:
-    """Reads a label of a pod, in lower case."""
+    """A function that reads a label of a pod, in lower case."""
     return lambda pod: pod.metadata.labels.get(key, "").lower()
 
 
 def number_label_reader(*keys: str) -> Callable[[Pod], int]:
-    """Reads a number from the first of some labels that a pod has; 0 without one."""
+    """A function that reads a number from the first of these labels of a pod; 0 without one."""
 
     def read(pod: Pod) -> int:
         for key in keys:

@@ -1,12 +1,11 @@
-"""Who says which gang a pod belongs to? The ordered list of answers; the first that applies wins.
+"""Group sources: the ordered ways in which a pod names its gang; the first that applies decides.
 
-1. our own annotations on the pod,
-2. group objects and marks of dialects, in the order of the list that ``Grouper`` is given,
-3. the rule for the framework whose object owns the pod,
-4. the pod's top owner, or the pod alone.
+1. our own annotations on the pod, 2. group objects and markers of dialects, in the order of the
+list given to ``Grouper``, 3. the rule for the framework whose object owns the pod, 4. the pod's top
+owner, or the pod alone.
 
-A source of the first two kinds applies where the pod carries its mark. What a pod carries beside
-the mark that won is disregarded, and said so.
+A source of the first two kinds applies where the pod has its marker. Markers of other sources are
+ignored and reported.
 """
 
 from collections.abc import Callable
@@ -22,9 +21,9 @@ from kai_py.grouping.queue_choice import QueueChoice
 
 
 class PodContext(msgspec.Struct, frozen=True):
-    """A pod, what is above it, its queue, a view of everything else, and who may decide.
+    """A pod, its owners and queue, a view of all other objects, and its sources.
 
-    ``marks``: the sources that the pod asks for, as people read it, the deciding one first.
+    ``markers``: the sources that the pod names, as people read them, the deciding one first.
     """
 
     chain: OwnerChain
@@ -39,13 +38,14 @@ def _no_metadata(_chain: OwnerChain, _owners: Owners) -> tuple[ObjectMeta, ...]:
 
 @dataclass(frozen=True, slots=True)
 class GroupSource:
-    """One way to say which gang a pod belongs to.
+    """One way to name the gang of a pod.
 
-    ``mark`` gives what of the pod asks for this source, as people read it (``annotation
-    pod-group-name "train"``), empty if nothing does. It is asked for every pod: no lookups.
-    ``gang`` is asked for pods with the mark; a group object that is missing is a ``problem`` of its
-    gang, None means that the source does not apply after all (its API is not served). ``metas``:
-    the objects behind the group, whose labels and annotations go before those of the pod.
+    ``marker`` returns what of the pod names this source, as people read it (``annotation
+    pod-group-name "train"``), empty if nothing does. It is called for every pod and must not look
+    anything up. ``gang_spec`` is called for pods with the marker; a group object that is missing is
+    a ``problem`` of its gang, None means that the source does not apply after all (its API is not
+    served). ``group_metadata``: the objects behind the group, whose labels and annotations take
+    precedence over those of the pod.
     """
 
     marker: Callable[[OwnerChain], str]
@@ -56,23 +56,23 @@ class GroupSource:
 def markers_of(
     chain: OwnerChain, sources: tuple[GroupSource, ...]
 ) -> tuple[tuple[GroupSource, str], ...]:
-    """The sources that apply to a pod, with its marks."""
+    """The sources that apply to a pod, with its markers."""
     found: list[tuple[GroupSource, str]] = []
     for source in sources:
-        mark = source.marker(chain)
-        if mark:
-            found.append((source, mark))
+        marker = source.marker(chain)
+        if marker:
+            found.append((source, marker))
     return tuple(found)
 
 
 def gang_from_sources(context: PodContext) -> tuple[GangSpec | None, list[str]]:
-    """The gang that the first applying source gives, and the marks of all others."""
+    """The gang of the first source that applies, and the markers of all others."""
     decided: GangSpec | None = None
-    disregarded: list[str] = []
-    for source, mark in context.markers:
-        found = source.gang_spec(context) if decided is None else None
-        if found is None:
-            disregarded.append(mark)
+    ignored: list[str] = []
+    for source, marker in context.markers:
+        spec = source.gang_spec(context) if decided is None else None
+        if spec is None:
+            ignored.append(marker)
         else:
-            decided = found
-    return decided, disregarded
+            decided = spec
+    return decided, ignored

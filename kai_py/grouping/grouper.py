@@ -1,12 +1,12 @@
-"""Which gang does a pod belong to, in which queue, with which floor?
+"""The grouper: the gang of a pod, with its queue and minMember.
 
-See ``sources`` for who decides. Where no mark of the pod does, its owners do: the top one whose
-rule does not pass the decision down. Owners without a rule are looked through as long as there is a
+``group_sources`` has the precedence. Where no marker of the pod decides, its owners do: the top one
+whose rule does not pass the decision down. Owners without a rule are skipped as long as there is a
 rule below them, because a framework knows its pods better than what wraps it; the top one decides
-if none has a rule, with a floor of one pod.
+if none has a rule, with a minMember of 1.
 
-What an owner says is worked out once per state of the owner and kept; a pod then costs the walk to
-the top and a few dict reads. Sources: the owner-to-group tables of the frameworks named in
+The template of an owner is computed once per version of the owner and cached; a pod then costs the
+walk to the top and a few dict reads. Sources: the owner-to-group tables of the frameworks named in
 ``rules/``.
 """
 
@@ -42,7 +42,7 @@ CACHE_LIMIT = 100_000
 REQUIRED_LEVEL_KEY = "kai.scheduler/topology-required-placement"
 PREFERRED_LEVEL_KEY = "kai.scheduler/topology-preferred-placement"
 FITTING_LEVEL_KEY = "scheduling.kai.io/topology-fitting-placement"
-"""Level whose domains are required if an empty one could hold the gang, else preferred."""
+"""The level whose domains are required if an empty one could hold the gang, else preferred."""
 
 SINGLE_POD = GangTemplate(tree=Subgroup(min_members=1))
 NO_RULE = Rule.model_construct(owners=())
@@ -50,7 +50,7 @@ NO_RULE = Rule.model_construct(owners=())
 
 @dataclass(frozen=True, slots=True)
 class _CachedTemplate:
-    """A blueprint and the objects it was worked out from; it holds while they are the same."""
+    """A template and the objects it was computed from; valid while they are the same."""
 
     template: GangTemplate
     subgroups: frozenset[str]
@@ -61,7 +61,7 @@ class _CachedTemplate:
 class _DecidingOwner(msgspec.Struct, frozen=True):
     """The owner that decides, those above it, and its rule; ``workload_class`` of the topmost.
 
-    Without ``link`` nobody decides.
+    ``link`` is None where no owner decides.
     """
 
     link: OwnerLink | None
@@ -71,7 +71,7 @@ class _DecidingOwner(msgspec.Struct, frozen=True):
 
 
 class Grouper:
-    """Says to which gang pods belong."""
+    """Derives the gangs of pods."""
 
     def __init__(
         self,
@@ -95,38 +95,38 @@ class Grouper:
         return self.gang_spec(self.context(pod, owners))
 
     def context(self, pod: Pod, owners: Owners) -> PodContext:
-        """What is above ``pod`` and which queue that names."""
-        lineage = owner_chain(pod, owners)
-        marks = markers_of(lineage, self._sources)
-        if marks:
-            groups = marks[0][0].group_metadata(lineage, owners)
-            lineage = msgspec.structs.replace(lineage, groups=groups)
-        queue = choose_queue(lineage, owners, self._table.queue_keys, self._default_queue)
-        return PodContext(lineage, queue, owners, marks)
+        """The owners of ``pod``, and its queue."""
+        chain = owner_chain(pod, owners)
+        markers = markers_of(chain, self._sources)
+        if markers:
+            groups = markers[0][0].group_metadata(chain, owners)
+            chain = msgspec.structs.replace(chain, groups=groups)
+        queue = choose_queue(chain, owners, self._table.queue_keys, self._default_queue)
+        return PodContext(chain, queue, owners, markers)
 
     def gang_spec(self, context: PodContext) -> GangSpec:
         """The gang of the pod in question."""
-        spec, disregarded = gang_from_sources(context)
+        spec, ignored = gang_from_sources(context)
         if spec is None:
             spec = self._by_owner(context)
         if context.queue.ignored_marker:
-            disregarded = [*disregarded, context.queue.ignored_marker]
-        if disregarded:
-            spec = replace(spec, ignored_markers=tuple(disregarded))
+            ignored = [*ignored, context.queue.ignored_marker]
+        if ignored:
+            spec = replace(spec, ignored_markers=tuple(ignored))
         return with_annotations(spec, context.chain)
 
     def _by_owner(self, context: PodContext) -> GangSpec:
         if context.chain.unknown is not None:
             return _unknown_owner_gang(context, context.chain.unknown)
-        decider = self._deciding_owner(context)
-        link = decider.link
-        if link is None or decider.rule.treatment is Treatment.PODS:
-            return _single_pod_gang(context, decider.workload_class)
-        kept = self._cached_template(context, decider, link)
-        return _gang_of_member(context, link.reference, decider.workload_class, kept)
+        deciding = self._deciding_owner(context)
+        link = deciding.link
+        if link is None or deciding.rule.treatment is Treatment.PODS:
+            return _single_pod_gang(context, deciding.workload_class)
+        cached = self._cached_template(context, deciding, link)
+        return _gang_of_member(context, link.reference, deciding.workload_class, cached)
 
     def _deciding_owner(self, context: PodContext) -> _DecidingOwner:
-        """The topmost owner that decides; the topmost of all if no rule decides at all."""
+        """The topmost owner that decides; the topmost of all if no rule decides."""
         skipped: list[Rule] = []
         unruled: OwnerLink | None = None
         links = context.chain.owners
@@ -146,21 +146,21 @@ class Grouper:
     def _cached_template(
         self, context: PodContext, owner: _DecidingOwner, link: OwnerLink
     ) -> _CachedTemplate:
-        named = bool(context.queue.name)
-        key = (link.found.metadata.uid, context.queue.defaults, named)
+        has_queue = bool(context.queue.name)
+        key = (link.found.metadata.uid, context.queue.defaults, has_queue)
         objects = (link.found, *(above.found for above in owner.above))
-        kept = self._cache.get(key)
-        if kept is not None and _is_current(kept, objects, context.owners):
-            return kept
-        asking = _RecordingOwners(context.owners)
-        workload = WorkloadOwner(link, context.queue.defaults, named, asking)
-        blueprint = _with_topology(_gang_template(owner.rule, workload), objects)
-        leaves = frozenset(leaf.name for leaf in blueprint.tree.leaves())
-        kept = _CachedTemplate(blueprint, leaves, objects, tuple(asking.lookups.items()))
+        cached = self._cache.get(key)
+        if cached is not None and _is_current(cached, objects, context.owners):
+            return cached
+        recording = _RecordingOwners(context.owners)
+        workload = WorkloadOwner(link, context.queue.defaults, has_queue, recording)
+        template = _with_topology(_gang_template(owner.rule, workload), objects)
+        leaves = frozenset(leaf.name for leaf in template.tree.leaves())
+        cached = _CachedTemplate(template, leaves, objects, tuple(recording.lookups.items()))
         if len(self._cache) >= CACHE_LIMIT:
             self._cache.clear()
-        self._cache[key] = kept
-        return kept
+        self._cache[key] = cached
+        return cached
 
 
 def _single_pod_gang(context: PodContext, workload_class: str) -> GangSpec:
@@ -195,13 +195,13 @@ def _owner(reference: OwnerReference, namespace: str) -> Owner:
 
 
 def _workload_class(skipped: Sequence[Rule], rule: Rule) -> str:
-    """What the topmost rule that says so says the pods are for."""
-    telling = [each for each in skipped if "workload_class" in each.model_fields_set]
-    return (telling[0] if telling else rule).workload_class.value
+    """The workload class set by the topmost rule that sets one."""
+    explicit = [each for each in skipped if "workload_class" in each.model_fields_set]
+    return (explicit[0] if explicit else rule).workload_class.value
 
 
 class _RecordingOwners:
-    """Owners that remember what was asked by name."""
+    """Owners that record every look-up by name."""
 
     def __init__(self, owners: Owners) -> None:
         self._owners = owners
@@ -230,25 +230,27 @@ class _RecordingOwners:
 def _is_current(cached: _CachedTemplate, objects: Sequence[OwnerObject], owners: Owners) -> bool:
     if len(objects) != len(cached.objects):
         return False
-    for now, then in zip(objects, cached.objects, strict=True):
-        if now is not then:
+    for current, previous in zip(objects, cached.objects, strict=True):
+        if current is not previous:
             return False
-    return not cached.lookups or all(owners.named(*name) is then for name, then in cached.lookups)
+    return not cached.lookups or all(
+        owners.named(*name) is previous for name, previous in cached.lookups
+    )
 
 
 def _gang_template(rule: Rule, workload: WorkloadOwner) -> GangTemplate:
-    """What ``rule`` makes of an owner; an owner that makes no sense is told so."""
+    """The template of an owner by ``rule``; invalid values become its ``problem``."""
     meta, kind = workload.link.found.metadata, workload.link.reference.kind
     try:
         if rule.framework:
-            drawn = FRAMEWORKS[rule.framework].gang_template(workload)
+            template = FRAMEWORKS[rule.framework].gang_template(workload)
         else:
-            drawn = _template_from_rule(rule, workload)
+            template = _template_from_rule(rule, workload)
     except InvalidWorkloadError as error:
-        drawn = replace(SINGLE_POD, problem=str(error))
-    if drawn.problem:
-        return replace(drawn, problem=f"{kind} {meta.namespace}/{meta.name}: {drawn.problem}")
-    return drawn
+        template = replace(SINGLE_POD, problem=str(error))
+    if template.problem:
+        return replace(template, problem=f"{kind} {meta.namespace}/{meta.name}: {template.problem}")
+    return template
 
 
 def _template_from_rule(rule: Rule, workload: WorkloadOwner) -> GangTemplate:
@@ -261,13 +263,13 @@ def _template_from_rule(rule: Rule, workload: WorkloadOwner) -> GangTemplate:
         Subgroup(name=leaf.name, min_members=count_from_rule(leaf.floor, owner))
         for leaf in rule.leaves
     )
-    floor = count_from_rule(rule.floor, owner)
+    min_members = count_from_rule(rule.floor, owner)
     expected = count_from_rule(rule.expected, owner)
-    if expected and floor > expected:
+    if expected and min_members > expected:
         raise InvalidWorkloadError(
-            f"a gang of {floor} can never start: only {expected} pods will exist"
+            f"a gang of {min_members} can never start: only {expected} pods will exist"
         )
-    tree = Subgroup(min_members=floor)
+    tree = Subgroup(min_members=min_members)
     if leaves:
         tree = Subgroup(min_subgroups=rule.min_leaves, children=leaves)
     return GangTemplate(
@@ -286,12 +288,15 @@ def _template_from_rule(rule: Rule, workload: WorkloadOwner) -> GangTemplate:
 def _with_topology(template: GangTemplate, objects: Sequence[OwnerObject]) -> GangTemplate:
     """The gang's own constraint, as the nearest of the deciding owners annotates it."""
     for found in objects:
-        marks = found.metadata.annotations
-        required, preferred = marks.get(REQUIRED_LEVEL_KEY, ""), marks.get(PREFERRED_LEVEL_KEY, "")
-        fitting = marks.get(FITTING_LEVEL_KEY, "")
+        annotations = found.metadata.annotations
+        required, preferred = (
+            annotations.get(REQUIRED_LEVEL_KEY, ""),
+            annotations.get(PREFERRED_LEVEL_KEY, ""),
+        )
+        fitting = annotations.get(FITTING_LEVEL_KEY, "")
         if required or preferred or fitting:
-            named = marks.get(TOPOLOGY_KEY, "")
-            topology = TopologyConstraint(named, required, preferred, fitting)
+            topology_name = annotations.get(TOPOLOGY_KEY, "")
+            topology = TopologyConstraint(topology_name, required, preferred, fitting)
             return replace(template, tree=replace(template.tree, topology=topology))
     return template
 
@@ -299,34 +304,34 @@ def _with_topology(template: GangTemplate, objects: Sequence[OwnerObject]) -> Ga
 def _gang_of_member(
     context: PodContext, reference: OwnerReference, workload_class: str, cached: _CachedTemplate
 ) -> GangSpec:
-    pod, drawn = context.chain.pod, cached.template
+    pod, template = context.chain.pod, cached.template
     namespace = pod.metadata.namespace
-    part, leaf = drawn.gang_suffix_of(pod), drawn.subgroup_of(pod)
+    gang_suffix, subgroup = template.gang_suffix_of(pod), template.subgroup_of(pod)
     key = f"{namespace}/{reference.kind}/{reference.name}"
-    tree = drawn.tree if drawn.tree_with is None else _tree_with_pod(pod, drawn)
-    if drawn.min_member_annotations:
-        tree = _annotated_min_members(context.chain, drawn)
+    tree = template.tree if template.tree_with is None else _tree_with_pod(pod, template)
+    if template.min_member_annotations:
+        tree = _annotated_min_members(context.chain, template)
     return GangSpec(
-        key=f"{key}/{part}" if part else key,
+        key=f"{key}/{gang_suffix}" if gang_suffix else key,
         owner=_owner(reference, namespace),
-        queue=context.queue.name or drawn.queue,
+        queue=context.queue.name or template.queue,
         tree=tree,
-        subgroup=leaf,
-        order=drawn.order_of(pod),
-        total_pods=drawn.total_pods,
-        expected=drawn.expected,
+        subgroup=subgroup,
+        order=template.order_of(pod),
+        total_pods=template.total_pods,
+        expected=template.expected,
         workload_class=workload_class,
-        problem=drawn.problem,
+        problem=template.problem,
         pod_problem=""
-        if drawn.problem or leaf in cached.subgroups
-        else _unknown_subgroup(leaf, cached),
+        if template.problem or subgroup in cached.subgroups
+        else _unknown_subgroup(subgroup, cached),
     )
 
 
 def _tree_with_pod(pod: Pod, template: GangTemplate) -> Subgroup:
-    grown = template.tree_with(pod) if template.tree_with is not None else template.tree
+    tree = template.tree_with(pod) if template.tree_with is not None else template.tree
     return (
-        grown if template.tree.topology is None else replace(grown, topology=template.tree.topology)
+        tree if template.tree.topology is None else replace(tree, topology=template.tree.topology)
     )
 
 

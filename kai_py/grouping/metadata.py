@@ -1,4 +1,4 @@
-"""Labels and annotations that people set: what do they say?"""
+"""Labels and annotations that users set, and how they are parsed."""
 
 from kai_py.api.records.core import ObjectMeta
 

@@ -1,9 +1,8 @@
-"""A pod and everything above it, from its nearest controller to the top.
+"""The owner chain of a pod, from its nearest controller to the top.
 
 The walk follows controller references, or the only reference where none controls. It ends at an
 object without an owner, at a kind that is not served or that we may not read, and at an owner that
-is not known (yet): then ``unknown`` says which, because whoever decided from below would decide too
-early.
+is not known (yet): then ``unknown`` names it, because a decision from below would be premature.
 """
 
 import msgspec
@@ -15,7 +14,7 @@ MAX_CHAIN_LENGTH = 10
 
 
 class OwnerLink(msgspec.Struct, frozen=True):
-    """An owner: how it is referred to, the object, and its kind."""
+    """An owner: the reference to it, the object, and its kind."""
 
     reference: OwnerReference
     found: OwnerObject
@@ -23,10 +22,10 @@ class OwnerLink(msgspec.Struct, frozen=True):
 
 
 class OwnerChain(msgspec.Struct, frozen=True):
-    """``owners`` stand nearest first, as do ``metas``, which begin with the pod's.
+    """``owners`` are nearest first, as are ``metas``, which begin with the pod's.
 
     ``unknown`` is where the walk broke off, None if nowhere. ``groups``: what the pod names as its
-    group, and what stands behind that; they speak before the pod and its owners.
+    group, and the objects behind that; they take precedence over the pod and its owners.
     """
 
     pod: Pod
@@ -37,7 +36,7 @@ class OwnerChain(msgspec.Struct, frozen=True):
 
     @property
     def metadata_sources(self) -> tuple[ObjectMeta, ...]:
-        """Whose labels and annotations count, the first that says something before the others."""
+        """All metadata whose labels and annotations count, in order of precedence."""
         return self.groups + self.metas if self.groups else self.metas
 
     def nearest(self, *keys: str) -> str:
@@ -50,17 +49,19 @@ class OwnerChain(msgspec.Struct, frozen=True):
         return ""
 
     def values(self, keys: frozenset[str]) -> dict[str, str]:
-        """What the nearest object says under each of ``keys``, as annotation or else as label."""
+        """The nearest object's value under each of ``keys``, as annotation or else as label."""
         found: dict[str, str] = {}
         for meta in reversed(self.metadata_sources):
-            for marks in (meta.labels, meta.annotations):
-                if not keys.isdisjoint(marks):
-                    found.update({key: text for key, text in marks.items() if text and key in keys})
+            for mapping in (meta.labels, meta.annotations):
+                if not keys.isdisjoint(mapping):
+                    found.update(
+                        {key: text for key, text in mapping.items() if text and key in keys}
+                    )
         return found
 
 
 def owner_chain(pod: Pod, owners: Owners) -> OwnerChain:
-    """Walk from ``pod`` to the top. Cost: one lookup per owner."""
+    """Walk from ``pod`` to the top. Cost: one look-up per owner."""
     links: list[OwnerLink] = []
     metas = [pod.metadata]
     unknown: OwnerReference | None = None

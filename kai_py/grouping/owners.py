@@ -1,7 +1,7 @@
-"""How grouping reads other objects: by reference or name, from whatever cache the caller keeps.
+"""Access of grouping to other objects: by reference or name, from a cache that the caller keeps.
 
-An object that is not there is an ``Absence``, which says whether it is worth waiting for. Whoever
-asks is asked again when the object, or its kind, appears.
+An object that is missing is an ``Absence``, which says whether it may still come. Pods are grouped
+again when such an object, or its kind, appears.
 """
 
 from enum import Enum
@@ -16,7 +16,7 @@ OwnerObject = Job | Pod | PartialObjectMetadata | Unstructured
 
 
 class GroupKind(NamedTuple):
-    """A kind whatever its version; the core group is empty."""
+    """A kind in any version; the core group is empty."""
 
     group: str
     kind: str
@@ -27,25 +27,25 @@ class GroupKind(NamedTuple):
 
 
 class Absence(Enum):
-    """Why an object is not there."""
+    """Why an object is missing."""
 
     NOT_FOUND = "not known"
     """Its kind is watched, or about to be: it may come, or was deleted."""
     UNREADABLE = "closed"
-    """Its kind is not served, or we may not read it: what it says stays unknown for good."""
+    """Its kind is not served, or we may not read it: its content stays unknown."""
 
 
 class Owners(Protocol):
     """A read-only view of owners, namespaces and the objects that pods name as their group."""
 
     def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
-        """The object ``reference`` points to, by uid."""
+        """The object that ``reference`` points to, by uid."""
 
     def namespace(self, name: str) -> PartialObjectMetadata | None:
         """The namespace called ``name``."""
 
     def named(self, collection: str, namespace: str, name: str) -> object | None:
-        """An object that something names, for example the group in a pod's annotation.
+        """An object that another one names, for example the group in a pod's annotation.
 
         ``collection`` is its plural, a custom resource's with the group:
         ``podgroups.scheduling.run.ai``.

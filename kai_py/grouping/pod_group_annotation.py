@@ -1,7 +1,6 @@
 """Our own annotations on a pod: ``scheduling.kai.io/pod-group`` names its gang.
 
-``scheduling.kai.io/min-available`` is the gang's floor (1 without it), ``…/subgroup`` the pod's
-leaf where the gang has several.
+``scheduling.kai.io/min-available`` is the gang's minMember (1 without it).
 """
 
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
@@ -14,7 +13,7 @@ MIN_AVAILABLE_KEY = "scheduling.kai.io/min-available"
 
 
 def pod_owner(chain: OwnerChain) -> Owner:
-    """The pod itself, as what events are written to."""
+    """The pod itself as the object to which events are written."""
     meta = chain.pod.metadata
     return Owner("v1", "Pod", meta.namespace, meta.name, meta.uid)
 
@@ -27,12 +26,12 @@ def _marker(chain: OwnerChain) -> str:
 def _gang(context: PodContext) -> GangSpec:
     meta = context.chain.pod.metadata
     name = annotation_or_label(meta, POD_GROUP_KEY)
-    floor, problem = count_annotation(meta, MIN_AVAILABLE_KEY)
+    min_members, problem = count_annotation(meta, MIN_AVAILABLE_KEY)
     return GangSpec(
         key=f"{meta.namespace}/PodGroup/{name}",
         owner=pod_owner(context.chain),
         queue=context.queue.name,
-        tree=Subgroup(min_members=1 if floor is None else floor),
+        tree=Subgroup(min_members=1 if min_members is None else min_members),
         problem=f"pod {meta.namespace}/{meta.name}: {problem}" if problem else "",
     )
 

@@ -1,4 +1,4 @@
-"""A pod that does not exist yet, as the template of its owner describes it."""
+"""Pods that do not exist yet, built from the template of their owner."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ TEMPLATE_FIELDS = (
     "spec.tolerations",
     "spec.resourceClaims",
 )
-"""What of a template decides where its pods fit."""
+"""The fields of a template that decide where its pods fit."""
 
 
 def template_paths(template: str) -> tuple[str, ...]:
@@ -30,7 +30,7 @@ def template_paths(template: str) -> tuple[str, ...]:
 
 
 def pod_of_template(template: Mapping[str, Any], owner: ObjectMeta, location: str) -> Pod:
-    """A pod of the owner's namespace; raises Unusable for a template that makes no sense."""
+    """A pod of the owner's namespace; raises InvalidWorkloadError for an invalid template."""
     meta = dict(template.get("metadata") or {})
     meta |= {"namespace": owner.namespace, "name": owner.name}
     try:

@@ -1,15 +1,15 @@
-"""May the pods of a workload be evicted for others?
+"""Preemptibility of a workload: whether its pods may be evicted for others.
 
-A semi-preemptible workload gives its surplus, the pods above the floor of each of its subgroups,
-and never its core, the pods up to the floor. The core counts as non-preemptible in every respect:
-its queue and every queue above it must deserve it.
+A semi-preemptible workload gives up its elastic pods, those above the minMember of each of its
+subgroups, and never its minMember set. That set counts as non-preemptible in every respect: its
+queue and all ancestors must deserve it.
 """
 
 from enum import StrEnum
 
 
 class Preemptibility(StrEnum):
-    """As users write it."""
+    """Preemptibility as users write it."""
 
     PREEMPTIBLE = "preemptible"
     SEMI_PREEMPTIBLE = "semi-preemptible"
@@ -17,5 +17,5 @@ class Preemptibility(StrEnum):
 
 
 def parse_preemptibility(text: str) -> Preemptibility | None:
-    """What ``text`` means; None if it means nothing."""
+    """The value that ``text`` denotes, None if it denotes none."""
     return next((each for each in Preemptibility if each == text), None)

@@ -1,10 +1,9 @@
-"""Which queue does a pod belong to, and in whose words was that said?
+"""The choice of a pod's queue, and of the defaults that apply with it.
 
 The group object that the pod names, the pod, its owners from the nearest to the top, and the
-namespace are asked in this order; the
-first that names a queue decides. On one object our own key goes before those of dialects, and an
-annotation before a label. Whoever addresses a queue in KAI's words also gets KAI's defaults, for
-example a Job whose floor is 1.
+namespace are consulted in this order; the first that names a queue decides. On one object our own
+key takes precedence over those of dialects, and an annotation over a label. A workload that names
+its queue with KAI's key also gets KAI's defaults, for example a minMember of 1 for a Job.
 """
 
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ class QueueKey:
 class QueueChoice:
     """A queue's name, empty when nothing names one.
 
-    ``disregarded``: the label that names another queue than the annotation beside it, if any.
+    ``ignored_marker``: the label that names another queue than the annotation beside it, if any.
     """
 
     name: str = ""
@@ -60,8 +59,8 @@ def _queue_named_by(meta: ObjectMeta, keys: tuple[QueueKey, ...]) -> QueueChoice
         annotated, labelled = meta.annotations.get(each.key), meta.labels.get(each.key)
         name = annotated or labelled
         if name:
-            torn = ""
+            conflict = ""
             if annotated and labelled and annotated != labelled:
-                torn = f'label {each.key} "{labelled}", the annotation says "{annotated}"'
-            return QueueChoice(name, each.defaults, torn)
+                conflict = f'label {each.key} "{labelled}", the annotation says "{annotated}"'
+            return QueueChoice(name, each.defaults, conflict)
     return None

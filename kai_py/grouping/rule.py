@@ -1,9 +1,9 @@
-"""What is written in a rule file? For every kind of owner: what of its pods is a gang.
+"""The model of rule files: for every kind of owner, which of its pods form a gang.
 
-A rule names kinds by group and kind, whatever their version, and where in the owner the counts
-stand. Paths are dotted, ``*`` stands for each item of a list or value of a mapping. What cannot be
-said so is code: ``framework`` names it. The same model reads the shipped files and the
-configuration; a key that does not exist is an error at start.
+A rule names kinds by group and kind, in any version, and the paths of the counts in the owner.
+Paths are dotted, ``*`` stands for each item of a list or value of a mapping. What can't be
+expressed so is code: ``framework`` names it. The same model reads the shipped files and the
+configuration; an unknown key is an error at start.
 """
 
 from enum import StrEnum

@@ -1,7 +1,7 @@
-"""Which rule is for a kind of owner, and which of its fields does the rule read?
+"""The table of grouping rules by kind of owner, with the fields that each rule reads.
 
-The shipped files (``rules/*.yaml``) are read once. An operator's rules go before them, so a shipped
-rule can be replaced. Looking up costs one or two dict reads.
+The shipped files (``rules/*.yaml``) are read once. An operator's rules take precedence, so a
+shipped rule can be replaced. A look-up costs one or two dict reads.
 """
 
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ from kai_py.grouping.rule import Count, Rule, RuleFile
 
 
 class RuleError(ValueError):
-    """Rules cannot be used; one line per problem."""
+    """Rules are invalid; one line per problem."""
 
 
 class RuleTable:
     """Rules by kind of owner."""
 
     def __init__(self, *files: RuleFile) -> None:
-        """Take rules; files that come first go before. Raises RuleError for unknown code."""
+        """Build the table; earlier files go first. Raises RuleError for unknown frameworks."""
         self._rules: dict[tuple[GroupKind, Defaults | None], Rule] = {}
         keys = [QueueKey(each.key, each.defaults) for file in files for each in file.queue_keys]
         self.queue_keys = tuple(dict.fromkeys(keys))
@@ -52,7 +52,7 @@ class RuleTable:
 
 
 def read_rules(text: str, name: str) -> RuleFile:
-    """Read a rule file; raises RuleError with ``name:line: key: what is wrong`` per problem."""
+    """Read a rule file; raises RuleError with ``name:line: key: problem`` per problem."""
     try:
         documents = read_documents(text)
     except ManifestError as error:

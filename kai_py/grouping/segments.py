@@ -1,9 +1,10 @@
-"""Pods in segments, each in one topology domain of its own.
+"""Segments: blocks of pods, each in one topology domain of its own.
 
-A segment size on a workload that is one group of alike pods cuts it into segments by the pods'
-index: segment i has the indexes from i * size on. The gang's floor fills the first segments; those
-beyond it need nobody. Indexes beyond the number of pods that run at once go round. Frameworks that
-know segments themselves (PyTorchJob, LeaderWorkerSet) have trees already, which stay as they are.
+A segment size on a workload that is one group of equal pods splits it into segments by the pods'
+index: segment i has the indexes from i * size on. minMember fills the first segments; those beyond
+it are elastic. Indexes beyond the number of pods that run at once wrap around. Frameworks with
+segments of their own (PyTorchJob, LeaderWorkerSet) have trees already, which stay as they are.
+
 Source: KAI-Scheduler, docs/developer/designs/segmented-subgroups.
 """
 
@@ -25,28 +26,30 @@ MAX_SEGMENTS = 10_000
 def split_into_segments(
     spec: GangSpec, pod: Pod, key: str, size: str, constraint: TopologyConstraint | None
 ) -> GangSpec:
-    """``spec`` cut into segments of ``size``, the text under ``key``; each gets ``constraint``."""
+    """``spec`` split into segments of ``size``, the text under ``key``; each has ``constraint``."""
     if spec.tree.children or spec.problem:
         return spec
-    where = f"{spec.owner.kind} {spec.owner.namespace}/{spec.owner.name}: {key}"
+    location = f"{spec.owner.kind} {spec.owner.namespace}/{spec.owner.name}: {key}"
     if not size.isdecimal() or int(size) == 0:
-        return replace(spec, problem=f'{where} must be a whole number of at least 1, is "{size}"')
+        return replace(
+            spec, problem=f'{location} must be a whole number of at least 1, is "{size}"'
+        )
     labels = pod.metadata.labels
     index = next((labels[each] for each in INDEX_LABELS if labels.get(each, "").isdecimal()), None)
     if index is None:
         hint = "they need an index, as the pods of an Indexed Job or a StatefulSet have"
-        return replace(spec, problem=f"{where} does not say where pods belong; {hint}")
+        return replace(spec, problem=f"{location} does not say where pods belong; {hint}")
     pods = max(spec.total_pods, spec.tree.min_members, 1)
     try:
-        count = segment_count(pods, int(size), where)
-    except InvalidWorkloadError as broken:
-        return replace(spec, problem=str(broken))
+        count = segment_count(pods, int(size), location)
+    except InvalidWorkloadError as error:
+        return replace(spec, problem=str(error))
     tree = _tree(spec.tree, count, int(size), constraint)
     return replace(spec, tree=tree, subgroup=tree.children[int(index) // int(size) % count].name)
 
 
 def segment_count(pods: int, size: int, location: str) -> int:
-    """How many segments ``pods`` make; raises Unusable, naming ``where``, if they are too many."""
+    """How many segments ``pods`` make; raises InvalidWorkloadError, naming ``location``."""
     count = -(-pods // size)
     if count > MAX_SEGMENTS:
         raise InvalidWorkloadError(f"{location} makes {count} segments, at most {MAX_SEGMENTS} may")
@@ -56,7 +59,7 @@ def segment_count(pods: int, size: int, location: str) -> int:
 def segment_subgroups(
     name: str, count: int, size: int, min_members: int, constraint: TopologyConstraint | None
 ) -> tuple[Subgroup, ...]:
-    """Leaves ``name``-0 and so on, of which the first hold the ``floor`` of all."""
+    """Leaves ``name``-0 and so on, of which the first hold the ``min_members`` of all."""
     return tuple(
         Subgroup(
             name=f"{name}-{number}",

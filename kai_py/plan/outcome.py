@@ -1,14 +1,12 @@
-"""What has a cycle decided? The plan as data, read off the statement and the obstacles met.
+"""The plan of a finished cycle, read off its statement and its unschedulable reasons.
 
-What was placed for now starts, gang by gang; what was placed for later is nominated; who is in the
-way leaves, or moves. Every gang with pods left over is told the first stage that stops it.
+Pods placed on idle capacity start, gang by gang; pods placed on future idle capacity are nominated.
+Victims are evicted, or relocated where they were placed again. Every gang with pods left over is
+listed with the first stage that stops it, and every queue with its shares.
 
-What does a cycle tell of every queue?
-
-Whose Jobs are suspended in place of evicting their pods?
-
-Those that ask for it, or all if so configured, and only for evictions that take the whole gang for
-others: a part of a Job can't be suspended, and what is moved goes on elsewhere.
+A Job is suspended in place of evicting its pods where it asks for that (or by default, if so
+configured), and only if a preemption or reclaim takes the whole gang: part of a Job can't be
+suspended, and relocated pods continue elsewhere.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,8 +46,8 @@ PREEMPTING_ACTIONS = (Action.PREEMPT, Action.RECLAIM)
 def suspended_gangs(
     statement: Statement, relocated: Mapping[str, str], *, by_default: bool
 ) -> frozenset[str]:
-    """Keys of the gangs; ``moved``: pods, by uid, that found room elsewhere."""
-    leaving: dict[str, int] = {}
+    """Keys of the gangs to suspend; ``relocated``: node by uid of each pod that is placed again."""
+    victims: dict[str, int] = {}
     gangs: dict[str, Gang] = {}
     for uid, victim in statement.evicted.items():
         gang = victim.gang
@@ -59,10 +57,10 @@ def suspended_gangs(
             and _wants_suspension(gang, by_default=by_default)
         ):
             gangs[gang.key] = gang
-            leaving[gang.key] = leaving.get(gang.key, 0) + 1
+            victims[gang.key] = victims.get(gang.key, 0) + 1
     return frozenset(
         key
-        for key, count in leaving.items()
+        for key, count in victims.items()
         if count == len(gangs[key].bound)
         and not any(member.pod.uid in statement.placed for member in gangs[key].members)
     )
@@ -77,23 +75,17 @@ def queue_shares(
     quota: Quota, pending: Sequence[Gang], eviction_limits: EvictionLimits
 ) -> tuple[QueueShare, ...]:
     """Every queue as this cycle saw it, by name; includes what the cycle placed."""
-    waiting: dict[str, int] = {}
+    pending_by_queue: dict[str, int] = {}
     for gang in pending:
-        waiting[gang.queue] = waiting.get(gang.queue, 0) + 1
-    queues, standing, shares = quota.queues, quota.usage, quota.shares
-    deserved, maximum = (
-        _amounts_by_queue(quota, queues.deserved),
-        _amounts_by_queue(quota, queues.max),
-    )
-    fair, allocated = (
-        _amounts_by_queue(quota, shares.fair),
-        _amounts_by_queue(quota, standing.allocated),
-    )
-    demand, fixed = (
-        _amounts_by_queue(quota, quota.demand),
-        _amounts_by_queue(quota, standing.non_preemptible),
-    )
-    cut = _amounts_by_queue(quota, np.where(shares.scaled, shares.deserved, np.nan))
+        pending_by_queue[gang.queue] = pending_by_queue.get(gang.queue, 0) + 1
+    queues, usage, shares = quota.queues, quota.usage, quota.shares
+    deserved = _amounts_by_queue(quota, queues.deserved)
+    maximum = _amounts_by_queue(quota, queues.max)
+    fair = _amounts_by_queue(quota, shares.fair)
+    allocated = _amounts_by_queue(quota, usage.allocated)
+    demand = _amounts_by_queue(quota, quota.demand)
+    non_preemptible = _amounts_by_queue(quota, usage.non_preemptible)
+    scaled = _amounts_by_queue(quota, np.where(shares.scaled, shares.deserved, np.nan))
     return tuple(
         QueueShare(
             queue=name,
@@ -102,11 +94,11 @@ def queue_shares(
             fair_share=fair[q],
             allocated=allocated[q],
             requested=demand[q],
-            pending_gangs=waiting.get(name, 0),
+            pending_gangs=pending_by_queue.get(name, 0),
             problems=tuple(each for each in quota.problems if each.queue == name),
             parent=queues.names[queues.parent[q]] if queues.depth[q] else "",
-            scaled_deserved={name: left for name, left in cut[q].items() if not isnan(left)},
-            non_preemptible=fixed[q],
+            scaled_deserved={key: amount for key, amount in scaled[q].items() if not isnan(amount)},
+            non_preemptible=non_preemptible[q],
             priority=int(queues.priority[q]),
             past_usage=quota.past_usage.get(name),
             evictions=eviction_limits.counted_evictions(name),
@@ -116,12 +108,12 @@ def queue_shares(
 
 
 def _amounts_by_queue(quota: Quota, amounts: Floats) -> list[dict[str, float]]:
-    """Of each queue, its amounts (resources, queues) by name."""
+    """For each queue its column of ``amounts`` (resources, queues), by resource name."""
     return [dict(zip(quota.resources, column, strict=True)) for column in amounts.T.tolist()]
 
 
 EXPECTED_PODS_COUNT = SHORT_OF_CAPACITY | {Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE}
-"""Stages at which pods that do not exist yet are asked for together with those that do."""
+"""Stages at which pods that do not exist yet are requested together with those that do."""
 
 
 def build_plan(
@@ -132,17 +124,19 @@ def build_plan(
     evictions: tuple[Eviction, ...],
     admissions: tuple[Admission, ...],
 ) -> Plan:
-    """What was decided, in the order of decision."""
+    """The decisions of the cycle, in the order of decision."""
     starting: dict[str, list[Assignment]] = {}
     nominations: list[Nomination] = []
     names = state.snapshot.nodes.names
-    for uid, planned in state.statement.placed.items():
-        if uid in state.statement.evicted or planned.member.state is PodState.EXPECTED:
+    for uid, assignment in state.statement.placed.items():
+        if uid in state.statement.evicted or assignment.member.state is PodState.EXPECTED:
             continue
-        if planned.capacity is Capacity.IDLE:
-            starting.setdefault(planned.gang.key, []).append(planned)
+        if assignment.capacity is Capacity.IDLE:
+            starting.setdefault(assignment.gang.key, []).append(assignment)
         else:
-            nominations.append(Nomination(planned.gang.key, planned.member.pod, names[planned.row]))
+            nominations.append(
+                Nomination(assignment.gang.key, assignment.member.pod, names[assignment.row])
+            )
     return Plan(
         placements=tuple(_gang_placement(state, pods) for pods in starting.values()),
         nominations=tuple(nominations),
@@ -181,13 +175,13 @@ def _gang_placement(state: CycleState, pods: Sequence[Assignment]) -> GangPlacem
 
 
 def list_evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, ...]:
-    """Who must leave; a pod that is placed on its own node again, as it was, stays."""
-    moved = {
-        uid: state.snapshot.nodes.names[planned.row]
-        for uid, planned in state.statement.placed.items()
+    """Every eviction of the cycle; a pod placed on its own node again, unchanged, stays."""
+    relocated = {
+        uid: state.snapshot.nodes.names[assignment.row]
+        for uid, assignment in state.statement.placed.items()
         if uid in state.statement.evicted
     }
-    suspended = suspended_gangs(state.statement, moved, by_default=suspend_jobs)
+    suspended = suspended_gangs(state.statement, relocated, by_default=suspend_jobs)
     return tuple(
         Eviction(
             pod=victim.member.pod,
@@ -199,57 +193,60 @@ def list_evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, 
             beneficiary=victim.beneficiary.key,
             beneficiary_queue=victim.beneficiary.queue,
             reason=victim.reason,
-            relocated_to=moved.get(uid, ""),
+            relocated_to=relocated.get(uid, ""),
             suspend=victim.gang.key in suspended,
         )
         for uid, victim in state.statement.evicted.items()
-        if moved.get(uid) != victim.member.node or _changes_devices(state, victim)
+        if relocated.get(uid) != victim.member.node or _changes_devices(state, victim)
     )
 
 
 def _changes_devices(state: CycleState, victim: Evicted) -> bool:
-    """Whether a pod that is placed on its own node again has other devices there."""
-    again = state.statement.placed[victim.member.pod.uid].member
-    return bool(again.gpus) or again is not victim.member
+    """Whether a pod that is placed on its own node again gets other devices there."""
+    placed_again = state.statement.placed[victim.member.pod.uid].member
+    # `is not`: relocation gives a pod with new device claims a new Member, and only then.
+    return bool(placed_again.gpus) or placed_again is not victim.member
 
 
 def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
-    listed: list[Unplaced] = []
+    unplaced: list[Unplaced] = []
     for gang in pending:
-        left = tuple(m.pod for m in gang.members if _is_unplaced(state, m))
-        if not left:
+        pods = tuple(m.pod for m in gang.members if _is_unplaced(state, m))
+        if not pods:
             continue
-        obstacle = state.unschedulable.get(gang.key) or _default_reason(state, gang)
-        listed.append(
+        reason = state.unschedulable.get(gang.key) or _default_reason(state, gang)
+        unplaced.append(
             Unplaced(
                 gang=gang.key,
                 owner=gang.owner,
                 queue=gang.queue,
-                stage=obstacle.stage,
-                message=_message(gang, obstacle),
-                pods=left,
+                stage=reason.stage,
+                message=_message(gang, reason),
+                pods=pods,
                 marked=gang.mark_unschedulable,
-                shortage=obstacle.shortage,
-                protections=obstacle.protections,
+                shortage=reason.shortage,
+                protections=reason.protections,
                 elastic=elastic_pods(gang, state.statement),
                 ageing_points=state.ageing.points(gang),
             )
         )
-    return listed
+    return unplaced
 
 
 def _message(gang: Gang, reason: Unschedulable) -> str:
-    """The obstacle, with what else had to fit where that is not seen from the pods that wait."""
+    """The reason, with the expected pods that had to fit as well."""
     if not gang.placeholders or reason.stage not in EXPECTED_PODS_COUNT:
         return reason.message
     count = len(gang.placeholders)
-    later = f"the {count} pods that are made later" if count > 1 else "the pod that is made later"
-    return f"{reason.message} Room is also needed for {later}."
+    expected = (
+        f"the {count} pods that are made later" if count > 1 else "the pod that is made later"
+    )
+    return f"{reason.message} Room is also needed for {expected}."
 
 
 def _is_unplaced(state: CycleState, member: Member) -> bool:
-    planned = state.statement.placed.get(member.pod.uid)
-    return not member.node if planned is None else planned.capacity is Capacity.FUTURE_IDLE
+    assignment = state.statement.placed.get(member.pod.uid)
+    return not member.node if assignment is None else assignment.capacity is Capacity.FUTURE_IDLE
 
 
 def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
@@ -259,14 +256,14 @@ def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
     if gang.key in state.snapshot.in_backoff:
         hint = "see the gang's events for the reason"
         return Unschedulable(Stage.SCHEDULER_ERROR, f"the last attempt to start it failed; {hint}.")
-    waiting = next((m for m in gang.pending if m.waiting_for), None)
-    if waiting is not None and waiting.pod.uid not in state.statement.placed:
-        return pod_not_ready(gang, waiting)
-    promised = [
+    not_ready = next((m for m in gang.pending if m.waiting_for), None)
+    if not_ready is not None and not_ready.pod.uid not in state.statement.placed:
+        return pod_not_ready(gang, not_ready)
+    nominated = [
         m for m in gang.pending if m.pod.uid in state.statement.placed and _is_unplaced(state, m)
     ]
-    lacking = None if promised else incomplete_subgroup(gang)
-    return lacking or Unschedulable(
+    incomplete = None if nominated else incomplete_subgroup(gang)
+    return incomplete or Unschedulable(
         Stage.NOMINATED,
-        f"room is being freed for {len(promised or gang.pending)} pods; they start when it is.",
+        f"room is being freed for {len(nominated or gang.pending)} pods; they start when it is.",
     )

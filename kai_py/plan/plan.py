@@ -1,7 +1,8 @@
-"""A plan is data: what one cycle decided, and why. It can be printed, stored, diffed, replayed.
+"""The plan of one cycle, as data: every decision and its reason, to print, store, diff or replay.
 
-Commit carries it out; ``kai-py run --dry-run``, what-if and the simulator only read it. Decisions
-stand in the order in which they were made, which is the order in which they should be carried out.
+``commit`` carries it out; ``kai-py run --dry-run``, what-if and the simulator only read it.
+Decisions are listed in the order in which they were made, which is the order in which to carry them
+out.
 """
 
 from dataclasses import dataclass, field
@@ -54,26 +55,26 @@ class Action(StrEnum):
 
 
 class ProtectionRule(StrEnum):
-    """The rule by which a queue keeps room that a gang waits for."""
+    """The rule by which a queue keeps capacity that a pending gang would need."""
 
     FAIR_SHARE = "ReclaimerAboveFairShare"
-    """``queue``, the gang's own, would hold ``value``, more than its fair share ``bound``."""
+    """``queue``, the gang's own, would have ``value`` allocated, above its fair share ``bound``."""
     DESERVED = "NonPreemptibleAboveDeserved"
-    """``queue``, the gang's own, would hold ``value`` that nobody can take back."""
+    """``queue``, the gang's own, would have ``value`` allocated to non-preemptible pods."""
     PRIORITY = "Priority"
-    """Inside the gang's queue the least priority is ``value``, not below ``bound``."""
+    """The lowest priority in the gang's own queue is ``value``, not below the gang's ``bound``."""
     WITHIN_SHARE = "WithinItsShare"
-    """``queue`` holds ``value``, not above ``bound``."""
+    """``queue`` has ``value`` allocated, which is not above ``bound``."""
     TOO_LITTLE_ABOVE_SHARE = "TooLittleAboveItsShare"
-    """``queue`` holds ``value``, above ``bound``, but what is above does not suffice."""
+    """``queue`` has ``value`` allocated, above ``bound``, but the excess does not suffice."""
     MIN_RUNTIME = "MinRuntime"
-    """Safe until ``bound``, now is ``value`` (seconds since the epoch)."""
+    """Protected until ``bound``; now is ``value`` (both in seconds since the epoch)."""
     EVICTION_LIMITS = "Spared"
-    """A disruption budget, an eviction rate or a cooldown."""
+    """A PodDisruptionBudget, ``maxEvictionsPerHour`` or the eviction cooldown."""
 
 
 class Stage(StrEnum):
-    """The first stage that keeps a gang pending; also the metric label."""
+    """The first stage that keeps a gang pending; its value is also the metric label."""
 
     INVALID = "Invalid"
     QUEUE_NOT_FOUND = "QueueNotFound"
@@ -110,12 +111,12 @@ SHORT_OF_CAPACITY = frozenset(
         Stage.RESERVED,
     }
 )
-"""Stages at which a gang may start but finds no room: more nodes could help."""
+"""Stages of gangs that may start but lack capacity, so that more nodes could help."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimAllocation:
-    """Devices found for a claim that has none yet: written to its status as is."""
+    """Devices allocated to a claim that had none; written to its status as is."""
 
     claim: ClaimRef
     allocation: AllocationResult
@@ -123,9 +124,9 @@ class ClaimAllocation:
 
 @dataclass(frozen=True, slots=True)
 class ClaimToCreate:
-    """A claim that serves a pod's extended resources: ``claim`` is what it shall be in the end.
+    """A claim for a pod's extended resources (KEP-5004): ``claim`` as it shall be in the end.
 
-    ``uses`` is told in the pod's status.
+    ``uses`` goes to the pod's ``status.extendedResourceClaimStatus``.
     """
 
     claim: ResourceClaim
@@ -133,14 +134,14 @@ class ClaimToCreate:
 
 
 class Placement(Struct, frozen=True):
-    """A pod goes to a node.
+    """A pod assigned to a node.
 
-    ``allocate``: claims this pod is the first to use. ``reserve``: every claim the pod uses, in
-    which it must be listed in ``status.reservedFor`` before it is bound. ``gpus``: shared GPUs of
-    which it gets a part; ``provision``: volume claims to be provisioned for the node;
-    ``former_gpus``: what its labels say of them now. ``make``: a claim that
-    is made for the pod first. ``for_group``: claims in which its group is listed in its place.
-    ``volumes``: volume claims and the volume that each is bound to.
+    ``allocate``: claims whose first user is this pod. ``reserve``: every claim of the pod; each
+    must list it, or its group, in ``status.reservedFor`` before it is bound. ``gpus``: the shared
+    GPUs of which it gets a part; ``former_gpus``: those that its labels name now. ``create_claim``:
+    a claim to be created for the pod first. ``provision``: volume claims to be provisioned for the
+    node. ``group_reservation``: claims that are reserved for the pod's group instead of the pod.
+    ``volumes``: volume claims and the volume to which each is bound.
     """
 
     pod: PodRef
@@ -155,13 +156,13 @@ class Placement(Struct, frozen=True):
     volumes: tuple[tuple[ClaimRef, str], ...] = ()
 
     def consumer(self, claim: ClaimRef) -> ResourceClaimConsumerReference:
-        """Whom a claim of the pod is reserved for."""
-        shared = self.group_reservation
-        if shared is None or claim not in shared.claims:
+        """The consumer for which a claim of the pod is reserved: the pod, or its group."""
+        reservation = self.group_reservation
+        if reservation is None or claim not in reservation.claims:
             return ResourceClaimConsumerReference(
                 resource="pods", name=self.pod.name, uid=self.pod.uid
             )
-        group = shared.group
+        group = reservation.group
         return ResourceClaimConsumerReference(
             api_group="scheduling.k8s.io", resource="podgroups", name=group.name, uid=group.uid
         )
@@ -170,7 +171,7 @@ class Placement(Struct, frozen=True):
 class GangPlacement(Struct, frozen=True):
     """Pods of one gang that are bound together, all or none.
 
-    ``resume``: they stand in for those of a suspended Job, ``owner``, which is resumed instead.
+    ``resume``: they are placeholders for the pods of a suspended Job, ``owner``, which is resumed.
     """
 
     gang: str
@@ -182,7 +183,7 @@ class GangPlacement(Struct, frozen=True):
 
 
 class Nomination(Struct, frozen=True):
-    """A pod is promised room on a node that others are leaving."""
+    """A pod nominated to a node on which pods are still terminating."""
 
     gang: str
     pod: PodRef
@@ -190,17 +191,17 @@ class Nomination(Struct, frozen=True):
 
 
 class Admission(Struct, frozen=True):
-    """Pods of a gang that their queue has room for: our scheduling gate is lifted from them."""
+    """Pods of a gang that fit their queue's quota: our scheduling gate is removed from them."""
 
     gang: str
     pods: tuple[PodRef, ...]
 
 
 class Eviction(Struct, frozen=True):
-    """A pod must leave. ``reason`` is one sentence: who takes the room, by which rule.
+    """A pod to be evicted; ``reason``: one sentence with the beneficiary and the rule.
 
-    ``moved_to``: the node on which there is room for it; empty when there is none. ``suspend``:
-    its Job, ``owner``, is suspended, which ends all its pods.
+    ``relocated_to``: the node on which the pod is placed again; empty when there is none.
+    ``suspend``: its Job, ``owner``, is suspended, which ends all of its pods.
     """
 
     pod: PodRef
@@ -218,12 +219,12 @@ class Eviction(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Room was found for ``found`` of ``needed`` pods; ``causes`` count nodes by what they lack.
+    """``found`` of ``needed`` pods fit; ``causes``: counts of nodes by what they lack.
 
-    ``pod``: the first that found none, None where the gang has no other. ``subgroup``: that pod's,
-    empty where the gang has none; ``floor``: how many pods that needs, 0 where the gang starts
-    without this pod or with one pod of each subgroup. ``others``: pods of the gang that found room
-    before these.
+    ``pod``: the first that does not fit, None where the gang has no other. ``subgroup``: that
+    pod's, empty where the gang has none; ``min_members``: how many pods the subgroup needs, 0 where
+    the gang starts without this pod or with one pod of each subgroup. ``others``: pods of the gang
+    that were placed before these.
     """
 
     found: int
@@ -237,7 +238,7 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """A queue whose pods stay although a gang waits for their room, with the numbers compared.
+    """A queue whose pods stay although a gang needs their capacity, with the numbers compared.
 
     Amounts are in GPUs, CPU cores or GB.
     """
@@ -251,11 +252,11 @@ class Protection:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A gang that stays pending: the stage that stops it and one sentence that says why.
+    """A gang that stays pending, with the stage that stops it and one sentence of explanation.
 
-    ``marked``: whether its pods say so in a condition, which autoscalers read. ``shortage``: what
-    was too little, where room was. ``protections``: who keeps that room, and why. ``surplus``:
-    those of ``pods`` without which the gang starts. ``gained``: points of priority for waiting.
+    ``marked``: whether the condition of its pods says so, which autoscalers read. ``shortage``:
+    what was insufficient. ``protections``: the queues that keep the capacity, and why. ``elastic``:
+    those of ``pods`` without which the gang starts. ``ageing_points``: priority gained by waiting.
     """
 
     gang: str
@@ -273,12 +274,12 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True)
 class QueueShare:
-    """A queue in this cycle, with everything below it; amounts by quota resource, in row units.
+    """A queue in this cycle with its subtree; amounts by quota resource, in quota units.
 
-    ``non_preemptible`` is the part of ``allocated`` that nobody can take back. ``pending_gangs``
-    counts gangs of the queue itself. ``cut`` has, of each guarantee that the cluster is too small
-    for, what is left of it. A ``parent`` of "" means root; a queue whose written parent can't be
-    used stands as a root too and has a problem that says so.
+    ``non_preemptible`` is the part of ``allocated`` that can't be reclaimed. ``pending_gangs``
+    counts gangs of the queue itself. ``scaled_deserved`` has, for each deserved amount that the
+    cluster is too small for, the amount that it is scaled to. A ``parent`` of "" means root; a
+    queue whose written parent is unusable counts as a root, too, and has a problem that says so.
     """
 
     queue: str
@@ -294,14 +295,14 @@ class QueueShare:
     non_preemptible: dict[str, float] = field(default_factory=dict)
     priority: int = 100
     past_usage: UsageRecord | None = field(default=None, compare=False)
-    """Past use up to this cycle, where it is kept."""
+    """Past usage up to this cycle, where a history of it is kept."""
     evictions: tuple[EvictionRecord, ...] = ()
     """Past evictions, this cycle's included, where a limit or the cooldown counts them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectProblem:
-    """An object of the cluster that cannot be used; ``message`` names the field and says why."""
+    """An object of the cluster that can't be used; ``message`` names the field and the defect."""
 
     object: Owner
     message: str
@@ -309,7 +310,7 @@ class ObjectProblem:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything one cycle decided."""
+    """Everything that one cycle decided."""
 
     placements: tuple[GangPlacement, ...] = ()
     nominations: tuple[Nomination, ...] = ()

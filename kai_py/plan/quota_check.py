@@ -1,10 +1,9 @@
-"""Would pods of a gang take its queue, or one above it, over a bound?
+"""Quota checks of a gang: bounds of its queues, GPU memory, quota reserved for other gangs.
 
-On which nodes does a gang that asks for an amount of GPU memory stay within its queue's bounds?
-
-Queues count GPUs, so an amount of memory costs the more the smaller the GPU is. A gang that is over
-a bound at the price of the smallest GPUs may be within it on larger ones. All its pods are counted
-at the price of the smallest GPU among those nodes. O(sizes of GPUs x depth).
+Queues count GPUs, so an amount of GPU memory costs the more, the smaller the GPU is. A gang that
+exceeds a bound at the cost of the smallest GPUs may be within it on larger ones:
+``nodes_within_quota`` finds those. All pods of the request are charged at the smallest GPU among
+the nodes that are left. O(distinct GPU sizes x depth of the queue).
 """
 
 from collections.abc import Sequence
@@ -25,9 +24,9 @@ from kai_py.snapshot.resources import Bools, Floats
 def check_quota(
     quota: Quota, gang: Gang, members: Sequence[Member], cost: Floats
 ) -> Unschedulable | None:
-    """The bound that ``members`` of the gang are over, which ``cost`` (quota resources,) so much.
+    """The bound that ``members`` with ``cost`` (quota resources,) exceed, or None.
 
-    Its queue must exist.
+    The gang's queue must exist.
     """
     queue, preemptible = quota.queues.positions[gang.queue], gang.is_preemptible(members)
     over = check_limits(quota.usage, queue, cost, preemptible=preemptible)
@@ -38,16 +37,17 @@ def check_quota(
 
 
 def nodes_within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> Bools | None:
-    """(nodes,) bool, those with GPUs of which the ask is few enough; None where there are none."""
+    """(nodes,) bool, nodes whose GPUs are large enough for the request; None where none are."""
     sharing, quota = state.snapshot.gpu_sharing, state.quota
     shares = [share for m in request.members if (share := m.shape.gpu_share) and share.memory]
     if not shares:
         return None
     queue, gpu = quota.queues.positions[gang.queue], quota.resources.index(GPU)
-    dearest = sum(share.gpus(sharing.smallest) for share in shares)
+    highest_cost = sum(share.gpus(sharing.smallest) for share in shares)
+    # The first size is the smallest, whose cost already exceeded the bound.
     for memory in np.unique(sharing.memory[sharing.memory_known])[1:].tolist():
         cost = state.request_cost(gang).copy()
-        cost[gpu] += sum(share.gpus(memory) for share in shares) - dearest
+        cost[gpu] += sum(share.gpus(memory) for share in shares) - highest_cost
         preemptible = gang.is_preemptible(request.members)
         if check_limits(quota.usage, queue, cost, preemptible=preemptible) is None:
             allowed: Bools = sharing.memory_known & (sharing.memory >= memory)
@@ -56,7 +56,7 @@ def nodes_within_quota(state: CycleState, gang: Gang, request: PlacementRequest)
 
 
 def check_reserved_quota(state: CycleState, gang: Gang, cost: Floats) -> Unschedulable | None:
-    """What is left below the queue's bounds may be kept for a gang that has waited longer."""
+    """Whether quota below the queue's bounds is reserved for a gang that has waited longer."""
     if not state.placer.reservations.active:
         return None
     ahead = state.placer.reservations.ahead_of(gang)

@@ -1,14 +1,14 @@
-"""How much priority does a gang gain by waiting?
+"""Ageing: the priority that a gang gains by waiting.
 
     points = min(limit, floor(time it has waited / time that counts as one point))
 
-The time of one point is what the gang says, else its queue or the nearest queue above it that says
-anything, else the configuration; 0 means that waiting counts nothing. The limit is the queue's or
-the configuration's: who may write a workload can't lift it. A gang waits since the oldest of its
-waiting pods exists, so one that ran and was evicted starts anew.
+The time of one point is set by the gang, else by its queue or the nearest ancestor that sets one,
+else by the configuration; 0 disables ageing. The limit is set by the queue or the configuration
+only, so the author of a workload can't raise it. A gang waits since the creation of its oldest
+pending pod; one that ran and was evicted starts from zero.
 
-Below the limit, a gang that is d points behind is passed over by work that comes within d points'
-time of it, and by nothing that comes later. O(waiting pods) per gang that ages.
+Below the limit, a gang that is d points behind is bypassed only by gangs created within d points'
+time of it, and by none created later. O(pending pods) per gang that ages.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,13 +21,13 @@ from kai_py.snapshot.tables.queues import QueueInfo, inherited
 
 @dataclass(frozen=True, slots=True)
 class Ageing:
-    """``seconds`` of waiting that count as one point of priority (0: none), ``most`` at most."""
+    """``seconds`` of waiting count as one point of priority (0: none), up to ``limit`` points."""
 
     seconds: float = 0.0
     limit: float = 1000
 
     def points(self, waited: float) -> int:
-        """What a gang gains by having waited so long."""
+        """Points of a gang that has ``waited`` so many seconds."""
         return int(min(self.limit, max(0.0, waited // self.seconds))) if self.seconds else 0
 
 
@@ -36,7 +36,7 @@ NO_AGEING = Ageing()
 
 @dataclass(frozen=True, slots=True)
 class QueueAgeing:
-    """The ageing of every gang at ``now``; ``seconds`` and ``most`` by queue, where one says so."""
+    """The ageing of every gang at ``now``; ``seconds`` and ``limit`` by queue, where set."""
 
     default: Ageing = NO_AGEING
     now: float = 0.0
@@ -45,7 +45,7 @@ class QueueAgeing:
 
     @classmethod
     def for_queues(cls, queues: Iterable[QueueInfo], default: Ageing, now: float) -> Self:
-        """As the queues say it, and above them the configuration."""
+        """From the specs of the queues, and the configuration as ``default``."""
         specs = tuple(queues)
         return cls(
             default,
@@ -55,15 +55,15 @@ class QueueAgeing:
         )
 
     def points(self, gang: Gang) -> int:
-        """Points of priority that ``gang`` gained by waiting."""
+        """Points of priority that ``gang`` has gained by waiting."""
         seconds = gang.ageing
         if seconds is None:
             seconds = self.seconds.get(gang.queue, self.default.seconds)
         if not seconds:
             return 0
-        most = self.limit.get(gang.queue, self.default.limit)
-        return Ageing(seconds, most).points(self.now - gang.waiting_since)
+        limit = self.limit.get(gang.queue, self.default.limit)
+        return Ageing(seconds, limit).points(self.now - gang.waiting_since)
 
     def priority(self, gang: Gang) -> int:
-        """The priority with which ``gang`` stands in line."""
+        """The priority of ``gang`` in the queue order, ageing included."""
         return gang.priority + self.points(gang)

@@ -1,11 +1,11 @@
-"""Do pods of several sizes fit, where the largest first did not?
+"""Exact assignment of pods of several sizes to nodes, for when largest-first fails.
 
-Exact search, largest pod first: each pod tries the nodes with room, the tightest first, and of
-nodes that look alike (same room, open to the same pods) only one. It is bounded by ``steps``, so a
-"no" may also mean that it was too long.
+Depth-first search, largest pod first: each pod tries the nodes it fits on, the tightest first, and
+only one of several equal nodes (same free amounts, open to the same pods). The search is bounded by
+``steps``, so a None may also mean that the bound was reached.
 
-Of n pods, a kind that fits on n nodes or more always finds one of those that no other pod uses, so
-n of its nodes are enough for the search. O(resources x nodes), then O(steps x resources x n).
+Of n pods in total, a class that fits on n or more nodes always finds one that no other pod uses, so
+n of its nodes suffice. O(resources x nodes), then O(steps x resources x n).
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from kai_py.snapshot.resources import Bools, Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class PodClass:
-    """``count`` pods that each take ``request`` (resources,), on the nodes of ``mask`` (nodes,)."""
+    """``count`` pods of ``request`` (resources,), on the nodes of ``mask`` (nodes,) bool."""
 
     count: int
     request: Floats
@@ -26,34 +26,36 @@ class PodClass:
 
 
 def assign(pod_classes: Sequence[PodClass], free: Floats, steps: int) -> list[list[int]] | None:
-    """Per kind the node row of each of its pods; None where none was found.
+    """Per class, the node row of each of its pods; None where no assignment was found.
 
-    ``free``: (resources, nodes) float64. The first kind should be the hardest to place.
+    ``free``: (resources, nodes) float64. The first class should be the hardest to place.
     """
     nodes = _nodes_to_try(pod_classes, free)
-    masks = np.array([kind.mask[nodes] for kind in pod_classes])
-    search = _Search([k for k, kind in enumerate(pod_classes) for _ in range(kind.count)], steps)
+    masks = np.array([pod_class.mask[nodes] for pod_class in pod_classes])
+    search = _Search(
+        [k for k, pod_class in enumerate(pod_classes) for _ in range(pod_class.count)], steps
+    )
     if not search.run(0, pod_classes, masks, free[:, nodes]):
         return None
     rows: list[list[int]] = [[] for _ in pod_classes]
-    for kind, row in zip(search.pods, search.rows, strict=True):
-        rows[kind].append(int(nodes[row]))
+    for pod_class, row in zip(search.pods, search.rows, strict=True):
+        rows[pod_class].append(int(nodes[row]))
     return rows
 
 
 def _nodes_to_try(pod_classes: Sequence[PodClass], free: Floats) -> Ints:
-    """Rows of the nodes that the search needs, ascending."""
-    pods = sum(kind.count for kind in pod_classes)
+    """Rows of the nodes that the search considers, ascending."""
+    pods = sum(pod_class.count for pod_class in pod_classes)
     chosen = [
-        np.flatnonzero(kind.mask & (free >= kind.request[:, None]).all(axis=0))[:pods]
-        for kind in pod_classes
+        np.flatnonzero(pod_class.mask & (free >= pod_class.request[:, None]).all(axis=0))[:pods]
+        for pod_class in pod_classes
     ]
     return np.unique(np.concatenate(chosen)).astype(np.int64)
 
 
 @dataclass
 class _Search:
-    """``pods``: the kind of each; ``rows``: where those placed so far are."""
+    """``pods``: the class of each pod; ``rows``: the rows of those placed so far."""
 
     pods: list[int]
     steps: int
@@ -63,29 +65,29 @@ class _Search:
         self.rows: list[int] = []
 
     def run(self, at: int, pod_classes: Sequence[PodClass], masks: Bools, free: Floats) -> bool:
-        """Place the pods from ``at`` on; ``free`` is as before if that fails."""
+        """Place the pods from ``at`` on; ``free`` is restored if that fails."""
         if at == len(self.pods):
             return True
-        kind = self.pods[at]
-        request = pod_classes[kind].request[:, None]
-        open_to = masks[kind] & (free >= request).all(axis=0)
-        for row in _distinct_rows(np.flatnonzero(open_to), masks, free, request):
+        pod_class = self.pods[at]
+        request = pod_classes[pod_class].request[:, None]
+        feasible = masks[pod_class] & (free >= request).all(axis=0)
+        for row in _distinct_rows(np.flatnonzero(feasible), masks, free, request):
             if self.steps <= 0:
                 return False
             self.steps -= 1
-            free[:, row] -= pod_classes[kind].request
+            free[:, row] -= pod_classes[pod_class].request
             self.rows.append(row)
             if self.run(at + 1, pod_classes, masks, free):
                 return True
             self.rows.pop()
-            free[:, row] += pod_classes[kind].request
+            free[:, row] += pod_classes[pod_class].request
         return False
 
 
 def _distinct_rows(rows: Ints, masks: Bools, free: Floats, request: Floats) -> list[int]:
-    """One row of those alike, the tightest in what the pod asks for first."""
-    asked = np.flatnonzero(request[:, 0] > 0)
-    order = np.lexsort((rows, *free[asked][:, rows]))
+    """One row per group of equal nodes, the tightest in the requested resources first."""
+    requested = np.flatnonzero(request[:, 0] > 0)
+    order = np.lexsort((rows, *free[requested][:, rows]))
     first: dict[bytes, int] = {}
     for row in rows[order].tolist():
         first.setdefault(free[:, row].tobytes() + masks[:, row].tobytes(), row)

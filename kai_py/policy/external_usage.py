@@ -1,7 +1,7 @@
-"""What every queue used in the past, as somebody else measured it.
+"""Past usage of queues as measured by an external source, such as Prometheus.
 
-Takes the place of our own ``usage_history``: amounts come from outside, averaged over a window, and
-count as a part of what the cluster has now. Amounts that were measured too long ago count as none.
+Replaces our own ``usage_history``: amounts are averages over a window and count as a fraction of
+what the cluster has now. Measurements older than ``stale_after`` count as none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,25 +12,25 @@ import numpy as np
 from kai_py.snapshot.resources import Floats
 
 UsageByQueue = Mapping[str, Mapping[str, float]]
-"""Queue to resource to amount, in row units."""
+"""Amounts by queue and resource, in quota units."""
 
 
 @dataclass
 class ExternalUsage:
-    """The last measurement; it counts for ``stale_after`` seconds."""
+    """The last measurement; it is valid for ``stale_after`` seconds."""
 
     stale_after: float
     _amounts: UsageByQueue = field(default_factory=dict, init=False)
     _measured_at: float = field(default=-np.inf, init=False)
 
     def record(self, amounts: UsageByQueue, at: float) -> None:
-        """``amounts`` were measured ``at`` (seconds since the epoch)."""
+        """Store ``amounts`` measured ``at`` (seconds since the epoch)."""
         self._amounts, self._measured_at = amounts, at
 
     def fractions(
         self, now: float, queues: Sequence[str], resources: Sequence[str], total: Floats
     ) -> Floats:
-        """(resources, queues) past use as a part of ``total`` (resources,)."""
+        """(resources, queues) past usage as a fraction of ``total`` (resources,)."""
         used = np.zeros((len(resources), len(queues)))
         if now > self._measured_at + self.stale_after:
             return used

@@ -1,12 +1,12 @@
-"""How much is each queue entitled to this cycle?
+"""Fair share: what each queue is entitled to in this cycle.
 
-Per resource and top-down: the roots divide the cluster, the children of a queue divide what it got.
-The division among siblings is a rule of the profile (``exact_division``, ``whole_units``): what is
-deserved first, then the surplus by priority and weight, never more than demand or maximum.
+Per resource and top-down: the roots divide the cluster, the children of a queue divide its share.
+The division among siblings depends on the profile (``exact_division``, ``whole_units``): deserved
+amounts first, then the surplus by priority and weight, never more than demand or maximum.
 
-In the native profile a queue stands for the demand that its subtree can really use: below a maximum
-no more than that, below a weight of 0 no more than what is deserved. So nothing is given to a
-branch in which nobody may take it.
+In the native profile the demand of a queue is what its subtree can really use: below a maximum no
+more than that, below a weight of 0 no more than what is deserved. So no share goes to a branch in
+which no queue may use it.
 
 All resources are divided side by side: O(resources x queues log queues) in about a hundred numpy
 calls per level.
@@ -27,11 +27,12 @@ from kai_py.snapshot.tables.queue_tree import QueueTable
 
 @dataclass(frozen=True, slots=True)
 class FairShare:
-    """The entitlement of each queue, (resources, queues) each, and how it came about.
+    """The entitlement of each queue, (resources, queues) each, and its components.
 
-    ``fair`` = ``deserved`` + ``surplus``. ``weight_share`` is the queue's part of the surplus of
-    its priority among its siblings. ``scaled`` marks guarantees that were cut because there is less
-    than their sum. ``remaining`` (resources,) is what nobody may or wants to use.
+    ``fair`` = ``deserved`` + ``surplus``. ``weight_share`` is the queue's fraction of the surplus
+    of its priority among its siblings. ``scaled`` marks deserved amounts that were scaled down
+    because the cluster is smaller than their sum. ``remaining`` (resources,) is what no queue may
+    or can use.
     """
 
     fair: Floats
@@ -51,12 +52,12 @@ def fair_share(
 ) -> FairShare:
     """Divide ``total`` (resources,) among the queues.
 
-    ``demand`` (resources, queues) is what each queue's subtree runs and waits for. ``usage`` of the
-    same shape is past usage as a part of the cluster, decayed; None where none is known.
+    ``demand`` (resources, queues) is what each queue's subtree has allocated and pending.
+    ``past_usage`` of the same shape is a decayed fraction of the cluster; None where none is known.
     """
     exact = rules.division is Division.EXACT
-    wanted = usable_demand(queues, demand) if exact else demand
-    ceiling = np.minimum(wanted, queues.max)
+    usable = usable_demand(queues, demand) if exact else demand
+    ceiling = np.minimum(usable, queues.max)
     past = np.zeros_like(ceiling) if past_usage is None else past_usage
     fair, deserved, surplus, share = (np.zeros_like(ceiling) for _ in range(4))
     divide = divide_exactly if exact else divide_whole_units
@@ -86,19 +87,20 @@ def fair_share(
 
 def usable_demand(queues: QueueTable, demand: Floats) -> Floats:
     """(resources, queues) the part of each subtree's demand that its limits let it use."""
-    most = np.where(queues.weight > 0, queues.max, np.minimum(queues.max, queues.deserved))
+    limit = np.where(queues.weight > 0, queues.max, np.minimum(queues.max, queues.deserved))
     usable = np.array(demand, np.float64)
     for level in reversed(list(queues.levels())):
-        cut = np.maximum(usable[:, level] - most[:, level], 0.0)
-        usable[:, level] -= cut
+        excess = np.maximum(usable[:, level] - limit[:, level], 0.0)
+        usable[:, level] -= excess
         if level.start:
-            lost = demand[:, level] - usable[:, level]
-            np.subtract.at(usable.T, queues.parent[level], lost.T)
+            unusable = demand[:, level] - usable[:, level]
+            # Not `-=`: several queues of the level may have the same parent.
+            np.subtract.at(usable.T, queues.parent[level], unusable.T)
     return np.maximum(usable, 0.0)
 
 
 def _level_above(queues: QueueTable, level: slice) -> slice:
-    """The parents of the level's queues; -1 stands for the cluster above the roots."""
+    """The parents of the level's queues; -1 is the cluster above the roots."""
     if level.start == 0:
         return slice(-1, 0)
     return slice(int(queues.level_starts[queues.depth[level.start] - 1]), level.start)

@@ -1,10 +1,10 @@
-"""Which fairness rules apply: the choices on which kai_py and KAI-Scheduler differ, as one value.
+"""Fairness rules: the choices on which kai_py and KAI-Scheduler differ, as one value.
 
-``native`` divides exactly, finishes a priority before the next, shrinks guarantees in proportion
-when there is less than their sum, judges a gang only by the resources it asks for, gives nobody
-room that a gang before it needs together with victims, and looks for the fewest victims inside a
-queue. ``kai`` does what KAI-Scheduler 0.17 does, for clusters that keep its Queues and expect its
-numbers.
+``native`` divides exactly, finishes a priority before the next, scales deserved amounts in
+proportion when the cluster is smaller than their sum, compares only the resources that a gang
+requests, gives no gang capacity that an earlier gang needs together with victims, and minimises the
+victims inside a queue. ``kai`` follows KAI-Scheduler 0.17, for clusters that keep its Queues and
+expect its figures.
 """
 
 from dataclasses import dataclass
@@ -18,40 +18,40 @@ class Division(StrEnum):
     """How the surplus of a resource is divided among sibling queues."""
 
     EXACT = "exact"
-    """By weight with nothing rounded; guarantees shrink when there is less than their sum."""
+    """By weight without rounding; deserved amounts shrink when there is less than their sum."""
 
     WHOLE_UNITS = "whole-units"
-    """Rounded down to whole units, cut-off units handed out last; guarantees never shrink."""
+    """Rounded down to whole units, remainders handed out last; deserved amounts never shrink."""
 
 
 class ComparedResources(StrEnum):
-    """Which resources count when a queue is compared with its guarantee or fair share."""
+    """Which resources count when a queue is compared with its deserved amount or fair share."""
 
     REQUESTED = "requested"
-    """Those that the gang in question asks for."""
+    """Those that the gang requests."""
 
     ALL = "all"
-    """All of them, also those that the gang does not touch."""
+    """All of them, also those that the gang does not request."""
 
 
 class BypassPolicy(StrEnum):
-    """Who gets free room that is too little for the gang that comes first."""
+    """Use of idle capacity that is too small for the gang that is first in the order."""
 
     PREEMPT_FIRST = "in-turn"
-    """The first gang, where moving others, reclaim or preemption give it the rest."""
+    """For the first gang, where consolidation, reclaim or preemption provide the rest."""
 
     BYPASS_FIRST = "who-fits"
-    """Those who come after it and fit; only then may anybody make others leave."""
+    """For later gangs that fit; only then may any gang evict others."""
 
 
 class VictimPreference(StrEnum):
-    """Who leaves for a gang of the same queue, of those with a priority no higher than need be."""
+    """The preferred victims of a preemptor, of those with the lowest priority that suffices."""
 
     FEWEST = "fewest"
-    """As few gangs, and then as few pods, as looking at the nodes one by one finds."""
+    """The fewest gangs, then the fewest pods, that a search node by node finds."""
 
     YOUNGEST = "youngest"
-    """Surplus, and then the youngest, wherever they run."""
+    """Elastic pods, then the youngest gangs, wherever they run."""
 
 
 class MinRuntimeMethod(StrEnum):
@@ -69,9 +69,9 @@ class FairnessRules:
     """The fairness rules of one cycle. Raises ValueError for values outside their range.
 
     ``usage_weight`` is the k of time-aware fair share: how far past usage lowers a queue's claim on
-    surplus (0: not at all). ``saturation_multiplier`` makes reclaim more reluctant the larger it
-    is. Default min runtimes, in seconds, are for queues that neither have nor inherit one.
-    ``mig_slices_per_gpu``: of the MIG devices of a device plugin; KAI counts every slice as a GPU.
+    surplus (0: not at all). A larger ``saturation_multiplier`` makes reclaim more reluctant.
+    Default min runtimes, in seconds, are for queues that neither have nor inherit one.
+    ``mig_slices_per_gpu``: for MIG devices of a device plugin; KAI counts every slice as a GPU.
     """
 
     division: Division = Division.EXACT
@@ -94,6 +94,7 @@ class FairnessRules:
             "mig_slices_per_gpu": 1.0,
         }
         for name, bound in lowest.items():
+            # Not `<`: this form also rejects NaN.
             if not getattr(self, name) >= bound:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be at least {bound}")
 

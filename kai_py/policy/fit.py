@@ -1,10 +1,10 @@
-"""Which nodes may take a pod of a shape at all, and how many such pods fit on each.
+"""Static filters: which nodes may take a pod of a shape, and how many such pods fit on each.
 
-Static filters depend on the shape and the nodes only, so their masks are kept per shape and node
-generation. They are applied in a fixed order; a node counts for the first filter that removes it,
-which is what the explanation shows. Order and meaning follow kube-scheduler's filter plugins
-NodeName, NodeUnschedulable, TaintToleration, NodeAffinity, VolumeBinding and (for claims that are
-allocated already) DynamicResources.
+Static filters depend on the shape and the nodes only, so their masks are cached per shape and node
+generation. They run in a fixed order; a node counts for the first filter that removes it, which is
+what the explanation shows. Order and meaning follow kube-scheduler's filter plugins
+NodeUnschedulable, TaintToleration, NodeAffinity, VolumeBinding and (for claims that are already
+allocated) DynamicResources.
 """
 
 from collections.abc import Iterator
@@ -21,16 +21,16 @@ from kai_py.snapshot.shape import Shape
 
 NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 DEVICE_PLUGIN_BONUS = 0.25
-"""Devices that claims can have are kept for claims; below 1: stated preferences outweigh it."""
+"""Saves DRA devices for claims; below 1, so that any preference of the pod outweighs it."""
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
 @dataclass(frozen=True, slots=True)
 class StaticFit:
-    """``mask``: (nodes,) bool. ``removed``: per filter how many nodes it took away, in order.
+    """``mask``: (nodes,) bool. ``removed``: the count of nodes that each filter removes, in order.
 
-    ``preference``: (nodes,) float64, preferred node affinity minus untolerated soft taints, and
-    of nodes that are equal so far those whose device plugin serves the pod; higher goes first.
+    ``preference``: (nodes,) float64, higher is better: preferred node affinity minus untolerated
+    soft taints, plus a bonus below 1 for nodes whose device plugin serves the pod.
     """
 
     mask: Bools
@@ -40,20 +40,20 @@ class StaticFit:
 
 @dataclass
 class StaticFits:
-    """Static verdicts per shape, kept while the nodes stay the same."""
+    """Static fits per shape, cached while the nodes stay the same."""
 
     _generation: int = -1
     _known: dict[int, StaticFit] = field(default_factory=dict)
 
     def of(self, shape: Shape, nodes: NodeColumns) -> StaticFit:
-        """The verdict for ``shape`` on ``nodes``."""
+        """The static fit of ``shape`` on ``nodes``."""
         if nodes.generation != self._generation:
             self._generation = nodes.generation
             self._known.clear()
-        known = self._known.get(shape.number)
-        if known is None:
-            known = self._known[shape.number] = static_fit(shape, nodes)
-        return known
+        cached = self._known.get(shape.number)
+        if cached is None:
+            cached = self._known[shape.number] = static_fit(shape, nodes)
+        return cached
 
 
 def static_fit(shape: Shape, nodes: NodeColumns) -> StaticFit:
@@ -61,9 +61,9 @@ def static_fit(shape: Shape, nodes: NodeColumns) -> StaticFit:
     mask = np.ones(len(nodes), dtype=np.bool_)
     removed: list[tuple[str, int]] = []
     for reason, passes in _filters(shape, nodes):
-        taken = int(np.count_nonzero(mask & ~passes))
-        if taken:
-            removed.append((reason, taken))
+        count = int(np.count_nonzero(mask & ~passes))
+        if count:
+            removed.append((reason, count))
             mask &= passes
     preference = _stated_preference(shape, nodes) - unwanted_taints(shape.tolerations, nodes)
     if shape.extended.resources:
@@ -74,7 +74,7 @@ def static_fit(shape: Shape, nodes: NodeColumns) -> StaticFit:
 
 
 def _served_by_plugin(shape: Shape, nodes: NodeColumns) -> Bools:
-    """(nodes,) bool: all extended resources for which a claim could be made are reported."""
+    """(nodes,) bool: device plugins report all extended resources that claims could serve."""
     names = shape.extended.resources
     reported = (record.status.allocatable for record in nodes.records)
     served = (all(_is_nonzero(each.get(name)) for name in names) for each in reported)
@@ -90,11 +90,11 @@ def replicas_that_fit(
 ) -> Ints:
     """How many pods of ``shape`` fit on each node, by resources alone.
 
-    ``free``, ``allocatable``: (resources, nodes) float64; free may be negative. The answer is min
+    ``free``, ``allocatable``: (resources, nodes) float64; free may be negative. The result is min
     over the requested resources of floor(free / request), 0 outside ``mask``. A request for a
-    resource that no node has fits nowhere. Mirrored requests count only on nodes that report the
-    resource: there, claims and device plugin hand out the same cards. So do requests that other
-    nodes serve by claim.
+    resource that no node has fits nowhere. Requests mirrored from claims count only on nodes that
+    report the resource: there, claims and device plugin hand out the same cards. So do extended
+    resources that claims serve on other nodes.
     """
     fit = np.full(mask.shape, np.inf)
     for name, request in shape.reported_requests.items():
@@ -108,9 +108,11 @@ def replicas_that_fit(
             reported = allocatable[position] > 0
             np.minimum(fit, free[position] / request, out=fit, where=reported)
     if not shape.requests:
+        # Casting inf to an integer is undefined.
         fit[:] = np.iinfo(np.int32).max
     counts: Ints = np.floor(np.maximum(fit, 0.0)).astype(np.int64)
     if shape.host_ports:
+        # Two pods with the same host ports never share a node.
         np.minimum(counts, 1, out=counts)
     counts[~mask] = 0
     return counts
@@ -123,7 +125,7 @@ def requests_where_reported(shape: Shape) -> Iterator[tuple[str, float]]:
 
 
 def matches_own_selectors(shape: Shape, nodes: NodeColumns) -> Bools:
-    """(nodes,) bool: what the pod's node selector and required node affinity admit."""
+    """(nodes,) bool: the pod's node selector and required node affinity match."""
     admitted = matches_labels(shape.node_selector, nodes)
     required = shape.affinity and shape.affinity.node_affinity
     if required and required.required is not None:

@@ -1,13 +1,13 @@
-"""May a gang start under the limits of its queue and of every queue above it?
+"""Limits of a queue and all its ancestors for a gang that is about to start.
 
-Two rules, each only for resources that the gang asks for:
+Two rules, each only for resources that the gang requests:
 
-- what the queue holds plus the request stays within ``max``;
-- what non-preemptible pods hold plus a non-preemptible request stays within ``deserved``, for what
-  cannot be taken back may not be lent.
+- what the queue has allocated plus the request stays within ``max``;
+- what non-preemptible pods have allocated plus a non-preemptible request stays within
+  ``deserved``, because capacity that can't be reclaimed must not be borrowed.
 
-A refusal is a value: the queue nearest to the gang that refuses, and the numbers compared.
-O(resources x depth).
+A refusal is a value: the refusing queue nearest to the gang, and the numbers compared. O(resources
+x depth).
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE
 
 
 class QuotaBound(StrEnum):
-    """Which bound of a queue was met."""
+    """The bound of a queue that is exceeded."""
 
     MAX = "OverLimit"
     DESERVED = "NonPreemptibleOverQuota"
@@ -29,7 +29,7 @@ class QuotaBound(StrEnum):
 class QuotaExceeded:
     """``allocated`` + ``requested`` > ``limit`` of row ``resource`` in ``queue``.
 
-    For ``Bound.DESERVED`` only non-preemptible pods count as allocated.
+    For ``QuotaBound.DESERVED`` only non-preemptible pods count as allocated.
     """
 
     bound: QuotaBound
@@ -42,18 +42,19 @@ class QuotaExceeded:
     def message(self, resource_name: str) -> str:
         """One sentence for people, in the wording that KAI users search for."""
         noun, per_unit = display_unit(resource_name)
-        limit, held, asked = (
+        limit, allocated, requested = (
             f"{amount / per_unit:g} {noun}"
             for amount in (self.limit, self.allocated, self.requested)
         )
         if self.bound is QuotaBound.MAX:
             return (
                 f"{self.queue} quota has reached the allowable limit of {noun}. Limit is {limit}, "
-                f"currently {held} allocated and workload requested {asked}"
+                f"currently {allocated} allocated and workload requested {requested}"
             )
         return (
-            f"Non-preemptible workload is over quota. Workload requested {asked}, but {self.queue} "
-            f"quota is {limit}, while {held} are already allocated for non-preemptible pods. "
+            f"Non-preemptible workload is over quota. Workload requested {requested}, but "
+            f"{self.queue} quota is {limit}, while {allocated} are already allocated for "
+            "non-preemptible pods. "
             "Use a preemptible workload to go over quota."
         )
 
@@ -61,27 +62,27 @@ class QuotaExceeded:
 def check_limits(
     usage: QueueUsage, queue: int, request: Floats, *, preemptible: bool
 ) -> QuotaExceeded | None:
-    """Both rules for ``request`` (resources,) in ``queue``; None means it may start."""
+    """Both rules for ``request`` (resources,) in ``queue``; None means that it may start."""
     if preemptible and not usage.queues.has_max[queue]:
         return None
-    over = check_max(usage, queue, request)
-    if over is not None or preemptible:
-        return over
+    exceeded = check_max(usage, queue, request)
+    if exceeded is not None or preemptible:
+        return exceeded
     return check_deserved(usage, queue, request)
 
 
 def check_max(usage: QueueUsage, queue: int, request: Floats) -> QuotaExceeded | None:
-    """The first rule alone."""
+    """The ``max`` rule alone."""
     return _first_exceeded(usage, queue, request, QuotaBound.MAX)
 
 
 def check_deserved(usage: QueueUsage, queue: int, request: Floats) -> QuotaExceeded | None:
-    """The second rule alone, for a non-preemptible request."""
+    """The ``deserved`` rule alone, for a non-preemptible request."""
     return _first_exceeded(usage, queue, request, QuotaBound.DESERVED)
 
 
 def _bound_and_usage(usage: QueueUsage, bound: QuotaBound) -> tuple[Floats, Floats]:
-    """The bound of every queue and what counts against it."""
+    """The bound of every queue, and the amounts that count against it."""
     if bound is QuotaBound.MAX:
         return usage.queues.max, usage.allocated
     return usage.queues.deserved, usage.non_preemptible
@@ -90,20 +91,23 @@ def _bound_and_usage(usage: QueueUsage, bound: QuotaBound) -> tuple[Floats, Floa
 def _first_exceeded(
     usage: QueueUsage, queue: int, request: Floats, bound: QuotaBound
 ) -> QuotaExceeded | None:
-    limit, held = _bound_and_usage(usage, bound)
-    line = usage.queues.ancestors(queue)[::-1]
-    asked = request[:, None]
-    refused = exceeds(held[:, line] + asked, limit[:, line]) & (asked > 0)
+    limit, allocated = _bound_and_usage(usage, bound)
+    path = usage.queues.ancestors(queue)[::-1]
+    column = request[:, None]
+    refused = exceeds(allocated[:, path] + column, limit[:, path]) & (column > 0)
     if not refused.any():
         return None
+    # Transposed, so that the nearest queue comes before the first resource.
     step, row = divmod(int(refused.T.argmax()), len(request))
-    name = usage.queues.names[line[step]]
-    at = (row, line[step])
-    return QuotaExceeded(bound, name, row, float(limit[at]), float(held[at]), float(request[row]))
+    name = usage.queues.names[path[step]]
+    at = (row, path[step])
+    return QuotaExceeded(
+        bound, name, row, float(limit[at]), float(allocated[at]), float(request[row])
+    )
 
 
 def display_unit(resource_name: str) -> tuple[str, float]:
-    """What a resource is called, and how much of its row is one of it."""
+    """The name of a resource in messages, and the row amount of one unit of it."""
     if resource_name == "cpu":
         return "CPU cores", 1e3
     if resource_name == "memory":

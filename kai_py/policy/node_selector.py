@@ -38,7 +38,7 @@ def matches_term(term: NodeSelectorTerm, nodes: NodeColumns) -> Bools:
 
 
 def matches_labels(wanted: Mapping[str, str], nodes: NodeColumns) -> Bools:
-    """(nodes,) bool: every label has the wanted value (pod.spec.nodeSelector)."""
+    """(nodes,) bool: every label has the given value (pod.spec.nodeSelector)."""
     matched = np.ones(len(nodes), dtype=np.bool_)
     for key, value in wanted.items():
         matched &= nodes.label(key).matches((value,))

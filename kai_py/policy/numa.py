@@ -1,15 +1,15 @@
-"""May a pod start on a node that reports NUMA zones, and which zones does it get?
+"""NUMA alignment of pods: admission by the kubelet, and the zones that a pod gets.
 
-The rule of the kubelet's TopologyManager, over the resources that the zones report:
+The rules of the kubelet's TopologyManager, over the resources that the zones report:
 
-- *single-numa-node*: one zone has enough of all that is aligned.
-- *restricted*: a set of zones has enough of all, and for each resource no smaller set could have it
-  even on an empty node.
-- others refuse nobody: the smallest set that has enough of all, or else whatever there is.
+- *single-numa-node*: one zone has enough of everything that is aligned.
+- *restricted*: a set of zones has enough of everything, and for each resource no smaller set could
+  have it even on an empty node.
+- others reject no pod: the smallest set that has enough of everything, else all zones.
 
-Scope *pod* asks this once for the pod, scope *container* for each container: init containers one
-after the other, then all that run together. Of several sets the one with fewest, then lowest zones
-is taken, and its zones are used up in order. O(sets of zones) per container.
+Scope *pod* applies this once to the pod, scope *container* to each container: init containers one
+after the other, then all that run together. Of several sets the one with the fewest, then the
+lowest zones is taken, and its zones are used up in order. O(sets of zones) per container.
 """
 
 from bisect import bisect_right
@@ -20,11 +20,11 @@ from typing import NamedTuple
 from kai_py.snapshot.tables.numa import Alignment, AmountsByZone, NumaNode, NumaPolicy, ZoneAmounts
 
 ZoneRequest = Sequence[tuple[int, float]]
-"""Position among the resources of a node, and how much."""
+"""Position among the resources of a node, and the amount requested."""
 
 
 class ZoneAllocation(NamedTuple):
-    """What is ``left`` once something has started, and how many zones that took."""
+    """The amounts that are ``free`` after an allocation, and how many zones it took."""
 
     free: AmountsByZone
     zone_count: int
@@ -33,56 +33,58 @@ class ZoneAllocation(NamedTuple):
 def allocate_zones(
     node: NumaNode, free: AmountsByZone, alignment: Alignment
 ) -> ZoneAllocation | None:
-    """What it takes of ``free`` to start such a pod; None where the kubelet refuses it.
+    """What remains of ``free`` once the pod has started; None where the kubelet rejects it.
 
-    Its zones are those of the container that needs most of them, unless the scope is the pod.
+    Its zone count is that of the container that needs the most zones, unless the scope is the pod.
     """
     if node.pod_scope:
         return _allocate_container(node, free, alignment.pod)
     left, zones = free, 1
     for each in alignment.starting:
-        taken = _allocate_container(node, free, each)
-        if taken is None:
+        # Init containers have ended before the others start, so each starts from `free`.
+        allocation = _allocate_container(node, free, each)
+        if allocation is None:
             return None
-        zones = max(zones, taken.zone_count)
+        zones = max(zones, allocation.zone_count)
     for each in alignment.running:
-        taken = _allocate_container(node, left, each)
-        if taken is None:
+        allocation = _allocate_container(node, left, each)
+        if allocation is None:
             return None
-        left, zones = taken.free, max(zones, taken.zone_count)
+        left, zones = allocation.free, max(zones, allocation.zone_count)
     return ZoneAllocation(left, zones)
 
 
 def free_after_start(
     node: NumaNode, free: AmountsByZone, alignment: Alignment
 ) -> AmountsByZone | None:
-    """What is left of ``free`` once such a pod has started; None where the kubelet refuses it."""
-    taken = allocate_zones(node, free, alignment)
-    return None if taken is None else taken.free
+    """What remains of ``free`` once such a pod has started; None where the kubelet rejects it."""
+    allocation = allocate_zones(node, free, alignment)
+    return None if allocation is None else allocation.free
 
 
 def replicas_by_zones(
     node: NumaNode, free: AmountsByZone, alignment: Alignment, max_replicas: int
 ) -> tuple[int, ...]:
-    """(zones,) how many such pods, at most ``most``, start in a row with so many zones or fewer.
+    """(zones,) how many such pods, at most ``max_replicas``, start with so many zones or fewer.
 
-    The last is how many start at all. Who comes later never needs fewer than those before.
+    The last element counts all that start. Later pods never need fewer zones than earlier ones.
     """
     needs: list[int] = []
     while len(needs) < max_replicas:
-        taken = allocate_zones(node, free, alignment)
-        if taken is None:
+        allocation = allocate_zones(node, free, alignment)
+        if allocation is None:
             break
-        again = max_replicas - len(needs) if taken.free == free else 1
-        needs += [taken.zone_count] * again
-        free = taken.free
+        # A pod that takes nothing can be repeated without end.
+        repeats = max_replicas - len(needs) if allocation.free == free else 1
+        needs += [allocation.zone_count] * repeats
+        free = allocation.free
     return tuple(bisect_right(needs, zones) for zones in range(1, len(node.zones) + 1))
 
 
 def free_after_end(
     node: NumaNode, free: AmountsByZone, alignment: Alignment, observed: ZoneAmounts = ()
 ) -> AmountsByZone:
-    """What is free once a pod has left; where nobody ``observed`` its zones, the first it fits."""
+    """What is free once a pod has ended; without ``observed`` zones, the first that it fits."""
     if observed:
         amounts = dict(observed)
         freed = [
@@ -95,13 +97,13 @@ def free_after_end(
         )
     used = subtract(node.allocatable, free)
     for each in (alignment.pod,) if node.pod_scope else alignment.running:
-        taken = _allocate_container(node, used, each)
-        used = used if taken is None else taken.free
+        allocation = _allocate_container(node, used, each)
+        used = used if allocation is None else allocation.free
     return subtract(node.allocatable, used)
 
 
 def subtract(one: AmountsByZone, other: AmountsByZone) -> AmountsByZone:
-    """Zone by zone and resource by resource, ``one`` without ``other``."""
+    """``one`` minus ``other``, zone by zone and resource by resource."""
     return tuple(
         tuple(a - b for a, b in zip(mine, theirs, strict=True))
         for mine, theirs in zip(one, other, strict=True)
@@ -111,16 +113,16 @@ def subtract(one: AmountsByZone, other: AmountsByZone) -> AmountsByZone:
 def _allocate_container(
     node: NumaNode, free: AmountsByZone, requests: Mapping[str, float]
 ) -> ZoneAllocation | None:
-    asked = [(at, requests[name]) for at, name in enumerate(node.resources) if name in requests]
-    if not asked:
+    requested = [(at, requests[name]) for at, name in enumerate(node.resources) if name in requests]
+    if not requested:
         return ZoneAllocation(free, 1)
-    for zones in _zone_sets(node, free, asked):
-        if all(sum(free[zone][at] for zone in zones) >= amount for at, amount in asked):
-            return ZoneAllocation(_subtract_from_zones(free, zones, asked), len(zones))
+    for zones in _zone_sets(node, free, requested):
+        if all(sum(free[zone][at] for zone in zones) >= amount for at, amount in requested):
+            return ZoneAllocation(_subtract_from_zones(free, zones, requested), len(zones))
     if node.policy is not None:
         return None
     return ZoneAllocation(
-        _subtract_from_zones(free, range(len(node.zones)), asked), len(node.zones)
+        _subtract_from_zones(free, range(len(node.zones)), requested), len(node.zones)
     )
 
 
@@ -133,7 +135,7 @@ def _zone_sets(
 
 
 def _zone_set_sizes(node: NumaNode, free: AmountsByZone, asked: ZoneRequest) -> Sequence[int]:
-    """How many zones there may be, in order."""
+    """The accepted numbers of zones, in order."""
     if node.policy is NumaPolicy.SINGLE_NUMA_NODE:
         return (1,)
     if node.policy is NumaPolicy.RESTRICTED:
@@ -144,11 +146,11 @@ def _zone_set_sizes(node: NumaNode, free: AmountsByZone, asked: ZoneRequest) -> 
 
 
 def _min_zones(amounts: AmountsByZone, at: int, amount: float) -> int:
-    """Zones that it takes where they have so much; one more than there are if it is too little."""
-    room = 0.0
-    for zones, has in enumerate(sorted((zone[at] for zone in amounts), reverse=True)):
-        room += has
-        if room >= amount:
+    """The number of zones that have ``amount`` together; one more than there are if none do."""
+    total = 0.0
+    for zones, available in enumerate(sorted((zone[at] for zone in amounts), reverse=True)):
+        total += available
+        if total >= amount:
             return zones + 1
     return len(amounts) + 1
 
@@ -158,9 +160,9 @@ def _subtract_from_zones(
 ) -> AmountsByZone:
     left = [list(zone) for zone in free]
     for at, amount in asked:
-        lacking = amount
+        missing = amount
         for zone in zones:
-            part = min(lacking, left[zone][at])
+            part = min(missing, left[zone][at])
             left[zone][at] -= part
-            lacking -= part
+            missing -= part
     return tuple(map(tuple, left))

@@ -1,13 +1,13 @@
-"""Rules between pods: affinity, anti-affinity and topology spread, counted per topology domain.
+"""Pod rules: inter-pod affinity, anti-affinity and topology spread, counted per topology domain.
 
-A domain is a value of a node label. What decides is which pods stand in which domain:
+A domain is a value of a node label. The pods in each domain decide:
 
-- required affinity: for each term the domain holds a pod that all terms together select; where no
+- required affinity: for each term the domain has a pod that all terms together select; where no
   pod at all is selected, a pod that selects itself may start wherever the labels are (else a group
   with affinity to itself could never begin);
-- required anti-affinity: the domain holds none, in either direction: a pod that stands there may
-  refuse the newcomer as well;
-- topology spread with DoNotSchedule: pods in the domain, the newcomer included, exceed the emptiest
+- required anti-affinity: the domain has no such pod, in either direction: existing pods may reject
+  the new one as well;
+- topology spread with DoNotSchedule: pods in the domain, the new one included, exceed the emptiest
   domain by at most maxSkew. Nodes count, and pods on them, if they have the labels of all such
   constraints of the pod and if the pod's own node selector and affinity (unless
   ``nodeAffinityPolicy`` is Ignore) and tolerations (if ``nodeTaintsPolicy`` is Honor) admit them.
@@ -70,7 +70,7 @@ class PodRules:
             yield "didn't match pod topology spread constraints", passes
 
     def preference(self, shape: Shape) -> Floats:
-        """(nodes,) the summed weights of preferred terms, attraction minus repulsion."""
+        """(nodes,) the sum of the weights of preferred terms, affinity minus anti-affinity."""
         score = np.zeros(len(self.nodes))
         for rules, sign in ((shape.pod_affinity, 1.0), (shape.pod_anti_affinity, -1.0)):
             for preferred in rules.preferred if rules else ():
@@ -79,48 +79,49 @@ class PodRules:
         return score
 
     def max_on_separate_domains(self, shape: Shape, mask: Bools) -> float:
-        """How many pods of the shape can stand on the nodes of ``mask`` at once, at most.
+        """The most pods of the shape that can be on the nodes of ``mask`` at once.
 
-        Pods that refuse each other need a domain each; nodes without the label refuse nobody.
+        Pods that exclude each other need a domain each; nodes without the label exclude none.
         """
-        most = np.inf
+        max_pods = np.inf
         for term in _required_terms(shape.pod_anti_affinity):
             codes = self.nodes.label(term.topology_key).codes[mask]
             if codes.all() and self._all_terms_select(shape, [term], shape.namespace, shape.labels):
-                most = min(most, len(np.unique(codes)))
-        return most
+                max_pods = min(max_pods, len(np.unique(codes)))
+        return max_pods
 
     def _passes_affinity(self, shape: Shape) -> Bools:
         terms = _required_terms(shape.pod_affinity)
-        labelled, near = (np.ones(len(self.nodes), dtype=np.bool_) for _ in range(2))
-        anybody = False
-        chosen = [
+        labelled, with_selected = (np.ones(len(self.nodes), dtype=np.bool_) for _ in range(2))
+        any_selected = False
+        selected = [
             p for p in self.pods if self._all_terms_select(shape, terms, p.namespace, p.labels)
         ]
         for term in terms:
-            column, counts = self._count_by_domain(term, chosen)
+            column, counts = self._count_by_domain(term, selected)
             labelled &= column.codes != 0
-            near &= counts > 0
-            anybody |= bool(counts.any())
-        if not anybody and self._all_terms_select(shape, terms, shape.namespace, shape.labels):
+            with_selected &= counts > 0
+            any_selected |= bool(counts.any())
+        # kube-scheduler: the first pod of a group with affinity to itself may start.
+        if not any_selected and self._all_terms_select(shape, terms, shape.namespace, shape.labels):
             return labelled
-        return near
+        return with_selected
 
     def _rejected_by_existing(self, shape: Shape) -> Bools:
-        refused = np.zeros(len(self.nodes), dtype=np.bool_)
+        rejected = np.zeros(len(self.nodes), dtype=np.bool_)
         for pod in self.pods:
             for term in pod.anti_affinity_terms:
                 if self._term_selects(term, pod, shape.namespace, shape.labels):
                     column = self.nodes.label(term.topology_key)
                     code = column.codes[self.nodes.positions[pod.node]]
-                    refused |= (column.codes == code) & (code != 0)
-        return refused
+                    rejected |= (column.codes == code) & (code != 0)
+        return rejected
 
     def _passes_spread(
         self, shape: Shape, constraint: TopologySpreadConstraint, labelled: Bools
     ) -> Bools:
         column = self.nodes.label(constraint.topology_key)
-        wanted = _with_matching_keys(
+        selector = _with_matching_keys(
             constraint.label_selector, constraint.match_label_keys, shape.labels
         )
         counted = labelled.copy()
@@ -128,33 +129,34 @@ class PodRules:
             counted &= matches_own_selectors(shape, self.nodes)
         if constraint.node_taints_policy == "Honor":
             counted &= tolerated_nodes(shape.tolerations, self.nodes)
-        mine = (p for p in self.pods if p.namespace == shape.namespace)
-        there = (p for p in mine if counted[self.nodes.positions[p.node]])
+        same_namespace = (p for p in self.pods if p.namespace == shape.namespace)
+        on_counted_nodes = (p for p in same_namespace if counted[self.nodes.positions[p.node]])
         per_domain = self._per_domain(
-            column, (p for p in there if label_selector_matches(wanted, p.labels))
+            column, (p for p in on_counted_nodes if label_selector_matches(selector, p.labels))
         )
         domains = np.unique(column.codes[counted])
         if not len(domains):
             return np.zeros(len(self.nodes), dtype=np.bool_)
-        least = int(per_domain[domains].min())
+        min_count = int(per_domain[domains].min())
         if constraint.min_domains is not None and len(domains) < constraint.min_domains:
-            least = 0
-        own = int(label_selector_matches(wanted, shape.labels))
-        passes: Bools = per_domain[column.codes] + own - least <= constraint.max_skew
+            # API text of minDomains: with fewer domains than that, the global minimum counts as 0.
+            min_count = 0
+        itself = int(label_selector_matches(selector, shape.labels))
+        passes: Bools = per_domain[column.codes] + itself - min_count <= constraint.max_skew
         passes &= column.codes != 0
         return passes
 
     def _count_selected(self, shape: Shape, term: PodAffinityTerm) -> tuple[LabelColumn, Ints]:
-        """The term's column, and (nodes,) how many selected pods stand in each node's domain."""
-        chosen = (
+        """The term's column, and (nodes,) how many selected pods are in each node's domain."""
+        selected = (
             p for p in self.pods if self._all_terms_select(shape, (term,), p.namespace, p.labels)
         )
-        return self._count_by_domain(term, chosen)
+        return self._count_by_domain(term, selected)
 
     def _count_by_domain(
         self, term: PodAffinityTerm, pods: Iterable[PlacedPod]
     ) -> tuple[LabelColumn, Ints]:
-        """The term's column, and (nodes,) how many of ``pods`` stand in each node's domain."""
+        """The term's column, and (nodes,) how many of ``pods`` are in each node's domain."""
         column = self.nodes.label(term.topology_key)
         counts: Ints = self._per_domain(column, pods)[column.codes]
         counts[column.codes == 0] = 0
@@ -183,9 +185,11 @@ class PodRules:
         """Whether ``term`` of ``owner`` selects a pod with these labels in this namespace."""
         if not self._covers_namespace(term, owner.namespace, namespace):
             return False
-        wanted = _with_matching_keys(term.label_selector, term.match_label_keys, owner.labels)
-        unwanted = _with_mismatching_keys(term.mismatch_label_keys, owner.labels)
-        return label_selector_matches(wanted, labels) and label_selector_matches(unwanted, labels)
+        matching = _with_matching_keys(term.label_selector, term.match_label_keys, owner.labels)
+        mismatching = _with_mismatching_keys(term.mismatch_label_keys, owner.labels)
+        return label_selector_matches(matching, labels) and label_selector_matches(
+            mismatching, labels
+        )
 
     def _covers_namespace(self, term: PodAffinityTerm, own: str, namespace: str) -> bool:
         if namespace in term.namespaces:
@@ -198,12 +202,12 @@ class PodRules:
 
 
 def apply_pod_rules(pod_rules: PodRules, shape: Shape, static: StaticFit) -> StaticFit:
-    """``static`` with the rules between pods applied on top."""
+    """``static`` with the pod rules applied on top."""
     mask, removed = static.mask.copy(), list(static.removed)
     for reason, passes in pod_rules.filters(shape):
-        taken = int(np.count_nonzero(mask & ~passes))
-        if taken:
-            removed.append((reason, taken))
+        count = int(np.count_nonzero(mask & ~passes))
+        if count:
+            removed.append((reason, count))
             mask &= passes
     preference = static.preference + pod_rules.preference(shape)
     return StaticFit(mask, tuple(removed), preference)

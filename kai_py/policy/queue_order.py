@@ -1,35 +1,26 @@
-"""Which queue may place its next gang first?
+"""Queue order: which queue places its next gang first.
 
 The first difference decides; a smaller key goes first:
 
 1. over its fair share or not (kai profile: over in every resource; native: in some resource that
-   its gang asks for);
-2. within what it deserves with its gang, or not (kai: in all resources; native: in those that
-   its gang asks for);
-3. higher priority;
-4. would use a resource of which it may hold nothing, or not;
-5. dominant share with its gang: max over resources of (allocated + gang - released) / allocatable;
-6. dominant share without the gang;
-7. less allocatable, resource by resource (the weaker queue);
-8. older, then by name.
+its gang requests); 2. within what it deserves with its gang, or not (kai: in all resources; native:
+in those that its gang requests); 3. higher priority; 4. would use a resource of which it may have
+none, or not; 5. dominant share with its gang: max over resources of (allocated + gang - released) /
+allocatable; 6. dominant share without the gang; 7. less allocatable, resource by resource (the
+weaker queue); 8. older, then by name.
 
 So starved queues come before those that borrow, guarantees before priorities, and among equals the
-one that holds least of its due (dominant resource fairness; Ghodsi et al., NSDI 2011). Keys of one
-queue do not depend on other queues: the order is total, and a change of one queue moves only that
-queue and those above it. Victims are taken in the reverse order, with what was already taken from a
-queue as ``released``.
+one with the smallest part of its share (dominant resource fairness; Ghodsi et al., NSDI 2011). Keys
+of one queue do not depend on other queues: the order is total, and a change of one queue moves only
+that queue and its ancestors. Victims are taken in the reverse order, with what was already taken
+from a queue as ``released``. In the tree an inner queue competes with the gang of the best of its
+children.
 
-In the tree an inner queue stands for the best of its children: it competes with that child's gang.
-
-Which queue comes next, step by step while a cycle places gangs?
-
-The same order as ``queue_order``, kept up to date: every inner queue (and the cluster) has a heap
-of its children by key. A change of one leaf gives new keys only to the leaf and the queues above
-it, because a key does not depend on other queues. Outdated heap entries are dropped when they
-surface. O(depth x (resources + log siblings)) per change, O(1) to read.
-
-Reversed, the same line says which queue gives next: its units ask for nothing, and what was already
-taken from a queue counts as gone.
+``QueueOrder`` keeps this order up to date while a cycle places gangs: every inner queue (and the
+cluster) has a heap of its children by key. A change of one leaf gives new keys only to the leaf and
+its ancestors. Outdated heap entries are dropped when they surface. O(depth x (resources + log
+siblings)) per change, O(1) to read. Reversed, it gives the next queue to take victims from: its
+units request nothing, and what was already taken from a queue counts as released.
 """
 
 import heapq
@@ -42,7 +33,7 @@ from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.tables.queue_tree import Index
 
 NO_SHARE_PENALTY = 1000.0
-"""Dominant share per unit held of a resource of which nothing may be held."""
+"""Dominant share per unit allocated of a resource of which nothing may be allocated."""
 
 
 def order_keys(
@@ -56,8 +47,8 @@ def order_keys(
 ) -> Floats:
     """(keys, n) the keys of the queues ``at`` (n,), most significant first.
 
-    ``request`` (resources, n) is what the next gang of each queue asks for, ``released`` what is
-    assumed to be taken from it already, ``held`` what it holds if that is not what it holds now.
+    ``request`` (resources, n) is that of each queue's next gang, ``released`` what was taken from
+    the queue already, ``allocated_before`` what it has if that differs from its current usage.
     """
     queues = usage.queues
     allocated = usage.allocated[:, at] if allocated_before is None else allocated_before
@@ -69,8 +60,8 @@ def order_keys(
     if rules.compared_resources is ComparedResources.ALL:
         is_over, is_beyond = over.all(axis=0), beyond.any(axis=0)
     else:
-        asked = request > 0
-        is_over, is_beyond = (over & asked).any(axis=0), (beyond & asked).any(axis=0)
+        requested = request > 0
+        is_over, is_beyond = (over & requested).any(axis=0), (beyond & requested).any(axis=0)
     uses_none = ((allocatable == 0) & (with_gang > 0)).any(axis=0)
     bound = np.where(np.isinf(allocatable), usage.total[:, None], allocatable)
     left = with_gang if released is None else with_gang - released
@@ -89,9 +80,9 @@ def order_keys(
 
 
 def dominant_share(allocated: Floats, bound: Floats) -> Floats:
-    """(n,) the largest part that is held of any resource."""
-    part = np.divide(allocated, bound, out=allocated * NO_SHARE_PENALTY, where=bound > 0)
-    share: Floats = part.max(axis=0, initial=0.0)
+    """(n,) the largest fraction allocated of any resource."""
+    fraction = np.divide(allocated, bound, out=allocated * NO_SHARE_PENALTY, where=bound > 0)
+    share: Floats = fraction.max(axis=0, initial=0.0)
     return share
 
 
@@ -102,7 +93,7 @@ CLUSTER = -1
 class QueueOrder:
     """Leaves in the order in which they may place their next gang.
 
-    Reads ``standing.allocated`` whenever a leaf is updated; entitlements are read once.
+    Reads ``usage.allocated`` whenever a leaf is updated; entitlements are read once.
     """
 
     def __init__(self, usage: QueueUsage, rules: FairnessRules, *, reverse: bool = False) -> None:
@@ -115,8 +106,8 @@ class QueueOrder:
         self._sign = -1 if reverse else 1
         self._compares_all = rules.compared_resources is ComparedResources.ALL
         self._bounds = columns.transpose(1, 0, 2).tolist()
-        last = np.vstack((usage.allocatable, queues.creation_order))
-        self._tie_breakers: list[list[float]] = last.T.tolist()
+        tie_breakers = np.vstack((usage.allocatable, queues.creation_order))
+        self._tie_breakers: list[list[float]] = tie_breakers.T.tolist()
         self._priority = (-queues.priority).tolist()
         self._parent = queues.parent.tolist()
         self._request: dict[int, list[float]] = {}
@@ -128,21 +119,21 @@ class QueueOrder:
         self._heaps: dict[int, list[tuple[QueueKey, int, int]]] = {}
 
     def update(self, leaf: int, request: Floats | None) -> None:
-        """The next gang of ``leaf`` asks for ``request`` (resources,), or there is none.
+        """Set the ``request`` (resources,) of the next gang of ``leaf``, or None for no gang.
 
-        Also to be called when what the leaf holds has changed.
+        Also to be called when what the leaf has allocated has changed.
         """
-        asked = None if request is None else request.tolist()
-        standing = self._usage
-        known = asked, standing.allocated[:, standing.queues.ancestors(leaf)].tolist()
-        if self._last_update.get(leaf) == known:
+        amounts = None if request is None else request.tolist()
+        usage = self._usage
+        state = amounts, usage.allocated[:, usage.queues.ancestors(leaf)].tolist()
+        if self._last_update.get(leaf) == state:
             return
-        self._last_update[leaf] = known
-        if asked is None:
+        self._last_update[leaf] = state
+        if amounts is None:
             self._request.pop(leaf, None)
         else:
-            self._request[leaf] = asked
-        first = leaf if asked is not None else None
+            self._request[leaf] = amounts
+        first = leaf if amounts is not None else None
         queue = leaf
         while queue != CLUSTER:
             self._push(queue, first)
@@ -150,21 +141,21 @@ class QueueOrder:
             first = self._first_in(queue)
 
     def release(self, leaf: int, amount: Floats) -> None:
-        """Count ``amount`` (resources,) as taken from ``leaf``; to be updated afterwards."""
+        """Count ``amount`` (resources,) as taken from ``leaf``; call ``update`` afterwards."""
         self._last_update.pop(leaf, None)
         queue = leaf
         while queue != CLUSTER:
             before = self._released.get(queue, self._zeros)
-            taken = zip(before, amount.tolist(), strict=True)
-            self._released[queue] = [old + new for old, new in taken]
+            pairs = zip(before, amount.tolist(), strict=True)
+            self._released[queue] = [old + new for old, new in pairs]
             queue = self._parent[queue]
 
     def first(self) -> int | None:
-        """The leaf whose gang comes next; None where no leaf has any."""
+        """The leaf whose gang comes next; None where no leaf has one."""
         return self._first_in(CLUSTER)
 
     def _push(self, queue: int, leaf: int | None) -> None:
-        """Give the queue a new place among its siblings, standing for ``leaf``."""
+        """Reinsert the queue among its siblings, with ``leaf`` as its best; None removes it."""
         self._version[queue] += 1
         if leaf is None:
             self._first_leaf.pop(queue, None)
@@ -183,25 +174,25 @@ class QueueOrder:
         """The column of ``order_keys`` for one queue."""
         over = beyond = uses_none = False
         over_all, with_gang, without = True, 0.0, 0.0
-        held_amounts = self._usage.allocated[:, queue].tolist()
-        taken_amounts = self._released.get(queue, self._zeros)
-        rows = zip(held_amounts, request, taken_amounts, self._bounds[queue], strict=True)
-        for held, asked, taken, (fair, deserved, may_hold, bound) in rows:
-            after = held + asked
-            if held <= fair:
+        allocated_amounts = self._usage.allocated[:, queue].tolist()
+        released_amounts = self._released.get(queue, self._zeros)
+        rows = zip(allocated_amounts, request, released_amounts, self._bounds[queue], strict=True)
+        for allocated, requested, released, (fair, deserved, allocatable, bound) in rows:
+            after = allocated + requested
+            if allocated <= fair:
                 over_all = False
-            elif self._compares_all or asked > 0:
+            elif self._compares_all or requested > 0:
                 over = True
-            if after > deserved and (self._compares_all or asked > 0):
+            if after > deserved and (self._compares_all or requested > 0):
                 beyond = True
-            if may_hold == 0 and after > 0:
+            if allocatable == 0 and after > 0:
                 uses_none = True
-            left = after - taken
+            left = after - released
             with_part = left / bound if bound > 0 else left * NO_SHARE_PENALTY
-            part = held / bound if bound > 0 else held * NO_SHARE_PENALTY
+            part = allocated / bound if bound > 0 else allocated * NO_SHARE_PENALTY
             with_gang = max(with_gang, with_part)
             without = max(without, part)
         is_over = over_all if self._compares_all else over
-        last = self._tie_breakers[queue]
-        key = (is_over, beyond, self._priority[queue], uses_none, with_gang, without, *last)
-        return key if self._sign > 0 else tuple(-part for part in key)
+        tie_breakers = self._tie_breakers[queue]
+        key = (is_over, beyond, self._priority[queue], uses_none, with_gang, without, *tie_breakers)
+        return key if self._sign > 0 else tuple(-value for value in key)

@@ -1,7 +1,7 @@
-"""Where does each queue stand: what it holds against what it is entitled to?
+"""Queue usage: what each queue has allocated against what it is entitled to.
 
-One value that order, limits and reclaim read. The arrays may be the working state of a cycle: what
-is allocated changes while the cycle places gangs, entitlements do not.
+One value that order, limits and reclaim read. The arrays may be the working state of a cycle:
+``allocated`` changes while the cycle places gangs, entitlements do not.
 """
 
 from dataclasses import dataclass, replace
@@ -15,10 +15,10 @@ from kai_py.snapshot.tables.queue_tree import Index, QueueTable
 
 @dataclass(frozen=True)
 class QueueUsage:
-    """Amounts (resources, queues), each with everything below the queue; ``total`` (resources,).
+    """Amounts (resources, queues), each with the queue's subtree; ``total`` (resources,).
 
-    ``allocated`` are pods that hold their room (not those already leaving), ``non_preemptible``
-    the part of them that may not be evicted.
+    ``allocated`` counts pods on nodes (not those that terminate), ``non_preemptible`` those of them
+    that may not be evicted.
     """
 
     queues: QueueTable
@@ -29,13 +29,13 @@ class QueueUsage:
 
     @cached_property
     def allocatable(self) -> Floats:
-        """(resources, queues) what a queue may hold undisturbed; inf where it has no bound."""
+        """(resources, queues) the most a queue may have undisturbed; inf where unbounded."""
         entitled = np.maximum(self.queues.deserved, self.fair)
         return np.minimum(self.queues.max, entitled)
 
 
 def copy_usage(usage: QueueUsage) -> QueueUsage:
-    """``standing`` at this moment, whatever is placed or evicted later."""
+    """A copy of ``usage`` that later placements and evictions do not change."""
     return replace(
         usage,
         allocated=usage.allocated.copy(),
@@ -44,7 +44,7 @@ def copy_usage(usage: QueueUsage) -> QueueUsage:
 
 
 def exceeds(amount: Floats, bound: Floats) -> Bools:
-    """Whether amounts are above bounds by more than the noise of sums of fractions."""
+    """Whether amounts are above bounds by more than the rounding errors of sums of fractions."""
     return np.greater(amount, bound + tolerance(bound))
 
 
@@ -61,25 +61,25 @@ def tolerance(bound: Floats) -> Floats:
 
 def shared_depth(queues: QueueTable, queue: int) -> Index:
     """(queues,) how many ancestors, itself included, each queue shares with ``queue``."""
-    known = queues.shared_depths.get(queue)
-    if known is None:
+    cached = queues.shared_depths.get(queue)
+    if cached is None:
         same = (queues.path == queues.path[queue]) & (queues.path >= 0)
-        known = np.cumprod(same, axis=1, dtype=np.int32).sum(axis=1, dtype=np.int32)
-        queues.shared_depths[queue] = known
-    return known
+        cached = np.cumprod(same, axis=1, dtype=np.int32).sum(axis=1, dtype=np.int32)
+        queues.shared_depths[queue] = cached
+    return cached
 
 
 def diverging_siblings(queues: QueueTable, queue: int) -> tuple[Index, Index]:
-    """(queues,) twice: where the line of ``queue`` and the line of each queue part.
+    """(queues,) twice: the siblings at which the paths of ``queue`` and of each queue diverge.
 
-    These are the two siblings at the first level at which the lines differ, the first on the side
-    of ``queue``. Where one queue is an ancestor of the other, both are that ancestor.
+    They are on the first level at which the paths differ, the first on the side of ``queue``. Where
+    one queue is an ancestor of the other, both are that ancestor.
     """
-    known = queues.divergence.get(queue)
-    if known is None:
-        deepest = np.minimum(queues.depth, queues.depth[queue])
-        level = np.minimum(shared_depth(queues, queue), deepest)
+    cached = queues.divergence.get(queue)
+    if cached is None:
+        max_level = np.minimum(queues.depth, queues.depth[queue])
+        level = np.minimum(shared_depth(queues, queue), max_level)
         ours = queues.path[queue, level]
         theirs = np.take_along_axis(queues.path, level[:, None].astype(np.intp), axis=1)[:, 0]
-        known = queues.divergence[queue] = (ours, theirs)
-    return known
+        cached = queues.divergence[queue] = (ours, theirs)
+    return cached

@@ -1,16 +1,16 @@
-"""May many gangs that are alike reclaim one after the other, without asking for each of them?
+"""Batched reclaim: whether many equivalent gangs may reclaim one after the other.
 
-Step i: a gang of cost c comes to queue R, which holds i times c more than before, and at most one
-victim leaves another queue. What R holds only grows and what others hold only shrinks, so each rule
+In step i a gang of cost c joins queue R, which then has i times c more than before, and at most one
+victim leaves another queue. What R has only grows and what others have only shrinks, so each rule
 of ``reclaim_rules`` that bounds R holds at every step if it holds at the last:
 
 1. R stays within its fair share, and so does its side against every queue that loses something:
-   then saturation refuses nothing (rules 1 and 4).
-2. The queues that may be asked are the same at the first step and the last, and so is whether R
-   stays within what it deserves against each: then neither changes in between (rule 2).
+then saturation refuses nothing (rules 1 and 4). 2. The queues that may be reclaimed from are the
+same at the first step and the last, and so is whether R stays within what it deserves against each:
+then neither changes in between (rule 2).
 
-What a queue held before each of its victims left is compared for every victim (rule 3). A "yes" is
-exact; a "no" may be due to one of the steps alone. O(victims x resources).
+What a queue had before each of its victims left is compared for every victim (rule 3). A True is
+exact; a False may be due to one of the steps alone. O(victims x resources).
 """
 
 from dataclasses import replace
@@ -40,25 +40,27 @@ def may_reclaim_batch(
 ) -> bool:
     """Whether ``count`` preemptible gangs like ``reclaimer`` may take ``victims``, in their order.
 
-    ``first``: before the first step. Each gang takes one victim, or none.
+    ``usage_before``: before the first step. Each gang takes one victim, or none.
     """
     last = _usage_before_last(usage_before, reclaimer, count, victims)
     if may_reclaim(last, reclaimer, rules) is not None:
         return False
-    asked = reclaimable_queues(usage_before, reclaimer, rules)
-    if not np.array_equal(asked, reclaimable_queues(last, reclaimer, rules)):
+    reclaimable = reclaimable_queues(usage_before, reclaimer, rules)
+    if not np.array_equal(reclaimable, reclaimable_queues(last, reclaimer, rules)):
         return False
     ours, theirs = diverging_siblings(usage_before.queues, reclaimer.queue)
     rows = compared_rows(reclaimer.request, rules)
-    starved = stays_within_deserved(usage_before, reclaimer, ours, rows)
-    if not np.array_equal(starved, stays_within_deserved(last, reclaimer, ours, rows)):
+    below_deserved = stays_within_deserved(usage_before, reclaimer, ours, rows)
+    if not np.array_equal(below_deserved, stays_within_deserved(last, reclaimer, ours, rows)):
         return False
     at = victims.queue
     return (
-        bool(asked[at].all())
+        bool(reclaimable[at].all())
         and not _ends_above_share(last, reclaimer, victims)
         and bool(
-            allowed_by_share(usage_before, theirs[at], starved[at], victims.amount, rows).all()
+            allowed_by_share(
+                usage_before, theirs[at], below_deserved[at], victims.amount, rows
+            ).all()
         )
     )
 
@@ -66,17 +68,17 @@ def may_reclaim_batch(
 def _usage_before_last(
     usage_before: QueueUsage, reclaimer: Reclaimer, count: int, victims: Victims
 ) -> QueueUsage:
-    """As ``first``, once all but the last gang have come and all but the last victim have left."""
-    line = usage_before.queues.ancestors(reclaimer.queue)
+    """``usage_before`` with all but the last gang added and all but the last victim removed."""
+    path = usage_before.queues.ancestors(reclaimer.queue)
     allocated = usage_before.allocated - freed_by(
         usage_before, victims.first(len(victims.queue) - 1)
     )
-    allocated[:, line] += (count - 1) * reclaimer.request[:, None]
+    allocated[:, path] += (count - 1) * reclaimer.request[:, None]
     return replace(usage_before, allocated=allocated)
 
 
 def _ends_above_share(usage_after: QueueUsage, reclaimer: Reclaimer, victims: Victims) -> bool:
-    """Whether the side of the reclaimer passes its fair share against any queue that loses."""
+    """Whether the reclaimer's side ends above its fair share against any queue that loses."""
     ours, _ = diverging_siblings(usage_after.queues, reclaimer.queue)
     sides = np.unique(ours[victims.queue])
     involved = (reclaimer.request > 0) | (victims.amount > 0).any(axis=1)

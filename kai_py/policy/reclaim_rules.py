@@ -1,21 +1,19 @@
-"""Whose room may a gang take that its own queue is entitled to?
+"""Reclaim rules: from which queues a gang may reclaim what its own queue is entitled to.
 
 Let R be the queue of the reclaimer and V that of a victim, both at the first level at which their
-lines differ (siblings). "Within" and "above" are judged over the resources of ``Rules.compared``.
+paths differ (siblings). "Within" and "above" are over ``FairnessRules.compared_resources``.
 
 1. Who may reclaim: allocated(R) + request is within R's fair share; a non-preemptible request is
-   also within what R deserves.
-2. Whose pods may be asked: if R stays within what it deserves, V must exceed what it deserves in a
-   resource asked for, or not fall short in any; else V must be above its allocatable.
-3. Each victim, against what V still holds when it is taken: either V is above its allocatable
-   (maintain fair share), or R stays within what it deserves and V is above what it deserves
-   (guarantee deserved). Victims of one queue are taken in the order given, queues in table order,
-   so the verdict depends on which victims there are and not on how queues were visited. A set that
-   is refused stays refused when victims are added: the largest legal prefix is found by bisection.
-4. For R's queue and each one above it, against each sibling X that loses something: refused if R
-   ends above its fair share, X has one, and saturation(R) x multiplier >= saturation(X), where
-   saturation = held / fair share.
-5. A non-preemptible request is within what is deserved at every level.
+also within what R deserves. 2. From whom: if R stays within what it deserves, V must exceed what it
+deserves in a requested resource, or not fall short in any; else V must be above its allocatable. 3.
+Each victim, against what V still has when it is taken: either V is above its allocatable (maintain
+fair share), or R stays within what it deserves and V is above what it deserves (guarantee
+deserved). Victims of one queue are taken in the order given, queues in table order, so the result
+depends on the set of victims and not on how queues were visited. A set that is refused stays
+refused when victims are added: the largest legal prefix is found by bisection. 4. For R's queue and
+each of its ancestors, against each sibling X that loses something: refused if R ends above its fair
+share, X has one, and saturation(R) x multiplier >= saturation(X), where saturation = allocated /
+fair share. 5. A non-preemptible request is within what is deserved at every level.
 
 All are pure functions of arrays. A refusal carries the inequality that decided.
 """
@@ -33,7 +31,7 @@ from kai_py.snapshot.tables.queue_tree import Index
 
 
 class ReclaimRule(StrEnum):
-    """The rule that refused."""
+    """The rule that refused a reclaim."""
 
     FAIR_SHARE = "ReclaimerAboveFairShare"
     DESERVED = "NonPreemptibleAboveDeserved"
@@ -43,7 +41,7 @@ class ReclaimRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reclaimer:
-    """A gang that wants room of other queues: (resources,) request of the pods still to place."""
+    """A gang that reclaims: (resources,) request of the pods that are still to be placed."""
 
     queue: int
     request: Floats
@@ -52,9 +50,10 @@ class Reclaimer:
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Evictions in the order of taking: (n,) leaf queues, (resources, n) what each gives back.
+    """Evictions in the order of taking: (n,) leaf queues, (resources, n) what each releases.
 
-    One entry is what leaves together: an elastic pod alone, the core of a gang as a whole.
+    One entry is what is evicted together: an elastic pod alone, the minMember set of a gang as a
+    whole.
     """
 
     queue: Index
@@ -67,10 +66,10 @@ class Victims:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimRefused:
-    """The comparison that decided, of row ``resource``.
+    """The comparison that decided, in row ``resource``.
 
-    ``FAIR_SHARE`` and ``DESERVED``: ``value``, what ``queue`` would hold, is above ``bound``.
-    ``VICTIM``: ``value``, what ``queue`` still holds, is not above ``bound``; ``against`` is the
+    ``FAIR_SHARE`` and ``DESERVED``: ``value``, what ``queue`` would have, is above ``bound``.
+    ``VICTIM``: ``value``, what ``queue`` still has, is not above ``bound``; ``against`` is the
     reclaimer's side. ``SATURATION``: ``value``, the saturation of ``queue`` times the multiplier,
     is not below ``bound``, that of its sibling ``against``.
     """
@@ -86,13 +85,13 @@ class ReclaimRefused:
 def may_reclaim(
     usage: QueueUsage, reclaimer: Reclaimer, rules: FairnessRules
 ) -> ReclaimRefused | None:
-    """Rule 1, before any victim is looked for."""
+    """Rule 1, before any victim is searched for."""
     at, rows = reclaimer.queue, compared_rows(reclaimer.request, rules)
-    held = usage.allocated[:, at] + reclaimer.request
-    above = _first_above(held, usage.fair[:, at], rows)
+    with_request = usage.allocated[:, at] + reclaimer.request
+    above = _first_above(with_request, usage.fair[:, at], rows)
     if above is not None:
         name = usage.queues.names[at]
-        value, bound = float(held[above]), float(usage.fair[above, at])
+        value, bound = float(with_request[above]), float(usage.fair[above, at])
         return ReclaimRefused(ReclaimRule.FAIR_SHARE, name, "", above, value, bound)
     if reclaimer.preemptible:
         return None
@@ -100,24 +99,24 @@ def may_reclaim(
 
 
 def reclaimable_queues(usage: QueueUsage, reclaimer: Reclaimer, rules: FairnessRules) -> Bools:
-    """(queues,) rule 2: the queues whose pods may be asked. The reclaimer's own line is not."""
+    """(queues,) rule 2: the queues to reclaim from, without the reclaimer's own path."""
     ours, theirs = diverging_siblings(usage.queues, reclaimer.queue)
     rows = compared_rows(reclaimer.request, rules)
-    starved = stays_within_deserved(usage, reclaimer, ours, rows)
-    held = usage.allocated[:, theirs]
-    above_share = maintains_fair_share(held[rows], usage.allocatable[:, theirs][rows])
+    below_deserved = stays_within_deserved(usage, reclaimer, ours, rows)
+    allocated = usage.allocated[:, theirs]
+    above_share = maintains_fair_share(allocated[rows], usage.allocatable[:, theirs][rows])
     deserved = usage.queues.deserved[:, theirs]
-    asked = (reclaimer.request > 0)[:, None] & np.isfinite(deserved)
-    more = (asked & exceeds(held, deserved)).any(axis=0)
-    less = (asked & exceeds(deserved, held)).any(axis=0)
-    candidates: Bools = np.where(starved, more | ~less, above_share) & (ours != theirs)
+    compared = (reclaimer.request > 0)[:, None] & np.isfinite(deserved)
+    more = (compared & exceeds(allocated, deserved)).any(axis=0)
+    less = (compared & exceeds(deserved, allocated)).any(axis=0)
+    candidates: Bools = np.where(below_deserved, more | ~less, above_share) & (ours != theirs)
     return candidates
 
 
 def check_reclaim(
     usage: QueueUsage, reclaimer: Reclaimer, victims: Victims, rules: FairnessRules
 ) -> ReclaimRefused | None:
-    """Rules 3 to 5 for one set of victims; None means that it may be carried out."""
+    """Rules 3 to 5 for one set of victims; None means that they may be evicted."""
     refused = check_victims(usage, reclaimer, victims, rules)
     return refused or check_boundaries(usage, reclaimer, victims, rules)
 
@@ -125,29 +124,29 @@ def check_reclaim(
 def check_victims(
     usage: QueueUsage, reclaimer: Reclaimer, victims: Victims, rules: FairnessRules
 ) -> ReclaimRefused | None:
-    """Rule 3; names the first victim queue that would be taken from without being above its due."""
+    """Rule 3; names the first queue that would lose a victim without being above its bound."""
     order = np.argsort(victims.queue, kind="stable")
     ours, theirs = (
         side[victims.queue[order]] for side in diverging_siblings(usage.queues, reclaimer.queue)
     )
     amount = victims.amount[:, order]
     rows = compared_rows(reclaimer.request, rules)
-    starved = stays_within_deserved(usage, reclaimer, ours, rows)
-    refused = ~allowed_by_share(usage, theirs, starved, amount, rows)
+    below_deserved = stays_within_deserved(usage, reclaimer, ours, rows)
+    refused = ~allowed_by_share(usage, theirs, below_deserved, amount, rows)
     if not refused.any():
         return None
     first = int(refused.argmax())
-    holds = usage.allocated[:, theirs] - _freed_before(theirs, amount)
+    remaining = usage.allocated[:, theirs] - _freed_before(theirs, amount)
     allocatable, deserved = usage.allocatable[:, theirs], usage.queues.deserved[:, theirs]
-    bound = np.where(starved, np.minimum(allocatable, deserved), allocatable)
-    nearest = int(rows[np.argmax((holds - bound)[rows, first])])
+    bound = np.where(below_deserved, np.minimum(allocatable, deserved), allocatable)
+    nearest = int(rows[np.argmax((remaining - bound)[rows, first])])
     names = usage.queues.names
     return ReclaimRefused(
         ReclaimRule.VICTIM,
         names[theirs[first]],
         names[ours[first]],
         nearest,
-        float(holds[nearest, first]),
+        float(remaining[nearest, first]),
         float(bound[nearest, first]),
     )
 
@@ -157,13 +156,13 @@ def allowed_by_share(
 ) -> Bools:
     """(n,) whether rule 3 allows each victim, of amounts (resources, n), after those before it.
 
-    ``theirs`` (n,): the queues that lose it, each facing the reclaimer; ``starved`` (n,): whether
-    the reclaimer's side stays within what it deserves; ``rows``: the resources that count.
+    ``their_queues`` (n,): the queues that lose it, each facing the reclaimer; ``starved`` (n,):
+    whether the reclaimer's side stays within what it deserves; ``rows``: the resources that count.
     """
-    holds = (usage.allocated[:, their_queues] - _freed_before(their_queues, amount))[rows]
+    remaining = (usage.allocated[:, their_queues] - _freed_before(their_queues, amount))[rows]
     allowed: Bools = maintains_fair_share(
-        holds, usage.allocatable[:, their_queues][rows]
-    ) | guarantees_deserved(starved, holds, usage.queues.deserved[:, their_queues][rows])
+        remaining, usage.allocatable[:, their_queues][rows]
+    ) | guarantees_deserved(starved, remaining, usage.queues.deserved[:, their_queues][rows])
     return allowed
 
 
@@ -172,22 +171,23 @@ def max_victims(
 ) -> Floats:
     """(queues,) how many evictions rule 3 can allow at each queue that faces the reclaimer.
 
-    ``smallest`` (resources, queues): the least that one eviction gives back of each resource. A
-    queue may give while it holds more than its due of any resource, so no more evictions than
-    bring every resource down to it.
+    ``min_released`` (resources, queues): the least that one eviction releases of each resource. A
+    queue may lose pods while it is above its bound in any resource, so no more evictions than bring
+    every resource down to it.
     """
     ours, theirs = diverging_siblings(usage.queues, reclaimer.queue)
     rows = compared_rows(reclaimer.request, rules)
-    starved = stays_within_deserved(usage, reclaimer, ours, rows)
-    due = np.where(
-        starved, np.minimum(usage.allocatable, usage.queues.deserved), usage.allocatable
+    below_deserved = stays_within_deserved(usage, reclaimer, ours, rows)
+    bound = np.where(
+        below_deserved, np.minimum(usage.allocatable, usage.queues.deserved), usage.allocatable
     )[rows][:, theirs]
-    excess = np.maximum(usage.allocated[rows][:, theirs] - due, 0.0)
+    excess = np.maximum(usage.allocated[rows][:, theirs] - bound, 0.0)
     least = min_released[rows][:, theirs]
     unbounded = np.where(excess > 0, np.inf, 0.0)
-    steps = np.divide(excess, least, out=unbounded, where=least > 0)
-    most: Floats = np.ceil(steps - 1e-9).max(axis=0, initial=0.0)
-    return most
+    evictions = np.divide(excess, least, out=unbounded, where=least > 0)
+    # A quotient that is whole but for rounding must not count one eviction more.
+    max_evictions: Floats = np.ceil(evictions - 1e-9).max(axis=0, initial=0.0)
+    return max_evictions
 
 
 def maintains_fair_share(allocated: Floats, allocatable: Floats) -> Bools:
@@ -203,7 +203,7 @@ def guarantees_deserved(starved: Bools, allocated: Floats, deserved: Floats) -> 
 def check_boundaries(
     usage: QueueUsage, reclaimer: Reclaimer, victims: Victims, rules: FairnessRules
 ) -> ReclaimRefused | None:
-    """Rules 4 and 5: what the reclaimer's line and its siblings end up with."""
+    """Rules 4 and 5: what the reclaimer's path and its siblings end up with."""
     refused = _check_saturation(usage, reclaimer, freed_by(usage, victims), rules)
     if refused is not None or reclaimer.preemptible:
         return refused
@@ -220,18 +220,19 @@ def _check_saturation(
 ) -> ReclaimRefused | None:
     siblings = _losing_siblings(usage, reclaimer.queue, freed)
     ours = usage.queues.path[reclaimer.queue, usage.queues.depth[siblings]]
-    left = usage.allocated - freed
-    asked = (reclaimer.request > 0)[:, None]
+    remaining = usage.allocated - freed
+    requested = (reclaimer.request > 0)[:, None]
     involved = (
-        asked
+        requested
         if rules.compared_resources is ComparedResources.REQUESTED
-        else asked | (freed[:, siblings] > 0)
+        else requested | (freed[:, siblings] > 0)
     )
-    gained = left[:, ours] + reclaimer.request[:, None]
+    with_request = remaining[:, ours] + reclaimer.request[:, None]
     fair, their_fair = usage.fair[:, ours], usage.fair[:, siblings]
-    ratio = _saturation(gained, fair) * rules.saturation_multiplier
-    their_ratio = _saturation(left[:, siblings], their_fair)
-    refused = involved & exceeds(gained, fair) & (their_fair > 0)
+    ratio = _saturation(with_request, fair) * rules.saturation_multiplier
+    their_ratio = _saturation(remaining[:, siblings], their_fair)
+    refused = involved & exceeds(with_request, fair) & (their_fair > 0)
+    # Equal saturations refuse, also when they differ by rounding only.
     refused &= ratio >= their_ratio * (1 - 1e-9)
     if not refused.any():
         return None
@@ -248,54 +249,54 @@ def _check_saturation(
 
 
 def _losing_siblings(usage: QueueUsage, queue: int, freed: Floats) -> Index:
-    """Queues that lose something, and are siblings of ``queue`` or of one above it."""
+    """Queues that lose something, and are siblings of ``queue`` or of one of its ancestors."""
     ours, theirs = diverging_siblings(usage.queues, queue)
     itself = np.equal(theirs, np.arange(len(theirs)))
     return np.flatnonzero(itself & (ours != theirs) & (freed > 0).any(axis=0)).astype(np.int32)
 
 
 def _saturation(allocated: Floats, fair: Floats) -> Floats:
-    """held / fair; inf for holding anything without a share, 0 where the share is unlimited."""
-    nothing = np.where(allocated > 0, np.inf, 0.0)
-    return np.divide(allocated, fair, out=nothing, where=fair > 0)
+    """allocated / fair; inf for any amount without a share, 0 where the share is unlimited."""
+    without_share = np.where(allocated > 0, np.inf, 0.0)
+    return np.divide(allocated, fair, out=without_share, where=fair > 0)
 
 
 def freed_by(usage: QueueUsage, victims: Victims) -> Floats:
-    """(resources, queues) what the victims give back, with everything above them."""
+    """(resources, queues) what the victims release, propagated to all ancestors."""
     own = np.zeros_like(usage.allocated)
     np.add.at(own.T, victims.queue, victims.amount.T)
     return usage.queues.subtree_sums(own)
 
 
 def _freed_before(their_queues: Index, amount: Floats) -> Floats:
-    """(resources, n) what is taken from the same queue before each victim."""
+    """(resources, n) what is released in the same queue before each victim."""
     if len(their_queues) == 1:
         return np.zeros_like(amount)
     order = np.argsort(their_queues, kind="stable")
     group = their_queues[order].astype(np.int64)
-    taken = np.empty_like(amount)
-    taken[:, order] = running_sums(group, amount[:, order])
-    return taken
+    freed = np.empty_like(amount)
+    freed[:, order] = running_sums(group, amount[:, order])
+    return freed
 
 
 def stays_within_deserved(
     usage: QueueUsage, reclaimer: Reclaimer, ours: Index, rows: Index
 ) -> Bools:
-    """(n,) whether the reclaimer's side stays within what it deserves with the request."""
-    held = usage.allocated[:, ours] + reclaimer.request[:, None]
-    return np.logical_not(exceeds_any(held[rows], usage.queues.deserved[:, ours][rows]))
+    """(n,) whether the reclaimer's side, with the request, stays within what it deserves."""
+    with_request = usage.allocated[:, ours] + reclaimer.request[:, None]
+    return np.logical_not(exceeds_any(with_request[rows], usage.queues.deserved[:, ours][rows]))
 
 
 def _above_deserved(
     usage: QueueUsage, reclaimer: Reclaimer, queue: int, rows: Index
 ) -> ReclaimRefused | None:
-    held = usage.non_preemptible[:, queue] + reclaimer.request
+    with_request = usage.non_preemptible[:, queue] + reclaimer.request
     deserved = usage.queues.deserved[:, queue]
-    above = _first_above(held, deserved, rows)
+    above = _first_above(with_request, deserved, rows)
     if above is None:
         return None
     name = usage.queues.names[queue]
-    value, bound = float(held[above]), float(deserved[above])
+    value, bound = float(with_request[above]), float(deserved[above])
     return ReclaimRefused(ReclaimRule.DESERVED, name, "", above, value, bound)
 
 
@@ -305,8 +306,8 @@ def _first_above(allocated: Floats, bound: Floats, rows: Index) -> int | None:
 
 
 def compared_rows(request: Floats, rules: FairnessRules) -> Index:
-    """The rows that count; all of them for a gang that asks for nothing."""
-    asked = np.flatnonzero(request > 0).astype(np.int32)
-    if rules.compared_resources is ComparedResources.ALL or not len(asked):
+    """The rows that count; all of them for a gang that requests nothing."""
+    requested = np.flatnonzero(request > 0).astype(np.int32)
+    if rules.compared_resources is ComparedResources.ALL or not len(requested):
         return np.arange(len(request), dtype=np.int32)
-    return asked
+    return requested

@@ -1,7 +1,7 @@
-"""What competes for what: the queues of one level, each among its siblings.
+"""Sibling queues: the queues of one level in groups that divide the share of their parent.
 
-Arrays are (..., n) or (..., groups): whatever stands before the last axis, as a rule resources, is
-divided side by side.
+Arrays are (..., n) or (..., groups): the leading axes, as a rule resources, are divided side by
+side.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from kai_py.snapshot.resources import Bools, Floats, Ints
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Siblings:
-    """Queues of one level; ``group`` (n,) says whose children they are, ascending.
+    """Queues of one level; ``group`` (n,) is the index of their parent, ascending.
 
     ``budget`` (..., groups) is what each group divides, amounts are (..., n), ranks (n,).
-    ``ceiling`` is the most a queue can use: its demand or its maximum, whichever is less. ``usage``
-    is the part of the whole that the queue used in the past, decayed.
+    ``ceiling`` is the most a queue can use: the lesser of its demand and its maximum.
+    ``past_usage`` is the decayed fraction of the cluster that the queue used.
     """
 
     group: Ints
@@ -33,7 +33,7 @@ class Siblings:
 
 @dataclass(frozen=True, slots=True)
 class Portions:
-    """(..., n) what each queue gets; ``weight_share``: its part of its bucket's surplus."""
+    """(..., n) what each queue gets; ``weight_share``: its fraction of its bucket's surplus."""
 
     deserved: Floats
     surplus: Floats
@@ -42,13 +42,13 @@ class Portions:
 
 def sum_by(group: Ints, values: Floats, groups: int) -> Floats:
     """(..., groups) the sums of ``values`` (..., n), added up in their order."""
-    lines = values.shape[:-1]
-    first = groups * np.arange(prod(lines))
-    places = (first[:, None] + group).ravel()
-    sums: Floats = np.bincount(places, values.ravel(), groups * len(first)).astype(
+    leading = values.shape[:-1]
+    first = groups * np.arange(prod(leading))
+    bins = (first[:, None] + group).ravel()
+    sums: Floats = np.bincount(bins, values.ravel(), groups * len(first)).astype(
         np.float64, copy=False
     )
-    return sums.reshape(*lines, groups)
+    return sums.reshape(*leading, groups)
 
 
 def priority_buckets(siblings: Siblings) -> tuple[Ints, Ints]:
@@ -70,7 +70,7 @@ def surplus_claims(
 ) -> Floats:
     """(..., n) the rate at which each competing queue draws on the surplus of its bucket.
 
-    With w its part of the competing weight and u its past usage, that is max(0, w + k(w - u)).
+    With w its fraction of the competing weight and u its past usage, that is max(0, w + k(w - u)).
     """
     weight = np.where(is_competing, siblings.weight, 0.0)
     part = relative_shares(weight, bucket, buckets)
@@ -79,6 +79,6 @@ def surplus_claims(
 
 
 def relative_shares(claim: Floats, bucket: Ints, buckets: int) -> Floats:
-    """(..., n) each claim as a part of its bucket's sum; 0 where nobody claims."""
+    """(..., n) each claim as a fraction of its bucket's sum; 0 where that is 0."""
     total = sum_by(bucket, claim, buckets)[..., bucket]
     return np.divide(claim, total, out=np.zeros(claim.shape), where=total > 0)

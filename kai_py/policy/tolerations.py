@@ -18,11 +18,11 @@ def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
 
 def tolerated_nodes(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Bools:
     """(nodes,) bool: every NoSchedule and NoExecute taint of the node is tolerated."""
-    verdicts = [
+    tolerated = [
         all(taint.effect not in HARD_EFFECTS or tolerates(tolerations, taint) for taint in taints)
         for taints in nodes.taint_lists
     ]
-    return np.array(verdicts, dtype=np.bool_)[nodes.taint_codes]
+    return np.array(tolerated, dtype=np.bool_)[nodes.taint_codes]
 
 
 def unwanted_taints(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Floats:

@@ -1,17 +1,17 @@
-"""In which domain of a topology may, or should, pods be placed together?
+"""Topology domains for pods that must, or should, be placed together.
 
-What a topology is, and its domains, says ``snapshot.labels``.
+``snapshot.labels`` defines topologies and their domains.
 
 - A *required* level: all pods go into one domain of that level, or of a finer one.
-- A *preferred* level: a single domain of that level if one holds them all, else the next coarser,
-  down to no bound at all; in that the pods go to few preferred domains near each other.
+- A *preferred* level: a single domain of that level if one fits all pods, else of the next coarser,
+  up to no bound at all; there the pods go to few preferred domains near each other.
 - Both: as preferred, but never coarser than required.
 
-Within a level the tightest domain that holds all pods comes first, judged from the coarsest level
-down and by name where they tie, so that roomy domains stay whole for those who need them. Pods that
-need several domains fill the roomiest first, then those with the fewest hops to it in the tree of
-levels; where pods of the group run already, the hops count from them. O(levels x nodes log nodes)
-per question.
+Within a level the tightest domain that fits all pods comes first, compared from the coarsest level
+down and by name where they tie, so that large domains stay whole for those that need them. Pods
+that need several domains fill the largest first, then those with the fewest hops to it in the tree
+of levels; where pods of the group run already, the hops count from them. O(levels x nodes log
+nodes) per query.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,9 +43,9 @@ def candidate_domains(
 ) -> Iterator[DomainCandidate]:
     """Domains to try, in order.
 
-    ``copies``: per shape (nodes,) how many of its pods fit; ``counts``: how many are wanted.
-    ``required``, ``preferred``: positions in ``levels``. ``pinned``: (nodes,) bool, where pods of
-    the group run already: only their domains of the required level are left.
+    ``replicas``: per shape (nodes,) how many of its pods fit; ``counts``: how many are needed.
+    ``required``, ``preferred``: positions in ``levels``. ``occupied``: (nodes,) bool, where pods of
+    the group run already: only their domains of the required level are candidates.
     """
     finest = preferred if preferred is not None else required
     coarsest = 0 if required is None else required
@@ -55,12 +55,12 @@ def candidate_domains(
     for position in range(len(levels) - 1 if finest is None else finest, coarsest - 1, -1):
         level = levels[position]
         sums = [level.sums(fitting) for fitting in replicas]
-        room = [
+        capacities = [
             *(_domain_replicas(coarser, replicas[0], level.first) for coarser in levels[:position]),
             sums[0],
         ]
-        holds = np.all([fit >= count for fit, count in zip(sums, counts, strict=True)], axis=0)
-        for domain in _tightest_first(room, holds):
+        fits_all = np.all([fit >= count for fit, count in zip(sums, counts, strict=True)], axis=0)
+        for domain in _tightest_first(capacities, fits_all):
             mask = level.codes == domain
             if required is not None and (levels[required].codes[mask] == NO_DOMAIN).any():
                 continue
@@ -78,41 +78,46 @@ def candidate_domains(
 
 
 def _tightest_first(replicas: Sequence[Ints], holds: Bools) -> list[int]:
-    """Domains that hold the pods, by the room around them, (domains,) each, from the top level."""
+    """Domains with ``holds``, by their replicas (domains,) per level, the coarsest level first."""
     order = np.lexsort(replicas[::-1])
-    tightest: list[int] = order[holds[order]].tolist()
-    return tightest
+    domains: list[int] = order[holds[order]].tolist()
+    return domains
 
 
 def _domain_replicas(level: TopologyLevel, replicas: Ints, rows: Ints) -> Ints:
-    """(rows,) copies that fit into the domain of each of some nodes, 0 where it has none."""
+    """(rows,) replicas that fit into the domain of each of these nodes, 0 where it has none."""
     codes = level.codes[rows]
+    # NO_DOMAIN is -1: the appended element keeps the index valid when there are no domains.
     sums = np.append(level.sums(replicas), 0)
     return np.asarray(np.where(codes == NO_DOMAIN, 0, sums[codes]))
 
 
 def _same_domains(level: TopologyLevel, occupied: Bools) -> Bools:
-    """(nodes,) bool: in a domain in which a pinned node lies."""
-    held = np.unique(level.codes[occupied])
-    return np.isin(level.codes, held[held != NO_DOMAIN])
+    """(nodes,) bool: in a domain that has an occupied node."""
+    domains = np.unique(level.codes[occupied])
+    return np.isin(level.codes, domains[domains != NO_DOMAIN])
 
 
 def _near_preference(
     levels: Sequence[TopologyLevel], replicas: Ints, occupied: Bools | None
 ) -> Floats | None:
-    """(nodes,) a preference below 1 that fills one domain after the other, near ones in turn.
+    """(nodes,) a preference below 1 that fills one domain after the other, nearest first.
 
-    From the coarsest level down: domains of ``pinned`` nodes, then the roomiest, then by name. So
-    all that is below a domain comes before what is beside it.
+    From the coarsest level down: domains of ``occupied`` nodes, then the largest, then by name. So
+    everything below a domain comes before its siblings.
     """
     if not levels:
         return None
     keys: list[Ints] = []
     for level in levels:
         named = level.codes != NO_DOMAIN
-        here = named if occupied is None else _same_domains(level, occupied)
-        away = np.where(named, np.where(here, 0, 1), 2)
-        keys += [away, -_domain_replicas(level, replicas, np.arange(len(replicas))), level.codes]
+        in_occupied = named if occupied is None else _same_domains(level, occupied)
+        distance = np.where(named, np.where(in_occupied, 0, 1), 2)
+        keys += [
+            distance,
+            -_domain_replicas(level, replicas, np.arange(len(replicas))),
+            level.codes,
+        ]
     order, rank = np.unique(np.column_stack(keys), axis=0, return_inverse=True)
     preference: Floats = (len(order) - rank.reshape(-1)) / (2.0 * (len(order) + 1))
     return preference

@@ -1,21 +1,16 @@
-"""What every queue used in the past, kept from cycle to cycle while queues come and go.
+"""Past usage of queues, decayed with a half-life and kept from cycle to cycle.
 
-The history of a queue begins with what its status remembers and goes on with what each cycle saw:
-amounts hold from one cycle to the next. Source of the rule: ``policy.usage``.
+Past usage is what a queue had allocated over time, against what the cluster offered over time, both
+decayed with a half-life h: an hour that is h ago counts half.
 
-How much did each queue use in the past?
+    usage = integral allocated(t) 2^-(now - t)/h dt  /  integral offered(t) 2^-(now - t)/h dt
 
-Past usage is what a queue held over time, against what the cluster offered over time, both decayed
-with a half-life h: an hour that lies h back counts half.
+Between two observations the allocated amount counts as constant, and both integrals are carried
+forward in closed form; observing more often without a change gives the same result. Without a
+half-life nothing decays: the plain average. Times and half-lives are in seconds.
 
-    usage = integral held(t) 2^-(now - t)/h dt  /  integral offered(t) 2^-(now - t)/h dt
-
-Between two observations the held amount counts as constant, and both integrals are carried forward
-in closed form; observing more often without a change gives the same result. Without a half-life
-nothing decays: the plain average.
-
-The state of a queue is a small record that its status carries, so history survives a restart.
-Times and half-lives are in seconds.
+The state of a queue is a small record in its status, so that the history survives a restart: it
+begins with that record and continues with what each cycle saw.
 """
 
 import math
@@ -30,7 +25,7 @@ from kai_py.snapshot.tables.queues import UsageRecord
 
 @dataclass(frozen=True, slots=True)
 class UsageState:
-    """Decayed integrals up to ``at``: ``held`` (resources, queues), ``offered`` (resources,)."""
+    """Decayed integrals up to ``observed_at``: (resources, queues) and ``offered`` (resources,)."""
 
     observed_at: float
     allocated: Floats
@@ -38,7 +33,7 @@ class UsageState:
 
     @property
     def fractions(self) -> Floats:
-        """(resources, queues) past usage as a part of what was offered; 0 without history."""
+        """(resources, queues) past usage as a fraction of what was offered; 0 without history."""
         offered = np.broadcast_to(self.offered[:, None], self.allocated.shape)
         return np.divide(
             self.allocated, offered, out=np.zeros_like(self.allocated), where=offered > 0
@@ -48,16 +43,16 @@ class UsageState:
 def advance_usage(
     state: UsageState, allocated: Floats, total: Floats, now: float, half_life: float | None
 ) -> UsageState:
-    """Carry on to ``now``, with these amounts since the last observation.
+    """Advance to ``now``, with these amounts since the last observation.
 
     A ``now`` before the last observation (a clock set back) changes nothing.
     """
     elapsed = now - state.observed_at
     if elapsed <= 0:
         return state
-    kept, span = _decay(elapsed, half_life)
-    held = state.allocated * kept + allocated * span
-    return UsageState(now, held, state.offered * kept + total * span)
+    factor, span = _decay(elapsed, half_life)
+    integral = state.allocated * factor + allocated * span
+    return UsageState(now, integral, state.offered * factor + total * span)
 
 
 def restore_usage(
@@ -67,16 +62,16 @@ def restore_usage(
     now: float,
     half_life: float | None,
 ) -> UsageState:
-    """The state at ``now`` from what the queues' status holds; queues without a record are new.
+    """The state at ``now`` from the records in queue statuses; queues without one are new.
 
     Records of different age are decayed to ``now``; nothing counts as used or offered meanwhile.
     What the cluster offered is taken from the youngest record.
     """
-    held = np.zeros((len(resources), len(queues)))
+    allocated = np.zeros((len(resources), len(queues)))
     for column, name in enumerate(queues):
         record = records.get(name)
         if record is not None:
-            held[:, column] = _amounts_row(record.held, resources) * _decay_factor(
+            allocated[:, column] = _amounts_row(record.held, resources) * _decay_factor(
                 record, now, half_life
             )
     youngest = max(records, key=lambda name: (records[name].at, name), default=None)
@@ -84,22 +79,22 @@ def restore_usage(
     if youngest is not None:
         record = records[youngest]
         offered = _amounts_row(record.offered, resources) * _decay_factor(record, now, half_life)
-    return UsageState(now, held, offered)
+    return UsageState(now, allocated, offered)
 
 
 def usage_record(state: UsageState, column: int, resources: Sequence[str]) -> UsageRecord:
-    """What the status of the queue in ``column`` shall hold; resources never used are left out."""
-    held = {name: float(state.allocated[row, column]) for row, name in enumerate(resources)}
+    """The record for the status of the queue in ``column``, without resources never used."""
+    allocated = {name: float(state.allocated[row, column]) for row, name in enumerate(resources)}
     offered = {name: float(state.offered[row]) for row, name in enumerate(resources)}
     return UsageRecord(
         state.observed_at,
-        {name: amount for name, amount in held.items() if amount > 0},
+        {name: amount for name, amount in allocated.items() if amount > 0},
         {name: amount for name, amount in offered.items() if amount > 0},
     )
 
 
 def _decay(elapsed: float, half_life: float | None) -> tuple[float, float]:
-    """What remains of the past after ``elapsed``, and the decayed length of that time itself."""
+    """The factor on the past after ``elapsed`` seconds, and the decayed length of that time."""
     if half_life is None:
         return 1.0, elapsed
     rate = math.log(2) / half_life
@@ -127,7 +122,7 @@ class _LastObservation:
 
 @dataclass
 class UsageHistory:
-    """Past use with a half-life in seconds."""
+    """Past usage with a half-life in seconds."""
 
     half_life: float
     _last: _LastObservation | None = field(default=None, init=False)
@@ -142,9 +137,9 @@ class UsageHistory:
         total: Floats,
         recorded: Mapping[str, UsageRecord],
     ) -> Floats:
-        """(resources, queues) past use as a part of the cluster; amounts given hold from now on.
+        """(resources, queues) past usage as a fraction of the cluster; the amounts hold onwards.
 
-        ``remembered``: records of statuses, which count for queues not seen before.
+        ``recorded``: records in statuses, which count for queues not seen before.
         """
         state = self._advanced_state(now, tuple(queues), tuple(resources))
         if state is None:
@@ -159,7 +154,7 @@ class UsageHistory:
     def _advanced_state(
         self, now: float, queues: tuple[str, ...], resources: tuple[str, ...]
     ) -> UsageState | None:
-        """The state ``now`` where queues and resources are those of the last cycle."""
+        """The state at ``now``; None where queues or resources differ from the last cycle's."""
         last = self._last
         if last is None or (last.queues, last.resources) != (queues, resources):
             return None

@@ -1,4 +1,4 @@
-"""Who gets how much when a budget is poured over competitors at given rates?
+"""Weighted max-min division of budgets among competitors (water filling).
 
 Each competitor i of a group receives min(cap_i, level x rate_i), where the group's common level is
 as high as the budget allows: weighted max-min fairness (progressive filling; Bertsekas and
@@ -12,7 +12,7 @@ from kai_py.policy.siblings import sum_by
 from kai_py.snapshot.resources import Bools, Floats, Ints
 
 NEGLIGIBLE = 1e-9
-"""Amounts below this are float noise: no unit of any resource is that small."""
+"""Amounts below this are rounding errors: no unit of any resource is that small."""
 
 
 def water_fill(group: Ints, budget: Floats, rate: Floats, cap: Floats) -> Floats:

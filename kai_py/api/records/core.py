@@ -2,9 +2,9 @@
 
 A field that is not declared here is skipped by the decoder and costs nothing. The records are
 frozen and acyclic, so they opt out of the cyclic garbage collector (``gc=False``): with 100,000
-pods alive a collection would otherwise walk all of them.
+pods in memory a collection would otherwise walk all of them.
 
-Every optional field has the API's default, so policies never test for absence twice.
+Every optional field has the API's default, so policies never test for absence.
 """
 
 from datetime import datetime
@@ -19,7 +19,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False
 
 
 class OwnerReference(Record, frozen=True):
-    """The object that made this one."""
+    """The object that owns this one."""
 
     api_version: str = ""
     kind: str = ""
@@ -221,7 +221,7 @@ class PodSchedulingGroup(Record, frozen=True):
 
 
 class WorkloadReference(Record, frozen=True):
-    """pod.spec.workloadRef (1.35): a group of a Workload, and which copy of it."""
+    """pod.spec.workloadRef (1.35): a group of a Workload, and the replica of it."""
 
     name: str = ""
     pod_group: str = ""
@@ -277,7 +277,7 @@ class ContainerExtendedResourceRequest(Record, frozen=True):
 
 
 class PodExtendedResourceClaimStatus(Record, frozen=True):
-    """pod.status.extendedResourceClaimStatus: the claim made for the pod's extended resources."""
+    """pod.status.extendedResourceClaimStatus: the claim for the pod's extended resources."""
 
     resource_claim_name: str = ""
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()

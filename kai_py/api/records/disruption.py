@@ -10,7 +10,7 @@ class PodDisruptionBudgetSpec(Record, frozen=True):
 
 
 class PodDisruptionBudgetStatus(Record, frozen=True):
-    """How many of them may be evicted now."""
+    """How many of the selected pods may be evicted now."""
 
     disruptions_allowed: int = 0
 

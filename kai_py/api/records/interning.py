@@ -1,11 +1,10 @@
-"""How do records of many like objects fit into little memory? Equal parts of them are kept once.
+"""Interning: equal parts of decoded records are kept in memory once.
 
-Pods of a workload differ in their names and times: containers, tolerations, labels, conditions and
-the words in them are the same again and again. A part that was seen before is replaced by the one
-seen first, found by its encoding; for a new part the same is done within it. Records are frozen, so
-nobody can tell but by ``is``. What is remembered is bounded: a table that is full starts afresh.
-
-O(size of the encoding) per part, a few microseconds per pod.
+Pods of a workload differ in their names and times; containers, tolerations, labels, conditions and
+their strings are equal. A part that was seen before is replaced by the first one, found by its
+encoding; within a new part the same is done. Records are frozen, so only ``is`` can tell the
+difference. Tables are bounded: a full table is cleared. O(size of the encoding) per part, a few
+microseconds per pod.
 """
 
 from collections.abc import Callable
@@ -18,24 +17,24 @@ from msgspec.structs import fields, force_setattr
 T = TypeVar("T")
 
 MAX_INTERNED = 20_000
-"""Parts of one field, or words, that are remembered."""
+"""Cached parts of one field, or strings, at most."""
 
 UNIQUE_FIELDS = frozenset({"name", "uid", "resource_version"})
-"""Words that hardly any other object shares."""
+"""Fields whose strings hardly any other object shares."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Interning:
-    """Parts seen so far; ``record`` makes one more record share them."""
+    """The parts seen so far; ``intern`` makes a record share them."""
 
     def __init__(self) -> None:
-        """Nothing was seen."""
+        """No parts seen yet."""
         self._strings: dict[str, str] = {}
         self._parts: dict[tuple[type, str], dict[bytes, Any]] = {}
 
     def intern(self, record: T) -> T:
-        """Give a record that nobody else knows yet, its parts replaced by equal ones."""
+        """The record itself, its parts replaced; there must be no other reference to it."""
         kind: type = type(record)
         for name in _names(kind):
             part = getattr(record, name)
@@ -47,9 +46,9 @@ class Interning:
         kind = type(struct)
         for name in _names(kind):
             part = getattr(struct, name)
-            known = self._intern_part(kind, name, part)
-            if known is not part:
-                force_setattr(struct, name, known)
+            shared = self._intern_part(kind, name, part)
+            if shared is not part:
+                force_setattr(struct, name, shared)
 
     def _intern_part(self, kind: type, name: str, part: Any) -> Any:
         if type(part) is str:
@@ -57,11 +56,11 @@ class Interning:
         if part is None or part == () or isinstance(part, int | float):
             return part
         key, table = _encode(part), self._parts.setdefault((kind, name), {})
-        known = table.get(key)
-        if known is None:
+        shared = table.get(key)
+        if shared is None:
             self._intern_inside(part)
-            known = _intern_value(table, key, part)
-        return known
+            shared = _intern_value(table, key, part)
+        return shared
 
     def _intern_inside(self, part: Any) -> None:
         if isinstance(part, tuple):
@@ -77,8 +76,8 @@ class Interning:
 
 def interned(decode: Callable[[Any], T]) -> Callable[[Any], T]:
     """``decode``, with equal parts of everything it decodes kept once."""
-    sharing = Interning()
-    return lambda raw: sharing.intern(decode(raw))
+    interning = Interning()
+    return lambda raw: interning.intern(decode(raw))
 
 
 def _intern_value(table: dict[Any, Any], key: Any, value: Any) -> Any:
@@ -89,7 +88,7 @@ def _intern_value(table: dict[Any, Any], key: Any, value: Any) -> Any:
 
 @cache
 def _names(kind: type) -> tuple[str, ...]:
-    """Fields that hold more than a number or a time."""
+    """Fields whose values are more than a number or a time."""
     if not issubclass(kind, msgspec.Struct):
         return ()
     plain = {int, float, bool}

@@ -1,16 +1,16 @@
-"""Records of batch/v1 Job: what the gang of its pods is derived from."""
+"""Records of batch/v1 Job: the fields from which the gang of its pods is derived."""
 
 from kai_py.api.records.core import ObjectMeta, Record
 
 
 class GangPolicy(Record, frozen=True):
-    """How many pods start together; 0 when it is left to the parallelism."""
+    """How many pods start together; 0 means all parallel pods."""
 
     min_count: int = 0
 
 
 class BasicPolicy(Record, frozen=True):
-    """A policy that has nothing to say but its name."""
+    """A policy without settings."""
 
 
 class JobSchedulingPolicy(Record, frozen=True):
@@ -27,7 +27,7 @@ class JobScheduling(Record, frozen=True):
 
 
 class JobSpec(Record, frozen=True):
-    """batch/v1 Job: what its gang is derived from; unset means 1 for both counts."""
+    """job.spec: the fields from which its gang is derived; unset means 1 for both counts."""
 
     parallelism: int | None = None
     completions: int | None = None

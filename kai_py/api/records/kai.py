@@ -1,8 +1,8 @@
 """Records of KAI-Scheduler's own kinds: exactly the fields that we read.
 
 ``scheduling.run.ai/v2`` Queue, ``scheduling.run.ai/v2alpha2`` PodGroup and
-``kai.scheduler/v1alpha1`` Topology. Durations stay text here: a text that is no duration is a
-problem of its object, which is told there, not a reason to leave the object out.
+``kai.scheduler/v1alpha1`` Topology. Durations stay text here: an invalid one is reported as a
+problem of its object, which is not left out for it.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ Amounts = dict[str, QuantityText]
 
 
 class KaiShare(Record, frozen=True):
-    """What a queue may have of one resource: -1 is unlimited, unset is none."""
+    """The limits of a queue for one resource: -1 is unlimited, unset is none."""
 
     quota: float = 0.0
     limit: float = 0.0
@@ -120,7 +120,7 @@ class KaiSchedulingCondition(Record, frozen=True):
 
 
 class KaiResourcesStatus(Record, frozen=True):
-    """What the group uses and asks for."""
+    """What the group has allocated and requests."""
 
     allocated: Amounts = msgspec.field(default_factory=dict)
     allocated_non_preemptible: Amounts = msgspec.field(default_factory=dict)
@@ -143,7 +143,7 @@ class KaiPodGroup(Record, frozen=True):
 
 
 class KaiTopologyLevel(Record, frozen=True):
-    """A level of a topology; people may write the alias for the label."""
+    """A level of a topology; users may write the alias in place of the label."""
 
     node_label: str = ""
     alias: str = ""

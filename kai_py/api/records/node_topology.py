@@ -1,6 +1,6 @@
-"""Record of NodeResourceTopology (``topology.node.k8s.io``): what the NUMA zones of a node have.
+"""Records of NodeResourceTopology (``topology.node.k8s.io``): the resources of a node's NUMA zones.
 
-An exporter on the node writes it, by the kubelet's own account. v1alpha2 names policy and scope as
+An exporter on the node writes it from the kubelet's accounts. v1alpha2 has policy and scope as
 attributes, v1alpha1 as one word in ``topologyPolicies``; both are read from either version.
 """
 
@@ -10,7 +10,7 @@ GROUP = "topology.node.k8s.io"
 
 
 class ZoneResource(Record, frozen=True):
-    """``allocatable`` is for pods in all, ``available`` is what no pod has."""
+    """``allocatable``: for pods in total; ``available``: not allocated to any pod."""
 
     name: str = ""
     allocatable: QuantityText = 0
@@ -26,14 +26,14 @@ class Zone(Record, frozen=True):
 
 
 class TopologyAttribute(Record, frozen=True):
-    """``topologyManagerPolicy`` or ``topologyManagerScope``, with the kubelet's word for it."""
+    """``topologyManagerPolicy`` or ``topologyManagerScope``, with the kubelet's value."""
 
     name: str = ""
     value: str = ""
 
 
 class NodeResourceTopology(Record, frozen=True):
-    """Named like the node that it is about."""
+    """A topology object, named like its node."""
 
     metadata: ObjectMeta = ObjectMeta()
     topology_policies: tuple[str, ...] = ()

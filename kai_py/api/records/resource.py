@@ -1,8 +1,8 @@
-"""Records of resource.k8s.io/v1: what drivers offer, what users ask for, what was given to whom.
+"""Records of resource.k8s.io/v1: devices that drivers offer, claims of users, and allocations.
 
-The field names and meanings are those of the API (KEP 4381, 4815, 4816, 5004, 5007, 5018, 5055,
-5075, 5491, 5945, 5963, 6080). Quantities stay text here; ``kai_py.api.quantity`` reads them.
-Older served versions are converted into these records by ``kai_py.api.records.resource_versions``.
+The field names and meanings are those of the API (KEP-4381, 4815, 4816, 5004, 5007, 5018, 5055,
+5075, 5491, 5945, 5963, 6080). Quantities stay text here; ``kai_py.api.quantity`` parses them. Older
+served versions are converted into these records by ``kai_py.api.records.resource_versions``.
 """
 
 from datetime import datetime
@@ -19,7 +19,7 @@ DELETE_PROTECTION_FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
 class DeviceAttribute(Record, frozen=True, omit_defaults=True):
-    """One typed value, or one list of a type; none set means a type this version does not know."""
+    """One typed value, or one list of a type; none set means an unknown type."""
 
     int_value: int | None = msgspec.field(name="int", default=None)
     bool_value: bool | None = msgspec.field(name="bool", default=None)
@@ -68,7 +68,7 @@ class CounterSet(Record, frozen=True, omit_defaults=True):
 
 
 class DeviceCounterConsumption(Record, frozen=True, omit_defaults=True):
-    """What a device takes out of one counter set while it is allocated."""
+    """What a device draws from one counter set while it is allocated."""
 
     counter_set: str = ""
     counters: dict[str, Counter] = msgspec.field(default_factory=dict)
@@ -111,7 +111,7 @@ class Device(Record, frozen=True, omit_defaults=True):
 
 
 class ResourcePool(Record, frozen=True, omit_defaults=True):
-    """A pool is whole when ``resource_slice_count`` slices of its newest generation are seen."""
+    """A pool is complete when ``resource_slice_count`` slices of its newest generation exist."""
 
     name: str = ""
     generation: int = 0
@@ -147,7 +147,7 @@ class CELDeviceSelector(Record, frozen=True, omit_defaults=True):
 
 
 class DeviceSelector(Record, frozen=True, omit_defaults=True):
-    """A selector; without ``cel`` it is of a kind this version does not know."""
+    """A selector; without ``cel`` it is of an unknown kind."""
 
     cel: CELDeviceSelector | None = None
 
@@ -236,7 +236,7 @@ class ResourceClaimSpec(Record, frozen=True, omit_defaults=True):
 
 
 class DeviceRequestAllocationResult(Record, frozen=True, omit_defaults=True):
-    """One device given to ``request`` ("name" or "name/alternative")."""
+    """One device allocated to ``request`` ("name" or "name/alternative")."""
 
     request: str = ""
     driver: str = ""
@@ -310,7 +310,7 @@ class ResourceClaim(Record, frozen=True, omit_defaults=True):
 
 
 class ResourceClaimTemplateSpec(Record, frozen=True, omit_defaults=True):
-    """What the claims made from a template look like."""
+    """Metadata and spec of the claims created from a template."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()

@@ -1,9 +1,9 @@
-"""Which bytes does each served version of resource.k8s.io use for the records of v1?
+"""Decoding of the served versions of resource.k8s.io into the records of v1.
 
-v1beta2 has the shape of v1. v1beta1 nests all of a device but its name under ``basic`` and lays
-the fields of ``exactly`` flat into the request (dropping the nesting of v1). Allocations have one
-shape in all three versions, so one encoder serves them all. DeviceTaintRule is also served as
-v1alpha3, with the shape of v1 as far as it is read here.
+v1beta2 has the shape of v1. v1beta1 nests all of a device but its name under ``basic`` and has the
+fields of ``exactly`` directly in the request. Allocations have one shape in all three versions, so
+one encoder serves them all. DeviceTaintRule is also served as v1alpha3, with the shape of v1 as far
+as it is read here.
 """
 
 from collections.abc import Callable
@@ -162,7 +162,7 @@ _V1BETA1: dict[type[Record], tuple[type[Record], Callable[[Any], Record]]] = {
 
 
 def decoder(kind: type[Kind], version: str) -> Callable[[bytes | msgspec.Raw], Kind]:
-    """Return a function from the JSON of one object of ``version`` to the v1 record ``kind``."""
+    """A function from the JSON of one object of ``version`` to the v1 record ``kind``."""
     if version != "v1beta1" or kind not in _V1BETA1:
         return msgspec.json.Decoder(kind).decode
     wire, to_v1 = _V1BETA1[kind]
@@ -180,5 +180,5 @@ def from_json(kind: type[Kind], document: Any, version: str = "v1") -> Kind:
 
 
 def encode_allocation(allocation: AllocationResult) -> dict[str, Any]:
-    """Return status.allocation as JSON values, the same in v1, v1beta2 and v1beta1."""
+    """status.allocation as JSON values, the same in v1, v1beta2 and v1beta1."""
     return cast("dict[str, Any]", msgspec.to_builtins(allocation))

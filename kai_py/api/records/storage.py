@@ -1,4 +1,4 @@
-"""Records of volumes: exactly the fields that decide where a pod can reach or attach them."""
+"""Records of volumes: exactly the fields that decide which nodes can reach or attach them."""
 
 import msgspec
 
@@ -6,17 +6,17 @@ from kai_py.api.records.core import LabelSelector, NodeSelector, ObjectMeta, Qua
 
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
-"""Of a StorageClass whose volumes somebody makes beforehand."""
+"""Provisioner of a StorageClass whose volumes are created in advance."""
 
 
 class VolumeResourceRequirements(Record, frozen=True):
-    """How much is asked for."""
+    """The requested size."""
 
     requests: dict[str, QuantityText] = msgspec.field(default_factory=dict)
 
 
 class PersistentVolumeClaimSpec(Record, frozen=True):
-    """Where a volume claim is bound, or what it asks of the volume that it gets."""
+    """The volume of a bound claim, or the requirements of an unbound one."""
 
     volume_name: str = ""
     storage_class_name: str | None = None
@@ -55,7 +55,7 @@ class ObjectReference(Record, frozen=True):
 
 
 class PersistentVolumeSpec(Record, frozen=True):
-    """What a volume offers, and to whom."""
+    """The properties of a volume, and the claim it is bound to."""
 
     node_affinity: VolumeNodeAffinity | None = None
     storage_class_name: str = ""
@@ -96,7 +96,7 @@ class StorageClass(Record, frozen=True):
 
 
 class VolumeNodeResources(Record, frozen=True):
-    """How many volumes a driver can attach to a node; None where it does not say."""
+    """How many volumes a driver can attach to a node; None where it sets no limit."""
 
     count: int | None = None
 
@@ -122,7 +122,7 @@ class CSINode(Record, frozen=True):
 
 
 class CSIDriverSpec(Record, frozen=True):
-    """csiDriver.spec; ``storage_capacity``: it tells how much storage it has left, and where."""
+    """csiDriver.spec; ``storage_capacity``: the driver publishes CSIStorageCapacity objects."""
 
     storage_capacity: bool | None = None
 
@@ -151,7 +151,7 @@ class VolumeAttachmentSource(Record, frozen=True):
 
 
 class VolumeAttachmentSpec(Record, frozen=True):
-    """What is attached where, and by which driver."""
+    """The volume, the node to which it is attached, and the driver."""
 
     attacher: str = ""
     node_name: str = ""

@@ -1,6 +1,6 @@
-"""A Job that a scheduler of ours suspended: what its pods will be like matters as well.
+"""Jobs that this scheduler suspended; their pod templates are kept as well.
 
-Of other Jobs the template is not kept, so many Jobs cost little memory.
+The template of other Jobs is dropped, so many Jobs cost little memory.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ SUSPENDED_BY_KEY = f"{GROUP}/suspended-by"
 """Annotation of a suspended Job: the scheduler that suspended it, and that will resume it."""
 
 SUSPENDED_AT_KEY = f"{GROUP}/suspended-at"
-"""Since when: from then on it waits."""
+"""Annotation with the time of suspension, since when the gang waits."""
 
 
 class PodTemplate(Record, frozen=True):
@@ -26,7 +26,7 @@ class PodTemplate(Record, frozen=True):
 
 
 class SuspendedJobSpec(JobSpec, frozen=True):
-    """spec of such a Job."""
+    """spec of a suspended Job."""
 
     template: PodTemplate = PodTemplate()
 
@@ -38,12 +38,12 @@ class SuspendedJob(Job, frozen=True):
 
 
 def job_decoder() -> Callable[[bytes | msgspec.Raw], Job]:
-    """Reads a Job: a SuspendedJob if it is suspended and has our annotation."""
+    """A decoder of Jobs: a SuspendedJob if it is suspended and has our annotation."""
     plain, suspended = msgspec.json.Decoder(Job).decode, msgspec.json.Decoder(SuspendedJob).decode
 
     def decode(data: bytes | msgspec.Raw) -> Job:
         job = plain(data)
-        waits = job.spec.suspend and SUSPENDED_BY_KEY in job.metadata.annotations
-        return suspended(data) if waits else job
+        is_ours = job.spec.suspend and SUSPENDED_BY_KEY in job.metadata.annotations
+        return suspended(data) if is_ours else job
 
     return decode

@@ -1,10 +1,11 @@
-"""An object of a kind that we have no record for: its metadata, and the fields that a rule names.
+"""Objects of kinds without a record: metadata, and the fields that a rule names.
 
 Fields are addressed by dotted paths; ``*`` stands for every item of a list or value of a mapping:
-``spec.workerGroupSpecs.*.minReplicas``. Everything that no path names is dropped on arrival: a pod
-template that nobody reads would cost more than all the rest.
+``spec.workerGroupSpecs.*.minReplicas``. Everything that no path names is dropped on decoding:
+unused pod templates would cost more memory than all the rest.
 
-Does a change of an owner say anything new? Status and bookkeeping change far more often.
+``same_owner`` compares two versions of an owner by what is read of them, because status and
+bookkeeping change far more often.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,11 +18,11 @@ from kai_py.api.records.job import Job
 
 EACH = "*"
 Trie = dict[str, "Trie"]
-"""Wanted fields by name; an empty one wants everything below."""
+"""Fields to keep by name; an empty trie keeps everything below."""
 
 
 class Unstructured(Record, frozen=True):
-    """Any object: metadata and the kept part of what it says, keys as the API spells them."""
+    """Any object: metadata and the kept fields, keys as the API spells them."""
 
     api_version: str = ""
     kind: str = ""
@@ -29,7 +30,7 @@ class Unstructured(Record, frozen=True):
     content: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def all_at(self, path: str) -> tuple[Any, ...]:
-        """Every value at ``path``, in the order in which they stand; absent and null ones not."""
+        """Every value at ``path``, in order, without absent and null ones."""
         return tuple(values_at(self.content, path))
 
     def first_at(self, path: str) -> Any | None:
@@ -45,28 +46,28 @@ class _Envelope(Record, frozen=True):
 
 def unstructured_decoder(paths: Iterable[str]) -> Callable[[bytes | msgspec.Raw], Unstructured]:
     """A decoder that keeps metadata and the fields at ``paths``."""
-    wanted = _trie(paths)
+    trie = _trie(paths)
     envelope = msgspec.json.Decoder(_Envelope)
 
     def decode(raw: bytes | msgspec.Raw) -> Unstructured:
-        head = envelope.decode(raw)
+        decoded = envelope.decode(raw)
         return Unstructured(
-            api_version=head.api_version,
-            kind=head.kind,
-            metadata=head.metadata,
-            content=_wanted_fields(msgspec.json.decode(raw), wanted),
+            api_version=decoded.api_version,
+            kind=decoded.kind,
+            metadata=decoded.metadata,
+            content=_wanted_fields(msgspec.json.decode(raw), trie),
         )
 
     return decode
 
 
 def unstructured(value: Mapping[str, Any], paths: Iterable[str]) -> Unstructured:
-    """The document that a decoder for ``paths`` makes of an object given as a mapping."""
+    """The object that a decoder for ``paths`` makes of a mapping."""
     return unstructured_decoder(paths)(msgspec.json.encode(value))
 
 
 def values_at(value: Any, path: str) -> Iterator[Any]:
-    """Every value at ``path`` below ``value``; a path that leads nowhere has none."""
+    """Every value at ``path`` below ``value``; none where the path does not exist."""
     head, _, rest = path.partition(".")
     if head != EACH:
         below = [value[head]] if isinstance(value, dict) and head in value else []
@@ -95,10 +96,12 @@ def _trie(paths: Iterable[str]) -> Trie:
 
 
 def _expand_wildcards(node: Trie) -> Trie:
-    """What is wanted of every field is also wanted of the fields that are named."""
-    every = node.get(EACH)
+    """Merge what is kept of every field into the fields that are named."""
+    wildcard = node.get(EACH)
     return {
-        name: _expand_wildcards(below if every is None or name == EACH else _union(below, every))
+        name: _expand_wildcards(
+            below if wildcard is None or name == EACH else _union(below, wildcard)
+        )
         for name, below in node.items()
     }
 
@@ -123,17 +126,17 @@ def _wanted_fields(value: Any, wanted: Trie) -> Any:
         return [] if below is None else [_wanted_fields(each, below) for each in value]
     if not isinstance(value, dict):
         return value
-    every = wanted.get(EACH)
+    wildcard = wanted.get(EACH)
     kept: dict[str, Any] = {}
     for key, each in value.items():
-        below = wanted.get(key, every)
+        below = wanted.get(key, wildcard)
         if below is not None:
             kept[key] = _wanted_fields(each, below)
     return kept
 
 
 def same_owner(old: object, new: object) -> bool:
-    """Whether two states of an owner or namespace are alike in everything that is read of them."""
+    """Whether two versions of an owner or namespace are equal in everything read of them."""
     match old, new:
         case PartialObjectMetadata(), PartialObjectMetadata():
             return _relevant_metadata(old.metadata) == _relevant_metadata(new.metadata)

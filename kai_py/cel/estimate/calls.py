@@ -1,4 +1,4 @@
-"""The greatest cost of one call, and the size of what it makes.
+"""The maximum cost of one call, and the size of its result.
 
 Source: cel-go ``checker`` cost estimation; k8s.io/apiserver/pkg/cel/library ``CostEstimator``.
 """
@@ -34,7 +34,7 @@ class Request:
 
     @property
     def kind(self) -> str:
-        """Name the type of the overload's first parameter."""
+        """The type name of the overload's first parameter."""
         return self.overload.params[0].name
 
 

@@ -1,9 +1,8 @@
-"""The greatest cost an expression can have: the estimate the API server makes at admission.
+"""The maximum cost of an expression, as the API server estimates it at admission.
 
-The cost of a node is what its parts cost plus its own; of a loop, the cost of one round times the
+The cost of a node is that of its parts plus its own; of a loop, the cost of one round times the
 largest possible number of elements. Sizes come from literals, from the limits of the variables'
-fields and from the functions that make texts and lists out of others; a size nobody knows is
-2**64 - 1.
+fields and from the functions that make strings and lists of others; an unknown size is 2**64 - 1.
 
 Source: cel-go ``checker`` cost estimation; k8s.io/apiserver/pkg/cel/library ``CostEstimator``.
 """
@@ -37,13 +36,13 @@ if TYPE_CHECKING:
 
 
 def estimate(checked: Checked, limit_of: Limits) -> int:
-    """Give the greatest cost of evaluating an expression on any values within the limits."""
+    """The maximum cost of evaluating an expression on any values within the limits."""
     return _Estimator(checked, limit_of).cost(checked.root)
 
 
 @dataclass(slots=True)
 class _Local:
-    """What is known of a local variable."""
+    """The path and the sizes of a local variable."""
 
     path: Path
     size: Size | None = None
@@ -165,9 +164,9 @@ class _Estimator:
             self.sizes[id(node)] = ONE
         else:
             self.sizes[id(node)] = count
-            made = self.entry_size(node.step)
-            if made is not None:
-                self.entries[id(node)] = made
+            result_entries = self.entry_size(node.step)
+            if result_entries is not None:
+                self.entries[id(node)] = result_entries
         return capped(cost + count.most * sum(rounds))
 
     def _variables(self, node: Comprehension) -> dict[str, _Local]:
@@ -192,10 +191,10 @@ class _Estimator:
             parts.append(self.cost(node.target))
         own, size = 0, None
         for overload in self.checked.overloads[id(node)]:
-            most, made = self._overload(node, overload)
+            most, result_size = self._overload(node, overload)
             own = max(own, most)
-            if made is not None:
-                size = made if size is None else size | made
+            if result_size is not None:
+                size = result_size if size is None else size | result_size
         if node.function in {"_[_]", "_[?_]"}:
             path = self.path(node.args[0])
             is_list = self.checked.type_of(node.args[0]).name == "list"
@@ -207,7 +206,7 @@ class _Estimator:
         return capped(sum(parts) + own)
 
     def _overload(self, node: Call, overload: Overload) -> tuple[int, Size | None]:
-        """Give what one overload costs, and the size of what it makes."""
+        """The cost of one overload, and the size of its result."""
         estimator = ESTIMATES.get(node.function)
         if estimator is None:
             return 1, None

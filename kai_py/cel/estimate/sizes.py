@@ -1,4 +1,4 @@
-"""Sizes of texts, lists and maps, as far as they are known before an expression runs."""
+"""Sizes of strings, lists and maps, as far as they are known before evaluation."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SCALARS = frozenset(
     {"bool", "int", "uint", "double", "google.protobuf.Duration", "google.protobuf.Timestamp"}
 )
 Path = tuple[str, ...]
-"""A variable and what is below it: fields, ``@items``, ``@keys``, ``@values``, ``@indices``."""
+"""A variable and the path below it: fields, ``@items``, ``@keys``, ``@values``, ``@indices``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The least and the greatest length of a text, list or map."""
+    """The minimum and the maximum length of a string, list or map."""
 
     least: int
     most: int
@@ -37,33 +37,33 @@ class Size:
         return Size(min(self.least, other.least), max(self.most, other.most))
 
     def cost(self, factor: float = TEXT) -> int:
-        """Give the cost of going through it at worst."""
+        """The maximum cost of traversing it."""
         return scaled(self.most, factor)
 
 
 UNKNOWN, ONE = Size(0, UINT_MAX), Size(1, 1)
 Limits = Callable[[Path], Size | None]
-"""Gives the size of what stands at a path, if it is limited."""
+"""Returns the size of the value at a path, if it is limited."""
 
 
 def capped(number: int) -> int:
-    """Stay within 64 bits."""
+    """``number``, at most 2**64 - 1."""
     return min(number, UINT_MAX)
 
 
 def scaled(number: int, factor: float) -> int:
-    """Multiply and round up."""
-    scaled = float(number) * factor
-    return UINT_MAX if scaled >= 2.0**64 else math.ceil(scaled)
+    """``number`` times ``factor``, rounded up, at most 2**64 - 1."""
+    product = float(number) * factor
+    return UINT_MAX if product >= 2.0**64 else math.ceil(product)
 
 
 def is_scalar(type_: Type) -> bool:
-    """Tell whether values of a type have the size 1."""
+    """Whether values of a type have the size 1."""
     if type_.name == "optional_type":
         return is_scalar(type_.params[0])
     return type_.name in SCALARS
 
 
 def union(sizes: list[Size]) -> Size:
-    """Cover all of the sizes."""
+    """A size that covers all ``sizes``."""
     return Size(min(size.least for size in sizes), max(size.most for size in sizes))

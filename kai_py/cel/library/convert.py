@@ -33,13 +33,13 @@ _DOUBLE = re.compile(
 
 @function("dyn(A) -> dyn")
 def dyn(value: Value) -> Value:
-    """Switch off static checks for a value."""
+    """Disable static checks for a value."""
     return value
 
 
 @function("type(A) -> type")
 def type_of(value: Value) -> TypeName:
-    """Give a value's type."""
+    """The type of a value."""
     return TypeName(kind_of(value))
 
 
@@ -121,7 +121,7 @@ def to_bool(value: Value) -> bool:
 
 
 def format_double(value: float) -> str:
-    """Print the shortest text that reads back as the same double, like Go's 'g' format."""
+    """The shortest text that parses to the same double, like Go's 'g' format."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

@@ -1,8 +1,7 @@
 """Named formats: ``format.dns1123Label().validate(text)``.
 
-``validate`` gives an optional list of what is wrong: none if the text is well formed.
-
-Source: k8s.io/apiserver/pkg/cel/library, documentation of ``Format``; the patterns of
+``validate`` returns an optional list of problems: none if the text is valid. Source:
+k8s.io/apiserver/pkg/cel/library, documentation of ``Format``; the patterns of
 k8s.io/apimachinery/pkg/util/validation.
 """
 
@@ -50,7 +49,7 @@ def _matching(pattern: str, longest: int) -> Callable[[str], str]:
 
 
 def _prefix(check: Callable[[str], str]) -> Callable[[str], str]:
-    """Judge a text that something will be appended to: it may end in a dash."""
+    """Check a text to which something will be appended: it may end in a dash."""
     return lambda text: check(text[:-1] + "a" if text.endswith("-") else text)
 
 
@@ -107,13 +106,13 @@ _CHECKS: dict[str, Callable[[str], str]] = {
 
 @function("'format.named'(string) -> optional(Format)")
 def named(name: str) -> Optional:
-    """Look a format up."""
+    """The format of a name, if there is one."""
     return Optional(present=True, value=Format(name)) if name in _CHECKS else NONE
 
 
 @function("Format.validate(string) -> optional(list(string))")
 def validate(form: Format, text: str) -> Optional:
-    """Give what is wrong with a text, nothing if it is well formed."""
+    """The problems of a text, none if it is valid."""
     fault = _CHECKS[form.name](text)
     return Optional(present=True, value=(fault,)) if fault else NONE
 

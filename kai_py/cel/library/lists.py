@@ -1,6 +1,6 @@
 """Lists and sets: Kubernetes' list library, cel-go's list and set extensions.
 
-``includes`` also takes a single value, so that a selector stays right when a driver turns a scalar
+``includes`` also takes a single value, so that a selector stays valid when a driver turns a scalar
 attribute into a list.
 
 Source: k8s.io/apiserver/pkg/cel/library "Lists"; cel-go ``ext`` "Lists" version 3 and "Sets".
@@ -28,22 +28,22 @@ List = tuple[Value, ...]
 
 
 def is_sorted(elements: List) -> bool:
-    """Tell whether no element is smaller than the one before it."""
+    """Whether no element is smaller than the one before it."""
     return all(values.compare(*pair) <= 0 for pair in itertools.pairwise(elements))
 
 
 def smallest(elements: List) -> Value:
-    """Give the least element."""
+    """The minimum."""
     return _extreme("min", elements, -1)
 
 
 def largest(elements: List) -> Value:
-    """Give the greatest element."""
+    """The maximum."""
     return _extreme("max", elements, 1)
 
 
 def total(elements: List) -> Value:
-    """Add all elements up; nothing adds up to 0."""
+    """The sum of all elements; 0 for an empty list."""
     if not elements:
         return 0
     return reduce(_add, elements)
@@ -70,23 +70,23 @@ def _add(left: Value, right: Value) -> Value:
 
 @function("list(A).indexOf(A) -> int")
 def index_of(elements: List, wanted: Value) -> int:
-    """Give the first place of an equal element, or -1."""
-    places = (place for place, element in enumerate(elements) if values.equal(element, wanted))
-    return next(places, -1)
+    """The first index of an equal element, or -1."""
+    indexes = (index for index, element in enumerate(elements) if values.equal(element, wanted))
+    return next(indexes, -1)
 
 
 @function("list(A).lastIndexOf(A) -> int")
 def last_index_of(elements: List, wanted: Value) -> int:
-    """Give the last place of an equal element, or -1."""
+    """The last index of an equal element, or -1."""
     return max(
-        (place for place, element in enumerate(elements) if values.equal(element, wanted)),
+        (index for index, element in enumerate(elements) if values.equal(element, wanted)),
         default=-1,
     )
 
 
 @function("dyn.includes(dyn) -> bool")
 def includes(target: Value, wanted: Value) -> bool:
-    """Tell whether a list has an equal element, or whether a single value is equal."""
+    """Whether a list has an equal element, or whether a single value is equal."""
     if isinstance(target, tuple):
         return any(values.equal(element, wanted) for element in target)
     return values.equal(target, wanted)
@@ -94,7 +94,7 @@ def includes(target: Value, wanted: Value) -> bool:
 
 @function("list(A).slice(int, int) -> list(A)")
 def cut(elements: List, start: int, end: int) -> List:
-    """Give the elements from ``start`` up to ``end``."""
+    """The elements from ``start`` up to ``end``."""
     if start < 0 or end < 0:
         raise CELRuntimeError(f"cannot slice({start}, {end}), negative indexes not supported")
     if start > end:
@@ -108,7 +108,7 @@ def cut(elements: List, start: int, end: int) -> List:
 
 @function("list(list(A)).flatten() -> list(A)", "list(dyn).flatten(int) -> list(dyn)")
 def flatten(elements: List, depth: int = 1) -> List:
-    """Unpack lists inside the list, ``depth`` levels of them."""
+    """Unpack nested lists, ``depth`` levels of them."""
     if depth < 0:
         raise CELRuntimeError("level must be non-negative")
     flat: list[Value] = []
@@ -120,17 +120,17 @@ def flatten(elements: List, depth: int = 1) -> List:
 
 @function("list(A).distinct() -> list(A)")
 def distinct(elements: List) -> List:
-    """Keep the first of equal elements."""
-    kept: list[Value] = []
+    """The first of each set of equal elements."""
+    unique: list[Value] = []
     for element in elements:
-        if not any(values.equal(element, other) for other in kept):
-            kept.append(element)
-    return tuple(kept)
+        if not any(values.equal(element, other) for other in unique):
+            unique.append(element)
+    return tuple(unique)
 
 
 @function("list(A).reverse() -> list(A)")
 def reverse(elements: List) -> List:
-    """Give the elements from last to first."""
+    """The elements from last to first."""
     return tuple(reversed(elements))
 
 
@@ -141,7 +141,7 @@ def sort(elements: List) -> List:
 
 @function("list(A).@sortByAssociatedKeys(list(B)) -> list(A)")
 def sort_by_keys(elements: List, keys: List) -> List:
-    """Sort elements by the keys beside them."""
+    """Sort elements by the associated keys."""
     return _sorted(elements, keys)
 
 
@@ -150,13 +150,13 @@ def _sorted(elements: List, keys: List) -> List:
         raise CELRuntimeError("list elements must have the same type")
     if len(keys) == 1:
         values.compare(keys[0], keys[0])
-    order = sorted(range(len(keys)), key=lambda place: _COMPARED(keys[place]))
-    return tuple(elements[place] for place in order)
+    order = sorted(range(len(keys)), key=lambda index: _COMPARED(keys[index]))
+    return tuple(elements[index] for index in order)
 
 
 @function("'lists.range'(int) -> list(int)")
 def number_range(count: int) -> List:
-    """Give 0, 1 .. count - 1."""
+    """The integers 0, 1 .. count - 1."""
     if count > MAX_ELEMENTS:
         raise CostLimitError
     return tuple(range(count))
@@ -164,19 +164,19 @@ def number_range(count: int) -> List:
 
 @function("'sets.contains'(list(A), list(A)) -> bool")
 def set_contains(elements: List, wanted: List) -> bool:
-    """Tell whether all that is wanted is there."""
+    """Whether ``elements`` has all of ``wanted``."""
     return all(includes(elements, element) for element in wanted)
 
 
 @function("'sets.intersects'(list(A), list(A)) -> bool")
 def set_intersects(left: List, right: List) -> bool:
-    """Tell whether anything is in both."""
+    """Whether any element is in both."""
     return any(includes(right, element) for element in left)
 
 
 @function("'sets.equivalent'(list(A), list(A)) -> bool")
 def set_equivalent(left: List, right: List) -> bool:
-    """Tell whether each contains the other."""
+    """Whether each contains the other."""
     return set_contains(left, right) and set_contains(right, left)
 
 

@@ -24,7 +24,7 @@ class IP:
 
 @dataclass(frozen=True, slots=True)
 class CIDR:
-    """A range of addresses, kept with the address it was written with."""
+    """A range of addresses, with the address it was written with."""
 
     address: Address
     length: int
@@ -44,7 +44,7 @@ GO_TYPES.update({"net.IP": "cel.IP", "net.CIDR": "cel.CIDR", "kubernetes.URL": "
 
 @function("ip(string) -> IP")
 def ip(text: str) -> IP:
-    """Read an address; zones and IPv4 written as IPv6 are refused."""
+    """Parse an address; zones and IPv4-mapped IPv6 addresses are rejected."""
     try:
         return IP(_address(text))
     except ValueError as fault:
@@ -55,7 +55,7 @@ def ip(text: str) -> IP:
 
 @function("isIP(string) -> bool")
 def is_ip(text: str) -> bool:
-    """Tell whether a text is an address."""
+    """Whether a text is an address."""
     try:
         _address(text)
     except ValueError:
@@ -65,13 +65,13 @@ def is_ip(text: str) -> bool:
 
 @function("'ip.isCanonical'(string) -> bool")
 def is_canonical(text: str) -> bool:
-    """Tell whether an address is written the way it is printed."""
+    """Whether an address is in its canonical form."""
     return str(ip(text).address) == text
 
 
 @function("cidr(string) -> CIDR")
 def cidr(text: str) -> CIDR:
-    """Read a range."""
+    """Parse a range."""
     try:
         return _range(text)
     except ValueError as fault:
@@ -80,7 +80,7 @@ def cidr(text: str) -> CIDR:
 
 @function("isCIDR(string) -> bool")
 def is_cidr(text: str) -> bool:
-    """Tell whether a text is a range."""
+    """Whether a text is a range."""
     try:
         _range(text)
     except ValueError:
@@ -113,14 +113,14 @@ def _network(value: CIDR) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
 @function("CIDR.containsIP(IP) -> bool", "CIDR.containsIP(string) -> bool")
 def contains_ip(value: CIDR, other: IP | str) -> bool:
-    """Tell whether an address is in the range."""
+    """Whether an address is in the range."""
     address = ip(other).address if isinstance(other, str) else other.address
     return address in _network(value)
 
 
 @function("CIDR.containsCIDR(CIDR) -> bool", "CIDR.containsCIDR(string) -> bool")
 def contains_cidr(value: CIDR, other: CIDR | str) -> bool:
-    """Tell whether a range is within the range."""
+    """Whether a range is within the range."""
     inner = cidr(other) if isinstance(other, str) else other
     return inner.length >= value.length and inner.address in _network(value)
 
@@ -157,7 +157,7 @@ def _is_link_local_multicast(value: IP) -> bool:
 
 
 def is_global_unicast(value: IP) -> bool:
-    """Tell whether an address is neither special nor multicast; private ones count."""
+    """Whether an address is neither special nor multicast; private ones count."""
     address = value.address
     special = address.is_unspecified or address.is_loopback or address.is_multicast
     broadcast = str(address) == "255.255.255.255"
@@ -166,7 +166,7 @@ def is_global_unicast(value: IP) -> bool:
 
 @function("url(string) -> URL")
 def url(text: str) -> URL:
-    """Read an absolute URI or an absolute path."""
+    """Parse an absolute URI or an absolute path."""
     try:
         return _url(text)
     except ValueError as fault:
@@ -175,7 +175,7 @@ def url(text: str) -> URL:
 
 @function("isURL(string) -> bool")
 def is_url(text: str) -> bool:
-    """Tell whether a text is a URL."""
+    """Whether a text is a URL."""
     try:
         _url(text)
     except ValueError:
@@ -191,6 +191,7 @@ def _url(text: str) -> URL:
         raise ValueError(f'parse "{text}": invalid URI for request')
     if " " in parts.netloc:
         raise ValueError(f'parse "{text}": invalid character " " in host name')
+    # Reading the port raises ValueError if it is invalid.
     _ = parts.port
     return URL(text, parts)
 

@@ -1,4 +1,4 @@
-"""Operators and the size of things: CEL's standard definitions.
+"""Operators and ``size``: CEL's standard definitions.
 
 Integers have 64 bits and overflow is an error; division truncates towards zero; ``<`` compares
 numbers of different types by value.
@@ -30,35 +30,35 @@ MIN_TIMESTAMP, MAX_TIMESTAMP = -62135596800 * 10**9, 253402300800 * 10**9 - 1
 
 
 def checked_int(value: int) -> int:
-    """Give ``value`` back if it has 64 bits."""
+    """``value`` itself if it fits in 64 bits; raises CELRuntimeError otherwise."""
     if not INT_MIN <= value <= INT_MAX:
         raise CELRuntimeError("integer overflow")
     return value
 
 
 def checked_uint(value: int) -> Uint:
-    """Give ``value`` as an unsigned integer if it is one of 64 bits."""
+    """``value`` as an unsigned integer if it fits in 64 bits; raises CELRuntimeError otherwise."""
     if not 0 <= value <= UINT_MAX:
         raise CELRuntimeError("unsigned integer overflow")
     return Uint(value)
 
 
 def checked_duration(nanos: int) -> Duration:
-    """Make a duration if it has 64 bits."""
+    """A duration if it fits in 64 bits; raises CELRuntimeError otherwise."""
     if not INT_MIN <= nanos <= INT_MAX:
         raise CELRuntimeError("duration overflow")
     return Duration(nanos)
 
 
 def checked_timestamp(nanos: int) -> Timestamp:
-    """Make a moment if its year is 1 to 9999."""
+    """A timestamp if its year is 1 to 9999; raises CELRuntimeError otherwise."""
     if not MIN_TIMESTAMP <= nanos <= MAX_TIMESTAMP:
         raise CELRuntimeError("timestamp overflow")
     return Timestamp(nanos)
 
 
 def concatenate(left: Value, right: Value) -> Value:
-    """Join two lists or two texts."""
+    """Join two lists, strings or byte strings."""
     if len(left) + len(right) > MAX_ELEMENTS * 10:
         raise CostLimitError
     if isinstance(left, tuple) and len(left) + len(right) > MAX_ELEMENTS:
@@ -69,7 +69,7 @@ def concatenate(left: Value, right: Value) -> Value:
 
 
 def divide(left: int, right: int) -> int:
-    """Divide integers, towards zero."""
+    """Divide integers, truncating towards zero."""
     if right == 0:
         raise CELRuntimeError("division by zero")
     quotient = abs(left) // abs(right)
@@ -77,7 +77,7 @@ def divide(left: int, right: int) -> int:
 
 
 def modulo(left: int, right: int) -> int:
-    """Give the remainder, with the sign of the dividend."""
+    """The remainder, with the sign of the dividend."""
     if right == 0:
         raise CELRuntimeError("modulus by zero")
     if left == INT_MIN and right == -1:
@@ -96,20 +96,20 @@ def divide_double(left: float, right: float) -> float:
 
 
 def contains(element: Value, container: Value) -> bool:
-    """Tell whether a list has an equal element, or a map the key."""
+    """Whether a list has an equal element, or a map the key."""
     if isinstance(container, dict):
         return type(element) in values.KEYS and values.to_key(element) in container
     return any(values.equal(element, other) for other in container)
 
 
 def not_strictly_false(value: Value) -> bool:
-    """Tell whether a loop may go on."""
+    """Whether a loop continues."""
     return value is not False
 
 
 @function("'cel.@mapInsert'(map(K,V), map(K,V)) -> map(K,V)")
 def insert_all(into: dict[Value, Value], entries: dict[Value, Value]) -> dict[Value, Value]:
-    """Add entries to a map; a key must not be there yet."""
+    """Add entries to a map; no key may exist already."""
     result = dict(into)
     for key, value in entries.items():
         _insert(result, key, value)
@@ -118,7 +118,7 @@ def insert_all(into: dict[Value, Value], entries: dict[Value, Value]) -> dict[Va
 
 @function("'cel.@mapInsert'(map(K,V), K, V) -> map(K,V)")
 def insert(into: dict[Value, Value], key: Value, value: Value) -> dict[Value, Value]:
-    """Add one entry to a map; the key must not be there yet."""
+    """Add one entry to a map; the key must not exist already."""
     if type(key) not in values.KEYS:
         raise CELRuntimeError(f"unsupported key type: {values.kind_of(key)}")
     result = dict(into)
@@ -201,7 +201,7 @@ def divide_uint(left: int, right: int) -> int:
 
 
 def order(left: Value, right: Value, holds: frozenset[int]) -> bool:
-    """Compare, and tell whether the outcome is one of ``holds``; NaN is in no order."""
+    """Whether the comparison has one of the results in ``holds``; NaN is unordered."""
     if values.is_nan(left) or values.is_nan(right):
         return False
     return values.compare(left, right) in holds

@@ -18,7 +18,7 @@ def of(value: Value) -> Optional:
 
 @function("'optional.none'() -> optional(A)")
 def none() -> Optional:
-    """Give the absent value."""
+    """The absent value."""
     return NONE
 
 
@@ -33,13 +33,13 @@ def of_non_zero(value: Value) -> Optional:
 
 @function("optional(A).hasValue() -> bool")
 def has_value(optional: Optional) -> bool:
-    """Tell whether there is a value."""
+    """Whether there is a value."""
     return optional.present
 
 
 @function("optional(A).value() -> A")
 def value(optional: Optional) -> Value:
-    """Give the value."""
+    """The value."""
     if not optional.present:
         raise CELRuntimeError("optional.none() dereference")
     return optional.value
@@ -48,7 +48,7 @@ def value(optional: Optional) -> Value:
 @function("'optional.unwrap'(list(optional(A))) -> list(A)",
           "list(optional(A)).unwrapOpt() -> list(A)")  # fmt: skip
 def unwrap(optionals: tuple[Optional, ...]) -> tuple[Value, ...]:
-    """Give the values there are."""
+    """The values that are present."""
     if not all(isinstance(element, Optional) for element in optionals):
         raise CELRuntimeError("no such overload")
     return tuple(element.value for element in optionals if element.present)
@@ -56,23 +56,23 @@ def unwrap(optionals: tuple[Optional, ...]) -> tuple[Value, ...]:
 
 @function("list(A).first() -> optional(A)")
 def first(elements: tuple[Value, ...]) -> Optional:
-    """Give the first element, if any."""
+    """The first element, if any."""
     return values.optional_index(elements, 0)
 
 
 @function("list(A).last() -> optional(A)")
 def last(elements: tuple[Value, ...]) -> Optional:
-    """Give the last element, if any."""
+    """The last element, if any."""
     return values.optional_index(elements, len(elements) - 1)
 
 
 @function("optional(A).or(optional(A)) -> optional(A)")
 def either(optional: Optional, other: Optional) -> Optional:
-    """Give the first that has a value; the evaluator does not compute the other if it has."""
+    """The first that has a value; the evaluator computes the other only if needed."""
     return optional if optional.present else other
 
 
 @function("optional(A).orValue(A) -> A")
 def or_value(optional: Optional, other: Value) -> Value:
-    """Give the value, or the other; the evaluator does not compute the other if not needed."""
+    """The value, or the other one, which the evaluator computes only if needed."""
     return optional.value if optional.present else other

@@ -12,7 +12,7 @@ from kai_py.cel.values import INT_MAX, INT_MIN, CELRuntimeError
 
 @function("quantity(string) -> Quantity")
 def quantity(text: str) -> Quantity:
-    """Read a quantity."""
+    """Parse a quantity."""
     try:
         return parse_quantity(_exact(text))
     except QuantityError:
@@ -21,7 +21,7 @@ def quantity(text: str) -> Quantity:
 
 @function("isQuantity(string) -> bool")
 def is_quantity(text: str) -> bool:
-    """Tell whether a text is a quantity."""
+    """Whether a text is a quantity."""
     try:
         parse_quantity(_exact(text))
     except QuantityError:
@@ -30,7 +30,7 @@ def is_quantity(text: str) -> bool:
 
 
 def _exact(text: str) -> str:
-    """Refuse the white space that JSON decoding would strip."""
+    """Reject the white space that JSON decoding would strip."""
     if text != text.strip():
         raise QuantityError(text)
     return text
@@ -43,13 +43,13 @@ _FORMAT_FAULT = (
 
 @function("Quantity.isInteger() -> bool")
 def is_integer(value: Quantity) -> bool:
-    """Tell whether an amount is a whole number of 64 bits."""
+    """Whether an amount is a whole number of 64 bits."""
     return value.is_integer() and INT_MIN <= value.value() <= INT_MAX
 
 
 @function("Quantity.asInteger() -> int")
 def as_integer(value: Quantity) -> int:
-    """Give the whole number."""
+    """The whole number."""
     if not is_integer(value):
         raise CELRuntimeError("cannot convert value to integer")
     return value.value()
@@ -57,13 +57,13 @@ def as_integer(value: Quantity) -> int:
 
 @function("Quantity.asApproximateFloat() -> double")
 def as_float(value: Quantity) -> float:
-    """Give the nearest double."""
+    """The nearest double."""
     return value.as_float()
 
 
 @function("sign(Quantity) -> int")
 def sign(value: Quantity) -> int:
-    """Give -1, 0 or 1."""
+    """-1, 0 or 1."""
     return (value.nano > 0) - (value.nano < 0)
 
 
@@ -85,17 +85,17 @@ def _amount(value: Quantity | int) -> Quantity:
 
 @function("Quantity.isGreaterThan(Quantity) -> bool")
 def is_greater(left: Quantity, right: Quantity) -> bool:
-    """Compare."""
+    """Whether ``left`` is greater than ``right``."""
     return left.nano > right.nano
 
 
 @function("Quantity.isLessThan(Quantity) -> bool")
 def is_less(left: Quantity, right: Quantity) -> bool:
-    """Compare."""
+    """Whether ``left`` is less than ``right``."""
     return left.nano < right.nano
 
 
 @function("Quantity.compareTo(Quantity) -> int")
 def compare_to(left: Quantity, right: Quantity) -> int:
-    """Give -1, 0 or 1."""
+    """-1, 0 or 1."""
     return (left.nano > right.nano) - (left.nano < right.nano)

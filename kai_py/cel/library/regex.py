@@ -1,4 +1,4 @@
-"""Regular expressions in RE2's syntax, which cannot blow up.
+"""Regular expressions in RE2's syntax, in linear time.
 
 Source: CEL specification ``matches``; k8s.io/apiserver/pkg/cel/library "Regex".
 """
@@ -23,7 +23,7 @@ _GO_MESSAGES = {
     "invalid repetition size": "invalid repeat count",
     "bad character class range": "invalid character class range",
 }
-"""Go's words where they differ from those of the C++ library."""
+"""Go's wording where it differs from that of the C++ library."""
 
 
 @lru_cache(maxsize=1024)
@@ -43,20 +43,20 @@ def compile_pattern(pattern: str) -> Any:
 
 @function("string.matches(string) -> bool", "matches(string, string) -> bool")
 def matches(text: str, pattern: str) -> bool:
-    """Tell whether any part of the text matches."""
+    """Whether any part of the text matches."""
     return compile_pattern(pattern).search(text) is not None
 
 
 @function("string.find(string) -> string")
 def find(text: str, pattern: str) -> str:
-    """Give the first match, or the empty text."""
+    """The first match, or the empty string."""
     match = compile_pattern(pattern).search(text)
     return match[0] if match else ""
 
 
 @function("string.findAll(string) -> list(string)", "string.findAll(string, int) -> list(string)")
 def find_all(text: str, pattern: str, limit: int = -1) -> tuple[str, ...]:
-    """Give the first ``limit`` matches, all if negative."""
+    """The first ``limit`` matches, all if negative."""
     found = (match[0] for match in compile_pattern(pattern).finditer(text))
     return (
         tuple(found)

@@ -1,4 +1,4 @@
-"""Texts: the standard functions and the extended string library.
+"""Strings: the standard functions and the extended string library.
 
 Positions count characters (Unicode code points), not bytes.
 
@@ -33,7 +33,7 @@ _register()
 
 @function("string.charAt(int) -> string")
 def char_at(text: str, place: int) -> str:
-    """Give one character; the empty text right behind the last."""
+    """One character; the empty string right after the last."""
     if not 0 <= place <= len(text):
         raise CELRuntimeError(f"index out of range: {place}")
     return text[place : place + 1]
@@ -41,7 +41,7 @@ def char_at(text: str, place: int) -> str:
 
 @function("string.indexOf(string) -> int", "string.indexOf(string, int) -> int")
 def index_of(text: str, part: str, start: int = 0) -> int:
-    """Give the first place of a part at or behind ``start``, or -1."""
+    """The first position of a part at or after ``start``, or -1."""
     if part == "":
         return start
     if start < 0 or start > len(text):
@@ -51,7 +51,7 @@ def index_of(text: str, part: str, start: int = 0) -> int:
 
 @function("string.lastIndexOf(string) -> int", "string.lastIndexOf(string, int) -> int")
 def last_index_of(text: str, part: str, start: int | None = None) -> int:
-    """Give the last place of a part at or before ``start``, or -1."""
+    """The last position of a part at or before ``start``, or -1."""
     if part == "":
         return len(text) if start is None else start
     if start is None:
@@ -63,7 +63,7 @@ def last_index_of(text: str, part: str, start: int | None = None) -> int:
 
 @function("string.substring(int) -> string", "string.substring(int, int) -> string")
 def substring(text: str, start: int, end: int | None = None) -> str:
-    """Give the characters from ``start`` up to ``end``."""
+    """The characters from ``start`` up to ``end``."""
     if not 0 <= start <= len(text):
         raise CELRuntimeError(f"index out of range: {start}")
     if end is None:
@@ -99,7 +99,7 @@ def split(text: str, separator: str, limit: int = -1) -> tuple[str, ...]:
 
 @function("list(string).join() -> string", "list(string).join(string) -> string")
 def join(parts: tuple[str, ...], separator: str = "") -> str:
-    """Join texts."""
+    """Join strings."""
     if not all(isinstance(part, str) for part in parts):
         raise CELRuntimeError("no such overload")
     if len(parts) * len(separator) > MAX_ELEMENTS * 10:
@@ -109,5 +109,5 @@ def join(parts: tuple[str, ...], separator: str = "") -> str:
 
 @function("'strings.quote'(string) -> string")
 def quote(text: str) -> str:
-    """Give the text as a literal in double quotes."""
+    """The text as a literal in double quotes."""
     return '"' + "".join(_QUOTED.get(letter, letter) for letter in text) + '"'

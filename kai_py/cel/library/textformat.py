@@ -1,4 +1,4 @@
-"""``"%s has %d".format([a, b])``: texts made from values.
+"""String formatting: ``"%s has %d".format([a, b])``.
 
 Source: cel-go ``ext`` "Strings", ``format``.
 """

@@ -31,7 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @function("duration(string) -> duration")
 def parse_duration(text: str) -> Duration:
-    """Read a duration as Go writes it: ``1h30m``, ``-1.5s``."""
+    """Parse a duration as Go writes it: ``1h30m``, ``-1.5s``."""
     sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     if rest == "0":
         return Duration(0)
@@ -50,7 +50,7 @@ def parse_duration(text: str) -> Duration:
 
 @function("timestamp(string) -> timestamp")
 def parse_timestamp(text: str) -> Timestamp:
-    """Read a moment in the form of RFC 3339."""
+    """Parse a timestamp in the form of RFC 3339."""
     match = _MOMENT.fullmatch(text)
     if match is None:
         raise CELRuntimeError("type conversion error from 'string' to 'timestamp'")
@@ -66,18 +66,18 @@ def parse_timestamp(text: str) -> Timestamp:
 
 @function("timestamp(int) -> timestamp")
 def timestamp_of_seconds(seconds: int) -> Timestamp:
-    """Give the moment so many seconds after 1970."""
+    """The timestamp so many seconds after 1970."""
     return checked_timestamp(seconds * SECOND)
 
 
 @function("duration(duration) -> duration", "timestamp(timestamp) -> timestamp")
 def same(value: Duration | Timestamp) -> Duration | Timestamp:
-    """Convert to the type a value already has."""
+    """The value itself: conversion to the type that it already has."""
     return value
 
 
 def format_duration(value: Duration) -> str:
-    """Print in seconds, as short as possible."""
+    """The duration in seconds, as short as possible."""
     sign = "-" if value.nanos < 0 else ""
     seconds, nanos = divmod(abs(value.nanos), SECOND)
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
@@ -85,7 +85,7 @@ def format_duration(value: Duration) -> str:
 
 
 def format_timestamp(value: Timestamp) -> str:
-    """Print in the form of RFC 3339, in UTC."""
+    """The timestamp in the form of RFC 3339, in UTC."""
     moment, nanos = _datetime(value, UTC), value.nanos % SECOND
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
     return f"{moment:%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + f"{fraction}Z"

@@ -1,7 +1,7 @@
 """Semantic versions.
 
 Parsing is strict (three numbers, no leading ``v``, no leading zeros) unless the second argument
-asks to normalise. Build metadata counts for nothing in comparisons, not even in ``==``.
+asks to normalise. Build metadata is ignored in comparisons, also in ``==``.
 
 Source: semver.org 2.0.0; k8s.io/apiserver/pkg/cel/library, documentation of ``SemverLib``.
 """
@@ -19,7 +19,7 @@ from kai_py.cel.values import KINDS, CELRuntimeError
 _LARGEST = 2**64 - 1
 _WORD = re.compile(r"[0-9a-zA-Z-]+", re.ASCII)
 _RELEASE = (2, 0, "")
-"""A version without a pre-release comes after all with one."""
+"""Orders a version without a pre-release after all that have one."""
 
 
 @total_ordering
@@ -42,7 +42,7 @@ KINDS[Semver] = "kubernetes.Semver"
 
 @lru_cache(maxsize=65536)
 def parse_semver(text: str) -> Semver:
-    """Read a version strictly.
+    """Parse a version strictly.
 
     :raises ValueError: the text is no semantic version; the message is the API server's.
     """
@@ -77,7 +77,7 @@ def _number(text: str, name: str) -> int:
 
 
 def _word(text: str) -> tuple[int, int, str]:
-    """Give what orders one part of a pre-release: numbers by value, before words."""
+    """The sort key of one part of a pre-release: numbers by value, before words."""
     if not text:
         raise ValueError("Prerelease is empty")
     if text.isascii() and text.isdigit():
@@ -106,7 +106,7 @@ def normalise(text: str) -> str:
 
 @function("semver(string) -> Semver", "semver(string, bool) -> Semver")
 def semver(text: str, *normalising: bool) -> Semver:
-    """Read a version."""
+    """Parse a version."""
     try:
         return parse_semver(normalise(text) if any(normalising) else text)
     except ValueError as fault:
@@ -115,7 +115,7 @@ def semver(text: str, *normalising: bool) -> Semver:
 
 @function("isSemver(string) -> bool", "isSemver(string, bool) -> bool")
 def is_semver(text: str, *normalising: bool) -> bool:
-    """Tell whether a text is a version."""
+    """Whether a text is a version."""
     try:
         parse_semver(normalise(text) if any(normalising) else text)
     except ValueError:
@@ -125,35 +125,35 @@ def is_semver(text: str, *normalising: bool) -> bool:
 
 @function("Semver.major() -> int")
 def major(value: Semver) -> int:
-    """Give the first number."""
+    """The major version."""
     return value.key[0]
 
 
 @function("Semver.minor() -> int")
 def minor(value: Semver) -> int:
-    """Give the second number."""
+    """The minor version."""
     return value.key[1]
 
 
 @function("Semver.patch() -> int")
 def patch(value: Semver) -> int:
-    """Give the third number."""
+    """The patch version."""
     return value.key[2]
 
 
 @function("Semver.isGreaterThan(Semver) -> bool")
 def is_greater(left: Semver, right: Semver) -> bool:
-    """Compare by precedence."""
+    """Whether ``left`` has the higher precedence."""
     return left.key > right.key
 
 
 @function("Semver.isLessThan(Semver) -> bool")
 def is_less(left: Semver, right: Semver) -> bool:
-    """Compare by precedence."""
+    """Whether ``left`` has the lower precedence."""
     return left.key < right.key
 
 
 @function("Semver.compareTo(Semver) -> int")
 def compare_to(left: Semver, right: Semver) -> int:
-    """Give -1, 0 or 1."""
+    """-1, 0 or 1."""
     return (left.key > right.key) - (left.key < right.key)

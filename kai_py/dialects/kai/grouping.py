@@ -1,8 +1,8 @@
-"""Which gang does a pod belong to, in a cluster whose users may speak KAI?
+"""Grouping with all dialects, in clusters that may use KAI's API.
 
-Our own annotations go first, then KAI's PodGroups, then Grove's PodGangs, then groups of other
-schedulers, then marks of frameworks, then owners; what is not a KAI PodGroup gets KAI's defaults if
-its workload is addressed in KAI's way.
+Our own annotations take precedence, then KAI's PodGroups, then Grove's PodGangs, then groups of
+other schedulers, then markers of frameworks, then owners; what is not a KAI PodGroup gets KAI's
+defaults if its workload uses KAI's API.
 """
 
 from collections.abc import Mapping
@@ -32,10 +32,10 @@ from kai_py.grouping.rule_table import RuleTable
 
 
 class KaiGrouping:
-    """Says to which gang pods belong, by ``table`` where they don't say it themselves.
+    """Derives the gangs of pods, by ``table`` where they name none themselves.
 
-    ``kueue_places``: where Kueue chose the nodes, our own constraints on them don't count.
-    ``tiers``: node label by the number or name of a tier of Volcano's.
+    ``kueue_assigns_nodes``: ignore our own topology constraints where Kueue chose the nodes.
+    ``tiers``: node label by the number or name of a Volcano tier.
     """
 
     def __init__(
@@ -63,21 +63,21 @@ class KaiGrouping:
         return spec
 
     def _identified(self, pod: Pod, owners: Owners) -> GangSpec:
-        asked = self._grouper.context(pod, owners)
-        spec = with_base_gang_affinity(self._grouper.gang_spec(asked), asked.chain)
+        context = self._grouper.context(pod, owners)
+        spec = with_base_gang_affinity(self._grouper.gang_spec(context), context.chain)
         if spec.owner.api_version != POD_GROUP_API_VERSION:
-            spec = with_kai_defaults(spec, asked, self._queue_naming)
+            spec = with_kai_defaults(spec, context, self._queue_naming)
             if spec.settings.wording is Wording.KAI and not annotation_or_label(
                 pod.metadata, POD_GROUP_KEY
             ):
-                spec = in_existing_group(spec, asked)
+                spec = in_existing_group(spec, context)
         if not self._queue_naming.all_workloads or spec.settings.wording is Wording.KAI:
             return spec
         return replace(spec, settings=replace(spec.settings, wording=Wording.KAI))
 
 
 def _sources(tiers: Mapping[str, str]) -> tuple[GroupSource, ...]:
-    """Who decides of several; see ``grouping.sources``."""
+    """All sources in order of precedence; see ``grouping.group_sources``."""
     return (
         POD_GROUP_ANNOTATION,
         POD_GROUP,

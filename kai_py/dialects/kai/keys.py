@@ -1,4 +1,4 @@
-"""Labels and annotations by which KAI's users say what they want."""
+"""Labels and annotations of KAI's API."""
 
 QUEUE = "kai.scheduler/queue"
 PROJECT = "project"

@@ -1,7 +1,7 @@
-"""What becomes of a KAI user's objects here: what works, what means something else, what is gone?
+"""Migration from KAI: which of a user's objects work here, differ, or are not supported.
 
-Every note stands at an object and, where one causes it, at a field. ``WORKS`` is said once per
-object of KAI's API; the other verdicts name what to do.
+Every note names an object and, where one causes it, a field. ``WORKS`` is reported once per object
+of KAI's API; the other notes say what to do.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ RESOURCES = ("gpu", "cpu", "memory")
 
 
 class Compatibility(StrEnum):
-    """What becomes of something, the least welcome last."""
+    """The compatibility of an object or field, the worst last."""
 
     WORKS = "works"
     DIFFERS = "differs"
@@ -42,7 +42,7 @@ IGNORED_ANNOTATIONS: Mapping[str, str] = {
     "runai/shared-gpu-configmap": "no ConfigMap is made; see docs/gpu-sharing.md",
     "kai.scheduler/ignore-workload-api": "has no meaning",
 }
-"""Labels and annotations of workloads that nobody reads here, and what that means."""
+"""Labels and annotations of workloads that are ignored here, and what that means."""
 
 SHARD_SETTINGS: Mapping[str, tuple[Compatibility, str]] = {
     "partitionLabelValue": (Compatibility.DIFFERS, "set nodePool.name in the configuration"),
@@ -144,18 +144,20 @@ def _shard(document: RawObject) -> Iterator[MigrationNote]:
     text = "is not read: one process per node pool, each with a configuration file"
     yield _note(Compatibility.MISSING, document, "", text)
     for field in document.get("spec") or {}:
-        verdict, advice = SHARD_SETTINGS.get(field, (Compatibility.MISSING, "has no counterpart"))
-        yield _note(verdict, document, f"spec.{field}", advice)
+        compatibility, advice = SHARD_SETTINGS.get(
+            field, (Compatibility.MISSING, "has no counterpart")
+        )
+        yield _note(compatibility, document, f"spec.{field}", advice)
 
 
 def _workload(document: RawObject) -> Iterator[MigrationNote]:
-    for where, marks in _annotation_maps(document):
+    for path, values in _annotation_maps(document):
         for key, text in IGNORED_ANNOTATIONS.items():
-            if key in marks:
-                yield _note(Compatibility.MISSING, document, f"{where}[{key}]", text)
-        if keys.QUEUE in marks and "scheduling.kai.io/queue-name" in marks:
+            if key in values:
+                yield _note(Compatibility.MISSING, document, f"{path}[{key}]", text)
+        if keys.QUEUE in values and "scheduling.kai.io/queue-name" in values:
             text = "scheduling.kai.io/queue-name goes before it"
-            yield _note(Compatibility.DIFFERS, document, f"{where}[{keys.QUEUE}]", text)
+            yield _note(Compatibility.DIFFERS, document, f"{path}[{keys.QUEUE}]", text)
 
 
 def _annotation_maps(document: RawObject) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -165,9 +167,9 @@ def _annotation_maps(document: RawObject) -> Iterator[tuple[str, Mapping[str, st
     for path, owner in (("metadata", document), ("spec.template.metadata", template)):
         metadata = owner.get("metadata") if isinstance(owner, Mapping) else None
         for field in ("labels", "annotations"):
-            marks = metadata.get(field) if isinstance(metadata, Mapping) else None
-            if isinstance(marks, Mapping):
-                yield f"{path}.{field}", marks
+            values = metadata.get(field) if isinstance(metadata, Mapping) else None
+            if isinstance(values, Mapping):
+                yield f"{path}.{field}", values
 
 
 def _note(

@@ -1,12 +1,12 @@
-"""What gang does a KAI PodGroup make of the pods that name it?
+"""KAI PodGroups: the gang of the pods that name one.
 
 A pod names its PodGroup in the annotation ``pod-group-name`` and its leaf in the label
 ``kai.scheduler/subgroup-name``. The gang is the PodGroup of the pod's namespace: groups of one name
-in two namespaces are two gangs. A PodGroup that does not exist (yet) keeps its pods waiting; a leaf
-that it does not have keeps back the one pod that names it.
+in two namespaces are two gangs. While a PodGroup does not exist its pods wait; an unknown leaf only
+affects the pod that names it.
 
 Order inside a gang: Kubeflow's master or launcher, Ray's head, then ``kai.scheduler/task-priority``
-downwards, then pods without it.
+in descending order, then pods without it.
 
 Source: KAI-Scheduler, docs/developer/designs/external-podgroups, hierarchical-podgroup.
 """
@@ -57,9 +57,9 @@ POD_GROUP = GroupSource(marker=_marker, gang_spec=_gang)
 
 
 def in_existing_group(spec: GangSpec, context: PodContext) -> GangSpec:
-    """The gang of the PodGroup that KAI made for the owner of ``spec``, else ``spec`` as it is.
+    """The gang of the PodGroup that KAI created for the owner of ``spec``, else ``spec``.
 
-    Pods that come after KAI's grouper has stopped name no PodGroup; those that came before do.
+    Pods created after KAI's grouper has stopped name no PodGroup; those created before do.
     """
     owner, pod = spec.owner, context.chain.pod
     found = context.owners.named(POD_GROUP_COLLECTION, owner.namespace, _kai_group_name(spec))
@@ -69,7 +69,7 @@ def in_existing_group(spec: GangSpec, context: PodContext) -> GangSpec:
 
 
 def _kai_group_name(spec: GangSpec) -> str:
-    """What KAI's grouper calls a gang: groups of a LeaderWorkerSet have their index behind."""
+    """KAI's name for a gang; groups of a LeaderWorkerSet have their index appended."""
     owner = spec.owner
     name = f"pg-{owner.name}-{owner.uid}"
     if owner.kind != "LeaderWorkerSet":
@@ -82,13 +82,15 @@ def gang_from_pod_group(
 ) -> GangSpec:
     """The gang of ``group`` as ``pod`` belongs to it.
 
-    ``queue`` if the group names none; ``leaf`` if the pod names none.
+    ``queue`` applies if the group names none, ``subgroup`` if the pod names none.
     """
     meta, spec = group.metadata, group.spec
     tree = tree_of(spec, lambda written: constraint_of(written, owners))
-    terms, problems = _gang_settings(group, owners)
-    named = pod.metadata.labels.get(keys.SUBGROUP, "") or (subgroup if tree.children else "")
-    subgroup = "" if named == DEFAULT_SUBGROUP and not tree.children else named
+    settings, problems = _gang_settings(group, owners)
+    subgroup_name = pod.metadata.labels.get(keys.SUBGROUP, "") or (
+        subgroup if tree.children else ""
+    )
+    subgroup = "" if subgroup_name == DEFAULT_SUBGROUP and not tree.children else subgroup_name
     problem = "; ".join((*problems_of(spec), *problems))
     return GangSpec(
         key=f"{meta.namespace}/{KIND}/{meta.name}",
@@ -97,16 +99,16 @@ def gang_from_pod_group(
         tree=tree,
         subgroup=subgroup,
         order=order_of(pod.metadata.labels),
-        preemptible=is_preemptible(spec.preemptibility, terms.priority or 0),
+        preemptible=is_preemptible(spec.preemptibility, settings.priority or 0),
         semi_preemptible=spec.preemptibility == Preemptibility.SEMI_PREEMPTIBLE,
         problem=f"PodGroup {meta.namespace}/{meta.name}: {problem}" if problem else "",
         pod_problem=_subgroup_problem(meta.name, subgroup, tree),
-        settings=terms,
+        settings=settings,
     )
 
 
 def order_of(labels: Mapping[str, str], rank: int = 0) -> int:
-    """Where a pod stands in its gang, lower is placed first; ``rank`` if no label says it."""
+    """The order of a pod in its gang, lower is placed first; ``rank`` if no label sets it."""
     if labels.get(keys.KUBEFLOW_ROLE) in ("master", "launcher"):
         return LEADER_ORDER
     if labels.get(keys.RAY_NODE_TYPE) == "head":
@@ -135,7 +137,7 @@ def _gang_settings(group: KaiPodGroup, owners: Owners) -> tuple[GangSettings, li
         (keys.PREEMPTION_DELAY, meta.annotations.get(keys.PREEMPTION_DELAY)),
     )
     created = meta.creation_timestamp
-    terms = GangSettings(
+    settings = GangSettings(
         priority=priority_of(spec.priority_class_name, owners),
         created=created.timestamp() if created else None,
         staleness_grace=grace,
@@ -146,7 +148,7 @@ def _gang_settings(group: KaiPodGroup, owners: Owners) -> tuple[GangSettings, li
         mark_unschedulable=spec.mark_unschedulable is not False,
         wording=Wording.KAI,
     )
-    return terms, [bad for bad in (bad_grace, bad_delay) if bad]
+    return settings, [problem for problem in (bad_grace, bad_delay) if problem]
 
 
 def _was_attempted(group: KaiPodGroup) -> bool:

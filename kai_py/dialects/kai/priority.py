@@ -1,11 +1,11 @@
-"""How important is a KAI workload, and may it be evicted?
+"""Priority and preemptibility of KAI workloads.
 
 The priority is the value of the PriorityClass that the workload names; of a class that does not
 exist, the cluster's default class, else 50. The four classes that KAI installs count with their
 values (train 50, build-preemptible 75, build 100, inference 125) even where they were removed.
 
-A workload may be evicted if it says ``preemptible`` or ``semi-preemptible`` (but for its core), or
-says nothing and its priority is below 100.
+A workload may be evicted if it is set to ``preemptible`` or ``semi-preemptible`` (but for its
+minMember set), or if neither is set and its priority is below 100.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ NON_PREEMPTIBLE_FROM = 100
 
 
 def priority_of(class_name: str, owners: Owners) -> int:
-    """The priority that a class stands for; ``class_name`` may be empty."""
+    """The priority of a class; ``class_name`` may be empty."""
     if class_name:
         found = owners.named(PRIORITY_CLASSES, "", class_name)
         if isinstance(found, PriorityClass):
@@ -40,7 +40,7 @@ def priority_of(class_name: str, owners: Owners) -> int:
 
 
 def existing_class(names: Iterable[str], owners: Owners) -> str:
-    """The first of some classes that exists, empty if none does."""
+    """The first of these classes that exists, empty if none does."""
     return next(
         (
             name
@@ -53,8 +53,8 @@ def existing_class(names: Iterable[str], owners: Owners) -> str:
 
 
 def is_preemptible(preemptibility: str, priority: int) -> bool:
-    """Whether a workload that says ``said`` of its preemptibility may be evicted."""
-    read = parse_preemptibility(preemptibility)
-    if read is None:
+    """Whether a workload with this ``preemptibility``, which may be empty, may be evicted."""
+    parsed = parse_preemptibility(preemptibility)
+    if parsed is None:
         return priority < NON_PREEMPTIBLE_FROM
-    return read is not Preemptibility.NON_PREEMPTIBLE
+    return parsed is not Preemptibility.NON_PREEMPTIBLE

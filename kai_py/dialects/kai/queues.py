@@ -1,14 +1,12 @@
-"""What does a KAI Queue give? ``scheduling.run.ai/v2`` in our terms and units.
+"""KAI Queues (``scheduling.run.ai/v2``) in our terms and units.
 
-quota            deserved: -1 is unlimited, 0 or unset is none
-limit            max: -1 is unlimited, **0 or unset is zero**, for cpu and memory too
-overQuotaWeight  weight per resource: 0 or unset gets nothing of the surplus
-cpu, memory      millicores and megabytes of 10**6; gpu in devices
-priority         100 where unset
-min runtimes     inherited where unset
+quota deserved: -1 is unlimited, 0 or unset is none limit max: -1 is unlimited, **0 or unset is
+zero**, for cpu and memory too overQuotaWeight weight per resource: 0 or unset gets nothing of the
+surplus cpu, memory millicores and megabytes of 10**6; gpu in devices priority 100 where unset min
+runtimes inherited where unset
 
-Resources that KAI doesn't know are not bounded. An amount that makes no sense is reported at the
-queue and counts as none; so is a min runtime, which is then inherited.
+Resources that KAI doesn't know are not limited. An invalid amount is reported at the queue and
+counts as none; so is an invalid min runtime, which is then inherited.
 
 Source: KAI-Scheduler, docs/queues and the Queue type.
 """
@@ -28,7 +26,7 @@ from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, QueueProblem
 
 RESOURCE_UNITS: Mapping[str, float] = {GPU: 1.0, "cpu": 1.0, "memory": 1e6}
-"""How much of a resource row one of KAI's units is."""
+"""Row amount of one of KAI's units, by resource."""
 
 
 def kai_queue_info(queue: KaiQueue) -> QueueInfo:

@@ -1,8 +1,8 @@
-"""From a PodGroup's flat list of subgroups to the gang's tree.
+"""The tree of a gang from a PodGroup's flat list of subgroups.
 
-An entry without children is a leaf: ``minMember`` is its floor, 1 where unset. An entry with
-children, and the root, needs ``minSubGroup`` of them, all where unset. Without subgroups the root
-is the only leaf. Of siblings those with a floor come first, then by name.
+An entry without children is a leaf with its ``minMember``, 1 where unset. An entry with children,
+and the root, requires ``minSubGroup`` of them, all where unset. Without subgroups the root is the
+only leaf. Of siblings those with a minimum come first, then by name.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ ConstraintReader = Callable[[KaiTopologyConstraint | None], TopologyConstraint |
 
 
 def tree_of(spec: KaiPodGroupSpec, read_constraint: ConstraintReader) -> Subgroup:
-    """The gang's tree; entries that ``problems_of`` complains of are left out."""
+    """The gang's tree without the entries that ``problems_of`` reports."""
     children = _children(spec)
     return Subgroup(
         min_members=_min_members(spec.min_member),
@@ -25,13 +25,13 @@ def tree_of(spec: KaiPodGroupSpec, read_constraint: ConstraintReader) -> Subgrou
 
 
 def problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
-    """What is wrong with the list, as sentences that name the field."""
+    """The problems of the list, as sentences that name the field."""
     yield from tree_problems_of(spec)
     yield from min_sub_group_problems(spec)
 
 
 def tree_problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
-    """Entries that have no place in the tree."""
+    """Problems of entries that have no place in the tree."""
     names = [entry.name for entry in spec.sub_groups]
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         yield f'spec.subGroups: the name "{name}" is used more than once'
@@ -46,14 +46,14 @@ def tree_problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
 
 
 def min_sub_group_problems(spec: KaiPodGroupSpec) -> Iterator[str]:
-    """Floors above the number of subgroups that they are counted in."""
+    """Problems of minimums above the number of subgroups that they count."""
     children = _children(spec)
     if spec.sub_groups:
         yield from _min_sub_group_problem("spec", spec.min_sub_group, len(children.get("", ())))
     for entry in spec.sub_groups:
-        where = f"spec.subGroups[{entry.name}]"
+        location = f"spec.subGroups[{entry.name}]"
         yield from _min_sub_group_problem(
-            where, entry.min_sub_group, len(children.get(entry.name, ()))
+            location, entry.min_sub_group, len(children.get(entry.name, ()))
         )
 
 

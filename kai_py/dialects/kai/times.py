@@ -1,4 +1,4 @@
-"""Durations and points in time as KAI's users and KAI itself write them."""
+"""Durations and points in time as KAI and its users write them."""
 
 from datetime import datetime
 
@@ -21,7 +21,7 @@ def parse_time(text: str) -> float | None:
 
 
 def first_duration(*written: tuple[str, str | None]) -> tuple[float | None, str]:
-    """The first duration that is written, and what is wrong with it; each with its field."""
+    """The first duration that is set, and what is wrong with it; each with its field."""
     for field, text in written:
         if text is not None and text != "":
             try:

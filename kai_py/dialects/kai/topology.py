@@ -1,4 +1,4 @@
-"""From KAI's topology constraints to ours: an alias of a level becomes its node label."""
+"""KAI's topology constraints in our terms: an alias of a level becomes its node label."""
 
 from kai_py.api.records.kai import KaiTopology, KaiTopologyConstraint
 from kai_py.grouping.gang import TopologyConstraint
@@ -12,7 +12,7 @@ def constraint_of(
 ) -> TopologyConstraint | None:
     """The constraint, None where nothing is constrained.
 
-    A level of a Topology that is not there (yet) stays as written: the plan refuses the gang with
+    A level of a Topology that does not exist (yet) stays as written: the plan rejects the gang with
     the Topology's name, and the gang is derived again when it appears.
     """
     if written is None:

@@ -1,19 +1,19 @@
-"""What does a workload without a PodGroup get that is addressed in KAI's way?
+"""KAI's defaults for workloads that use its API and have no PodGroup.
 
-KAI makes a PodGroup of every owner; in its place the gang that grouping derives gets KAI's
-defaults. A workload is addressed in KAI's way if the group that its pods name, else its top owner,
-else the pod, has KAI's queue label; under the ``kai`` rules also if nothing names a queue of ours:
-then the queue that the group's spec names, the label ``project`` (with ``-<node pool>`` where the
-pod names one) and the default queue count.
+KAI creates a PodGroup for every owner; in its place the gang that grouping derives gets KAI's
+defaults. A workload uses KAI's API if the group that its pods name, else its top owner, else the
+pod, has KAI's queue label; with the ``kai`` profile also if nothing names a queue of ours: then the
+queue that the group's spec names, the label ``project`` (with ``-<node pool>`` where the pod names
+one) and the default queue count.
 
-priority         label ``priorityClassName`` or Ray's, else the pod's class, of those that
-                 exist; else what the workload is for: serving ``inference``, a Notebook
-                 ``build``, else ``train``
-preemptible      our annotation, else label ``kai.scheduler/preemptibility``, else below 100
-floor of a Job   annotation ``kai.scheduler/batch-min-member``, else spec.scheduling, else 1
-topology         annotations ``kai.scheduler/topology…`` of the owner
-segments         annotations ``kai.scheduler/segment-…``, see ``grouping.segments``
-delay, grace     annotations ``kai.scheduler/preemption-delay``, ``…/staleness-grace-period``
+priority          label ``priorityClassName`` or Ray's, else the pod's class, of those that
+                  exist; else by purpose of the workload: serving ``inference``, a Notebook
+                  ``build``, else ``train``
+preemptible       our annotation, else label ``kai.scheduler/preemptibility``, else below 100
+minMember of Job  annotation ``kai.scheduler/batch-min-member``, else spec.scheduling, else 1
+topology          annotations ``kai.scheduler/topology…`` of the owner
+segments          annotations ``kai.scheduler/segment-…``, see ``grouping.segments``
+delay, grace      annotations ``kai.scheduler/preemption-delay``, ``…/staleness-grace-period``
 
 Of an annotation on several objects the top owner's counts.
 """
@@ -43,7 +43,7 @@ TRAIN_CLASS = "train"
 
 @dataclass(frozen=True, slots=True)
 class KaiQueueNaming:
-    """How KAI's users say which queue; ``everything`` that names no queue of ours is KAI's."""
+    """How KAI's users name a queue; ``all_workloads``: also those that name no queue of ours."""
 
     queue_label: str = keys.QUEUE
     all_workloads: bool = False
@@ -63,51 +63,53 @@ class _WorkloadMetadata:
 
 
 def with_kai_defaults(spec: GangSpec, context: PodContext, naming: KaiQueueNaming) -> GangSpec:
-    """``spec`` with KAI's defaults if the workload is addressed in KAI's way, else as it is."""
+    """``spec`` with KAI's defaults if the workload uses KAI's API, else as it is."""
     pod, owners = context.chain.pod, context.owners
-    marks = _WorkloadMetadata((*context.chain.groups, *reversed(context.chain.metas)))
-    if marks.value(QUEUE_NAME_KEY) or _namespace_queue(pod, owners):
+    metadata = _WorkloadMetadata((*context.chain.groups, *reversed(context.chain.metas)))
+    if metadata.value(QUEUE_NAME_KEY) or _namespace_queue(pod, owners):
         return spec
-    queue = marks.value(naming.queue_label)
+    queue = metadata.value(naming.queue_label)
     if not queue and not naming.all_workloads:
         return spec
-    of_group = spec.queue if spec.queue != context.queue.name else ""
-    queue = queue or of_group or _fallback_queue(marks, pod, naming)
-    return _with_defaults(spec, context, marks, queue)
+    group_queue = spec.queue if spec.queue != context.queue.name else ""
+    queue = queue or group_queue or _fallback_queue(metadata, pod, naming)
+    return _with_defaults(spec, context, metadata, queue)
 
 
 def _with_defaults(
     spec: GangSpec, context: PodContext, metadata: _WorkloadMetadata, queue: str
 ) -> GangSpec:
     pod, owners = context.chain.pod, context.owners
-    terms, problem = _gang_settings(spec, pod, owners, metadata)
-    floor, bad_floor = _min_members(spec, context.chain, metadata)
+    settings, problem = _gang_settings(spec, pod, owners, metadata)
+    min_members, bad_min_members = _min_members(spec, context.chain, metadata)
     constraint = _constraint(metadata, owners, keys.TOPOLOGY_REQUIRED, keys.TOPOLOGY_PREFERRED)
-    problem = spec.problem or problem or bad_floor
-    found = replace(
+    problem = spec.problem or problem or bad_min_members
+    result = replace(
         spec,
         queue=queue,
         tree=replace(
             spec.tree,
-            min_members=floor,
+            min_members=min_members,
             topology=spec.tree.topology if constraint is None else constraint,
         ),
         order=order_of(pod.metadata.labels, spec.order),
         problem=problem,
-        settings=terms,
+        settings=settings,
     )
     if spec.preemptible is None:
-        said = metadata.value(keys.PREEMPTIBILITY)
-        found = replace(
-            found,
-            preemptible=is_preemptible(said, terms.priority or 0),
-            semi_preemptible=said == Preemptibility.SEMI_PREEMPTIBLE,
+        preemptibility = metadata.value(keys.PREEMPTIBILITY)
+        result = replace(
+            result,
+            preemptible=is_preemptible(preemptibility, settings.priority or 0),
+            semi_preemptible=preemptibility == Preemptibility.SEMI_PREEMPTIBLE,
         )
     size = metadata.value(keys.SEGMENT_SIZE)
     if not size:
-        return found
-    each = _constraint(metadata, owners, keys.SEGMENT_REQUIRED, keys.SEGMENT_PREFERRED)
-    return split_into_segments(found, pod, keys.SEGMENT_SIZE, size, each)
+        return result
+    segment_constraint = _constraint(
+        metadata, owners, keys.SEGMENT_REQUIRED, keys.SEGMENT_PREFERRED
+    )
+    return split_into_segments(result, pod, keys.SEGMENT_SIZE, size, segment_constraint)
 
 
 def _namespace_queue(pod: Pod, owners: Owners) -> str:
@@ -126,20 +128,20 @@ def _fallback_queue(metadata: _WorkloadMetadata, pod: Pod, naming: KaiQueueNamin
 
 
 def _min_members(spec: GangSpec, chain: OwnerChain, metadata: _WorkloadMetadata) -> tuple[int, str]:
-    """The floor of a Job as annotated, else as it is; any other's as it is."""
+    """minMember of a Job as annotated, else as it is; that of any other owner as it is."""
     text = metadata.value(keys.BATCH_MIN_MEMBER)
     if spec.tree.children or spec.owner.kind != "Job" or not text:
         return spec.tree.min_members, ""
-    where = f"Job {spec.owner.namespace}/{spec.owner.name}: "
+    location = f"Job {spec.owner.namespace}/{spec.owner.name}: "
     if not text.isdecimal() or int(text) == 0:
-        must = f'must be a whole number of at least 1, is "{text}"'
-        return 1, f"{where}annotation {keys.BATCH_MIN_MEMBER} {must}"
+        requirement = f'must be a whole number of at least 1, is "{text}"'
+        return 1, f"{location}annotation {keys.BATCH_MIN_MEMBER} {requirement}"
     jobs = (each.found for each in chain.owners if each.reference.uid == spec.owner.uid)
     job = next(jobs, None)
     if not isinstance(job, Job):
         return int(text), ""
-    floor, problem = reachable_min_members(job, int(text))
-    return floor, where + problem if problem else ""
+    min_members, problem = reachable_min_members(job, int(text))
+    return min_members, location + problem if problem else ""
 
 
 def _constraint(
@@ -157,15 +159,15 @@ def _gang_settings(
     spec: GangSpec, pod: Pod, owners: Owners, metadata: _WorkloadMetadata
 ) -> tuple[GangSettings, str]:
     labelled = (metadata.value(keys.PRIORITY_CLASS), metadata.value(keys.RAY_PRIORITY_CLASS))
-    named = existing_class((*labelled, pod.spec.priority_class_name), owners)
+    priority_class = existing_class((*labelled, pod.spec.priority_class_name), owners)
     grace, bad_grace = first_duration((keys.STALENESS_GRACE, metadata.value(keys.STALENESS_GRACE)))
     delay, bad_delay = first_duration(
         (keys.PREEMPTION_DELAY, metadata.value(keys.PREEMPTION_DELAY))
     )
     priority = spec.settings.priority
     if priority is None:
-        priority = priority_of(named or spec.workload_class or TRAIN_CLASS, owners)
-    terms = replace(
+        priority = priority_of(priority_class or spec.workload_class or TRAIN_CLASS, owners)
+    settings = replace(
         spec.settings,
         priority=priority,
         staleness_grace=spec.settings.staleness_grace if grace is None else grace,
@@ -173,5 +175,5 @@ def _gang_settings(
         wording=Wording.KAI,
     )
     problem = bad_grace or bad_delay
-    where = f"pod {pod.metadata.namespace}/{pod.metadata.name}: annotation "
-    return terms, where + problem if problem else ""
+    location = f"pod {pod.metadata.namespace}/{pod.metadata.name}: annotation "
+    return settings, location + problem if problem else ""

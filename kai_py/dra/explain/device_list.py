@@ -1,17 +1,16 @@
-"""Which devices are there, and who holds them? One entry per device, for people.
+"""The list of devices and their holders for people, one entry per device.
 
 A device is
 
-    held       by claims, whole or in shares; or only in part, where shares leave room
-    blocked    free itself, but the counters it draws on are used up by other partitions
-    tainted    closed to claims that do not tolerate it
-    closed     in a pool that is incomplete or invalid
-    gone       held, but no slice lists it any more
-    free       otherwise
+    Held       allocated to a claim as a whole
+    Shared     allocated in shares, with or without capacity left
+    Blocked    free itself, but other partitions have used up the counters it draws on
+    Tainted    closed to claims that do not tolerate its taint
+    Closed     in a pool that is incomplete or invalid
+    Gone       allocated, but no slice lists it any more
+    Free       otherwise
 
-A partition stands below the device it is cut from, the whole GPU.
-
-Complexity: O(devices + results of claims).
+A partition is listed with its parent, the whole GPU. Complexity: O(devices + results of claims).
 """
 
 import enum
@@ -44,7 +43,7 @@ class DeviceStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A claim that holds a device, and whom it is reserved for."""
+    """A claim to which a device is allocated, with the consumers it is reserved for."""
 
     claim: str
     """namespace/name"""
@@ -54,7 +53,7 @@ class Holder:
     consumed: Mapping[str, str]
     """Of a share: the capacity it consumes."""
     admin: bool
-    """Has admin access, which holds nothing."""
+    """Has admin access, which allocates nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +69,10 @@ class DeviceEntry:
     kind: str
     """The profile of a partition, else the type."""
     parent: str
-    """The device that a partition is cut from."""
+    """The device of which a partition is part."""
     status: DeviceStatus
     detail: str
-    """The taint, or what is wrong with the pool."""
+    """The taint, or the problem of the pool."""
     holders: tuple[Holder, ...]
 
 
@@ -84,7 +83,7 @@ def list_devices(
     claims: Iterable[ResourceClaim],
     gangs: Mapping[str, Gang],
 ) -> list[DeviceEntry]:
-    """All devices that ``nodes`` see, by node, pool and place; then those that are gone."""
+    """All devices that ``nodes`` see, by node, pool and position; then those that were removed."""
     holders = device_holders(claims, gangs)
     pools = {pool.id: pool for node in nodes for pool in inventory.view(node).pools}
     entries = [
@@ -102,20 +101,20 @@ def list_devices(
 def device_holders(
     claims: Iterable[ResourceClaim], gangs: Mapping[str, Gang]
 ) -> dict[DeviceID, tuple[Holder, ...]]:
-    """Who holds which device, by name of the claim."""
-    users = _consumers(gangs)
-    found: dict[DeviceID, tuple[Holder, ...]] = {}
+    """The holders of each device, in the order of the claims' names."""
+    consumers = _consumers(gangs)
+    holders: dict[DeviceID, tuple[Holder, ...]] = {}
     for claim in sorted(claims, key=lambda c: (c.metadata.namespace, c.metadata.name)):
         allocation = claim.status.allocation
         for result in () if allocation is None else allocation.devices.results:
             device = DeviceID(result.driver, result.pool, result.device)
-            found[device] = (*found.get(device, ()), _holder(claim, result, users))
-    return found
+            holders[device] = (*holders.get(device, ()), _holder(claim, result, consumers))
+    return holders
 
 
 @dataclass(slots=True)
 class _Consumer:
-    """The gang of a consumer of claims, a pod or a PodGroup, and its pods on nodes."""
+    """The gang of a consumer of claims, a pod or a PodGroup, with its pods on nodes."""
 
     gang: Gang
     pods: list[str]
@@ -123,14 +122,16 @@ class _Consumer:
 
 def _consumers(gangs: Mapping[str, Gang]) -> dict[str, _Consumer]:
     """Consumers by uid."""
-    users: dict[str, _Consumer] = {}
+    consumers: dict[str, _Consumer] = {}
     for gang in gangs.values():
         for member in gang.members:
-            users[member.pod.uid] = _Consumer(gang, [member.pod.name])
+            consumers[member.pod.uid] = _Consumer(gang, [member.pod.name])
             if member.group_reservation is not None:
-                user = users.setdefault(member.group_reservation.group.uid, _Consumer(gang, []))
-                user.pods += [member.pod.name] if member.node else []
-    return users
+                consumer = consumers.setdefault(
+                    member.group_reservation.group.uid, _Consumer(gang, [])
+                )
+                consumer.pods += [member.pod.name] if member.node else []
+    return consumers
 
 
 def _holder(
@@ -205,14 +206,14 @@ def _is_blocked(pool: Pool, usage: PoolUsage, row: DeviceRow) -> bool:
 
 
 def _parents(rows: Sequence[DeviceRow]) -> dict[str, str]:
-    """Partition to the device it names by uuid, else the one with the largest draw on its set."""
+    """Parents by partition: the device named by uuid, else the one that draws most on the set."""
     by_uuid = {uuid: row.id.device for row in rows if (uuid := row.text("uuid"))}
-    cards: dict[str, list[DeviceRow]] = {}
+    by_counter_set: dict[str, list[DeviceRow]] = {}
     for row in rows:
         if row.consumes:
-            cards.setdefault(row.consumes[0].counter_set, []).append(row)
+            by_counter_set.setdefault(row.consumes[0].counter_set, []).append(row)
     parents: dict[str, str] = {}
-    for members in cards.values():
+    for members in by_counter_set.values():
         draws = [len(row.consumes[0].counters) for row in members]
         whole = members[draws.index(max(draws))].id.device
         if max(draws) > min(draws):

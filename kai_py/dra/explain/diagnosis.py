@@ -1,12 +1,12 @@
-"""Why do claims find no devices? How many there are, and which check turns how many of them down.
+"""Diagnosis of claims that can't be allocated: how many devices each check rejects.
 
 Per option of each request: the devices that some node sees pass the conditions of the selectors one
 by one, all devices at once; those that pass go through the other checks of the allocator on one
-node of each kind (equal devices, equal standing), the kinds with most nodes first. A device is
-counted at the first check it fails, so the counts and what is free add up to the devices looked at.
+node of each kind (equal devices, equal usage), the kinds with most nodes first. A device is counted
+at the first check it fails, so the counts and the free devices add up to the devices examined.
 
-Complexity: array work over the devices per condition, and a bounded number of nodes.
-Source: KEP 5677 and kubernetes 137490, which ask for such a record.
+Complexity: array work over the devices per condition, and a bounded number of nodes. Source:
+KEP-5677 and kubernetes issue 137490, which ask for such a record.
 """
 
 from collections import Counter
@@ -37,18 +37,18 @@ from kai_py.dra.pools import Pool, PoolStatus
 from kai_py.dra.search_state import SearchState
 
 MAX_KINDS_EXAMINED = 64
-"""Kinds of nodes whose devices are examined one by one; the others are not counted."""
+"""Kinds of nodes whose devices are examined one by one; the rest is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionDiagnosis:
-    """What becomes of the devices that one option of a request might have."""
+    """The devices that one option of a request could get, by check."""
 
     option: Option
     matching: int
     """Devices that pass all selectors."""
     free: int
-    """Devices that suit and that nobody holds."""
+    """Devices that are eligible and not allocated."""
     max_on_one_node: int
     """The most of these on one node."""
     rejected: tuple[DeviceRejectionCount, ...]
@@ -63,11 +63,11 @@ class OptionDiagnosis:
 
 @dataclass(frozen=True, slots=True)
 class AllocationDiagnosis:
-    """What keeps claims from being allocated on some nodes."""
+    """What prevents the allocation of claims on some nodes."""
 
     nodes: int
     examined: int
-    """Nodes whose devices were examined one by one, or are like one that was."""
+    """Nodes whose devices were examined one by one, or that are equal to such a node."""
     devices: int
     """Devices in complete and valid pools that the nodes see."""
     faulty: tuple[Pool, ...]
@@ -84,37 +84,37 @@ def diagnose_allocation(
     state: DeviceState,
     rows: Ints,
 ) -> AllocationDiagnosis | AllocationError:
-    """Find out what stops ``claims`` on the rows ``among`` of ``nodes``; a fault comes instead."""
+    """Diagnose ``claims`` on the ``rows`` of ``nodes``; a fault of the claims is returned as is."""
     try:
-        question, usage = allocator.query(claims, nodes, state)
+        query, usage = allocator.query(claims, nodes, state)
     except AllocationError as error:
         return error
-    layout = question.layout
+    layout = query.layout
     assert layout is not None
-    kinds = _kinds(question, usage, rows)
-    steps = [question.step(kind.row, int(usage[kind.row]), state) for kind in kinds]
+    kinds = _kinds(query, usage, rows)
+    steps = [query.step(kind.row, int(usage[kind.row]), state) for kind in kinds]
     for kind, step in zip(kinds, steps, strict=True):
         if isinstance(step.failure, AllocationError):
-            own = allocator.allocate_uncached(claims, nodes[kind.row], state)
-            return own if isinstance(own, AllocationError) else step.failure
-    seen = _visible_devices(layout, rows)
-    selected = [select_devices(option, layout, seen) for option in question.claims.options]
+            uncached = allocator.allocate_uncached(claims, nodes[kind.row], state)
+            return uncached if isinstance(uncached, AllocationError) else step.failure
+    visible = _visible_devices(layout, rows)
+    selected = [select_devices(option, layout, visible) for option in query.claims.options]
     return AllocationDiagnosis(
         nodes=len(rows),
         examined=sum(kind.nodes for kind in kinds),
-        devices=int(np.count_nonzero(seen)),
+        devices=int(np.count_nonzero(visible)),
         faulty=_faulty_pools(layout, rows),
         budget_exceeded_nodes=sum(
             kind.nodes
             for kind, step in zip(kinds, steps, strict=True)
             if isinstance(step.failure, BudgetExceeded)
         ),
-        options=tuple(_diagnose_option(each, question, kinds, state) for each in selected),
+        options=tuple(_diagnose_option(each, query, kinds, state) for each in selected),
     )
 
 
 class _Kind(NamedTuple):
-    """Nodes with equal devices in equal standing, and one of them."""
+    """Nodes with equal devices and equal usage, and one of them."""
 
     row: int
     nodes: int
@@ -124,30 +124,30 @@ def _kinds(query: AllocationQuery, usage: Ints, rows: Ints) -> list[_Kind]:
     width = int(usage.max(initial=0)) + 1
     pairs = query.classes[rows] * width + usage[rows]
     _, first, counts = np.unique(pairs, return_index=True, return_counts=True)
-    most = np.argsort(-counts, kind="stable")[:MAX_KINDS_EXAMINED]
+    largest = np.argsort(-counts, kind="stable")[:MAX_KINDS_EXAMINED]
     return [
         _Kind(row, count)
-        for row, count in zip(rows[first[most]].tolist(), counts[most].tolist(), strict=True)
+        for row, count in zip(rows[first[largest]].tolist(), counts[largest].tolist(), strict=True)
     ]
 
 
 def _visible_devices(layout: ClusterLayout, node_rows: Ints) -> Bools:
-    """(rows,) bool: some node among the given ones sees the device."""
-    chosen = np.zeros(len(layout.nodes), dtype=np.bool_)
-    chosen[node_rows] = True
-    seen = np.zeros(len(layout.rows), dtype=np.bool_)
-    seen[layout.positions[np.repeat(chosen, np.diff(layout.offsets))]] = True
-    return seen
+    """(rows,) bool: some node of ``node_rows`` sees the device."""
+    on_nodes = np.zeros(len(layout.nodes), dtype=np.bool_)
+    on_nodes[node_rows] = True
+    visible = np.zeros(len(layout.rows), dtype=np.bool_)
+    visible[layout.positions[np.repeat(on_nodes, np.diff(layout.offsets))]] = True
+    return visible
 
 
 def _faulty_pools(layout: ClusterLayout, node_rows: Ints) -> tuple[Pool, ...]:
-    found = {
+    faulty = {
         pool.id: pool
         for row in node_rows.tolist()
         for pool in layout.views[row].pools
         if pool.status is not PoolStatus.READY
     }
-    return tuple(found[key] for key in sorted(found))
+    return tuple(faulty[key] for key in sorted(faulty))
 
 
 def _diagnose_option(
@@ -178,37 +178,37 @@ class _CheckCounts:
     max_on_one_node: int = 0
     _rejected: Counter[tuple[DeviceCheck, str]] = field(default_factory=Counter)
     _counted: set[int] = field(default_factory=set)
-    """Devices that several nodes see, counted once."""
+    """Devices that several nodes see, which are counted once."""
 
     def examine(self, kind: _Kind) -> None:
         """Check the devices that one node sees."""
-        site, layout = self.query.problem(kind.row), self.query.layout
-        if isinstance(site, AllocationError) or layout is None:
+        problem, layout = self.query.problem(kind.row), self.query.layout
+        if isinstance(problem, AllocationError) or layout is None:
             return
         view = layout.views[kind.row]
-        choice = self.query.context.strategy
-        standing = device_usage(view, site.counters, self.state.pools, choice)
-        trial = SearchState(site.eligibility, site.counters, standing)
+        strategy = self.query.context.strategy
+        usage = device_usage(view, problem.counters, self.state.pools, strategy)
+        search_state = SearchState(problem.eligibility, problem.counters, usage)
         free = 0
         start = int(layout.offsets[kind.row])
         for device in np.flatnonzero(self._passing(layout, start, len(view.rows))).tolist():
-            refusal = _rejection(trial, self.selected.option, device)
-            free += refusal is None
+            rejection = _rejection(search_state, self.selected.option, device)
+            free += rejection is None
             weight = self._weight(layout, int(layout.positions[start + device]), kind.nodes)
-            if refusal is None:
+            if rejection is None:
                 self.free += weight
             else:
-                self._rejected[refusal.check, refusal.detail] += weight
+                self._rejected[rejection.check, rejection.detail] += weight
         self.max_on_one_node = max(self.max_on_one_node, free)
 
     def rejections(self) -> tuple[DeviceRejectionCount, ...]:
-        """What was counted, in the order of the checks."""
+        """The counts, in the order of the checks."""
         order = list(DeviceCheck)
-        found = sorted(
+        counted = sorted(
             self._rejected.items(), key=lambda item: (order.index(item[0][0]), item[0][1])
         )
         return tuple(
-            DeviceRejectionCount(step, cause, count) for (step, cause), count in found if count
+            DeviceRejectionCount(step, cause, count) for (step, cause), count in counted if count
         )
 
     def _passing(self, layout: ClusterLayout, start: int, count: int) -> Bools:
@@ -224,8 +224,6 @@ class _CheckCounts:
 
 
 def _rejection(search_state: SearchState, option: Option, device: int) -> DeviceRejection | None:
-    """What is against a device: what it is comes before who holds it."""
-    outcome = search_state.eligibility.check(option, device)
-    return (
-        outcome if isinstance(outcome, DeviceRejection) else search_state.rejection(option, device)
-    )
+    """Why a device can't be taken: its own properties come before its allocation."""
+    result = search_state.eligibility.check(option, device)
+    return result if isinstance(result, DeviceRejection) else search_state.rejection(option, device)

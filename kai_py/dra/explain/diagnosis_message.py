@@ -1,7 +1,7 @@
-"""One sentence for people from a device funnel: the first request that stops its claim, and why.
+"""One sentence for people from a diagnosis: the first request that can't be allocated, and why.
 
-"no device matches selector" stands where no device passes the selectors of a request, "insufficient
-allocatable devices" where devices pass but too few of them are left.
+It says "no device matches selector" where no device passes the selectors of a request, and
+"insufficient allocatable devices" where devices pass but too few of them are left.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,11 +14,11 @@ from kai_py.dra.parsed_claims import Option, claim_name
 
 MAX_CAUSES = 4
 MAX_QUOTE_LENGTH = 160
-"""Longest piece of an expression that is quoted."""
+"""Longest part of an expression that is quoted."""
 
 
 def diagnosis_message(diagnosis: AllocationDiagnosis, claims: Sequence[ResourceClaim]) -> str:
-    """Say what stops ``claims``, the ones the funnel was made for or others like them."""
+    """The sentence for ``claims``, those of the diagnosis or others with equal specs."""
     if diagnosis.budget_exceeded_nodes:
         return (
             f"no answer within the budget of the search on {diagnosis.budget_exceeded_nodes} nodes"
@@ -26,18 +26,19 @@ def diagnosis_message(diagnosis: AllocationDiagnosis, claims: Sequence[ResourceC
         )
     blocked = _blocked_option(diagnosis)
     if blocked is None:
-        return f"insufficient allocatable devices: {_combined_message(diagnosis)}{_pools_text(diagnosis)}"
+        combined = _combined_message(diagnosis)
+        return f"insufficient allocatable devices: {combined}{_pools_text(diagnosis)}"
     where = f"claim {claim_name(claims[blocked.option.claim])}, request {blocked.option.name}"
     return f"{where}: {_blocked_message(diagnosis, blocked)}{_pools_text(diagnosis)}"
 
 
 def _blocked_option(diagnosis: AllocationDiagnosis) -> OptionDiagnosis | None:
-    """Return the first option of the first request of which no option finds enough devices."""
+    """The first option of the first request of which no option finds enough devices."""
     by_request: dict[tuple[int, int], list[OptionDiagnosis]] = {}
     for each in diagnosis.options:
         by_request.setdefault((each.option.claim, each.option.request), []).append(each)
-    stuck = (o for o in by_request.values() if not any(each.is_sufficient for each in o))
-    return next((options[0] for options in stuck), None)
+    blocked = (o for o in by_request.values() if not any(each.is_sufficient for each in o))
+    return next((options[0] for options in blocked), None)
 
 
 def _blocked_message(diagnosis: AllocationDiagnosis, blocked: OptionDiagnosis) -> str:
@@ -60,9 +61,10 @@ def _requested(option: Option) -> str:
 def _combined_message(diagnosis: AllocationDiagnosis) -> str:
     """Each request finds devices by itself: too few for all requests, or all pods, together."""
     tightest = min(diagnosis.options, key=lambda each: each.max_on_one_node)
-    claimed = "together" if len(diagnosis.options) > 1 else "for more pods"
+    purpose = "together" if len(diagnosis.options) > 1 else "for more pods"
     return (
-        f"not enough {claimed}, {tightest.free} free, at most {tightest.max_on_one_node} on a node; "
+        f"not enough {purpose}, {tightest.free} free, "
+        f"at most {tightest.max_on_one_node} on a node; "
         f"{_counts_text(diagnosis.devices, tightest.rejected)}"
     )
 
@@ -71,10 +73,10 @@ def _counts_text(devices: int, rejected: Sequence[DeviceRejectionCount]) -> str:
     noun = "device" if devices == 1 else "devices"
     if not rejected:
         return f"{devices} {noun}"
-    told = [_rejection_text(each) for each in rejected[:MAX_CAUSES]]
+    texts = [_rejection_text(each) for each in rejected[:MAX_CAUSES]]
     rest = sum(each.devices for each in rejected[MAX_CAUSES:])
-    told += [f"{rest} for other reasons"] if rest else []
-    return f"of {devices} {noun} {', '.join(told)}"
+    texts += [f"{rest} for other reasons"] if rest else []
+    return f"of {devices} {noun} {', '.join(texts)}"
 
 
 def _rejection_text(rejection: DeviceRejectionCount) -> str:

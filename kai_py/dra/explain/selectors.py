@@ -1,7 +1,7 @@
-"""Which condition of which selector turns how many devices down, and which device comes nearest?
+"""Devices that each condition of a selector rejects, and the device that comes closest.
 
-Selectors are taken apart at ``&&``; a device is counted at the first condition it fails. The
-nearest device is the one that fails the fewest conditions.
+Selectors are split at ``&&``; a device is counted at the first condition it fails. The closest
+device is the one that fails the fewest conditions.
 
 Complexity: array work over all devices per condition.
 """
@@ -26,7 +26,7 @@ from kai_py.dra.selectors.selector import compile_selector
 
 @dataclass(frozen=True, slots=True)
 class DeviceRejectionCount:
-    """Devices that a check turned down; ``cause`` is the selector and condition, or the taint."""
+    """Devices that a check rejects; ``cause``: the selector and condition, or the taint."""
 
     check: DeviceCheck
     cause: str
@@ -35,7 +35,7 @@ class DeviceRejectionCount:
 
 @dataclass(frozen=True, slots=True)
 class ClosestDevice:
-    """A device, the first condition it fails, and what it has of what the condition reads."""
+    """A device, the first condition it fails, and its values that the condition reads."""
 
     device: DeviceID
     condition: str
@@ -56,26 +56,26 @@ class SelectedDevices:
 
 
 def select_devices(option: Option, layout: ClusterLayout, visible: Bools) -> SelectedDevices:
-    """Pass the devices ``seen``, (rows,) bool, through the conditions of ``option``."""
+    """Apply the conditions of ``option`` to the ``visible`` devices, (rows,) bool."""
     passing = visible.copy()
     removed: list[DeviceRejectionCount] = []
     conditions = list(_conditions(option, layout))
-    for selector, conjunct, found in conditions:
-        failing = passing & ~found.value
-        passing &= found.value
-        for rows in (failing & ~found.error, failing & found.error):
+    for selector, conjunct, result in conditions:
+        failing = passing & ~result.value
+        passing &= result.value
+        for rows in (failing & ~result.error, failing & result.error):
             if rows.any():
                 error = _error(conjunct, layout.rows[int(rows.argmax())])
                 cause = f"{selector} ({conjunct.text}{error})"
                 removed.append(
                     DeviceRejectionCount(_check(selector), cause, int(np.count_nonzero(rows)))
                 )
-    nearest = None
+    closest = None
     if visible.any() and not passing.any():
-        nearest = _closest_device(
-            layout, visible, [(conjunct, found) for _, conjunct, found in conditions]
+        closest = _closest_device(
+            layout, visible, [(conjunct, result) for _, conjunct, result in conditions]
         )
-    return SelectedDevices(option, passing, tuple(removed), nearest)
+    return SelectedDevices(option, passing, tuple(removed), closest)
 
 
 def _conditions(
@@ -84,12 +84,12 @@ def _conditions(
     for selector in option.selectors:
         compiled = compile_selector(selector.expression)
         if not isinstance(compiled, CompileError):
-            for conjunct, found in conjunct_masks(compiled, layout.table):
-                yield selector, conjunct, found
+            for conjunct, result in conjunct_masks(compiled, layout.table):
+                yield selector, conjunct, result
 
 
 def _error(conjunct: Conjunct, row: DeviceRow) -> str:
-    """What a condition raises on a device, "" where it gives an answer."""
+    """The error text of a condition on a device, "" where it has a result."""
     condition = compile_selector(conjunct.text)
     try:
         if not isinstance(condition, CompileError):
@@ -106,11 +106,11 @@ def _check(selector: RequestSelector) -> DeviceCheck:
 def _closest_device(
     layout: ClusterLayout, visible: Bools, conditions: Sequence[tuple[Conjunct, Mask]]
 ) -> ClosestDevice:
-    failed = sum((~found.value).astype(np.int64) for _, found in conditions)
+    failed = sum((~result.value).astype(np.int64) for _, result in conditions)
     failed = np.where(visible, failed, len(conditions) + 1)
     tied = np.flatnonzero(failed == failed.min()).tolist()
     row = min(tied, key=lambda each: layout.rows[each].id)
-    conjunct = next(conjunct for conjunct, found in conditions if not found.value[row])
+    conjunct = next(conjunct for conjunct, result in conditions if not result.value[row])
     device = layout.rows[row]
     values = dict(_value(device, column) for column in conjunct.columns)
     return ClosestDevice(device.id, conjunct.text, tuple(values.items()))
@@ -118,10 +118,10 @@ def _closest_device(
 
 def _value(row: DeviceRow, column: Column) -> tuple[str, str]:
     keys = column[1:] if column[:1] == (HAS,) else column
-    held: object = row.cel.fields
+    value: object = row.cel.fields
     for key in keys:
-        held = held.get(key) if isinstance(held, dict) else None
+        value = value.get(key) if isinstance(value, dict) else None
     name = "/".join(keys[1:]) if keys[:1] and keys[0] in MAPS and len(keys) > 1 else keys[0]
-    if held is None:
+    if value is None:
         return name, "missing"
-    return name, f'"{held}"' if isinstance(held, str) else str(held)
+    return name, f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,7 +1,7 @@
-"""The values of a device that an expression depends on.
+"""Columns: the values of a device that an expression depends on.
 
 A column is one thing a device has: its driver, one attribute, whether it has an attribute, all
-attributes of a domain. Two devices that agree on an expression's columns get the same answer, so an
+attributes of a domain. Two devices that agree on an expression's columns get the same result, so an
 expression is evaluated once per distinct combination. Literal paths give narrow columns; a computed
 key widens to the whole domain, a bare ``device.attributes`` to all domains.
 
@@ -41,15 +41,15 @@ _MISSING = ("missing",)
 
 
 def columns_of(node: Node) -> tuple[Column, ...]:
-    """Give the columns a node depends on, in a fixed order, none inside another."""
+    """The columns a node depends on, in a fixed order, none inside another."""
     found: set[Column] = set()
     _collect(node, found)
-    narrow = {
+    outermost = {
         column
         for column in found
         if column[:1] == (HAS,) or not any(column[:size] in found for size in range(len(column)))
     }
-    return tuple(sorted(narrow))
+    return tuple(sorted(outermost))
 
 
 def _collect(node: Node, found: set[Column]) -> None:
@@ -66,7 +66,7 @@ def _collect(node: Node, found: set[Column]) -> None:
 
 
 def device_path(node: Node) -> Column | None:
-    """Give the literal keys by which a node reads from ``device``, if it does just that."""
+    """The literal keys by which a node reads from ``device``, if it does just that."""
     path = variable_path(node)
     return path[1:] if path and path[0] == "device" else None
 
@@ -76,7 +76,7 @@ def _column(path: Column) -> Column:
 
 
 def _presence(node: Node) -> Column | None:
-    """Give the path whose presence is all that a node asks for."""
+    """The path whose presence alone a node tests."""
     match node:
         case Select(operand, field, test=True):
             path = device_path(operand)
@@ -91,7 +91,7 @@ def _presence(node: Node) -> Column | None:
 
 
 def _plain(node: Node) -> Node:
-    """Read ``a.?b`` and ``a[?"b"]`` as ``a.b``: they depend on the same."""
+    """``a.?b`` and ``a[?"b"]`` as ``a.b``: they depend on the same column."""
     match node:
         case Select(operand, test=False):
             return replace(node, operand=_plain(operand), optional=False)
@@ -102,7 +102,7 @@ def _plain(node: Node) -> Node:
 
 
 def column_keys(devices: Sequence[CELDevice], column: Column) -> list[Value]:
-    """Give a hashable key per device; equal keys are equal values, of one type."""
+    """A hashable key per device; equal keys are equal values, of one type."""
     match column:
         case ("capacity", domain, name):
             amounts = _named(devices, "capacity", domain, name)
@@ -111,7 +111,7 @@ def column_keys(devices: Sequence[CELDevice], column: Column) -> list[Value]:
             keys = _attribute_keys(_named(devices, "attributes", domain, name))
         case (_, outer, domain, name):
             found = _named(devices, outer, domain, name)
-            keys = [held is not _MISSING and type(held) is not BadAttribute for held in found]
+            keys = [value is not _MISSING and type(value) is not BadAttribute for value in found]
         case ("has", outer, domain):
             keys = [domain in device.fields[outer] for device in devices]
         case ("driver",):
@@ -133,7 +133,7 @@ def _attribute_keys(values: list[Value]) -> list[Value]:
 
 
 def _named(devices: Sequence[CELDevice], outer: str, domain: str, name: str) -> list[Value]:
-    """Read one attribute or capacity of each device straight from what it was made of."""
+    """One attribute or capacity of each device, read directly from its mapping."""
     full = f"{domain}/{name}"
     if outer == "attributes":
         values: list[Value] = [
@@ -146,9 +146,9 @@ def _named(devices: Sequence[CELDevice], outer: str, domain: str, name: str) -> 
             for device in devices
         ]
     if _MISSING in values:
-        for place, value in enumerate(values):
+        for position, value in enumerate(values):
             if value is _MISSING:
-                values[place] = getattr(devices[place], outer).get(full, _MISSING)
+                values[position] = getattr(devices[position], outer).get(full, _MISSING)
     return values
 
 
@@ -167,19 +167,19 @@ def _hashable(value: Value) -> Value:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, dict):
-        return tuple(sorted((key, _hashable(held)) for key, held in value.items()))
+        return tuple(sorted((key, _hashable(item)) for key, item in value.items()))
     return (value.kind if isinstance(value, AttributeList) else type(value).__name__, value)
 
 
 def inline(node: Node) -> Node:
-    """Replace variables that ``cel.bind`` gives to a mere path of ``device`` by that path."""
+    """Replace variables that ``cel.bind`` binds to a mere path of ``device`` by that path."""
     if isinstance(node, Bind) and device_path(node.value) is not None and not _hides(node.body):
         return inline(_substitute(node.body, node.name, node.value))
     return node
 
 
 def _hides(node: Node) -> bool:
-    """Tell whether some variable inside is called ``device``."""
+    """Whether some variable inside is called ``device``."""
     return "device" in _names(node) or any(map(_hides, children(node)))
 
 
@@ -193,7 +193,7 @@ def _substitute(node: Node, name: str, value: Node) -> Node:
 
 
 def _names(node: Node) -> tuple[str, ...]:
-    """Give the variables a node introduces for all its children but the first."""
+    """The variables a node introduces for all its children but the first."""
     if isinstance(node, Bind):
         return (node.name,)
     return node.variables if isinstance(node, Comprehension) else ()

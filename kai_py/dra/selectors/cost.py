@@ -1,8 +1,7 @@
-"""The static cost estimate of a selector, above which the API server refuses it.
+"""The static cost estimate of a selector, above which the API server rejects it.
 
 A device's driver and domains have at most 63 characters, a name 32, a value 64; there are at most
 32 attributes or capacities. The scheduler does not need this: what it reads has been admitted.
-
 Source: resource.k8s.io/v1; k8s.io/dynamic-resource-allocation/cel for the limits it assumes.
 """
 
@@ -22,12 +21,12 @@ DRIVER_LENGTH, DOMAIN_LENGTH, NAME_LENGTH, VALUE_LENGTH, MAP_SIZE = 63, 63, 32, 
 
 
 def max_cost(expression: Expression) -> int:
-    """Give the greatest cost of evaluating an expression on any device."""
+    """The greatest cost of evaluating an expression on any device."""
     return estimate(expression.checked, device_limit)
 
 
 def device_limit(path: Path) -> Size | None:
-    """Give the length of what a path under ``device`` leads to."""
+    """The size of the value at a path under ``device``."""
     match path:
         case ("device", "driver"):
             return Size(0, DRIVER_LENGTH)

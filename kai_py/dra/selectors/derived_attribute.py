@@ -1,9 +1,8 @@
-"""Derived attributes: an expression gives the value per device.
+"""Derived attributes: attributes of a device that an expression computes.
 
-The result must be one of the types a device attribute has: bool, int, string, semver, or a list of
-one of them where list attributes are enabled.
-
-Source: KEP-6080; k8s.io/dynamic-resource-allocation/cel.
+The result must have one of the types of a device attribute: bool, int, string, semver, or a list of
+one of them where list attributes are enabled. Source: KEP-6080;
+k8s.io/dynamic-resource-allocation/cel.
 """
 
 from __future__ import annotations
@@ -57,14 +56,14 @@ def compile_attribute(
     compiled = compile_expression(text, device_environment(features))
     if isinstance(compiled, CompileError):
         return compiled
-    found = compiled.checked.type
-    if _allowed(found) or (
-        features.list_attributes and found.name == "list" and _allowed(found.params[0])
+    result_type = compiled.checked.type
+    if _allowed(result_type) or (
+        features.list_attributes and result_type.name == "list" and _allowed(result_type.params[0])
     ):
         return DerivedAttribute(compiled)
     lists = " or a list of these scalars" if features.list_attributes else ""
-    wanted = f"a primitive scalar (string, integer, boolean, semver){lists}"
-    return CompileError(text, f"must evaluate to {wanted}, not {found}")
+    expected = f"a primitive scalar (string, integer, boolean, semver){lists}"
+    return CompileError(text, f"must evaluate to {expected}, not {result_type}")
 
 
 def _allowed(type_: Type) -> bool:
@@ -84,16 +83,16 @@ def _attribute(value: Value) -> AttributeValue:
 def _list(elements: tuple[Value, ...]) -> AttributeList:
     if not elements:
         return AttributeList("strings", ())
-    wanted = type(elements[0])
-    if wanted not in _LISTS:
+    element_type = type(elements[0])
+    if element_type not in _LISTS:
         raise CELRuntimeError(f"unsupported list element type: {_go_name(elements[0])}")
-    for place, element in enumerate(elements):
-        if type(element) is not wanted:
+    for index, element in enumerate(elements):
+        if type(element) is not element_type:
             raise CELRuntimeError(
-                f"expected list element at index {place} to be {_go_name(elements[0])}, "
+                f"expected list element at index {index} to be {_go_name(elements[0])}, "
                 f"got {_go_name(element)}"
             )
-    return AttributeList(_LISTS[wanted], elements)
+    return AttributeList(_LISTS[element_type], elements)
 
 
 def _go_name(value: Value) -> str:

@@ -1,10 +1,9 @@
-"""What an expression sees of a device.
+"""Devices as CEL expressions see them.
 
 ``device.driver``, ``device.attributes[domain][name]``, ``device.capacity[domain][name]`` and
 ``device.allowMultipleAllocations``. A name without a domain belongs to the driver's; an unknown
-domain is an empty map, an unknown name an error.
-
-Source: k8s.io/dynamic-resource-allocation/cel, ``Device``; resource.k8s.io/v1 ``DeviceAttribute``.
+domain is an empty map, an unknown name an error. Source: k8s.io/dynamic-resource-allocation/cel,
+``Device``; resource.k8s.io/v1 ``DeviceAttribute``.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ class AttributeList(tuple[Value, ...]):
 
     def __new__(cls, kind: str, values: Iterable[Value]) -> AttributeList:
         """Make a list of ``kind``: bools, ints, strings or versions."""
-        made = super().__new__(cls, values)
-        made.kind = kind
-        return made
+        instance = super().__new__(cls, values)
+        instance.kind = kind
+        return instance
 
 
 KINDS[AttributeList] = "list"
@@ -41,7 +40,7 @@ MAPS = ("attributes", "capacity")
 
 @dataclass(frozen=True, slots=True)
 class BadAttribute:
-    """An attribute whose value cannot be read; every expression on its device fails."""
+    """An attribute whose value can't be parsed; every expression on its device fails."""
 
     reason: str
 
@@ -59,7 +58,7 @@ class CELDevice:
     capacity: Mapping[str, Quantity] = field(default_factory=dict)
     allow_multiple_allocations: bool = False
     fault: str | None = field(init=False, default=None)
-    """Why no expression can be evaluated on this device."""
+    """The error of every expression on this device, if any."""
     _activation: dict[str, Value] | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -68,7 +67,7 @@ class CELDevice:
 
     @property
     def activation(self) -> dict[str, Value]:
-        """Give the value of the variable ``device``; made when first asked for."""
+        """The value of the variable ``device``; computed on first use."""
         if self._activation is None:
             fields = {
                 "driver": self.driver,
@@ -83,12 +82,12 @@ class CELDevice:
 
     @property
     def fields(self) -> dict[str, Value]:
-        """Give the fields of ``device``."""
+        """The fields of ``device``."""
         fields: dict[str, Value] = self.activation["device"]
         return fields
 
     def require_sound(self) -> None:
-        """Check that all attributes could be read.
+        """Check that all attributes could be parsed.
 
         :raises CELRuntimeError: one could not.
         """
@@ -107,7 +106,7 @@ def attribute_value(
     strings: tuple[str, ...] | None = None,
     versions: tuple[str, ...] | None = None,
 ) -> AttributeValue | BadAttribute:
-    """Make the value of a ``DeviceAttribute`` from its one field that is set."""
+    """The value of a ``DeviceAttribute`` from its one field that is set."""
     for scalar in (int_, bool_, string):
         if scalar is not None:
             return scalar
@@ -125,13 +124,13 @@ def attribute_value(
 
 
 def _first_fault(attributes: Mapping[str, AttributeValue | BadAttribute]) -> str:
-    bad = {name: held for name, held in attributes.items() if isinstance(held, BadAttribute)}
+    bad = {name: value for name, value in attributes.items() if isinstance(value, BadAttribute)}
     name = min(bad)
     return f"attribute {name}: {bad[name].reason}"
 
 
 def _by_domain(named: Mapping[str, object], driver: str) -> DefaultMap:
-    """Sort names into domains; a name without one outranks the same name written in full."""
+    """Group names by domain; a name without one takes precedence over the same name in full."""
     domains = DefaultMap()
     for name, value in named.items():
         if isinstance(value, BadAttribute):

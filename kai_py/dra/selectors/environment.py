@@ -27,7 +27,7 @@ ALL_FEATURES = Features()
 
 @cache
 def device_environment(features: Features = ALL_FEATURES) -> Environment:
-    """Declare ``device``."""
+    """The environment with the variable ``device``."""
     attribute = DYN if features.list_attributes else ANY
     fields = {
         "driver": STRING,

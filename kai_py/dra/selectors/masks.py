@@ -1,12 +1,12 @@
 """Masks: which devices of a table a selector matches.
 
-A selector is taken apart at ``&&``, ``||`` and ``!``; these combine whole arrays by Kleene's logic,
-with errors as the third value, which is exactly what CEL does for one device. Every other part is
+A selector is split at ``&&``, ``||`` and ``!``; these combine whole arrays by Kleene's logic, with
+errors as the third value, which is exactly what CEL does for one device. Every other part is
 evaluated by the ordinary evaluator, once per distinct combination of the columns it depends on, and
-what it gave is kept in the table's encoding. Where the parts together might exceed the cost limit,
+the outcome is cached in the table's encoding. Where the parts together might exceed the cost limit,
 the selector is evaluated as a whole, since its cost counts as a whole.
 
-Complexity: O(devices) array work per part, plus one evaluation per combination never seen before.
+Complexity: O(devices) array work per part, plus one evaluation per new combination.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NO, YES, ERROR = 0, 1, 2
 
 
 class Mask(NamedTuple):
-    """A selector's answers, one per device; where ``error`` holds, ``value`` does not."""
+    """A selector's results, one per device; ``value`` is meaningless where ``error`` is set."""
 
     value: Bools
     error: Bools
@@ -50,19 +50,19 @@ class Leaf:
     program: Program
     columns: tuple[Column, ...]
     whole: bool = False
-    """Whether this is all of a selector: then what exceeds the cost limit is an error."""
+    """Whether this is a complete selector: then exceeding the cost limit is an error."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Negation:
-    """The opposite of a part."""
+    """The negation of a part."""
 
     part: Plan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Junction:
-    """All of the parts, or any of them."""
+    """The conjunction or disjunction of the parts."""
 
     parts: tuple[Plan, ...]
     conjunction: bool
@@ -73,14 +73,14 @@ Plan = Leaf | Negation | Junction
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conjunct:
-    """One of the conditions a selector joins by ``&&``."""
+    """One of the conditions that a selector joins by ``&&``."""
 
     text: str
     plan: Plan
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What of a device the condition reads."""
+        """The columns that the condition reads."""
         return tuple(
             dict.fromkeys(column for leaf in _leaves(self.plan) for column in leaf.columns)
         )
@@ -88,32 +88,32 @@ class Conjunct:
 
 def mask(selector: Selector, table: DeviceTable) -> Mask:
     """Evaluate a selector on all devices of a table."""
-    found = table.masks.get(selector)
-    if found is None:
-        found = _within_limit([_plan(selector)], table) or [_evaluate(_whole(selector), table)]
-        found = table.masks[selector] = _sound(found[0], table)
-    assert isinstance(found, Mask)
-    return found
+    result = table.masks.get(selector)
+    if result is None:
+        result = _within_limit([_plan(selector)], table) or [_evaluate(_whole(selector), table)]
+        result = table.masks[selector] = _sound(result[0], table)
+    assert isinstance(result, Mask)
+    return result
 
 
 def conjunct_masks(selector: Selector, table: DeviceTable) -> tuple[tuple[Conjunct, Mask], ...]:
-    """Evaluate each condition on its own: which of them turned how many devices down."""
+    """Evaluate each condition by itself, to tell which of them reject how many devices."""
     parts = conjuncts(selector)
-    found = _within_limit([part.plan for part in parts], table)
-    if found is None:
+    masks = _within_limit([part.plan for part in parts], table)
+    if masks is None:
         return ((_only(selector), mask(selector, table)),)
-    return tuple((part, _sound(each, table)) for part, each in zip(parts, found, strict=True))
+    return tuple((part, _sound(each, table)) for part, each in zip(parts, masks, strict=True))
 
 
 def _within_limit(plans: list[Plan], table: DeviceTable) -> list[Mask] | None:
-    """Evaluate plans, unless evaluating them all on one device might exceed the cost limit."""
+    """Evaluate plans; None if evaluating all of them on one device might exceed the cost limit."""
     try:
-        found = [_evaluate(plan, table) for plan in plans]
+        masks = [_evaluate(plan, table) for plan in plans]
     except CostLimitError:
         return None
     costs = table.encoding.costs
     bound = sum(costs[leaf] for plan in plans for leaf in _leaves(plan))
-    return found if bound <= LIMIT else None
+    return masks if bound <= LIMIT else None
 
 
 @lru_cache(maxsize=16384)
@@ -152,14 +152,14 @@ def _only(selector: Selector) -> Conjunct:
 
 
 def _split(selector: Selector, node: Logic) -> list[Conjunct]:
-    found = []
+    conditions = []
     for operand, (start, end) in zip(node.operands, node.spans, strict=True):
         if isinstance(operand, Logic) and operand.conjunction:
-            found += _split(selector, operand)
+            conditions += _split(selector, operand)
             continue
         text = " ".join(selector.text[start:end].split())
-        found.append(Conjunct(text, _take_apart(selector, operand)))
-    return found
+        conditions.append(Conjunct(text, _take_apart(selector, operand)))
+    return conditions
 
 
 def _leaves(plan: Plan) -> Iterator[Leaf]:
@@ -199,23 +199,23 @@ def _junction(masks: list[Mask], *, conjunction: bool) -> Mask:
 def _leaf(leaf: Leaf, table: DeviceTable) -> Mask:
     columns = [table.column(column) for column in leaf.columns]
     groups, first = table.combinations(leaf.columns)
-    known = table.encoding.outcomes.setdefault(leaf, {})
-    most = table.encoding.costs.get(leaf, 0)
+    cached = table.encoding.outcomes.setdefault(leaf, {})
+    max_cost = table.encoding.costs.get(leaf, 0)
     outcomes = np.empty(len(first), np.int8)
     keys = zip(*(column[first].tolist() for column in columns), strict=True)
     rows = first.tolist()
     for group, key in enumerate(keys if columns else [()] * len(rows)):
-        outcome = known.get(key)
+        outcome = cached.get(key)
         if outcome is None:
             value, cost = leaf.program.attempt(table.devices[rows[group]].activation)
             if cost > LIMIT and not leaf.whole:
                 raise CostLimitError
-            most = max(most, cost)
-            outcome = known[key] = _outcome(value)
+            max_cost = max(max_cost, cost)
+            outcome = cached[key] = _outcome(value)
         outcomes[group] = outcome
-    table.encoding.costs[leaf] = most
-    found = outcomes[groups]
-    return Mask(found == YES, found == ERROR)
+    table.encoding.costs[leaf] = max_cost
+    per_device = outcomes[groups]
+    return Mask(per_device == YES, per_device == ERROR)
 
 
 def _outcome(value: Value) -> int:

@@ -1,9 +1,8 @@
-"""Selectors: whether a device matches has three answers, yes, no and an error with its text.
+"""Selectors: CEL expressions on a device whose result is yes, no or an error with its text.
 
-``compile_selector`` never raises for what a user wrote: a text that is no valid selector gives a
-``CompileError``, kept like a result, so that it too is found out only once.
-
-Source: k8s.io/dynamic-resource-allocation/cel, ``CompileCELExpression`` and ``DeviceMatches``.
+``compile_selector`` never raises for user input: a text that is no valid selector gives a
+``CompileError``, which is cached like a result. Source: k8s.io/dynamic-resource-allocation/cel,
+``CompileCELExpression`` and ``DeviceMatches``.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ class Selector:
 
     @property
     def text(self) -> str:
-        """Give the source text."""
+        """The source text."""
         return self.expression.text
 
     def matches(self, device: CELDevice) -> bool:
-        """Tell whether a device matches.
+        """Whether a device matches.
 
         :raises CELRuntimeError: the selector fails on this device.
         """
@@ -40,7 +39,7 @@ class Selector:
 
 
 def evaluate_on(expression: Expression, device: CELDevice) -> tuple[Value, int]:
-    """Give the value of an expression on a device, and the cost of finding it.
+    """The value of an expression on a device, and the cost of computing it.
 
     :raises CELRuntimeError: the evaluation failed.
     """
@@ -49,7 +48,7 @@ def evaluate_on(expression: Expression, device: CELDevice) -> tuple[Value, int]:
 
 
 def as_bool(value: Value) -> bool:
-    """Take a selector's value as its answer.
+    """The value of a selector as its boolean result.
 
     :raises CELRuntimeError: it is no boolean.
     """
@@ -70,7 +69,7 @@ _CONVERSIONS = {
 
 
 def explain(error: CELRuntimeError) -> str:
-    """Give an error's text with the hint that Kubernetes adds to it."""
+    """The text of an error with the hint that Kubernetes adds to it."""
     if not error.reason.startswith("no such key:"):
         return error.reason
     return (
@@ -85,7 +84,7 @@ def compile_selector(text: str, features: Features = ALL_FEATURES) -> Selector |
     compiled = compile_expression(text, device_environment(features))
     if isinstance(compiled, CompileError):
         return compiled
-    found = compiled.checked.type
-    if found.name != "bool" and not found.dynamic:
-        return CompileError(text, f"must evaluate to bool or the unknown type, not {found}")
+    result_type = compiled.checked.type
+    if result_type.name != "bool" and not result_type.dynamic:
+        return CompileError(text, f"must evaluate to bool or the unknown type, not {result_type}")
     return Selector(compiled)

@@ -1,12 +1,11 @@
 """Tables of devices: one row each, their values encoded as small integers.
 
-A column holds one code per device; equal values have equal codes. Codes are given by an
-``Encoding`` that outlives the tables: what was learnt about a combination of codes stays true when
-slices change. A ``DeviceBlock``, the devices of one slice, is encoded once, however many tables it
-is part of.
+A column has one code per device; equal values have equal codes. Codes come from an ``Encoding``
+that outlives the tables: the outcome for a combination of codes stays valid when slices change. A
+``DeviceBlock``, the devices of one slice, is encoded once, however many tables it is part of.
 
-Complexity: a column costs one dictionary look-up per device of a block that is new, and a copy for
-the others.
+Complexity: a column costs one dictionary look-up per device of a new block, and a copy for the
+others.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ Combination = tuple[int, ...]
 
 
 class Encoding:
-    """The code of every value seen, per column, and what is known of combinations of codes."""
+    """The code of every value seen, per column, and the outcomes for combinations of codes."""
 
     def __init__(self) -> None:
         self._codes: dict[Column, dict[Value, int]] = {}
         self.outcomes: dict[object, dict[Combination, int]] = {}
-        """Per part of an expression: what it gave for each combination of its columns."""
+        """Per part of an expression, its outcome for each combination of its columns."""
         self.costs: dict[object, int] = {}
-        """Per part of an expression: the greatest cost of evaluating it so far."""
+        """Per part of an expression, the greatest cost of evaluating it so far."""
 
     def encode(self, column: Column, devices: Sequence[CELDevice]) -> Codes:
-        """Give int64[device], each device's code in a column."""
+        """(devices,) int64: each device's code in a column."""
         codes = self._codes.setdefault(column, {})
         keys = column_keys(devices, column)
         for key in dict.fromkeys(keys):
@@ -48,18 +47,18 @@ class Encoding:
         return np.fromiter(map(codes.__getitem__, keys), np.int64, len(keys))
 
     def size(self, column: Column) -> int:
-        """Give the number of codes given out in a column."""
+        """The number of codes in a column."""
         return len(self._codes[column])
 
     def forget(self) -> None:
-        """Drop everything; for when far more values were seen than are alive."""
+        """Drop everything; for when far more values were seen than exist."""
         self._codes.clear()
         self.outcomes.clear()
         self.costs.clear()
 
 
 class DeviceBlock:
-    """Devices that come and go together: those of one slice."""
+    """Devices that are added and removed together: those of one slice."""
 
     __slots__ = ("_codes", "_encoding", "devices")
 
@@ -69,11 +68,11 @@ class DeviceBlock:
         self._codes: dict[Column, Codes] = {}
 
     def codes(self, column: Column, encoding: Encoding) -> Codes | None:
-        """Give the codes of a column if they are known."""
+        """The codes of a column if they are cached."""
         return self._codes.get(column) if self._encoding is encoding else None
 
     def keep(self, column: Column, encoding: Encoding, codes: Codes) -> None:
-        """Note the codes of a column."""
+        """Cache the codes of a column."""
         if self._encoding is not encoding:
             self._encoding, self._codes = encoding, {}
         self._codes[column] = codes
@@ -89,28 +88,28 @@ class DeviceTable:
         self.faulty = np.fromiter(
             (device.fault is not None for device in self.devices), bool, len(self.devices)
         )
-        """bool[device]: no expression can be evaluated on it."""
+        """(devices,) bool: no expression can be evaluated on it."""
         self.masks: dict[object, object] = {}
-        """Memo of ``masks.mask``."""
+        """Cache of ``masks.mask``."""
         self._columns: dict[Column, Codes] = {}
 
     @classmethod
     def of(cls, devices: Iterable[CELDevice]) -> DeviceTable:
-        """Make a table of loose devices."""
+        """Build a table of devices that are in no block."""
         return cls([DeviceBlock(tuple(devices))])
 
     def __len__(self) -> int:
         return len(self.devices)
 
     def column(self, column: Column) -> Codes:
-        """Give int64[device], the codes of a column."""
+        """(devices,) int64: the codes of a column."""
         if column not in self._columns:
             self._encode_new(column)
-            known = [block.codes(column, self.encoding) for block in self.blocks]
-            parts = [codes for codes in known if codes is not None]
-            found = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-            found.flags.writeable = False
-            self._columns[column] = found
+            by_block = [block.codes(column, self.encoding) for block in self.blocks]
+            parts = [codes for codes in by_block if codes is not None]
+            codes_column = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+            codes_column.flags.writeable = False
+            self._columns[column] = codes_column
         return self._columns[column]
 
     def _encode_new(self, column: Column) -> None:
@@ -127,7 +126,7 @@ class DeviceTable:
     def combinations(self, columns: tuple[Column, ...]) -> tuple[Codes, Codes]:
         """Group devices that agree on columns.
 
-        :returns: int64[device], the group of each device, and int64[group], its first device.
+        :returns: (devices,) int64, the group of each device, and (groups,) int64, its first device.
         """
         groups, size = np.zeros(len(self), np.int64), 1
         for column in columns:
@@ -137,6 +136,7 @@ class DeviceTable:
                 groups = np.unique(groups, return_inverse=True)[1]
                 size = int(groups.max(initial=-1)) + 1
         first = np.full(size, -1, np.int64)
+        # Assigned in reverse, so that the first device of a group wins.
         first[groups[::-1]] = np.arange(len(self), dtype=np.int64)[::-1]
         used = first >= 0
         return (np.cumsum(used) - 1)[groups], first[used]

@@ -1,11 +1,11 @@
-"""batch/v1 Job: its parallel pods are one gang, unless it says how many it needs.
+"""batch/v1 Job: its parallel pods are one gang, unless it sets a smaller minMember.
 
-    floor = min-available, else KAI's or Kueue's word for it, else spec.scheduling (Kubernetes
-            1.37; its basic policy is a floor of 1), else 1 in KAI's words and where Kueue lets
-            the Job grow, else all pods that run at a time
+    minMember = min-available, else KAI's or Kueue's key for it, else spec.scheduling (Kubernetes
+                1.37; its basic policy is a minMember of 1), else 1 with KAI's defaults and where
+                Kueue lets the Job grow, else all pods that run at a time
 
-Pods that run at a time: min(parallelism, completions - succeeded); no floor is above that, or the
-last pods of a Job would wait for ever. A Job without a queue is no gang: nobody asked for one.
+Pods that run at a time: min(parallelism, completions - succeeded); minMember is never above that,
+or the last pods of a Job would wait for ever. A Job without a queue is no gang.
 """
 
 from kai_py.api.records.job import Job
@@ -28,12 +28,12 @@ MIN_MEMBERS_KEYS = (
     "kai.scheduler/batch-min-member",
     "kueue.x-k8s.io/job-min-parallelism",
 )
-"""In KAI's words only the first is read here: its dialect knows the others' defaults."""
+"""With KAI's defaults only the first is read here: the KAI dialect reads the others."""
 ELASTIC_KEY = "kueue.x-k8s.io/elastic-job"
 
 
 def active_pods(job: Job) -> int:
-    """How many pods the Job controller keeps at a time: fewer when little is left to complete."""
+    """How many pods the Job controller runs at a time: fewer when little is left to complete."""
     parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
     if job.spec.completions is None:
         return parallelism
@@ -45,9 +45,9 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
     if not isinstance(job, Job):
         raise InvalidWorkloadError("its spec is not known, so neither is the size of the gang")
     parallel = active_pods(job)
-    floor, problem = _min_members(job, workload, parallel)
+    min_members, problem = _min_members(job, workload, parallel)
     return GangTemplate(
-        tree=Subgroup(min_members=floor),
+        tree=Subgroup(min_members=min_members),
         order_of=number_label_reader(COMPLETION_INDEX_LABEL),
         total_pods=parallel,
         problem=problem,
@@ -55,33 +55,35 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
 
 
 def _min_members(job: Job, workload: WorkloadOwner, parallel: int) -> tuple[int, str]:
-    in_kai_words = workload.defaults is Defaults.KAI
-    written = annotated_count(
-        job.metadata, *(MIN_MEMBERS_KEYS[:1] if in_kai_words else MIN_MEMBERS_KEYS)
+    has_kai_defaults = workload.defaults is Defaults.KAI
+    annotated = annotated_count(
+        job.metadata, *(MIN_MEMBERS_KEYS[:1] if has_kai_defaults else MIN_MEMBERS_KEYS)
     )
-    if written is not None:
-        return reachable_min_members(job, written)
+    if annotated is not None:
+        return reachable_min_members(job, annotated)
     policy = job.spec.scheduling.scheduling_policy if job.spec.scheduling is not None else None
     if policy is not None and policy.gang is not None:
         return min(policy.gang.min_count or parallel, parallel), ""
-    one_by_one = in_kai_words or not workload.has_queue or _is_elastic(job)
+    one_by_one = has_kai_defaults or not workload.has_queue or _is_elastic(job)
     basic = policy is not None and policy.basic is not None
     return (1 if one_by_one or basic else parallel), ""
 
 
 def _is_elastic(job: Job) -> bool:
-    """Whether Kueue lets the Job grow while it runs: what is added later must not be missed."""
+    """Whether Kueue lets the Job grow while it runs: pods added later must not be required."""
     return annotation_or_label(job.metadata, ELASTIC_KEY) == "true"
 
 
 def reachable_min_members(job: Job, min_members: int) -> tuple[int, str]:
-    """``floor``, as far as pods are left to complete, and what is wrong with it."""
+    """``min_members``, as far as pods are left to complete, and what is wrong with it."""
     parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
-    most = min(parallelism, parallelism if job.spec.completions is None else job.spec.completions)
-    if min_members > most:
+    max_pods = min(
+        parallelism, parallelism if job.spec.completions is None else job.spec.completions
+    )
+    if min_members > max_pods:
         return (
             min_members,
-            f"a gang of {min_members} can never start: at most {most} pods exist at once",
+            f"a gang of {min_members} can never start: at most {max_pods} pods exist at once",
         )
     return min(min_members, active_pods(job)), ""
 

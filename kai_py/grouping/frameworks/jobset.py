@@ -1,12 +1,12 @@
-"""JobSet: a subgroup per replicated job, in it a leaf per Job, all of them needed at once.
+"""JobSet: a subgroup per replicated job, in it a leaf per Job, all of them required at once.
 
-    leaf floor   = pods that the Job runs at a time
-    needed Jobs  = replicas - succeeded, of every replicated job that is due
+    minMember of a leaf  = pods that the Job runs at a time
+    minSubGroup          = replicas - succeeded, of every replicated job that is started
 
-A replicated job is due when what it depends on (``dependsOn``, or the ones before it with
-``startupPolicyOrder: InOrder``) is as far as it asks for. Until then its pods do not exist, and a
-floor with them in it would never be reached. Once a pod of it exists it is due, whatever the
-status, which lags behind, says.
+A replicated job is started when what it depends on (``dependsOn``, or those before it with
+``startupPolicyOrder: InOrder``) has reached the required status. Until then its pods do not exist,
+and a minMember that includes them would never be reached. Once a pod of it exists it counts as
+started, because the status may lag behind.
 
 Source: jobset.x-k8s.io/v1alpha2, KEP-672 (DependsOn), KEP-262 (startup policy).
 """
@@ -40,7 +40,7 @@ READY = "Ready"
 
 @dataclass(frozen=True, slots=True)
 class _ReplicatedJob:
-    """A replicated job; ``after``: names it depends on, and the state they must have."""
+    """A replicated job; ``depends_on``: other jobs' names, with the status required of each."""
 
     name: str
     replicas: int
@@ -56,23 +56,23 @@ class _Status:
 
 
 def _gang_template(workload: WorkloadOwner) -> GangTemplate:
-    found = full_owner(workload)
-    statuses = {str(each.get("name")): _status(each) for each in entries(found.content, STATUSES)}
-    jobs = _replicated_jobs(found, workload, statuses)
+    job_set = full_owner(workload)
+    statuses = {str(each.get("name")): _status(each) for each in entries(job_set.content, STATUSES)}
+    jobs = _replicated_jobs(job_set, workload, statuses)
     if not jobs:
         raise InvalidWorkloadError("spec.replicatedJobs is empty")
     by_name = {job.name: job for job in jobs}
-    due = [job.name for job in jobs if _is_started(job, by_name, statuses)]
-    least = annotated_count(found.metadata, MIN_MEMBERS_KEY)
-    waiting = [job for job in jobs if job.name not in due]
-    tree = _tree(jobs, due, least)
-    trees = {job.name: _tree(jobs, [*due, job.name], least) for job in waiting}
+    started = [job.name for job in jobs if _is_started(job, by_name, statuses)]
+    min_members = annotated_count(job_set.metadata, MIN_MEMBERS_KEY)
+    not_started = [job for job in jobs if job.name not in started]
+    tree = _tree(jobs, started, min_members)
+    trees = {job.name: _tree(jobs, [*started, job.name], min_members) for job in not_started}
     return GangTemplate(
         tree=tree,
         tree_with=lambda pod: trees.get(pod.metadata.labels.get(REPLICATED_JOB_LABEL, ""), tree),
         subgroup_of=_leaf,
         order_of=_rank([job.name for job in jobs]),
-        total_pods=sum(job.pods for job in jobs if job.name in due),
+        total_pods=sum(job.pods for job in jobs if job.name in started),
     )
 
 
@@ -83,30 +83,33 @@ def _replicated_jobs(
     jobs: list[_ReplicatedJob] = []
     for position, each in enumerate(entries(found.content, JOBS)):
         name = str(each.get("name", ""))
-        where = f"spec.replicatedJobs[{position}]"
-        replicas = count_at(each, "replicas", 1, location=where)
-        floors = [_job_min_members(each, where, workload, name, index) for index in range(replicas)]
+        location = f"spec.replicatedJobs[{position}]"
+        replicas = count_at(each, "replicas", 1, location=location)
+        min_members = [
+            _job_min_members(each, location, workload, name, index) for index in range(replicas)
+        ]
         leaves = tuple(
-            Subgroup(name=f"{name}-{index}", min_members=floor)
-            for index, floor in enumerate(floors)
+            Subgroup(name=f"{name}-{index}", min_members=required)
+            for index, required in enumerate(min_members)
         )
-        needed = max(replicas - statuses.get(name, _Status()).succeeded, 0)
-        after = [
-            (str(on.get("name")), str(on.get("status"))) for on in entries(each, "dependsOn.*")
+        min_subgroups = max(replicas - statuses.get(name, _Status()).succeeded, 0)
+        depends_on = [
+            (str(dependency.get("name")), str(dependency.get("status")))
+            for dependency in entries(each, "dependsOn.*")
         ]
         if in_order and jobs:
-            after += [(before.name, READY) for before in jobs]
-        tree = Subgroup(name=name, min_subgroups=needed if leaves else None, children=leaves)
-        jobs.append(_ReplicatedJob(name, replicas, tree, sum(floors), tuple(after)))
+            depends_on += [(earlier.name, READY) for earlier in jobs]
+        tree = Subgroup(name=name, min_subgroups=min_subgroups if leaves else None, children=leaves)
+        jobs.append(_ReplicatedJob(name, replicas, tree, sum(min_members), tuple(depends_on)))
     return tuple(jobs)
 
 
 def _job_min_members(
     each: Mapping[str, Any], location: str, workload: WorkloadOwner, name: str, index: int
 ) -> int:
-    marks = next(iter(entries(each, "template.metadata.annotations")), {})
-    if MIN_MEMBERS_KEY in marks:
-        return parse_count(marks[MIN_MEMBERS_KEY], f"{location}: {MIN_MEMBERS_KEY}")
+    annotations = next(iter(entries(each, "template.metadata.annotations")), {})
+    if MIN_MEMBERS_KEY in annotations:
+        return parse_count(annotations[MIN_MEMBERS_KEY], f"{location}: {MIN_MEMBERS_KEY}")
     parallelism = count_at(each, "template.spec.parallelism", 1, location=location)
     completions = count_at(each, "template.spec.completions", parallelism, location=location)
     if completions <= parallelism:
@@ -119,9 +122,9 @@ def _job_min_members(
 def _is_started(
     job: _ReplicatedJob, jobs: Mapping[str, _ReplicatedJob], statuses: Mapping[str, _Status]
 ) -> bool:
-    for name, wanted in job.depends_on:
+    for name, required_status in job.depends_on:
         status = statuses.get(name, _Status())
-        done = status.succeeded + (status.ready if wanted == READY else 0)
+        done = status.succeeded + (status.ready if required_status == READY else 0)
         if name in jobs and done < jobs[name].replicas:
             return False
     return True
@@ -130,7 +133,7 @@ def _is_started(
 def _tree(
     jobs: Sequence[_ReplicatedJob], started: Sequence[str], min_members: int | None
 ) -> Subgroup:
-    """``least``: how many of the due replicated jobs are enough."""
+    """The tree with ``started`` jobs; ``min_members``: how many of them are enough."""
     children = tuple(
         job.tree
         if job.name in started or not job.tree.children

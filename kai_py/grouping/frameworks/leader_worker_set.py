@@ -2,7 +2,7 @@
 
 With a ``subGroupPolicy`` the leaves are its subgroups, so that each can be packed by itself. With
 ``startupPolicy: LeaderReady`` workers do not exist before the leader runs: the leader starts when
-there is room for the whole group, and from the first worker on the gang is whole again.
+the whole group fits, and from the first worker on all pods of the group are required.
 
 Source: leaderworkerset.x-k8s.io/v1 (labels of its webhook, subgroup arithmetic of its API text).
 """
@@ -33,11 +33,11 @@ WORKERS = "workers"
 
 
 def _gang_template(workload: WorkloadOwner) -> GangTemplate:
-    found = full_owner(workload)
-    size = count_at(found.content, SIZE, 1)
+    leader_worker_set = full_owner(workload)
+    size = count_at(leader_worker_set.content, SIZE, 1)
     if size < 1:
         raise InvalidWorkloadError(f"{SIZE} must be at least 1")
-    names = _leaf_names(found, size)
+    names = _leaf_names(leader_worker_set, size)
     rank = number_label_reader(WORKER_INDEX_LABEL)
 
     def leaf(pod: Pod) -> str:
@@ -45,7 +45,7 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
         return names[index] if index < len(names) else f"worker {index}"
 
     whole, start = _tree(names, size), _tree(names, 1)
-    leader_first = found.first_at(STARTUP) == "LeaderReady"
+    leader_first = leader_worker_set.first_at(STARTUP) == "LeaderReady"
     return GangTemplate(
         tree=start if leader_first else whole,
         tree_with=(lambda pod: whole if rank(pod) else start) if leader_first else None,
@@ -53,7 +53,7 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
         order_of=rank,
         gang_suffix_of=lambda pod: pod.metadata.labels.get(GROUP_INDEX_LABEL, ""),
         total_pods=size,
-        expected=_expected_workers(found, names) if leader_first else (),
+        expected=_expected_workers(leader_worker_set, names) if leader_first else (),
     )
 
 
@@ -72,16 +72,17 @@ def _leaf_names(found: Unstructured, size: int) -> tuple[str, ...]:
     if not per_segment:
         return (LEADER, *[WORKERS] * (size - 1))
     excluded = found.first_at(SEGMENT_TYPE) == "LeaderExcluded"
-    beside = excluded or (size - 1) % per_segment == 0
+    # LWS adds the leader to the first subgroup if the workers alone divide evenly.
+    leader_extra = excluded or (size - 1) % per_segment == 0
     segments = [
-        f"segment-{max(index - 1, 0) // per_segment if beside else index // per_segment}"
+        f"segment-{max(index - 1, 0) // per_segment if leader_extra else index // per_segment}"
         for index in range(size)
     ]
     return (LEADER if excluded else segments[0], *segments[1:])
 
 
 def _tree(names: tuple[str, ...], needed: int) -> Subgroup:
-    """All leaves, of which the first ``needed`` pods are the floor."""
+    """All leaves; minMember counts the first ``needed`` pods."""
     return Subgroup(
         children=tuple(
             Subgroup(name=name, min_members=names[:needed].count(name))

@@ -1,7 +1,7 @@
-"""MPIJob: a launcher and workers, of which the launcher may come later.
+"""MPIJob: a launcher and workers, where the launcher may be created later.
 
-With ``launcherCreationPolicy: WaitForWorkersReady`` the launcher is made when the workers run: a
-floor with it in it would never be reached. It counts once its pod exists.
+With ``launcherCreationPolicy: WaitForWorkersReady`` the launcher is created when the workers run: a
+minMember that includes it would never be reached. It counts once its pod exists.
 
 Source: kubeflow.org/v1 and v2beta1.
 """
@@ -30,23 +30,25 @@ _index = number_label_reader("training.kubeflow.org/replica-index")
 
 
 def _gang_template(workload: WorkloadOwner) -> GangTemplate:
-    found = full_owner(workload)
-    launchers, workers = (_replicas(found, role) for role in ("Launcher", "Worker"))
-    everyone = launchers + workers
-    floor = count_at(found.content, MIN_AVAILABLE, everyone)
-    if floor > everyone:
+    mpi_job = full_owner(workload)
+    launchers, workers = (_replicas(mpi_job, role) for role in ("Launcher", "Worker"))
+    all_pods = launchers + workers
+    min_members = count_at(mpi_job.content, MIN_AVAILABLE, all_pods)
+    if min_members > all_pods:
         raise InvalidWorkloadError(
-            f"a gang of {floor} can never start: at most {everyone} pods exist at once"
+            f"a gang of {min_members} can never start: at most {all_pods} pods exist at once"
         )
-    whole = _tree(min(launchers, floor), max(floor - launchers, 0))
-    without = _tree(0, max(floor - launchers, 0))
-    later = found.first_at(CREATION_POLICY) == "WaitForWorkersReady"
+    whole = _tree(min(launchers, min_members), max(min_members - launchers, 0))
+    without_launcher = _tree(0, max(min_members - launchers, 0))
+    launcher_later = mpi_job.first_at(CREATION_POLICY) == "WaitForWorkersReady"
     return GangTemplate(
-        tree=without if later else whole,
-        tree_with=(lambda pod: whole if _role(pod) == LAUNCHER else without) if later else None,
+        tree=without_launcher if launcher_later else whole,
+        tree_with=(lambda pod: whole if _role(pod) == LAUNCHER else without_launcher)
+        if launcher_later
+        else None,
         subgroup_of=_role,
         order_of=_rank,
-        total_pods=everyone,
+        total_pods=all_pods,
     )
 
 

@@ -1,10 +1,10 @@
-"""PyTorchJob: a master and workers; the floor may be below the whole, and is then short of workers.
+"""PyTorchJob: a master and workers, of which minMember may require only some.
 
-    floor = schedulingPolicy.minAvailable, else elasticPolicy.minReplicas, else all replicas
+    minMember = schedulingPolicy.minAvailable, else elasticPolicy.minReplicas, else all replicas
 
-The annotation ``…/segment-size`` on the worker template cuts the workers into segments
-of that size, each in one topology domain of its own if the template asks for it. Segments beyond
-the floor need nobody.
+The annotation ``…/segment-size`` on the worker template splits the workers into segments of that
+size, each in one topology domain of its own if the template requests it. Segments beyond minMember
+are elastic.
 
 Source: kubeflow.org/v1; KAI's segment annotations.
 """
@@ -43,41 +43,43 @@ WORKER_ANNOTATIONS = f"{REPLICA_SPECS}.Worker.template.metadata.annotations"
 SIZE_KEYS = (SEGMENT_SIZE_KEY, "kai.scheduler/segment-size")
 REQUIRED_KEYS = (SEGMENT_REQUIRED_KEY, "kai.scheduler/segment-topology-required-placement")
 PREFERRED_KEYS = (SEGMENT_PREFERRED_KEY, "kai.scheduler/segment-topology-preferred-placement")
-"""Our spelling goes before KAI's."""
+"""Our key takes precedence over KAI's."""
 MASTER = "master"
 WORKER = "worker"
 
 
 def _gang_template(workload: WorkloadOwner) -> GangTemplate:
-    found = full_owner(workload)
-    masters, workers = (_replicas(found, role) for role in ("Master", "Worker"))
-    everyone = masters + workers
-    if not everyone:
+    pytorch_job = full_owner(workload)
+    masters, workers = (_replicas(pytorch_job, role) for role in ("Master", "Worker"))
+    all_pods = masters + workers
+    if not all_pods:
         raise InvalidWorkloadError(f"{REPLICA_SPECS} has neither a Master nor a Worker")
-    elastic = count_at(found.content, ELASTIC_MIN_REPLICAS, everyone)
-    floor = count_at(found.content, MIN_AVAILABLE, elastic)
-    most = max(everyone, count_at(found.content, ELASTIC_MAX_REPLICAS, 0))
-    if floor > most:
+    min_replicas = count_at(pytorch_job.content, ELASTIC_MIN_REPLICAS, all_pods)
+    min_members = count_at(pytorch_job.content, MIN_AVAILABLE, min_replicas)
+    max_pods = max(all_pods, count_at(pytorch_job.content, ELASTIC_MAX_REPLICAS, 0))
+    if min_members > max_pods:
         raise InvalidWorkloadError(
-            f"a gang of {floor} can never start: at most {most} pods exist at once"
+            f"a gang of {min_members} can never start: at most {max_pods} pods exist at once"
         )
-    marks = next(iter(entries(found.content, WORKER_ANNOTATIONS)), {})
-    size_key = next((key for key in SIZE_KEYS if key in marks), SEGMENT_SIZE_KEY)
-    where = f"{WORKER_ANNOTATIONS}: {size_key}"
-    segment = parse_count(marks.get(size_key, 0), where)
-    leaves = [Subgroup(name=MASTER, min_members=min(masters, floor))] if masters else []
-    needed = max(floor - masters, 0)
+    annotations = next(iter(entries(pytorch_job.content, WORKER_ANNOTATIONS)), {})
+    size_key = next((key for key in SIZE_KEYS if key in annotations), SEGMENT_SIZE_KEY)
+    location = f"{WORKER_ANNOTATIONS}: {size_key}"
+    segment = parse_count(annotations.get(size_key, 0), location)
+    leaves = [Subgroup(name=MASTER, min_members=min(masters, min_members))] if masters else []
+    min_workers = max(min_members - masters, 0)
     if segment:
-        count = segment_count(workers, segment, where)
-        inside = segment_subgroups(WORKER, count, segment, needed, _constraint(marks, found))
-        leaves.append(Subgroup(name=WORKER, children=inside))
+        count = segment_count(workers, segment, location)
+        segments = segment_subgroups(
+            WORKER, count, segment, min_workers, _constraint(annotations, pytorch_job)
+        )
+        leaves.append(Subgroup(name=WORKER, children=segments))
     elif workers:
-        leaves.append(Subgroup(name=WORKER, min_members=needed))
+        leaves.append(Subgroup(name=WORKER, min_members=min_workers))
     return GangTemplate(
         tree=Subgroup(children=tuple(leaves)),
         subgroup_of=_segment_of(segment) if segment else label_reader(ROLE_LABEL),
         order_of=_rank,
-        total_pods=everyone,
+        total_pods=all_pods,
     )
 
 
@@ -93,8 +95,8 @@ def _constraint(annotations: Mapping[str, Any], found: Unstructured) -> Topology
     )
     if not required and not preferred:
         return None
-    named = annotations.get(TOPOLOGY_KEY) or found.metadata.annotations.get(TOPOLOGY_KEY, "")
-    return TopologyConstraint(str(named), required, preferred)
+    topology = annotations.get(TOPOLOGY_KEY) or found.metadata.annotations.get(TOPOLOGY_KEY, "")
+    return TopologyConstraint(str(topology), required, preferred)
 
 
 def _first_value(annotations: Mapping[str, Any], keys: Sequence[str]) -> str:

@@ -1,10 +1,11 @@
-"""RayCluster and RayJob: the head and the least workers of every group start together.
+"""RayCluster and RayJob: the head and the minimum of every worker group start together.
 
-    floor of a worker group = numOfHosts x (minReplicas, or replicas where nothing scales it)
+    minMember of a worker group = numOfHosts x (minReplicas, or replicas where nothing scales it)
 
-With the in-tree autoscaler the floor is minReplicas even if that is 0: what it asks for above must
-not hold back what is there. A suspended group needs nobody. A RayJob's submitter comes when the
-cluster runs: it belongs to the gang, which never waits for it but starts with room for it.
+With the in-tree autoscaler minMember is minReplicas even if that is 0: replicas that it requests
+above must not hold back the others. A suspended group requires no pods. A RayJob's submitter is
+created when the cluster runs: it belongs to the gang, which never waits for it but starts only if
+it fits as well.
 
 Source: ray.io/v1.
 """
@@ -31,7 +32,7 @@ SUBMITTER_TEMPLATE = "spec.submitterPodTemplate"
 DEFAULT_SUBMITTER: Mapping[str, Any] = {
     "spec": {"containers": [{"resources": {"requests": {"cpu": "500m", "memory": "200Mi"}}}]}
 }
-"""What KubeRay asks for where the job says nothing."""
+"""KubeRay's submitter where the job has no template for it."""
 
 
 def _cluster(workload: WorkloadOwner) -> GangTemplate:
@@ -57,12 +58,12 @@ def _job(workload: WorkloadOwner) -> GangTemplate:
 
 
 def _submitter(workload: WorkloadOwner) -> tuple[ExpectedPods, ...]:
-    """The pod that submits the job, unless something else does."""
-    found = full_owner(workload)
-    if found.first_at(SUBMISSION_MODE) not in (None, "K8sJobMode"):
+    """The pod that submits the job, where KubeRay creates one."""
+    ray_job = full_owner(workload)
+    if ray_job.first_at(SUBMISSION_MODE) not in (None, "K8sJobMode"):
         return ()
-    template = next(iter(entries(found.content, SUBMITTER_TEMPLATE)), DEFAULT_SUBMITTER)
-    pod = pod_of_template(template, found.metadata, SUBMITTER_TEMPLATE)
+    template = next(iter(entries(ray_job.content, SUBMITTER_TEMPLATE)), DEFAULT_SUBMITTER)
+    pod = pod_of_template(template, ray_job.metadata, SUBMITTER_TEMPLATE)
     return (ExpectedPods(SUBMITTER, 1, pod),)
 
 
@@ -71,22 +72,22 @@ def _content(workload: WorkloadOwner, path: str) -> Mapping[str, Any]:
 
 
 def _leaves(spec: Mapping[str, Any], location: str) -> tuple[tuple[Subgroup, ...], int]:
-    """The leaves of a cluster, and how many pods it wants."""
-    scaled = spec.get("enableInTreeAutoscaling") is True
-    floors = {HEAD: 1}
+    """The leaves of a cluster, and its number of pods."""
+    autoscaled = spec.get("enableInTreeAutoscaling") is True
+    min_members = {HEAD: 1}
     pods = 1
     for position, group in enumerate(entries(spec, "workerGroupSpecs.*")):
-        at = f"{location}.workerGroupSpecs[{position}]"
-        hosts = max(count_at(group, "numOfHosts", 1, location=at), 1)
-        least = count_at(group, "minReplicas", 0, location=at)
-        wanted = max(count_at(group, "replicas", 0, location=at), least)
-        floor = least if scaled or least else wanted
+        group_location = f"{location}.workerGroupSpecs[{position}]"
+        hosts = max(count_at(group, "numOfHosts", 1, location=group_location), 1)
+        min_replicas = count_at(group, "minReplicas", 0, location=group_location)
+        replicas = max(count_at(group, "replicas", 0, location=group_location), min_replicas)
+        required = min_replicas if autoscaled or min_replicas else replicas
         if group.get("suspend") is True:
-            wanted = floor = 0
+            replicas = required = 0
         name = str(group.get("groupName", ""))
-        floors[name] = floors.get(name, 0) + floor * hosts
-        pods += wanted * hosts
-    leaves = (Subgroup(name=name, min_members=floor) for name, floor in floors.items())
+        min_members[name] = min_members.get(name, 0) + required * hosts
+        pods += replicas * hosts
+    leaves = (Subgroup(name=name, min_members=required) for name, required in min_members.items())
     return tuple(leaves), pods
 
 

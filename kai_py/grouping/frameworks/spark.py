@@ -1,7 +1,7 @@
-"""spark-submit without an operator: a driver pod that nobody owns, executors owned by the driver.
+"""spark-submit without an operator: a driver pod without an owner, executors owned by the driver.
 
-Both carry the application's label. The driver starts first and asks for executors later, so the
-gang's floor is one pod.
+Both have the application's label. The driver starts first and requests executors later, so the
+gang's minMember is 1.
 """
 
 from kai_py.grouping.gang import GangSpec, Subgroup
@@ -18,8 +18,8 @@ def _marker(chain: OwnerChain) -> str:
     name = chain.pod.metadata.labels.get(APPLICATION_LABEL, "")
     if not name or (chain.owners and chain.owners[-1].kind.kind != "Pod"):
         return ""
-    waits = chain.unknown is not None and chain.unknown.kind != "Pod"
-    return "" if waits else f'label {APPLICATION_LABEL} "{name}"'
+    is_unknown = chain.unknown is not None and chain.unknown.kind != "Pod"
+    return "" if is_unknown else f'label {APPLICATION_LABEL} "{name}"'
 
 
 def _gang(context: PodContext) -> GangSpec:

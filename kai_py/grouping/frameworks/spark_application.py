@@ -1,9 +1,10 @@
-"""SparkApplication: the driver starts first and asks for its executors, which start together.
+"""SparkApplication: the driver starts first and requests its executors, which start together.
 
-    floor of the executors = dynamicAllocation's minExecutors, else its initialExecutors,
-                             else executor.instances; no more than may be pending at a time
+    minMember of the executors = dynamicAllocation's minExecutors, else its initialExecutors,
+                                 else executor.instances; at most Spark's limit of pending pods
 
-One of the two is enough: the driver alone in cluster mode, the executors alone in client mode.
+One of the two subgroups is enough: the driver alone in cluster mode, the executors alone in client
+mode.
 
 Source: sparkoperator.k8s.io/v1beta2; Spark's spark.kubernetes.allocation.maxPendingPods.
 """
@@ -43,16 +44,16 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
 
 
 def _min_executors(found: Unstructured) -> int:
-    floor = count_at(found.content, INSTANCES, 1)
+    min_members = count_at(found.content, INSTANCES, 1)
     dynamic = _mapping(found, DYNAMIC_ALLOCATION)
     if dynamic and dynamic.get("enabled") is not False:
-        initial = count_at(dynamic, "initialExecutors", floor, location=DYNAMIC_ALLOCATION)
-        floor = count_at(dynamic, "minExecutors", initial, location=DYNAMIC_ALLOCATION)
-    most = _mapping(found, SPARK_CONF).get(MAX_PENDING_PODS)
+        initial = count_at(dynamic, "initialExecutors", min_members, location=DYNAMIC_ALLOCATION)
+        min_members = count_at(dynamic, "minExecutors", initial, location=DYNAMIC_ALLOCATION)
+    max_pending = _mapping(found, SPARK_CONF).get(MAX_PENDING_PODS)
     return (
-        floor
-        if most is None
-        else min(floor, parse_count(most, f"{SPARK_CONF}[{MAX_PENDING_PODS}]"))
+        min_members
+        if max_pending is None
+        else min(min_members, parse_count(max_pending, f"{SPARK_CONF}[{MAX_PENDING_PODS}]"))
     )
 
 
@@ -61,7 +62,7 @@ def _mapping(found: Unstructured, path: str) -> dict[str, Any]:
 
 
 def _leaf(pod: Pod) -> str:
-    """Whatever is no executor stands beside the driver: a pod that submits, say."""
+    """Any pod that is no executor counts with the driver, for example one that submits."""
     return EXECUTOR if _role(pod) == EXECUTOR else DRIVER
 
 

@@ -1,11 +1,11 @@
-"""Admit: take our own scheduling gate from gangs that their queue has room for.
+"""Admit: remove our own scheduling gate from gangs that fit their queue's quota.
 
-A gated pod is seen by no autoscaler, so a gang that waits for its queue calls for no nodes. It is
-admitted once all of it that must start together exists, no other gate holds it, and it keeps to the
-bounds of its queues beside everything that was admitted before it and waits for room. Of pods above
-the floor one is admitted at a time. Nothing is placed here: the next cycle does that.
+Autoscalers ignore gated pods, so a gang that waits for its queue asks for no nodes. It is admitted
+once all pods that must start together exist, no other gate holds them, and they are within the
+bounds of their queues beside everything that was admitted before and is still pending. Elastic pods
+are admitted one at a time. Nothing is placed here: the next cycle does that.
 
-Order: priority, with what waiting counts, then age. O(waiting pods), only while a pod has the gate.
+Order: priority including ageing, then age. O(pending pods), only while a pod has the gate.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,15 +20,15 @@ from kai_py.snapshot.gangs import Gang, Member, PodState
 
 
 def admit(state: CycleState, gangs: Iterable[Gang]) -> tuple[Admission, ...]:
-    """Which gates to lift; gangs that must wait get their obstacle in ``state``."""
+    """The gates to remove; gangs that must wait get their unschedulable reason in ``state``."""
     pending = tuple(gangs)
     gated = [gang for gang in pending if any(map(has_only_our_gate, gang.members))]
     if not gated:
         return ()
     undo = [_charge(state, gang, _already_admitted(state, gang)) for gang in pending]
     admitted: list[Admission] = []
-    rank = state.ageing.priority
-    for gang in sorted(gated, key=lambda g: (-rank(g), g.created, g.key)):
+    priority = state.ageing.priority
+    for gang in sorted(gated, key=lambda g: (-priority(g), g.created, g.key)):
         pods = _admissible_pods(state, gang)
         if pods:
             undo.append(_charge(state, gang, pods))
@@ -39,30 +39,31 @@ def admit(state: CycleState, gangs: Iterable[Gang]) -> tuple[Admission, ...]:
 
 
 def has_only_our_gate(member: Member) -> bool:
-    """Whether nothing but our gate holds the pod."""
+    """Whether the pod is held by our gate and by nothing else."""
     return member.state is PodState.GATED and member.gated_by_us_only
 
 
 def _already_admitted(state: CycleState, gang: Gang) -> list[Member]:
-    """Pods that were admitted before and found no room in this cycle."""
+    """Pods that were admitted before and that this cycle did not place."""
     return [member for member in gang.pending if member.pod.uid not in state.statement.placed]
 
 
 def _admissible_pods(state: CycleState, gang: Gang) -> Sequence[Member]:
-    opened = replace(gang, members=tuple(map(_without_gate, gang.members)))
-    ask = next_request(opened, state.statement)
-    obstacle = precondition(opened, state.quota, state.snapshot.namespaces)
-    if obstacle is not None or ask is None:
+    ungated = replace(gang, members=tuple(map(_without_gate, gang.members)))
+    request = next_request(ungated, state.statement)
+    blocked = precondition(ungated, state.quota, state.snapshot.namespaces)
+    if blocked is not None or request is None:
         return ()
-    everybody = [member for member in opened.pending if member.gated_by_us_only]
-    if _check_quota(state, opened, everybody) is None:
-        return everybody
-    needed = [member for member in ask.members if member.gated_by_us_only]
-    over = _check_quota(state, opened, needed)
+    gated = [member for member in ungated.pending if member.gated_by_us_only]
+    if _check_quota(state, ungated, gated) is None:
+        # All at once if they fit: one at a time would cost an elastic gang a cycle per pod.
+        return gated
+    required = [member for member in request.members if member.gated_by_us_only]
+    over = _check_quota(state, ungated, required)
     if over is not None:
         state.mark_unschedulable(gang, over)
         return ()
-    return needed
+    return required
 
 
 def _check_quota(state: CycleState, gang: Gang, pods: Sequence[Member]) -> Unschedulable | None:

@@ -1,15 +1,15 @@
-"""Reserve: a gang that has waited too long for room gets nodes that empty for it.
+"""Reserve: keep nodes for gangs that have waited longer than their queue's ``reserveAfter``.
 
-    of every queue with a ``reserveAfter``, the first gang that waited longer for the pods of its
-    floor; the longest waiting of all queues first:
-        let running pods end, one after the other, until the gang has room
-        keep the nodes that it then takes (``reservations``)
+    for every queue with a ``reserveAfter``, the first gang whose pods waited longer for its
+    minMember; over all queues, the longest waiting first:
+        let running pods end, one after the other, until the gang fits
+        reserve the nodes that it takes then (``reservations``)
 
-Pods end by their expected runtime; those that say nothing after all others, those on the emptiest
-nodes first. So a node that empties stays the first choice, and the choice settles. Pods that serve
-for ever count only if they say when they end. A gang that could never have the room as its own,
-because it asks for more than its queue's fair share, or more non-preemptible pods than the queue
-deserves, gets nothing kept. O(pods in the way x log of them) per gang.
+Pods end by their expected runtime; those without one after all others, on the emptiest nodes first.
+A node that empties thus stays the first choice, and the choice is stable between cycles. Pods of
+long-running kinds count only with an expected runtime. Nothing is reserved for a gang that could
+never keep the capacity: one that requests more than its queue's fair share, or more non-preemptible
+pods than the queue deserves. O(pods that must end x log of them) per gang.
 """
 
 import math
@@ -31,15 +31,15 @@ from kai_py.snapshot.resources import Bools
 from kai_py.snapshot.tables.queues import inherited
 
 LONG_RUNNING_KINDS = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "Service", "StatefulSet"})
-"""Kinds of owners whose pods run until somebody ends them."""
+"""Kinds of owners whose pods run until they are deleted."""
 
 MAX_ENDING_PODS = 4096
-"""Pods that are thought away for one gang at most."""
+"""The most running pods whose end is considered for one gang."""
 
 
 @dataclass(frozen=True, slots=True)
 class _EndingPod:
-    """A running pod, and when it is expected to end; inf if it does not say."""
+    """A running pod with its expected end (seconds since the epoch; inf if unknown)."""
 
     member: Member
     gang: Gang
@@ -47,29 +47,29 @@ class _EndingPod:
 
 
 def reserve(state: CycleState, gangs: Iterable[Gang]) -> None:
-    """Keep nodes for those of ``gangs`` that waited too long."""
+    """Reserve nodes for those of ``gangs`` that have waited too long."""
     for gang in _waited_too_long(state, gangs):
-        ask = state.next_request(gang)
-        if ask is None or ask.is_elastic or not _may_reserve(state, gang, ask):
+        request = state.next_request(gang)
+        if request is None or request.is_elastic or not _may_reserve(state, gang, request):
             continue
-        taken = tuple(row for each in state.placer.reservations.active for row in each.rows)
-        allowed = exclude_rows(taken, None, len(state.snapshot.nodes))
-        found = _earliest_rows(state, gang, ask, allowed)
+        reserved = tuple(row for each in state.placer.reservations.active for row in each.rows)
+        allowed = exclude_rows(reserved, None, len(state.snapshot.nodes))
+        found = _earliest_rows(state, gang, request, allowed)
         if found is not None:
             rows, start = found
-            cost = state.quota.cost_of(ask.members)
+            cost = state.quota.cost_of(request.members)
             state.placer.reservations.active.append(Reservation(gang, rows, start, cost))
 
 
 def report_reservations(state: CycleState) -> None:
-    """Tell the gangs that still wait which nodes are kept for them."""
+    """Add the reserved nodes to the unschedulable reasons of the gangs they are kept for."""
     for each in state.placer.reservations.active:
-        obstacle = state.unschedulable.get(each.gang.key)
-        if obstacle is not None:
+        reason = state.unschedulable.get(each.gang.key)
+        if reason is not None:
             names = ", ".join(state.snapshot.nodes.names[row] for row in each.rows[:3])
             more = f" and {len(each.rows) - 3} more" if len(each.rows) > 3 else ""
-            kept = f"{obstacle.message} Nodes are kept for it as they empty: {names}{more}."
-            state.mark_unschedulable(each.gang, replace(obstacle, message=kept))
+            message = f"{reason.message} Nodes are kept for it as they empty: {names}{more}."
+            state.mark_unschedulable(each.gang, replace(reason, message=message))
 
 
 def _waited_too_long(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
@@ -79,13 +79,13 @@ def _waited_too_long(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
     if not after:
         return []
     first: dict[str, Gang] = {}
-    rank = state.ageing.priority
-    for gang in sorted(gangs, key=lambda each: (-rank(each), each.waiting_since, each.key)):
+    priority = state.ageing.priority
+    for gang in sorted(gangs, key=lambda each: (-priority(each), each.waiting_since, each.key)):
         wait = after.get(gang.queue)
         if wait is None or gang.queue in first or now < gang.waiting_since + wait:
             continue
-        promised = any(member.pod.uid in state.snapshot.nominations for member in gang.pending)
-        if not promised and state.precondition(gang) is None:
+        nominated = any(member.pod.uid in state.snapshot.nominations for member in gang.pending)
+        if not nominated and state.precondition(gang) is None:
             first[gang.queue] = gang
     return sorted(first.values(), key=lambda each: (each.waiting_since, each.key))
 
@@ -102,9 +102,10 @@ def _may_reserve(state: CycleState, gang: Gang, request: PlacementRequest) -> bo
 def _earliest_rows(
     state: CycleState, gang: Gang, request: PlacementRequest, allowed: Bools
 ) -> tuple[tuple[int, ...], float] | None:
-    """The nodes that have room for the gang first, and when; None if none ever has."""
+    """The nodes on which the gang fits first, and when; None if it never does."""
     endings = _ending_pods(state, allowed)
     rows, failed, count = _rows_once_ended(state, gang, request, endings[:0], allowed), -1, 0
+    # Doubling and bisection need one placement per step: fitting is monotone in the pods that end.
     while rows is None and count < len(endings):
         failed, count = count, min(max(1, 2 * count), len(endings))
         rows = _rows_once_ended(state, gang, request, endings[:count], allowed)
@@ -118,15 +119,15 @@ def _earliest_rows(
         else:
             count, rows = middle, tried
     names = {state.snapshot.nodes.names[row] for row in rows}
-    waits = [each.ends_at for each in endings[:count] if each.member.node in names]
-    return rows, max((state.snapshot.now, *waits))
+    end_times = [each.ends_at for each in endings[:count] if each.member.node in names]
+    return rows, max((state.snapshot.now, *end_times))
 
 
 def _ending_pods(state: CycleState, allowed: Bools) -> list[_EndingPod]:
-    """Running pods in the order in which they are thought to end."""
+    """Running pods in the order in which they are expected to end."""
     positions = state.snapshot.nodes.positions
-    found: list[_EndingPod] = []
-    held: dict[str, int] = {}
+    ending: list[_EndingPod] = []
+    pods_by_node: dict[str, int] = {}
     for key in sorted(state.snapshot.gangs):
         gang = state.snapshot.gangs[key]
         if gang.expected_runtime is None and gang.owner.kind in LONG_RUNNING_KINDS:
@@ -135,10 +136,12 @@ def _ending_pods(state: CycleState, allowed: Bools) -> list[_EndingPod]:
             row = positions.get(member.node)
             if row is None or not allowed[row] or member.pod.uid in state.statement.evicted:
                 continue
-            found.append(_EndingPod(member, gang, _expected_end(gang, member, state.snapshot.now)))
-            held[member.node] = held.get(member.node, 0) + 1
-    found.sort(key=lambda e: (e.ends_at, held[e.member.node], e.member.node, e.member.pod.uid))
-    return found[:MAX_ENDING_PODS]
+            ending.append(_EndingPod(member, gang, _expected_end(gang, member, state.snapshot.now)))
+            pods_by_node[member.node] = pods_by_node.get(member.node, 0) + 1
+    ending.sort(
+        key=lambda e: (e.ends_at, pods_by_node[e.member.node], e.member.node, e.member.pod.uid)
+    )
+    return ending[:MAX_ENDING_PODS]
 
 
 def _expected_end(gang: Gang, member: Member, now: float) -> float:
@@ -154,7 +157,7 @@ def _rows_once_ended(
     ended: Sequence[_EndingPod],
     allowed: Bools,
 ) -> tuple[int, ...] | None:
-    """The nodes the gang takes once ``ended`` are gone; None if it finds no room."""
+    """The nodes that the gang takes once the pods of ``ended`` are gone; None if none fit."""
     statement = state.statement
     with statement.trial():
         for each in ended:

@@ -1,14 +1,12 @@
-"""Resume: gangs that were promised room come first, and on the nodes they were promised.
+"""Resume: nominated gangs, and gangs started in part, take the capacity that is kept for them.
 
-When everybody who had to leave has left, the gang starts. Until then its room is held, so that
-nobody else takes what was won. A promise that can't be kept any more is dropped and the gang stands
-in line like every other.
+A gang whose pods are nominated starts, on the nominated nodes, once all victims there are gone.
+Until then it is placed on their future idle capacity, so that no other gang gets it. A nomination
+that can't be kept any more is dropped, and the gang queues like every other.
 
-Keep room: gangs whose framework makes pods in stages get the rest of what they started for.
-
-Such a gang started because all of it fitted. Its pods to come find their room still there: they
-start first, and until they exist, or the time for promised room is over since the first pod of the
-gang was bound, stand-ins for them take it. They are never written anywhere.
+A gang whose framework creates its pods in stages started because all of it fitted. Its later pods
+start first; until they exist, placeholders take their capacity, for at most the reservation time
+after the gang's first pod was bound. Placeholders are never written to the API.
 """
 
 from collections.abc import Iterable
@@ -24,26 +22,29 @@ from kai_py.snapshot.resources import Bools
 
 
 def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
-    """Run the action for those of ``gangs`` that hold a promise."""
+    """Place those of ``gangs`` that have nominated pods, by priority and age."""
     if not state.snapshot.nominations:
         return
-    promised = [gang for gang in gangs if any(_are_nominated(state, gang))]
-    for gang in sorted(promised, key=lambda g: (-g.priority, g.created, g.key)):
+    nominated = [gang for gang in gangs if any(_are_nominated(state, gang))]
+    for gang in sorted(nominated, key=lambda g: (-g.priority, g.created, g.key)):
         while _place_nominated(state, gang):
             pass
 
 
 def _place_nominated(state: CycleState, gang: Gang) -> bool:
-    """Place what the gang asks for next, if it was promised; whether that was done."""
-    ask = next_request(gang, state.statement)
-    if ask is None or state.precondition(gang) is not None:
+    """Place the gang's next request if it is nominated; returns whether that was done."""
+    request = next_request(gang, state.statement)
+    if request is None or state.precondition(gang) is not None:
         return False
-    if not any(member.pod.uid in state.snapshot.nominations for member in ask.members):
+    if not any(member.pod.uid in state.snapshot.nominations for member in request.members):
         return False
-    if check_quota(state.quota, gang, ask.members, state.quota.cost_of(ask.members)) is not None:
+    if (
+        check_quota(state.quota, gang, request.members, state.quota.cost_of(request.members))
+        is not None
+    ):
         return False
     allowed = None if gang.placeholders else _nominated_nodes(state, gang)
-    return place_earliest(state, gang, ask.members, allowed=allowed, explain=False) is None
+    return place_earliest(state, gang, request.members, allowed=allowed, explain=False) is None
 
 
 def _are_nominated(state: CycleState, gang: Gang) -> list[bool]:
@@ -54,30 +55,34 @@ def _nominated_nodes(state: CycleState, gang: Gang) -> Bools:
     nodes = state.snapshot.nodes
     allowed = np.zeros(len(nodes), dtype=np.bool_)
     for member in gang.pending:
-        hold = state.snapshot.nominations.get(member.pod.uid)
-        if hold is not None and hold.node in nodes.positions:
-            allowed[nodes.positions[hold.node]] = True
+        nomination = state.snapshot.nominations.get(member.pod.uid)
+        if nomination is not None and nomination.node in nodes.positions:
+            allowed[nodes.positions[nomination.node]] = True
     return allowed
 
 
 def reserve_expected(state: CycleState) -> None:
-    """Run the action for all gangs that started in part."""
+    """Place the existing and the expected pods of all gangs that started in part."""
     now = state.snapshot.now
-    staged = (state.snapshot.gangs[key] for key in state.snapshot.started_in_part)
-    started = [gang for gang in staged if gang.started + state.reservation_seconds > now]
+    in_part = (state.snapshot.gangs[key] for key in state.snapshot.started_in_part)
+    started = [gang for gang in in_part if gang.started + state.reservation_seconds > now]
     for gang in sorted(started, key=lambda g: (-g.priority, g.created, g.key)):
         _place_existing(state, gang)
-        left = [m for m in gang.pending if m.pod.uid not in state.statement.placed]
-        rest = [*gang.placeholders, *(placeholder_for(member) for member in left)]
+        unplaced = [m for m in gang.pending if m.pod.uid not in state.statement.placed]
+        rest = [*gang.placeholders, *(placeholder_for(member) for member in unplaced)]
         if rest:
             place_earliest(state, gang, rest, explain=False)
 
 
 def _place_existing(state: CycleState, gang: Gang) -> None:
-    """Place the pods that may start, as far as the queue has room for them."""
-    ask = state.next_request(gang)
-    if ask is None or state.quota.queue_of(gang) is None or gang.key in state.snapshot.in_backoff:
+    """Place the pods that may start, as far as their queue's quota allows."""
+    request = state.next_request(gang)
+    if (
+        request is None
+        or state.quota.queue_of(gang) is None
+        or gang.key in state.snapshot.in_backoff
+    ):
         return
-    over = check_quota(state.quota, gang, ask.members, state.request_cost(gang))
-    if over is None and place_earliest(state, gang, ask.members, explain=False) is None:
+    exceeded = check_quota(state.quota, gang, request.members, state.request_cost(gang))
+    if exceeded is None and place_earliest(state, gang, request.members, explain=False) is None:
         state.mark_placed(gang)

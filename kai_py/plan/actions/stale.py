@@ -1,8 +1,8 @@
-"""Stale: a gang that runs below its floor for too long is evicted whole.
+"""Stale: evict the whole of a gang that runs below minMember for too long.
 
-What is left of such a gang holds room and does no work. It has a grace time in which pods that
-were lost can come back: refilling is a matter of the actions before, which place them in the domain
-where the rest runs. A gang with pods that ended well is not stale, it is finishing.
+The rest of such a gang keeps capacity and does no work. Within the grace time lost pods can be
+replaced: the actions before this one place them in the topology domain of the rest. A gang with
+pods that succeeded is finishing, not stale.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from kai_py.snapshot.gangs import Gang
 
 
 def stale(state: CycleState, _pending: Iterable[Gang]) -> None:
-    """Run the action for all running gangs, whether they wait for pods or not."""
+    """Run the action for all running gangs, whether they have pending pods or not."""
     for gang in (state.snapshot.gangs[key] for key in state.snapshot.below_min_members):
         if gang.stale_since is not None:
             _evict_after_grace(state, gang, gang.stale_since)
@@ -24,12 +24,12 @@ def stale(state: CycleState, _pending: Iterable[Gang]) -> None:
 
 def _evict_after_grace(state: CycleState, gang: Gang, since: float) -> None:
     grace = state.staleness_grace if gang.staleness_grace is None else gang.staleness_grace
-    passed = state.snapshot.now - since
-    have = active_counts(gang, state.statement)
-    if gang.succeeded or grace < 0 or passed < grace or is_satisfied(gang.tree, have):
+    elapsed = state.snapshot.now - since
+    active = active_counts(gang, state.statement)
+    if gang.succeeded or grace < 0 or elapsed < grace or is_satisfied(gang.tree, active):
         return
     reason = (
-        f"the gang ran with fewer pods than it needs for {passed:.0f} s, longer than the "
+        f"the gang ran with fewer pods than it needs for {elapsed:.0f} s, longer than the "
         f"{grace:g} s it may; what is left of it is evicted"
     )
     for member in gang.bound:

@@ -1,8 +1,9 @@
-"""Which objects are of no use because of what they say, or not in the way they say?
+"""Problems of objects that are ignored, in full or in part, because of what they contain.
 
-Nodes with amounts that are negative or no quantities, and pools of devices that are incomplete or
-contradict themselves. They are left out of placement; a pool is told of at its first slice. Pods
-that name several groups: only one of them can count. Nodes whose NUMA report can't be read in full.
+Nodes with amounts that are negative or no quantities, and device pools that are incomplete or
+contradict themselves, are left out of placement; a pool is reported at its first slice. Pods that
+name several groups belong to one of them. Nodes with a NUMA report that can't be read in full count
+without the rest of it.
 """
 
 from kai_py.api.records.core import ObjectMeta
@@ -25,17 +26,17 @@ def object_problems(snapshot: Snapshot, inventory: Inventory) -> tuple[ObjectPro
         if name in nodes.positions and (text := node.problem)
     ]
     faulty_pools = [
-        ObjectProblem(_owner("resource.k8s.io/v1", "ResourceSlice", piece.metadata), text)
-        for piece, text in inventory.faults()
+        ObjectProblem(_owner("resource.k8s.io/v1", "ResourceSlice", resource_slice.metadata), text)
+        for resource_slice, text in inventory.faults()
     ]
-    torn_pods = [
+    ambiguous_pods = [
         ObjectProblem(
             Owner("v1", "Pod", each.pod.namespace, each.pod.name, each.pod.uid),
             f"belongs to gang {each.gang}; disregarded: {', '.join(each.markers)}",
         )
         for each in snapshot.ignored_markers
     ]
-    return (*faulty_nodes, *faulty_reports, *faulty_pools, *torn_pods)
+    return (*faulty_nodes, *faulty_reports, *faulty_pools, *ambiguous_pods)
 
 
 def _owner(api_version: str, kind: str, meta: ObjectMeta) -> Owner:

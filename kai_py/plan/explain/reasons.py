@@ -1,7 +1,7 @@
-"""Why pods could not be placed, in one sentence, with the stage that stops them.
+"""Unschedulable reasons: one sentence for people, with the stage that stops the gang.
 
-The shape of the text follows kube-scheduler's ("0/8 nodes are available: ..."), because people and
-alerts search for it; in front stands what a gang needs and how much of it found room.
+The wording follows kube-scheduler's ("0/8 nodes are available: ..."), because people and alerts
+search for it; it is preceded by how many pods a gang needs and for how many there was capacity.
 """
 
 from collections.abc import Container, Sequence
@@ -21,7 +21,7 @@ from kai_py.snapshot.tables.gpus import MEMORY_LABEL
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """The stage that stops a gang and the sentence for people."""
+    """The stage that stops a gang, and one sentence that explains it."""
 
     stage: Stage
     message: str
@@ -30,7 +30,7 @@ class Unschedulable:
 
 
 UNEXPLAINED = Unschedulable(Stage.RESOURCES, "")
-"""Of an attempt that nobody asks why it failed."""
+"""The reason of an attempt made with ``explain=False``."""
 
 
 def insufficient_capacity(
@@ -42,19 +42,19 @@ def insufficient_capacity(
     needed: int,
     found: int,
 ) -> Unschedulable:
-    """Why only ``found`` of ``needed`` pods of ``shape`` have room.
+    """The reason why only ``found`` of ``needed`` pods of ``shape`` fit.
 
-    ``copies``: (nodes,) int64, pods that fit by resources alone.
+    ``replicas``: (nodes,) int64, pods that fit by resources alone.
     """
     nodes = len(statement.snapshot.nodes)
     reasons = [f"{count} {reason}" for reason, count in static.removed]
     stage = Stage.NODE_FILTERS if not static.mask.any() else Stage.RESOURCES
-    short, lacking = _insufficient_resources(statement, shape, static, replicas)
-    reasons += short
+    shortages, is_short = _insufficient_resources(statement, shape, static, replicas)
+    reasons += shortages
     if shape.needs_devices and replicas.any():
         stage = Stage.DEVICES
         reasons.append(statement.devices.unschedulable_reason(shape, np.asarray(replicas > 0)))
-    elif stage is Stage.RESOURCES and not lacking:
+    elif stage is Stage.RESOURCES and not is_short:
         reasons += statement.limits.shortages(shape, static.mask)
     head = (
         f"0/{nodes} nodes are available"
@@ -68,39 +68,39 @@ def insufficient_capacity(
 def for_gang(
     reason: Unschedulable, gang: Gang, members: Sequence[Member], placed: Container[str]
 ) -> Unschedulable:
-    """``obstacle`` of ``members``, with what it means for their gang; ``placed``: uids of pods.
+    """The ``reason`` of ``members`` with what it means for their gang; ``placed``: uids of pods.
 
-    Whatever it meant for another gang that asked the same is gone. O(pods of the gang).
+    Replaces what it said of another gang with an equal request. O(pods of the gang).
     """
-    short = reason.shortage
-    if short is None:
+    shortage = reason.shortage
+    if shortage is None:
         return reason
     if len(gang.members) == 1 and not gang.placeholders:
-        if short.pod is None:
+        if shortage.pod is None:
             return reason
-        return replace(reason, shortage=Shortage(short.found, short.needed, short.causes))
-    first = members[min(short.found, len(members) - 1)]
-    asked = {member.pod.uid for member in members}
-    others = [m for m in gang.members if m.pod.uid in placed and m.pod.uid not in asked]
+        return replace(reason, shortage=Shortage(shortage.found, shortage.needed, shortage.causes))
+    first = members[min(shortage.found, len(members) - 1)]
+    requested = {member.pod.uid for member in members}
+    others = [m for m in gang.members if m.pod.uid in placed and m.pod.uid not in requested]
     leaves = gang.tree.leaves()
-    floor = next((leaf.min_members for leaf in leaves if leaf.name == first.subgroup), 0)
-    have = sum(member.subgroup == first.subgroup for member in (*gang.bound, *others))
-    single = have >= floor or all(leaf.min_members <= 1 for leaf in leaves)
-    told = replace(
-        short,
+    min_members = next((leaf.min_members for leaf in leaves if leaf.name == first.subgroup), 0)
+    present = sum(member.subgroup == first.subgroup for member in (*gang.bound, *others))
+    needs_one = present >= min_members or all(leaf.min_members <= 1 for leaf in leaves)
+    detailed = replace(
+        shortage,
         pod=first.pod,
         subgroup=first.subgroup,
-        min_members=0 if single else floor,
+        min_members=0 if needs_one else min_members,
         others=len(others),
     )
-    return replace(reason, shortage=told)
+    return replace(reason, shortage=detailed)
 
 
 def with_reserved_nodes(reason: Unschedulable, nodes: int, replicas: int) -> Unschedulable:
-    """The obstacle of a gang from which so many nodes are kept; ``copies`` pods would fit there."""
+    """The reason of a gang that is kept from ``nodes`` nodes; ``replicas`` pods would fit there."""
     kept = f"{nodes} nodes are kept for gangs that have waited longer"
-    short = reason.shortage
-    reserved = short is not None and short.found + replicas >= short.needed
+    shortage = reason.shortage
+    reserved = shortage is not None and shortage.found + replicas >= shortage.needed
     stage = Stage.RESERVED if reserved else reason.stage
     return replace(reason, stage=stage, message=f"{reason.message.rstrip('.')}; {kept}.")
 
@@ -108,7 +108,7 @@ def with_reserved_nodes(reason: Unschedulable, nodes: int, replicas: int) -> Uns
 def _insufficient_resources(
     statement: Statement, shape: Shape, static: StaticFit, replicas: Ints
 ) -> tuple[list[str], bool]:
-    """Per resource, how many of the nodes that passed the filters can't take one more for it."""
+    """Per resource, how many of the nodes that passed the filters lack it for one more pod."""
     free = statement.free(Capacity.IDLE)
     texts: list[str] = []
     for name, request in sorted(shape.requests.items()):
@@ -117,8 +117,8 @@ def _insufficient_resources(
         if name in shape.extended.resources:
             lacking = lacking & _has_device_plugin(statement, row)
         if row is not None:
-            taken = 0 if shape.needs_devices else replicas
-            lacking = lacking & (free[row] < (taken + 1) * request)
+            placed = 0 if shape.needs_devices else replicas
+            lacking = lacking & (free[row] < (placed + 1) * request)
         count = int(np.count_nonzero(lacking))
         if count:
             texts.append(
@@ -129,13 +129,13 @@ def _insufficient_resources(
 
 
 def _has_device_plugin(statement: Statement, row: int | None) -> Bools:
-    """(nodes,) bool: the node has a device plugin for the resource in this row."""
+    """(nodes,) bool: a device plugin of the node reports the resource of this row."""
     nodes = statement.snapshot.nodes
     return np.zeros(len(nodes), np.bool_) if row is None else nodes.allocatable[row] > 0
 
 
 def _insufficient_gpu_shares(statement: Statement, shape: Shape, static: StaticFit) -> list[str]:
-    """How many nodes have no GPU with room for a part of it, and how many can't say."""
+    """How many nodes have no GPU with a sufficient free part, or no known GPU memory."""
     share, parts = shape.gpu_share, statement.gpu_share_replicas(shape, Capacity.IDLE, 1)
     if share is None or parts is None:
         return []

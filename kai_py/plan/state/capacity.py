@@ -1,10 +1,10 @@
-"""Which room a pod may take: what is free now, or also what is being freed."""
+"""The capacity that a pod may use: idle only, or future idle as well."""
 
 from enum import StrEnum
 
 
 class Capacity(StrEnum):
-    """``NOW``: the pod can start. ``LATER``: it must wait until others have left."""
+    """``IDLE``: free now. ``FUTURE_IDLE``: free once terminating pods have gone."""
 
     IDLE = "now"
     FUTURE_IDLE = "later"

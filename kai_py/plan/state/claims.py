@@ -1,24 +1,20 @@
-"""Which nodes serve a pod's extended resources by claim, and what does that claim look like?
+"""Resource claims in a cycle: extended resources, users of claims, ComputeDomain channels.
 
-A node whose device plugin reports a resource serves it as ever; where none does, a claim is made
-for the pod (KEP-5004). Nodes that lack the same resources get the same claim. It is written by the
-name it has here, so that a repeated attempt finds what an earlier one made.
+*Extended resources* (KEP-5004): a node whose device plugin reports a resource serves it as before;
+on other nodes a claim is created for the pod. Nodes that lack the same resources get the same
+claim. Its name is fixed here, so that a repeated attempt finds the claim of an earlier one.
 
-Who uses which claim in a cycle: devices are free once the last user has left.
-
-Users are those the claim is reserved for and the pods placed with it in this cycle; for a PodGroup
-stand those of its pods that have a node. Once none has, the claim is given back
+*Users*: devices are free once the last user of their claim has left. Users are the consumers in
+``status.reservedFor`` and the pods placed with the claim in this cycle; a PodGroup counts as those
+of its pods that have a node. Once none has, the claim is deallocated
 (``kai_py.commit.claims.recovery``).
 
-Where may the pods of a ComputeDomain be? Within one NVLink clique.
-
-A channel of NVIDIA's ComputeDomain driver lets a pod reach the memory of GPUs on other nodes, as
-far as NVLink goes: the clique that a node's label names. A gang of pods that claim channels, and
-that names no topology itself, stays in one clique. Each node has one channel; a gang that wants
-more channels than any clique has nodes only prefers a clique.
-
-Complexity: O(waiting gangs) where a DeviceClass selects channels, nothing elsewhere.
-Source: NVIDIA's driver for ComputeDomains, resource.nvidia.com/v1beta1.
+*ComputeDomain channels*: a channel of NVIDIA's ComputeDomain driver gives a pod access to GPU
+memory on other nodes within one NVLink clique, which a node label names. A gang whose pods claim
+channels, and that has no topology constraint, is kept in one clique. Each node has one channel; a
+gang with more channels than the largest clique has nodes only prefers one. O(pending gangs) where a
+DeviceClass selects channels, else nothing. Source: NVIDIA's driver for ComputeDomains,
+resource.nvidia.com/v1beta1.
 """
 
 import hashlib
@@ -49,14 +45,14 @@ from kai_py.snapshot.tables.claims import POD_GROUPS
 
 UNNAMED_CLAIM = "<extended-resources>"
 MAX_BASE_LENGTH = 53
-"""Names stay short enough for a label."""
+"""Characters of a name before its suffix of 10, so that it fits into a label (63)."""
 
 NodeClaims = tuple[tuple[ResourceClaim, ...], Ints]
-"""The claim that has to be made, if any, and the rows of the nodes where it has to."""
+"""The claim to create, if any, and the rows of the nodes that need it."""
 
 
 def extended_claims_by_node(shape: Shape, snapshot: Snapshot, rows: Ints) -> Iterator[NodeClaims]:
-    """Split ``rows`` by what their nodes need a claim for; O(rows x extended resources)."""
+    """Split ``rows`` by the claim that their nodes need; O(rows x extended resources)."""
     resources = shape.extended.resources
     if not resources:
         yield (), rows
@@ -76,18 +72,18 @@ def extended_claims_by_node(shape: Shape, snapshot: Snapshot, rows: Ints) -> Ite
 def extended_claims_of_pod(
     member: Member, snapshot: Snapshot, row: int
 ) -> tuple[ResourceClaim, ...]:
-    """The claim that one pod needs on a node, if any, with an identity of its own."""
-    [(made, _)] = extended_claims_by_node(member.shape, snapshot, np.array([row]))
+    """The claim that a pod needs on a node, if any, under an identity of its own."""
+    [(templates, _)] = extended_claims_by_node(member.shape, snapshot, np.array([row]))
     return tuple(
         msgspec.structs.replace(claim, metadata=ObjectMeta(name=UNNAMED_CLAIM, uid=member.pod.uid))
-        for claim in made
+        for claim in templates
     )
 
 
 def claim_to_create(
     member: Member, template: ResourceClaim, allocation: AllocationResult
 ) -> ClaimToCreate:
-    """The claim for a pod, allocated and reserved for it."""
+    """The claim to create for a pod, allocated and reserved for it."""
     pod, spec = member.pod, template.spec
     base = f"{pod.name}-extended-resources-"
     owner = OwnerReference(
@@ -106,8 +102,10 @@ def claim_to_create(
         spec=spec,
         status=ResourceClaimStatus(allocation=allocation, reserved_for=(consumer,)),
     )
-    asked = {request.name for request in spec.devices.requests}
-    uses = tuple(use for use in member.shape.extended.container_uses if use.request_name in asked)
+    requested = {request.name for request in spec.devices.requests}
+    uses = tuple(
+        use for use in member.shape.extended.container_uses if use.request_name in requested
+    )
     return ClaimToCreate(claim, uses)
 
 
@@ -124,24 +122,24 @@ def _name_suffix(*parts: object) -> str:
 
 @dataclass(slots=True, eq=False)
 class ClaimUsers:
-    """Users by the uid of the claim; everything can be undone in reverse order."""
+    """Users by claim uid; every change returns its undo, to be called in reverse order."""
 
     group_pods: Mapping[str, Set[str]] = field(default_factory=dict)
-    """Pods that use the claim of their group; other groups keep theirs."""
+    """Pods that use the claim of their group; a group that is absent counts as one user."""
     _joined: dict[str, dict[str, None]] = field(default_factory=dict)
     _left: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def join(self, claim_uid: str, pod_uid: str) -> Undo:
-        """Count a pod that is placed as a user."""
+        """Count a placed pod as a user; returns the undo."""
         return _add_user(self._joined.setdefault(claim_uid, {}), pod_uid)
 
     def leave(self, claim_uid: str, pod_uid: str) -> Undo | None:
-        """Count a pod as gone; None when it was already."""
-        gone = self._left.setdefault(claim_uid, {})
-        return None if pod_uid in gone else _add_user(gone, pod_uid)
+        """Count a pod as gone; None if it was already."""
+        left = self._left.setdefault(claim_uid, {})
+        return None if pod_uid in left else _add_user(left, pod_uid)
 
     def is_in_use(self, claim: ResourceClaim) -> bool:
-        """Tell whether anybody still uses the claim."""
+        """Whether the claim still has a user."""
         users = {
             uid
             for consumer in claim.status.reserved_for
@@ -172,22 +170,22 @@ DRIVER = "compute-domain.nvidia.com"
 
 
 def constrain_to_cliques(snapshot: Snapshot, devices: ClusterDevices) -> Snapshot:
-    """The snapshot, with every waiting gang that claims channels kept in a clique."""
+    """The snapshot with every pending gang that claims channels kept in one clique."""
     classes = devices.classes_of(DRIVER)
     cliques = snapshot.nodes.label(CLIQUE).codes
     if not classes or not cliques.any():
         return snapshot
     largest = int(np.bincount(cliques)[1:].max())
-    kept = {
+    constrained = {
         key: _constrained_to_clique(snapshot.gangs[key], classes, largest)
         for key in snapshot.pending
         if not has_topology_constraint(snapshot.gangs[key].tree)
     }
-    return replace(snapshot, gangs={**snapshot.gangs, **kept})
+    return replace(snapshot, gangs={**snapshot.gangs, **constrained})
 
 
 def _constrained_to_clique(gang: Gang, classes: Set[str], largest: int) -> Gang:
-    """The gang in one clique if any of its pods claims a channel."""
+    """The gang, constrained to a clique if any of its pods claims a channel."""
     channels = {
         claim
         for member in gang.members
@@ -204,9 +202,9 @@ def _constrained_to_clique(gang: Gang, classes: Set[str], largest: int) -> Gang:
 
 def _requests_channel(spec: ResourceClaimSpec, classes: Set[str]) -> bool:
     return any(
-        asked.device_class_name in classes
+        exact.device_class_name in classes
         for request in spec.devices.requests
-        for asked in (
+        for exact in (
             (request.exactly,) if request.exactly is not None else request.first_available
         )
     )

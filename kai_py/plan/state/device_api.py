@@ -1,7 +1,7 @@
-"""What placement needs to know of devices, whoever keeps them.
+"""The devices protocol of placement, independent of the allocator behind it.
 
-A claim is allocated by the first pod that is placed with it; pods placed later share what was
-found. Everything can be undone, in reverse order.
+A claim is allocated by the first pod that is placed with it; later pods share the allocation. Every
+change can be undone, in reverse order.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,10 +20,10 @@ Undo = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class PodDevices:
-    """Devices found for a pod: what to write for claims that had none, and how to undo it.
+    """Devices found for a pod: the allocations of claims that had none, and the undo.
 
-    ``make``: the claim that serves its extended resources on a node without a device plugin.
-    ``saved``: how much less its queue pays for them than for the most that it could have got.
+    ``create_claim``: the claim for its extended resources on a node without a device plugin.
+    ``refund``: by how much its queue is charged less than for the most it could have got.
     """
 
     allocations: tuple[ClaimAllocation, ...] = ()
@@ -33,27 +33,27 @@ class PodDevices:
 
 
 class DeviceTrial(Protocol):
-    """Devices of all nodes, as far as decided."""
+    """Devices of all nodes with the decisions of the cycle so far."""
 
     def replicas(self, shape: Shape, mask: Bools, count: int, capacity: Capacity) -> Ints:
-        """(nodes,) int64: how many pods of ``shape``, at most ``count``, find devices where."""
+        """(nodes,) int64: pods of ``shape``, at most ``count``, for which there are devices."""
 
     def alternatives(
         self, shape: Shape, mask: Bools, count: int, capacity: Capacity
     ) -> Alternatives | None:
-        """(nodes,) each: what of their lists of alternatives up to ``count`` pods get.
+        """(nodes,) each: which alternatives of ``firstAvailable`` up to ``count`` pods get.
 
-        None where they have no such lists. To be asked after ``copies``.
+        None where the shape has no such requests. To be called after ``replicas``.
         """
 
     def allocate(self, member: Member, row: int, capacity: Capacity) -> PodDevices | None:
-        """Allocate the pod's claims on a node; None when the devices are not there."""
+        """Allocate the pod's claims on a node; None when the devices are not available."""
 
     def release(self, member: Member) -> Undo | None:
-        """Free what a leaving pod held; claims that others share stay allocated."""
+        """Free the devices of an evicted pod; claims with other users stay allocated."""
 
     def fits_empty_cluster(self, shape: Shape) -> bool:
-        """Whether some node has the devices for one pod of ``shape`` when nobody holds any."""
+        """Whether some node has devices for one pod of ``shape`` while all are free."""
 
     def unschedulable_reason(self, shape: Shape, mask: Bools) -> str:
-        """One sentence: what keeps the claims of ``shape`` from being allocated in ``mask``."""
+        """One sentence: why the claims of ``shape`` can't be allocated in ``mask``."""

@@ -1,9 +1,9 @@
-"""Devices in a cycle: who holds what now, who will hold what later, given all decisions so far.
+"""Devices in a cycle: what is allocated now and in future, given all decisions so far.
 
-``now`` is what must be free for a pod to start, ``later`` what is free once everybody who leaves
-has left. A placement holds its devices in both, so nobody is given what was promised; an eviction
-frees them in ``later`` only. A shared claim frees its devices when the last of its users leaves; a
-pod may still join such a claim while nobody else was given what it holds.
+The idle state has what must be free for a pod to start; the future idle state what is free once all
+terminating pods have gone. A placement allocates its devices in both, so no other pod gets what was
+nominated; an eviction frees them in future idle only. A shared claim frees its devices when its
+last user goes; a pod may still join such a claim while its devices were not reassigned.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,10 +39,10 @@ from kai_py.snapshot.suspended_jobs import is_placeholder
 
 
 class CycleDevices:
-    """Trial allocations on top of what the cluster holds; see ``DeviceTrial``."""
+    """Tentative allocations on top of the cluster's; see ``DeviceTrial``."""
 
     def __init__(self, devices: ClusterDevices, snapshot: Snapshot) -> None:
-        """Start from what is allocated, without those who are leaving."""
+        """Start from the allocations of the cluster, without those of terminating pods."""
         self._devices = devices
         self._cluster = devices.allocator
         self._snapshot = snapshot
@@ -64,23 +64,23 @@ class CycleDevices:
             self.release(member)
 
     def replicas(self, shape: Shape, mask: Bools, count: int, capacity: Capacity) -> Ints:
-        """(nodes,) int64: how many pods of ``shape``, at most ``count``, find devices where."""
+        """(nodes,) int64: pods of ``shape``, at most ``count``, for which there are devices."""
         reachable, missing = self._shape_claims(shape, mask)
-        found = np.zeros(len(mask), dtype=np.int64)
+        replicas = np.zeros(len(mask), dtype=np.int64)
         for made, rows in extended_claims_by_node(shape, self._snapshot, np.flatnonzero(reachable)):
-            found += self._cluster.count_fits(
+            replicas += self._cluster.count_fits(
                 [*missing, *made],
                 self._snapshot.nodes.records,
                 self._states[capacity],
                 limit=count,
                 node_rows=rows,
             )
-        return found
+        return replicas
 
     def alternatives(
         self, shape: Shape, mask: Bools, count: int, capacity: Capacity
     ) -> Alternatives | None:
-        """What of their lists of alternatives up to ``count`` pods of ``shape`` get where."""
+        """Which alternatives up to ``count`` pods of ``shape`` get on each node."""
         reachable, missing = self._shape_claims(shape, mask)
         found = Alternatives(*np.zeros((2, len(mask)), dtype=np.int64))
         for made, rows in extended_claims_by_node(shape, self._snapshot, np.flatnonzero(reachable)):
@@ -103,25 +103,25 @@ class CycleDevices:
         missing = [ref for ref in member.claims if self._allocation(ref) is None]
         claims = [self._claim(member, ref) for ref in missing]
         made = extended_claims_of_pod(member, self._snapshot, row)
-        answer = self._cluster.allocate(
+        result = self._cluster.allocate(
             [*claims, *made], self._snapshot.nodes.records, row, self._states[capacity]
         )
-        if not isinstance(answer, Allocation) or self._are_reassigned(member.claims):
+        if not isinstance(result, Allocation) or self._are_reassigned(member.claims):
             return None
-        written = list(zip(missing, answer.allocations, strict=False))
-        undo = [self._record_allocation(ref, allocation) for ref, allocation in written]
-        make = claim_to_create(member, made[0], answer.allocations[-1]) if made else None
-        if make is not None:
+        new = list(zip(missing, result.allocations, strict=False))
+        undo = [self._record_allocation(ref, allocation) for ref, allocation in new]
+        to_create = claim_to_create(member, made[0], result.allocations[-1]) if made else None
+        if to_create is not None:
             undo += [
-                state.mark_allocated(answer.allocations[-1]) for state in self._states.values()
+                state.mark_allocated(result.allocations[-1]) for state in self._states.values()
             ]
         undo += [self._reallocate_freed(ref) for ref in member.claims if ref.uid in self._freed]
         undo += [self._users.join(ref.uid, member.pod.uid) for ref in member.claims]
-        allocate = tuple(ClaimAllocation(ref, found) for ref, found in written)
-        return PodDevices(allocate, _undo_all(undo), make, self._refund(member, allocate))
+        allocate = tuple(ClaimAllocation(ref, found) for ref, found in new)
+        return PodDevices(allocate, _undo_all(undo), to_create, self._refund(member, allocate))
 
     def _refund(self, member: Member, allocated: Sequence[ClaimAllocation]) -> dict[str, float]:
-        """What the gang pays less for claims that are its own."""
+        """By how much the gang is charged less for claims that are its own."""
         uses = dict(zip(member.claims, member.shape.claims, strict=False))
         group = member.group_reservation.claims if member.group_reservation is not None else ()
         return total(
@@ -131,13 +131,13 @@ class CycleDevices:
         )
 
     def release(self, member: Member) -> Undo | None:
-        """Free what a leaving pod held; claims that others share stay allocated."""
+        """Free the devices of an evicted pod; claims with other users stay allocated."""
         if not member.claims:
             return None
         return _undo_all([self._release_claim(ref, member.pod.uid) for ref in member.claims])
 
     def fits_empty_cluster(self, shape: Shape) -> bool:
-        """Whether some node has the devices for one pod of ``shape`` when nobody holds any."""
+        """Whether some node has devices for one pod of ``shape`` while all are free."""
         nodes = self._snapshot.nodes.records
         _, missing = self._shape_claims(shape, np.ones(len(nodes), dtype=np.bool_))
         everywhere = np.arange(len(nodes), dtype=np.int64)
@@ -149,7 +149,7 @@ class CycleDevices:
         )
 
     def unschedulable_reason(self, shape: Shape, mask: Bools) -> str:
-        """One sentence: what keeps the claims of ``shape`` from being allocated in ``mask``."""
+        """One sentence: why the claims of ``shape`` can't be allocated in ``mask``."""
         reachable, missing = self._shape_claims(shape, mask)
         made, rows = max(
             extended_claims_by_node(shape, self._snapshot, np.flatnonzero(reachable)),
@@ -158,43 +158,47 @@ class CycleDevices:
         )
         missing = [*missing, *made]
         if not missing:
+            # Every claim is allocated, so the only way to fail is a claim whose devices were
+            # reassigned.
             return "the claim is about to lose its devices, which others were given"
         state, nodes = self._states[Capacity.IDLE], self._snapshot.nodes.records
-        funnel = diagnose_allocation(self._cluster, missing, nodes, state, rows)
-        if isinstance(funnel, AllocationError):
-            return str(funnel)
+        diagnosis = diagnose_allocation(self._cluster, missing, nodes, state, rows)
+        if isinstance(diagnosis, AllocationError):
+            return str(diagnosis)
         head = f"{len(rows) if made else int(np.count_nonzero(mask))} cannot allocate all claims"
-        return f"{head}: {diagnosis_message(funnel, missing)}"
+        return f"{head}: {diagnosis_message(diagnosis, missing)}"
 
     def _shape_claims(self, shape: Shape, mask: Bools) -> tuple[Bools, list[ResourceClaim]]:
-        """Nodes from which what is allocated can be reached, and the claims still to allocate."""
+        """Nodes that can reach what is allocated already, and the claims still to allocate."""
         reachable, missing = mask, []
         for use in shape.claims:
-            found = None if use.claim is None else self._allocations.get(use.claim.metadata.uid)
+            allocation = (
+                None if use.claim is None else self._allocations.get(use.claim.metadata.uid)
+            )
             if use.claim is not None and self._is_reassigned(use.claim.metadata.uid):
                 reachable = np.zeros_like(mask)
-            if found is not None and found.node_selector is not None:
+            if allocation is not None and allocation.node_selector is not None:
                 nodes = self._snapshot.nodes
-                reachable = reachable & matches_selector(found.node_selector, nodes)
-            if found is None and not use.is_allocated:
+                reachable = reachable & matches_selector(allocation.node_selector, nodes)
+            if allocation is None and not use.is_allocated:
                 meta = ObjectMeta(name=use.name) if use.claim is None else use.claim.metadata
                 missing.append(ResourceClaim(metadata=meta, spec=use.spec))
         return reachable, missing
 
     def _claim(self, member: Member, ref: ClaimRef) -> ResourceClaim:
-        """The claim, or what it will be if it stands for one that is still to be made."""
-        known = self._snapshot.devices.claims.get((ref.namespace, ref.name))
+        """The claim, or what it will be if it is yet to be created."""
+        existing = self._snapshot.devices.claims.get((ref.namespace, ref.name))
         exists = member.state is not PodState.EXPECTED and not is_placeholder(member.pod.uid)
-        if known is not None and exists:
-            return known
+        if existing is not None and exists:
+            return existing
         meta = ObjectMeta(name=ref.name, namespace=ref.namespace, uid=ref.uid)
         use = member.shape.claims[member.claims.index(ref)]
         return use.claim or ResourceClaim(metadata=meta, spec=use.spec)
 
     def _allocation(self, ref: ClaimRef) -> AllocationResult | None:
         claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
-        known = claim.status.allocation if claim is not None else None
-        return known or self._allocations.get(ref.uid)
+        written = claim.status.allocation if claim is not None else None
+        return written or self._allocations.get(ref.uid)
 
     def _record_allocation(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
         self._allocations[ref.uid] = allocation
@@ -209,7 +213,7 @@ class CycleDevices:
         return _undo_all([left, self._free_unused(ref)])
 
     def _free_unused(self, ref: ClaimRef) -> Undo:
-        """Free what the claim holds unless it is free already or somebody uses it."""
+        """Free the claim's devices unless they are free already or the claim is in use."""
         claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
         allocation = None if claim is None else claim.status.allocation
         if claim is None or allocation is None or ref.uid in self._freed:
@@ -217,9 +221,9 @@ class CycleDevices:
         return _no_undo if self._users.is_in_use(claim) else self._free(ref, allocation)
 
     def _free(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
-        later = self._states[Capacity.FUTURE_IDLE]
-        undo = later.release(allocation)
-        self._freed[ref.uid] = ReleasedAllocation.capture(allocation, later)
+        future_idle = self._states[Capacity.FUTURE_IDLE]
+        undo = future_idle.release(allocation)
+        self._freed[ref.uid] = ReleasedAllocation.capture(allocation, future_idle)
         return _undo_all([undo, lambda: _delete(self._freed, ref.uid)])
 
     def _reallocate_freed(self, ref: ClaimRef) -> Undo:
@@ -231,7 +235,7 @@ class CycleDevices:
         return any(self._is_reassigned(ref.uid) for ref in claims)
 
     def _is_reassigned(self, uid: str) -> bool:
-        """Tell whether the claim is losing its devices and others were given some of them."""
+        """Whether the claim is losing its devices and other claims were given some of them."""
         freed = self._freed.get(uid)
         return freed is not None and not freed.can_restore(self._states[Capacity.FUTURE_IDLE])
 
@@ -249,4 +253,4 @@ def _delete(table: dict[str, AllocationResult] | dict[str, ReleasedAllocation], 
 
 
 def _no_undo() -> None:
-    """Nothing was changed."""
+    """Undo nothing."""

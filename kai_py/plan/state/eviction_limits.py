@@ -1,20 +1,18 @@
-"""Who stays for now, although the rules of fairness would let them go?
+"""Eviction limits: what protects pods although fairness would allow their eviction.
 
-- Pods of a PodDisruptionBudget, beyond as many as may be disrupted now: the Eviction API would
-  refuse, and a gang would wait for room that nobody leaves.
-- Pods of a queue that lost as many as its ``maxEvictionsPerHour`` in the last hour. More at once
-  than that may go together if nobody has left for an hour: the limit slows, it does not forbid.
+- Pods of a PodDisruptionBudget beyond those that may be disrupted now: the Eviction API would
+  refuse, and a gang would wait for capacity that is never released.
+- Pods of a queue that lost its ``maxEvictionsPerHour`` in the last hour. A larger unit may be
+  evicted if the queue lost nothing for an hour: the limit slows evictions, it does not forbid.
 - Gangs of which a pod was evicted less than ``eviction.cooldown`` ago.
 
-What leaves in this cycle counts, and so does what was offered before in the same search, whether
-or not it is taken. O(pods of the unit) each.
+Evictions of this cycle count, and so do units offered before in the same search, whether or not
+they were chosen. O(pods of the unit) each.
 
-Who was evicted lately, and from which queue? What ``spared`` counts.
-
-The process remembers what its plans evicted. The status of a queue holds the same, at most one
-interval of writing behind, and is read back for queues that this process has not seen before: a
-restart neither forgets a limit nor lets the same gang be evicted again at once. An event of one
-gang in one cycle is one record. O(records) per cycle; records end after an hour or the cooldown.
+The history of evictions is kept in memory. The status of each queue has the same records, at most
+one write interval behind, and is read for queues new to this process: after a restart no limit is
+forgotten and the same gang is not evicted again at once. The evictions of one gang in one cycle are
+one record. O(records) per cycle; records end after an hour or the cooldown, if that is longer.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +28,7 @@ from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo, inherited
 
 HOUR = 3600.0
 MAX_RECORDS = 128
-"""Of one queue; the oldest of more are told as one, of the later time."""
+"""Per queue; the oldest beyond that are merged into one, dated as the latest of them."""
 
 
 @dataclass
@@ -41,7 +39,7 @@ class EvictionHistory:
     _known: set[str] = field(default_factory=set)
 
     def restore(self, queues: Iterable[QueueInfo]) -> None:
-        """Take over what the statuses of queues say that were not seen before."""
+        """Add the records in the statuses of queues that were not seen before."""
         for spec in queues:
             if spec.name in self._known:
                 continue
@@ -51,7 +49,7 @@ class EvictionHistory:
                 self.by_queue[spec.name] = sorted([*spec.evictions, *own], key=lambda it: it.at)
 
     def record(self, evictions: Iterable[Eviction], now: float) -> None:
-        """Pods are evicted for others."""
+        """Record evictions for the benefit of other gangs."""
         pods: dict[tuple[str, str], int] = {}
         for each in evictions:
             if each.action is not Action.STALE:
@@ -61,22 +59,30 @@ class EvictionHistory:
             self.by_queue.setdefault(queue, []).append(record)
 
     def prune(self, now: float, cooldown: float) -> None:
-        """Drop what counts no more at ``now``."""
+        """Drop records that no longer count at ``now``."""
         since = now - max(HOUR, cooldown)
-        recent = {q: [it for it in kept if it.at > since] for q, kept in self.by_queue.items()}
-        self.by_queue = {queue: _merge_oldest(kept) for queue, kept in recent.items() if kept}
+        recent = {
+            q: [it for it in records if it.at > since] for q, records in self.by_queue.items()
+        }
+        self.by_queue = {
+            queue: _merge_oldest(records) for queue, records in recent.items() if records
+        }
 
     def evicted_last_hour(self, now: float) -> dict[str, int]:
         """Pods that each queue lost in the last hour."""
         return {
-            queue: sum(record.pods for record in kept if record.at > now - HOUR)
-            for queue, kept in self.by_queue.items()
+            queue: sum(record.pods for record in records if record.at > now - HOUR)
+            for queue, records in self.by_queue.items()
         }
 
     def in_cooldown(self, now: float, cooldown: float) -> frozenset[str]:
-        """Gangs of which a pod was evicted within ``cooldown``."""
-        records = (record for kept in self.by_queue.values() for record in kept)
-        return frozenset(record.gang for record in records if record.at > now - cooldown)
+        """Gangs of which a pod was evicted within ``cooldown`` seconds."""
+        return frozenset(
+            record.gang
+            for records in self.by_queue.values()
+            for record in records
+            if record.at > now - cooldown
+        )
 
 
 def _merge_oldest(records: list[EvictionRecord]) -> list[EvictionRecord]:
@@ -92,7 +98,7 @@ class Evictable(Protocol):
 
     @property
     def gang(self) -> Gang:
-        """The gang that loses them."""
+        """The gang of the pods."""
 
     @property
     def members(self) -> Sequence[Member]:
@@ -103,12 +109,12 @@ Unit = TypeVar("Unit", bound=Evictable)
 
 
 class EvictionLimits:
-    """What decides in one cycle who stays; ``cooldown`` in seconds."""
+    """The eviction limits of one cycle; ``cooldown`` in seconds."""
 
     def __init__(self, snapshot: Snapshot, history: EvictionHistory, cooldown: float) -> None:
         """As of ``snapshot.now``."""
         self.protected_by: dict[str, str] = {}
-        """Queue to what keeps some of its pods, as far as anybody was asked for them."""
+        """By queue, the last limit that protected pods which were considered as victims."""
         history.restore(snapshot.queues)
         history.prune(snapshot.now, cooldown)
         self._history, self._cooldown, self._now = history, cooldown, snapshot.now
@@ -122,11 +128,11 @@ class EvictionLimits:
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether nobody is spared."""
+        """Whether no limit protects any pod."""
         return not (self._hourly_limits or self._allowed or self._cooldown)
 
     def evictable(self, units: Iterator[Unit], evicted: Mapping[str, Evicted]) -> Iterator[Unit]:
-        """Those of ``units`` that may go, together with who is ``leaving`` (by pod uid)."""
+        """Those of ``units`` that may be evicted together with ``evicted`` (by pod uid)."""
         if self.is_unlimited:
             yield from units
             return
@@ -143,28 +149,30 @@ class EvictionLimits:
                     f"maxEvictionsPerHour, which is {self._hourly_limits[queue]}"
                 )
                 continue
-            more = disrupted.copy()
-            self._count_disruptions(more, pods)
-            refused = next(
+            with_unit = disrupted.copy()
+            self._count_disruptions(with_unit, pods)
+            exceeded = next(
                 (
                     name
                     for name, before, after, allowed in zip(
-                        self._names, disrupted, more, self._allowed, strict=True
+                        self._names, disrupted, with_unit, self._allowed, strict=True
                     )
+                    # A budget that is exceeded already protects only the pods that would exceed it
+                    # further.
                     if after > max(before, allowed)
                 ),
                 None,
             )
-            if refused is not None:
-                self.protected_by[queue] = f"PodDisruptionBudget {refused}"
+            if exceeded is not None:
+                self.protected_by[queue] = f"PodDisruptionBudget {exceeded}"
                 continue
-            disrupted = more
+            disrupted = with_unit
             lost[queue] = lost.get(queue, 0) + len(pods)
             yield unit
 
     @contextmanager
     def recording(self) -> Iterator[Mapping[str, str]]:
-        """What comes to be ``withheld`` in the block."""
+        """The limits that protect pods within the block, by queue."""
         before, self.protected_by = self.protected_by, {}
         try:
             yield self.protected_by
@@ -172,14 +180,14 @@ class EvictionLimits:
             self.protected_by = {**before, **self.protected_by}
 
     def snapshot(self) -> Hashable:
-        """What of the past decides now, as far as it spares anybody."""
+        """The history that decides now, as far as it protects pods; part of cache keys."""
         if self.is_unlimited:
             return None
         cooling = self._history.in_cooldown(self._now, self._cooldown)
         return tuple(sorted(self._history.evicted_last_hour(self._now).items())), cooling
 
     def counted_evictions(self, queue: str) -> tuple[EvictionRecord, ...]:
-        """Past evictions of a queue, as far as they may still spare anybody."""
+        """Past evictions of a queue, as far as they may still protect pods."""
         if not self._cooldown and queue not in self._hourly_limits:
             return ()
         return tuple(self._history.by_queue.get(queue, ()))

@@ -1,12 +1,10 @@
-"""Queues in a cycle: what each may have, has, and is asked for, as the cycle goes on.
+"""Queues in a cycle: limits, allocated amounts and demand of each.
 
-Amounts are (quota resources, queues) and include everything below a queue, so charging a pod adds
-its cost to the queue and all its ancestors. A gang whose queue does not exist is charged nowhere;
-its pods that already run are found in ``unknown``.
+Amounts are (quota resources, queues) and include the subtree of a queue, so charging a pod adds its
+cost to its queue and all ancestors. A gang whose queue does not exist is charged nowhere.
 
-Queues and fair shares from cycle to cycle, worked out again once what they follow from changes.
-
-Comparing costs O(resources x queues), and nothing at all per level of the tree.
+The queue tree and the fair shares are kept from cycle to cycle and computed again once their inputs
+change. Comparing the inputs costs O(resources x queues).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,18 +26,18 @@ from kai_py.snapshot.tables.queue_tree import Index, QueueTable, build_queue_tab
 from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, QueueInfo, QueueProblem, UsageRecord
 
 QueueTree = tuple[QueueTable, tuple[QueueProblem, ...]]
-"""All queues, and what is wrong with which of them."""
+"""All queues, and the problems of their specs."""
 
 TreeInputs = tuple[tuple[QueueInfo, ...], tuple[str, ...]]
-"""The queues as users wrote them, and the resources that are counted."""
+"""The specs of the queues, and the resources that are counted."""
 
 ShareInputs = tuple[bytes, bytes, bytes | None, FairnessRules]
-"""What is there, asked for and was used, and the rules by which it is divided."""
+"""Total, demand and past usage as bytes, and the rules of division."""
 
 
 @dataclass(slots=True)
 class FairShareCache:
-    """What was worked out last. Nobody writes to it."""
+    """The last tree and shares with their inputs. The results are read-only."""
 
     _tree_inputs: TreeInputs = ((), ())
     _tree: QueueTree | None = None
@@ -47,10 +45,10 @@ class FairShareCache:
     _shares: FairShare | None = None
 
     def tree(self, specs: Sequence[QueueInfo], resources: Sequence[str]) -> QueueTree:
-        """The queues of ``specs`` over ``resources``, as of ``build_queues``."""
-        written = tuple(specs), tuple(resources)
-        if self._tree is None or written != self._tree_inputs:
-            self._tree_inputs, self._tree = written, build_queue_table(specs, resources)
+        """The queues of ``specs`` over ``resources``, as of ``build_queue_table``."""
+        inputs = tuple(specs), tuple(resources)
+        if self._tree is None or inputs != self._tree_inputs:
+            self._tree_inputs, self._tree = inputs, build_queue_table(specs, resources)
             self._shares = None
         return self._tree
 
@@ -62,17 +60,17 @@ class FairShareCache:
         rules: FairnessRules,
         past: Floats | None,
     ) -> FairShare:
-        """The fair shares among the queues that ``tree`` gave last, as of ``fair_share``."""
-        used = None if past is None else past.tobytes()
-        amounts = total.tobytes(), demand.tobytes(), used, rules
-        if self._shares is None or amounts != self._share_inputs:
-            self._share_inputs = amounts
+        """The fair shares among the queues that ``tree`` returned last, as of ``fair_share``."""
+        past_bytes = None if past is None else past.tobytes()
+        inputs = total.tobytes(), demand.tobytes(), past_bytes, rules
+        if self._shares is None or inputs != self._share_inputs:
+            self._share_inputs = inputs
             self._shares = fair_share(queues, total, demand, rules, past)
         return self._shares
 
 
 PastUsage = UsageHistory | ExternalUsage
-"""What knows the past use of queues: we, or somebody who is asked."""
+"""Sources of the past usage of queues: our own records, or an external one."""
 
 MAX_CACHED_COSTS = 4096
 ALWAYS_COUNTED = (GPU, "cpu", "memory")
@@ -89,27 +87,28 @@ class Quota:
     rules: FairnessRules
     problems: tuple[QueueProblem, ...] = ()
     past_usage: Mapping[str, UsageRecord] = field(default_factory=dict)
-    """Past use by queue, where it counts."""
+    """Past usage by queue, where it counts."""
     _positions: Mapping[str, int] = field(default_factory=dict)
     _costs: dict[int, tuple[Mapping[str, float], Floats]] = field(default_factory=dict)
 
     def cost(self, charge: Mapping[str, float]) -> Floats:
-        """(resources,) the charge on the quota axis; what no queue counts is left out.
+        """(resources,) the charge on the quota axis, without resources that no queue counts.
 
-        Pods of a shape share their charge, so the answer is kept per charge object.
+        Pods of a shape share their charge, so the cost is cached per charge object.
         """
-        known = self._costs.get(id(charge))
-        if known is not None:
-            return known[1]
+        cached = self._costs.get(id(charge))
+        if cached is not None:
+            return cached[1]
         cost = self._cost_vector(charge)
         cost.flags.writeable = False
         if len(self._costs) >= MAX_CACHED_COSTS:
             self._costs.clear()
+        # The entry keeps the charge alive, so its id can't be used by another object.
         self._costs[id(charge)] = (charge, cost)
         return cost
 
     def cost_of(self, members: Sequence[Member]) -> Floats:
-        """(resources,) what pods cost together."""
+        """(resources,) the joint cost of pods."""
         charge = members[0].charge if members else {}
         if len(members) == 1:
             return self.cost(charge)
@@ -127,7 +126,7 @@ class Quota:
         return column
 
     def queue_of(self, gang: Gang) -> int | None:
-        """The gang's queue, if it exists."""
+        """Position of the gang's queue; None if it does not exist."""
         return self.queues.positions.get(gang.queue)
 
     @property
@@ -144,41 +143,36 @@ class Quota:
         *,
         non_preemptible: bool,
     ) -> Callable[[], None]:
-        """Add (or with -1 take back) a cost ``count`` times to the gang's queue; returns the undo.
+        """Charge a cost ``count`` times (-1 as ``sign``: refund) to the queue; returns the undo.
 
-        Sums are the same as of ``count`` charges of one. ``fixed``: what it is for can't be taken
-        back.
+        Sums are bit-equal to those of ``count`` single charges.
         """
         queue = self.queue_of(gang)
         if queue is None:
             return _no_undo
-        line, cost = self.queues.ancestors(queue), sign * self.cost(charge)
-        standing = self.usage
-        tables = (
-            [standing.allocated, standing.non_preemptible]
-            if non_preemptible
-            else [standing.allocated]
-        )
-        before = [table[:, line] for table in tables]
+        path, cost = self.queues.ancestors(queue), sign * self.cost(charge)
+        usage = self.usage
+        tables = [usage.allocated, usage.non_preemptible] if non_preemptible else [usage.allocated]
+        before = [table[:, path] for table in tables]
 
         def undo() -> None:
             for table, amounts in zip(tables, before, strict=True):
-                table[:, line] = amounts
+                table[:, path] = amounts
 
         for table, amounts in zip(tables, before, strict=True):
-            table[:, line] = _add_repeatedly(amounts, cost, count)
+            table[:, path] = _add_repeatedly(amounts, cost, count)
         return undo
 
     def charge_batch(self, leaves: Index, costs: GangCosts) -> Callable[[], None]:
-        """Charge gangs that can be taken back, in the turns of ``leaves`` (n,); returns the undo.
+        """Charge preemptible gangs in the order of their queues ``leaves`` (n,); returns the undo.
 
-        Sums are the same as of charging pod by pod.
+        Sums are bit-equal to those of charging pod by pod.
         """
         allocated, paths = self.usage.allocated, self.queues.path[leaves]
         before = allocated.copy()
         for queue in np.unique(paths[paths >= 0]).tolist():
-            turns = leaves[(paths == queue).any(axis=1)]
-            allocated[:, queue] = cumulative_usage(before[:, queue], costs.by_pod(turns))[:, -1]
+            below = leaves[(paths == queue).any(axis=1)]
+            allocated[:, queue] = cumulative_usage(before[:, queue], costs.by_pod(below))[:, -1]
 
         def undo() -> None:
             allocated[:] = before
@@ -195,46 +189,45 @@ def quota_of(
     *,
     cache: FairShareCache | None = None,
 ) -> Quota:
-    """The queues of a snapshot with their fair shares; with a ``history``, past use counts.
+    """The queues of a snapshot with their fair shares; with a ``history``, past usage counts.
 
-    ``kept``: what the quota of the cycle before worked out.
-    ``device_gpus``: (nodes,) GPUs that ResourceSlices publish; where a node also reports device
-    plugin GPUs both stand for the same cards, so the larger number counts.
+    ``cache``: results of the cycle before. ``device_gpus``: (nodes,) GPUs in ResourceSlices; where
+    a node also reports device plugin GPUs both are the same cards, so the larger number counts.
     """
-    resources, known = _counted_resources(snapshot), cache or FairShareCache()
-    queues, problems = known.tree(snapshot.queues, resources)
+    resources, cached = _counted_resources(snapshot), cache or FairShareCache()
+    queues, problems = cached.tree(snapshot.queues, resources)
     positions = {name: row for row, name in enumerate(resources)}
     empty = np.zeros((len(resources), len(queues)))
-    own, demand, fixed = empty.copy(), empty.copy(), empty.copy()
+    own, demand, non_preemptible = empty.copy(), empty.copy(), empty.copy()
     sums = (snapshot.queue_allocated, snapshot.queue_requested, snapshot.queue_non_preemptible)
-    for table, amounts in zip((own, demand, fixed), sums, strict=True):
+    for table, amounts in zip((own, demand, non_preemptible), sums, strict=True):
         for queue, charge in amounts.items():
             _add_charge(table, queues, positions, queue, charge)
-    capacity = _capacity(snapshot, resources, accounting, device_gpus)
+    totals = _cluster_totals(snapshot, resources, accounting, device_gpus)
     demand = queues.subtree_sums(demand)
     allocated = queues.subtree_sums(own)
     past = None
     if isinstance(history, ExternalUsage):
-        past = history.fractions(snapshot.now, queues.names, resources, capacity)
+        past = history.fractions(snapshot.now, queues.names, resources, totals)
     elif history is not None:
         past = history.advance(
             snapshot.now,
             queues.names,
             resources,
             allocated=allocated,
-            total=capacity,
+            total=totals,
             recorded={spec.name: spec.usage for spec in snapshot.queues if spec.usage},
         )
-    shares = known.compute(queues, capacity, demand, rules, past)
-    standing = QueueUsage(
+    shares = cached.compute(queues, totals, demand, rules, past)
+    usage = QueueUsage(
         queues=queues,
-        total=capacity,
+        total=totals,
         allocated=allocated,
-        non_preemptible=queues.subtree_sums(fixed),
+        non_preemptible=queues.subtree_sums(non_preemptible),
         fair=shares.fair,
     )
     return Quota(
-        usage=standing,
+        usage=usage,
         resources=resources,
         shares=shares,
         demand=demand,
@@ -265,7 +258,7 @@ def _add_charge(
             table[positions[name], column] += amount
 
 
-def _capacity(
+def _cluster_totals(
     snapshot: Snapshot,
     resources: tuple[str, ...],
     accounting: Accounting,
@@ -273,20 +266,20 @@ def _capacity(
 ) -> Floats:
     nodes = snapshot.nodes
     usable = slice(None) if nodes.ready.all() else nodes.ready
-    capacity = np.zeros(len(resources))
+    totals = np.zeros(len(resources))
     for name, row in snapshot.resources.positions.items():
         if name in resources:
-            capacity[resources.index(name)] = nodes.allocatable[row, usable].sum()
+            totals[resources.index(name)] = nodes.allocatable[row, usable].sum()
     for row, name in enumerate(resources):
         if name.startswith((DEVICE_CLASS, DEVICE_ATTRIBUTE)):
-            capacity[row] = accounting.device_count(name)
+            totals[row] = accounting.device_count(name)
     gpus = gpus_of_nodes(snapshot, accounting, device_gpus)
-    capacity[resources.index(GPU)] = gpus[usable].sum()
-    return capacity
+    totals[resources.index(GPU)] = gpus[usable].sum()
+    return totals
 
 
 def gpus_of_nodes(snapshot: Snapshot, accounting: Accounting, device_gpus: Floats) -> Floats:
-    """(nodes,) GPUs that each node has, usable or not; arguments as of ``quota_of``."""
+    """(nodes,) GPUs of each node, ready or not; arguments as of ``quota_of``."""
     plugin_gpus = np.zeros(len(snapshot.nodes))
     for name, row in snapshot.resources.positions.items():
         per_unit = accounting.gpus_per_unit(name)
@@ -296,10 +289,11 @@ def gpus_of_nodes(snapshot: Snapshot, accounting: Accounting, device_gpus: Float
 
 
 def _add_repeatedly(allocated: Floats, cost: Floats, count: int) -> Floats:
-    """(resources, queues) ``held`` after ``count`` charges of ``cost`` (resources,), one by one."""
+    """(resources, queues) ``allocated`` after ``count`` single charges of ``cost`` (resources,)."""
     if count == 1:
-        once: Floats = allocated + cost[:, None]
-        return once
+        added: Floats = allocated + cost[:, None]
+        return added
+    # ``count * cost`` would round differently from single charges.
     steps = np.empty((count + 1, *allocated.shape))
     steps[0], steps[1:] = allocated, cost[:, None]
     sums: Floats = np.add.accumulate(steps, axis=0)[-1]
@@ -307,4 +301,4 @@ def _add_repeatedly(allocated: Floats, cost: Floats, count: int) -> Floats:
 
 
 def _no_undo() -> None:
-    """Undo of a charge that went nowhere."""
+    """Undo nothing: the queue does not exist."""

@@ -1,13 +1,13 @@
-"""Which nodes are kept for gangs that have waited too long, and who may use them meanwhile?
+"""Nodes reserved for gangs that have waited too long, and the backfilling of those nodes.
 
-A node that is kept takes nobody but its holder and pods that end before the holder can start:
+A reserved node accepts only its gang and pods that end before the gang can start:
 
     now + expected runtime <= start
 
-``start`` is when the last pod that is in the way is expected to have ended; where one of them does
-not say how long it runs nobody can tell, and the node takes nobody else. Inside the holder's queue
-a higher priority, with what waiting counts, still goes first. This is backfilling as in
-EASY (Lifka 1995), with one reservation per queue. O(reservations) per placement.
+``start`` is when the last running pod that is in the way is expected to have ended; where the
+runtime of one is unknown, the node accepts no other pods. Gangs of the same queue with a higher
+priority, ageing included, still go first. This is EASY backfilling (Lifka 1995) with one
+reservation per queue. O(reservations) per placement.
 """
 
 import math
@@ -22,7 +22,7 @@ from kai_py.snapshot.resources import Bools, Floats
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """``rows``: nodes kept for ``gang``. ``start``: seconds since the epoch; inf if nobody can say.
+    """``rows``: nodes reserved for ``gang``. ``start``: seconds since the epoch; inf if unknown.
 
     ``cost``: (quota resources,) what its pods will cost their queue.
     """
@@ -35,13 +35,13 @@ class Reservation:
 
 @dataclass
 class Reservations:
-    """The reservations of a cycle; none share a node. ``ageing``: what waiting counts, and now."""
+    """The reservations of a cycle; no two share a node. ``ageing`` has the priorities, and now."""
 
     ageing: QueueAgeing = field(default_factory=QueueAgeing)
     active: list[Reservation] = field(default_factory=list)
 
     def rows_closed_to(self, gang: Gang) -> tuple[int, ...]:
-        """Rows of the nodes that are kept from ``gang``."""
+        """Rows of the nodes that are reserved against ``gang``."""
         if not self.active:
             return ()
         runtime = gang.expected_runtime
@@ -54,12 +54,12 @@ class Reservations:
         )
 
     def ahead_of(self, gang: Gang) -> Reservation | None:
-        """What another gang of the same queue holds: its part of the queue is kept for it, too."""
-        ours = (each for each in self.active if each.gang.queue == gang.queue)
-        return next((each for each in ours if self._applies_to(each, gang)), None)
+        """The reservation of another gang of the same queue, which also has quota reserved."""
+        same_queue = (each for each in self.active if each.gang.queue == gang.queue)
+        return next((each for each in same_queue if self._applies_to(each, gang)), None)
 
     def _applies_to(self, reservation: Reservation, gang: Gang) -> bool:
-        """Whether ``gang`` has to respect it."""
+        """Whether ``gang`` has to respect the reservation."""
         same_queue = gang.queue == reservation.gang.queue
         first = same_queue and self.ageing.priority(gang) > self.ageing.priority(reservation.gang)
         return gang.key != reservation.gang.key and not first

@@ -1,7 +1,7 @@
 """The working state of a cycle, and trials on it that can be undone.
 
-Everything an action does goes through ``place`` and ``evict``, which keep node room, device state,
-limits of nodes and queue usage in step. A trial undoes what it did unless it is kept:
+Everything an action does goes through ``place`` and ``evict``, which keep free resources, device
+state, node limits and queue usage consistent. A trial undoes its work unless it is kept:
 
     with statement.trial() as trial:
         ...
@@ -61,7 +61,7 @@ class Assignment(Struct, frozen=True):
 
 
 class Evicted(Struct, frozen=True):
-    """A pod that must leave in this cycle, for whom and why."""
+    """A pod evicted in this cycle, with the beneficiary and the reason."""
 
     member: Member
     gang: Gang
@@ -71,7 +71,7 @@ class Evicted(Struct, frozen=True):
 
 
 class Trial:
-    """A stretch of work that is undone when its block is left, unless kept."""
+    """A block of work that is undone at its end unless ``keep`` was called."""
 
     def __init__(self, undo: Callable[[], None]) -> None:
         """Not kept yet."""
@@ -79,25 +79,25 @@ class Trial:
         self._undo = undo
 
     def keep(self) -> None:
-        """Let the work stand."""
+        """Keep the work when the block ends."""
         self.kept = True
 
     def __enter__(self) -> "Trial":
-        """The work begins."""
+        """Begin the block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The work ends."""
+        """End the block, and undo its work unless it is kept."""
         if not self.kept:
             self._undo()
 
 
 class Statement:
-    """What the cycle has decided so far, on top of a snapshot.
+    """The decisions of the cycle so far, on top of a snapshot.
 
-    ``idle``: (resources, nodes) free right now. ``later``: free once everybody who leaves has left
-    and everybody who was promised room has come. A pod that starts now needs both. GPUs that pods
-    share are in neither but in ``shared``. ``changes``: the nodes whose room changed, in order.
+    ``idle``: (resources, nodes) free now. ``future_idle``: free once terminating pods have gone and
+    nominated pods have come. A pod that starts now must fit in both. GPUs that pods share are in
+    neither but in ``shared_gpus``. ``changed_rows``: nodes whose free resources changed, in order.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Statement:
         devices: DeviceTrial,
         sharing: FillStrategy = FillStrategy.BINPACK,
     ) -> None:
-        """Start from what the snapshot holds; ``sharing``: which GPU of a node to share."""
+        """Start from the snapshot; ``sharing``: which GPU of a node to share."""
         self.snapshot = snapshot
         self.quota = quota
         self.devices = devices
@@ -118,9 +118,9 @@ class Statement:
         ports = HostPorts(len(snapshot.nodes), snapshot.host_ports)
         volumes = AttachedVolumes(snapshot), ExclusiveVolumes(snapshot)
         self.volumes = AssumedVolumes(snapshot)
-        made = StorageCapacity(snapshot)
+        provisionable = StorageCapacity(snapshot)
         self.numa_zones = NumaZones(snapshot)
-        limits, zones = (ports, *volumes, self.volumes, made), (self.numa_zones,)
+        limits, zones = (ports, *volumes, self.volumes, provisionable), (self.numa_zones,)
         self.limits = (
             NodeLimits((*limits, *zones))
             if self.numa_zones.can_refuse
@@ -139,62 +139,62 @@ class Statement:
         return Trial(partial(self._roll_back, len(self._undo)))
 
     def free(self, capacity: Capacity) -> Floats:
-        """(resources, nodes) what is left for pods that start now, or that wait for room.
+        """(resources, nodes) free for pods that start now, or that wait for terminating pods.
 
-        It may follow what is placed and evicted afterwards, and is not to be written to.
+        May follow later placements and evictions, and is read-only.
         """
         if capacity is Capacity.FUTURE_IDLE or not self._has_releasing:
             return self.future_idle
         return np.minimum(self.idle, self.future_idle)
 
     def free_on(self, row: int, capacity: Capacity) -> list[float]:
-        """(resources,) what ``free`` says of one node."""
-        later: list[float] = self.future_idle[:, row].tolist()
+        """(resources,) what ``free`` has for one node."""
+        future_idle: list[float] = self.future_idle[:, row].tolist()
         if capacity is Capacity.FUTURE_IDLE or not self._has_releasing:
-            return later
-        return list(map(min, self.idle[:, row].tolist(), later))
+            return future_idle
+        return list(map(min, self.idle[:, row].tolist(), future_idle))
 
     def gpu_share_replicas(
         self, shape: Shape, capacity: Capacity, count: int
     ) -> ShareReplicas | None:
-        """Where parts of GPUs are left for ``count`` pods; None if the shape asks for none."""
+        """Where ``count`` pods get their parts of GPUs; None if the shape requests none."""
         if shape.gpu_share is None:
             return None
-        whole = np.zeros(len(self.snapshot.nodes))
+        idle_gpus = np.zeros(len(self.snapshot.nodes))
         if self._gpu_row is not None:
-            whole = self.free(capacity)[self._gpu_row]
-        return self.shared_gpus.replicas(shape.gpu_share, whole, capacity, count)
+            idle_gpus = self.free(capacity)[self._gpu_row]
+        return self.shared_gpus.replicas(shape.gpu_share, idle_gpus, capacity, count)
 
     def request_vector(self, shape: Shape) -> Floats:
         """(resources,) request of a shape; resources that no node has are left out."""
-        known = self._vectors.get(shape.number)
-        if known is None:
+        cached = self._vectors.get(shape.number)
+        if cached is None:
             positions = self.snapshot.resources.positions
-            asked = total((shape.requests, shape.plugin_equivalents))
-            listed = {name: amount for name, amount in asked.items() if name in positions}
-            known = self._vectors[shape.number] = self.snapshot.resources.vector(listed)
-        return known
+            requests = total((shape.requests, shape.plugin_equivalents))
+            listed = {name: amount for name, amount in requests.items() if name in positions}
+            cached = self._vectors[shape.number] = self.snapshot.resources.vector(listed)
+        return cached
 
     @cached_property
     def pods_on_nodes(self) -> Mapping[str, PlacedPod]:
-        """By uid, pods on nodes as rules between pods see them; nobody where there are none."""
+        """By uid, pods on nodes as pod rules see them; empty where no pod has such rules."""
         return {pod.uid: pod for pod in self.snapshot.placed_pods}
 
     def pod_rules(self, capacity: Capacity) -> PodRules:
-        """Pods on nodes now, or once those who leave have left; with those placed so far."""
+        """Rules over the pods on nodes, now or without the evicted, and those placed so far."""
         nodes = self.snapshot.nodes
-        gone = self.evicted if capacity is Capacity.FUTURE_IDLE else {}
-        standing = [
+        excluded = self.evicted if capacity is Capacity.FUTURE_IDLE else {}
+        pods = [
             pod
             for pod in self.snapshot.placed_pods
-            if pod.node in nodes.positions and pod.uid not in gone
+            if pod.node in nodes.positions and pod.uid not in excluded
         ]
-        for uid, planned in self.placed.items():
-            shape = planned.member.shape
-            refuses = shape.pod_anti_affinity.required if shape.pod_anti_affinity else ()
-            node = nodes.names[planned.row]
-            standing.append(PlacedPod(uid, node, shape.namespace, shape.labels, refuses))
-        return PodRules(nodes, standing, self.snapshot.namespaces)
+        for uid, assignment in self.placed.items():
+            shape = assignment.member.shape
+            anti_affinity = shape.pod_anti_affinity.required if shape.pod_anti_affinity else ()
+            node = nodes.names[assignment.row]
+            pods.append(PlacedPod(uid, node, shape.namespace, shape.labels, anti_affinity))
+        return PodRules(nodes, pods, self.snapshot.namespaces)
 
     def place(
         self,
@@ -206,41 +206,41 @@ class Statement:
         capacity: Capacity,
         gpu_fraction: float | None = None,
     ) -> int:
-        """Place ``members``, all of one shape, on a node; returns how many found all they need.
+        """Place ``members``, all of one shape, on a node; returns how many of them fit.
 
-        ``part``: share the GPU that has so much (0 to 1) of its memory free.
+        ``gpu_fraction``: share the GPU of which this fraction (0 to 1) of the memory is free.
         """
         placed = 0
         for member in members:
             mark = len(self._undo)
-            limited = self.limits.allocate(member, row, capacity)
-            self._undo += limited or ()
+            limit_undos = self.limits.allocate(member, row, capacity)
+            self._undo += limit_undos or ()
             gpus = (
                 None
-                if limited is None
+                if limit_undos is None
                 else self._allocate_gpu_share(member, row, capacity, gpu_fraction)
             )
-            taken = None if gpus is None else self.devices.allocate(member, row, capacity)
-            if gpus is None or taken is None:
+            devices = None if gpus is None else self.devices.allocate(member, row, capacity)
+            if gpus is None or devices is None:
                 self._roll_back(mark)
                 break
-            if taken.undo is not None:
-                self._undo.append(taken.undo)
-            planned = Assignment(
+            if devices.undo is not None:
+                self._undo.append(devices.undo)
+            assignment = Assignment(
                 member,
                 gang,
                 row,
                 capacity,
                 action,
-                taken.allocations,
+                devices.allocations,
                 member.claims,
                 gpus,
-                taken.create_claim,
+                devices.create_claim,
             )
-            self._record(member.pod.uid, planned)
-            if taken.refund:
+            self._record(member.pod.uid, assignment)
+            if devices.refund:
                 self._charge(
-                    gang, taken.refund, -1.0, non_preemptible=gang.is_non_preemptible(member)
+                    gang, devices.refund, -1.0, non_preemptible=gang.is_non_preemptible(member)
                 )
             placed += 1
         if placed:
@@ -258,37 +258,39 @@ class Statement:
         action: Action,
         capacity: Capacity,
     ) -> None:
-        """Place pods of one shape, which asks for nothing but room on a node, each on its row."""
+        """Place pods of one shape, which requests only node resources, each on its row."""
         self.assume_rows(members[0].shape, rows, capacity)
         self._record_all([(gang, member) for member in members], rows, action, capacity)
-        paying = Counter((id(member.charge), gang.is_non_preemptible(member)) for member in members)
+        charged = Counter(
+            (id(member.charge), gang.is_non_preemptible(member)) for member in members
+        )
         charges = {id(member.charge): member.charge for member in members}
-        for (charge, fixed), count in paying.items():
-            self._charge(gang, charges[charge], 1.0, count, non_preemptible=fixed)
+        for (charge, non_preemptible), count in charged.items():
+            self._charge(gang, charges[charge], 1.0, count, non_preemptible=non_preemptible)
 
     def place_batch(
         self, gangs: Sequence[Gang], rows: Sequence[int], leaves: Index, costs: GangCosts
     ) -> None:
-        """Start gangs that can be taken back, in the turns of ``leaves`` (n,), their queues.
+        """Start preemptible gangs in the order of their queues ``leaves`` (n,).
 
-        The room of their pods is taken already: one on each of ``rows``.
+        The resources of their pods, one on each of ``rows``, must be assumed already.
         """
         pods = [(gang, member) for gang in gangs for member in gang.members]
         self._record_all(pods, rows, Action.ALLOCATE, Capacity.IDLE)
         self._undo.append(self.quota.charge_batch(leaves, costs))
 
     def assume_rows(self, shape: Shape, rows: Sequence[int], capacity: Capacity) -> None:
-        """Take the room of pods of a plain shape, one on each of ``rows``; a row may come often."""
+        """Allocate the resources of pods, one on each of ``rows``, which may repeat."""
         counts = Counter(rows)
         if len(counts) == 1:
             self._assume(shape, rows[0], len(rows), capacity)
             return
-        taken = np.outer(self.request_vector(shape), list(counts.values()))
-        self._shift_rows(list(counts), -taken, capacity)
-        self._undo.append(lambda: self._shift_rows(list(counts), taken, capacity))
+        amounts = np.outer(self.request_vector(shape), list(counts.values()))
+        self._shift_rows(list(counts), -amounts, capacity)
+        self._undo.append(lambda: self._shift_rows(list(counts), amounts, capacity))
 
     def evict(self, victim: Evicted) -> None:
-        """Take a bound pod off its node: its room is free once it has left."""
+        """Evict a bound pod: what it has becomes future idle."""
         member = victim.member
         row = self.snapshot.nodes.positions.get(member.node)
         self.evicted[member.pod.uid] = victim
@@ -303,18 +305,18 @@ class Statement:
                 ended, unshare = self.shared_gpus.release(member, row)
                 self._undo.append(unshare)
                 self._shift_gpus(row, ended, Capacity.FUTURE_IDLE)
-        fixed = victim.gang.is_non_preemptible(member)
-        self._charge(victim.gang, member.charge, -1.0, non_preemptible=fixed)
+        non_preemptible = victim.gang.is_non_preemptible(member)
+        self._charge(victim.gang, member.charge, -1.0, non_preemptible=non_preemptible)
 
     def _allocate_gpu_share(
         self, member: Member, row: int, capacity: Capacity, gpu_fraction: float | None
     ) -> tuple[SharedGpu, ...] | None:
-        """Parts of GPUs for a pod that asks for them; None when the node has no room for them."""
+        """The pod's parts of GPUs, empty if it requests none; None where they don't fit."""
         if member.shape.gpu_share is None:
             return ()
-        whole = 0.0 if self._gpu_row is None else float(self.free(capacity)[self._gpu_row, row])
-        wanted = self._sharing_strategy if gpu_fraction is None else gpu_fraction
-        parts = self.shared_gpus.allocate(member, row, capacity, whole, wanted)
+        idle_gpus = 0.0 if self._gpu_row is None else float(self.free(capacity)[self._gpu_row, row])
+        preferred = self._sharing_strategy if gpu_fraction is None else gpu_fraction
+        parts = self.shared_gpus.allocate(member, row, capacity, idle_gpus, preferred)
         if parts is None:
             return None
         self._undo.append(parts.undo)
@@ -329,12 +331,12 @@ class Statement:
         self._shift(row, amounts, capacity)
 
     def _cost_on(self, member: Member, row: int) -> Charge:
-        """What a pod costs on a node: an amount of GPU memory is worth more of a small GPU."""
+        """The cost of a pod on a node: an amount of memory is a larger part of a small GPU."""
         share, sharing = member.shape.gpu_share, self.snapshot.gpu_sharing
         if share is None or not share.memory or member.node:
             return member.charge
-        there = share.gpus(float(sharing.memory[row])) - share.gpus(sharing.smallest)
-        return total((member.charge, {GPU: there}))
+        difference = share.gpus(float(sharing.memory[row])) - share.gpus(sharing.smallest)
+        return total((member.charge, {GPU: difference}))
 
     def _record(self, uid: str, assignment: Assignment) -> None:
         self.placed[uid] = assignment
@@ -356,7 +358,7 @@ class Statement:
         self._shift(row, -amounts, capacity)
 
     def _shift_rows(self, rows: Sequence[int], amounts: Floats, capacity: Capacity) -> None:
-        """Add ``amounts`` (resources, rows) to what is free on different rows."""
+        """Add ``amounts`` (resources, rows) to what is free on distinct rows."""
         self.future_idle[:, rows] += amounts
         if capacity is Capacity.IDLE:
             self.idle[:, rows] += amounts

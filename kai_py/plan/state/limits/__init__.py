@@ -1,1 +1,1 @@
-"""Limits of nodes beside their resources: ports, NUMA zones, volumes, shared GPUs."""
+"""Node limits beside resources: host ports, NUMA zones, volumes, shared GPUs."""

@@ -1,19 +1,13 @@
-"""What of a node is not counted as an amount, and still runs out?
+"""Node limits beside resources, such as host ports, NUMA zones and attachable volumes.
 
-Host ports, NUMA zones, volumes that can be attached: each is a limit that knows how many pods of a
-shape it lets on each node, and that follows what a statement places and evicts. It costs nothing
-for pods that it does not concern. Some refuse nobody and are only followed, because where a pod is
-better off depends on them.
+A limit knows how many pods of a shape it admits to each node and follows what a statement places
+and evicts; it costs nothing for pods that it does not concern. Advisory limits refuse no pod and
+are only followed, because the preferred node of a pod depends on them.
 
-Which things are taken on which node, now and later?
-
-A thing is held by any number of pods: it is free again when the last of them has left. *Later*
-those who leave have left, and those who were promised room have come; who starts now must get along
-with both.
-
-How many pods of a shape does a limit let on each node?
-
-Asked of all nodes that have the limit once, and then only of those where something changed.
+``AllocatedItems`` counts the users of each item by node: an item is free again when its last user
+has left. Users are counted now (idle) and once terminating pods have left and nominated pods have
+come (future idle); a pod that starts now must find its items free in both. ``ReplicaCache``
+computes replicas for all limited nodes once and then only for those that changed.
 """
 
 from collections import Counter
@@ -33,65 +27,65 @@ Undo = Callable[[], None]
 
 
 class NodeLimit(Protocol):
-    """One such limit; ``reason``: what is said of a node that has nothing left of it."""
+    """One limit; ``reason``: the unschedulable reason of nodes that have nothing left of it."""
 
     reason: str
 
     def applies_to(self, shape: Shape) -> bool:
-        """Whether pods of the shape need any of it."""
+        """Whether pods of the shape use any of it."""
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
-        """(nodes,) int64: so many pods of a shape that it concerns find enough of it.
+        """(nodes,) int64: pods of a shape it applies to for which enough is left.
 
-        Exact up to ``most`` pods.
+        Exact up to ``max_replicas`` pods.
         """
 
     def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
-        """Take what the pod needs on a node; None where there is not enough."""
+        """Allocate what the pod needs on a node; None where not enough is left."""
 
     def release(self, member: Member, row: int) -> Undo:
-        """Free later what the pod holds on its node."""
+        """Free, in future idle capacity, what the pod has allocated on its node."""
 
 
 class NodeLimits:
-    """All of them together."""
+    """All limits together."""
 
     def __init__(self, limits: Sequence[NodeLimit], advisory: Sequence[NodeLimit] = ()) -> None:
-        """``open_to_all``: those that are followed, and refuse nobody."""
+        """``advisory``: limits that are followed and refuse no pod."""
         self._limits = tuple(limits)
         self._advisory = tuple(advisory)
         self._refusing: dict[int, tuple[NodeLimit, ...]] = {}
         self._tracked: dict[int, tuple[NodeLimit, ...]] = {}
 
     def refusing(self, shape: Shape) -> tuple[NodeLimit, ...]:
-        """Those that may refuse pods of the shape: none, for most."""
-        known = self._refusing.get(shape.number)
-        if known is None:
-            known = tuple(limit for limit in self._limits if limit.applies_to(shape))
-            self._refusing[shape.number] = known
-        return known
+        """The limits that may refuse pods of the shape; for most shapes none."""
+        cached = self._refusing.get(shape.number)
+        if cached is None:
+            cached = tuple(limit for limit in self._limits if limit.applies_to(shape))
+            self._refusing[shape.number] = cached
+        return cached
 
     def tracked(self, shape: Shape) -> tuple[NodeLimit, ...]:
-        """Those, and the ones that pods of the shape use something of."""
+        """The limits that may refuse pods of the shape, and the advisory ones that they use."""
         if not self._advisory:
             return self.refusing(shape)
-        known = self._tracked.get(shape.number)
-        if known is None:
-            used = (each for each in self._advisory if each.applies_to(shape))
-            known = self._tracked[shape.number] = (*self.refusing(shape), *used)
-        return known
+        cached = self._tracked.get(shape.number)
+        if cached is None:
+            advisory = (each for each in self._advisory if each.applies_to(shape))
+            cached = self._tracked[shape.number] = (*self.refusing(shape), *advisory)
+        return cached
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints | None:
-        """(nodes,) pods that all of them let on each node, exact up to ``most``; None: any."""
-        concerned = self.refusing(shape)
-        if not concerned:
+        """(nodes,) pods that all limits admit, exact up to ``max_replicas``; None: unlimited."""
+        limits = self.refusing(shape)
+        if not limits:
             return None
         return reduce(
-            np.minimum, (limit.replicas(shape, capacity, max_replicas) for limit in concerned)
+            np.minimum, (limit.replicas(shape, capacity, max_replicas) for limit in limits)
         )
 
     def allocate(self, member: Member, row: int, capacity: Capacity) -> list[Undo] | None:
-        """Take what the pod needs of each; None, and nothing taken, where one has not enough."""
+        """Allocate what the pod needs of each limit; None, and nothing, where one is exhausted."""
         done: list[Undo] = []
         for limit in self.tracked(member.shape):
             undo = limit.allocate(member, row, capacity)
@@ -103,12 +97,12 @@ class NodeLimits:
         return done
 
     def release(self, member: Member, row: int) -> Sequence[Undo]:
-        """Free later what the pod holds of each."""
-        concerned = self.tracked(member.shape)
-        return [limit.release(member, row) for limit in concerned] if concerned else ()
+        """Free, in future idle capacity, what the pod has allocated of each limit."""
+        limits = self.tracked(member.shape)
+        return [limit.release(member, row) for limit in limits] if limits else ()
 
     def shortages(self, shape: Shape, mask: Bools) -> list[str]:
-        """For each, on how many of the nodes in ``mask`` one more pod finds nothing left now."""
+        """For each limit, the count of nodes in ``mask`` without enough of it for one more pod."""
         counts = (
             (
                 int(np.count_nonzero(mask & (limit.replicas(shape, Capacity.IDLE, 1) < 1))),
@@ -123,39 +117,40 @@ Item = TypeVar("Item")
 
 
 class AllocatedItems(Generic[Item]):
-    """Holders of each thing, by node row."""
+    """Users of each item, by node row."""
 
     def __init__(self, allocated: Mapping[int, Iterable[tuple[Item, bool]]]) -> None:
-        """``held``: per node each thing with every holder of it, and whether that one leaves."""
+        """``allocated``: per node each item, once per user, and whether that user terminates."""
         self._idle: dict[int, Counter[Item]] = {}
         self._future_idle: dict[int, Counter[Item]] = {}
-        for row, things in allocated.items():
-            listed = list(things)
+        for row, users in allocated.items():
+            listed = list(users)
             self._idle[row] = Counter(item for item, _ in listed)
-            self._future_idle[row] = Counter(item for item, leaves in listed if not leaves)
+            self._future_idle[row] = Counter(item for item, terminates in listed if not terminates)
 
     @property
     def rows(self) -> list[int]:
-        """Nodes on which anything is, or was, held; in order."""
+        """Rows of the nodes on which anything is, or was, allocated; in order."""
         return sorted(self._idle.keys() | self._future_idle.keys())
 
     def on(self, row: int, capacity: Capacity) -> dict[Item, None]:
-        """What is taken on a node for those who come now, or later."""
-        later = self._future_idle.get(row, Counter[Item]())
-        both = (
-            later
+        """The items that are not free on a node for pods that start now, or later."""
+        future_idle = self._future_idle.get(row, Counter[Item]())
+        users = (
+            future_idle
             if capacity is Capacity.FUTURE_IDLE
-            else self._idle.get(row, Counter[Item]()) + later
+            else self._idle.get(row, Counter[Item]()) + future_idle
         )
-        return {item: None for item, holders in both.items() if holders > 0}
+        # Evicted pods are only in the idle counts, placed ones only in the future idle counts.
+        return {item: None for item, pods in users.items() if pods > 0}
 
     def allocate(self, row: int, items: Sequence[Item]) -> Callable[[], None]:
-        """One more holder of each, from now on or later; returns how to undo that."""
+        """Count one more user of each item; returns the undo."""
         _change_count(self._future_idle, row, items, 1)
         return lambda: _change_count(self._future_idle, row, items, -1)
 
     def release(self, row: int, items: Sequence[Item]) -> Callable[[], None]:
-        """One holder less of each, later; returns how to undo that."""
+        """Count one user less of each item, in future idle capacity; returns the undo."""
         _change_count(self._future_idle, row, items, -1)
         return lambda: _change_count(self._future_idle, row, items, 1)
 
@@ -169,12 +164,12 @@ def _change_count(
 
 
 CountReplicas = Callable[[int, Shape, Capacity, int], int]
-"""Node row, shape, room and most to pods, exact up to most."""
+"""From node row, shape, capacity and ``max_replicas`` to pods, exact up to the last."""
 
 
 @dataclass(slots=True)
 class _CachedReplicas:
-    """(nodes,) pods, exact up to ``most``, and how many changes they take into account."""
+    """(nodes,) pods, exact up to ``max_replicas``; how many of the changes they include."""
 
     replicas: Ints
     max_replicas: int
@@ -182,10 +177,10 @@ class _CachedReplicas:
 
 
 class ReplicaCache:
-    """Answers by shape and room for those nodes that have the limit; others let any number on."""
+    """Replicas by shape and capacity on the nodes that have the limit; elsewhere unlimited."""
 
     def __init__(self, nodes: int, limited: Collection[int], count_replicas: CountReplicas) -> None:
-        """``limited``: rows of the nodes that ``ask`` is asked about."""
+        """``limited``: rows of the nodes for which ``count_replicas`` is called."""
         self._nodes = nodes
         self._limited = limited
         self._count_replicas = count_replicas
@@ -193,21 +188,21 @@ class ReplicaCache:
         self._changes: list[int] = []
 
     def mark_changed(self, row: int) -> None:
-        """Ask about a node again."""
+        """Recompute a node's replicas at the next request."""
         self._changes.append(row)
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
-        """(nodes,) pods of the shape, at least ``most`` without a limit; not to be written to."""
-        known = self._known.get((shape.number, capacity))
+        """(nodes,) pods of the shape, at least ``max_replicas`` without a limit; read-only."""
+        cached = self._known.get((shape.number, capacity))
         rows: Iterable[int] = self._limited
-        if known is None or known.max_replicas < max_replicas:
-            known = _CachedReplicas(
+        if cached is None or cached.max_replicas < max_replicas:
+            cached = _CachedReplicas(
                 np.full(self._nodes, max_replicas, dtype=np.int64), max_replicas, 0
             )
-            self._known[shape.number, capacity] = known
+            self._known[shape.number, capacity] = cached
         else:
-            rows = dict.fromkeys(self._changes[known.changes_seen :])
-        known.changes_seen = len(self._changes)
+            rows = dict.fromkeys(self._changes[cached.changes_seen :])
+        cached.changes_seen = len(self._changes)
         for row in rows:
-            known.replicas[row] = self._count_replicas(row, shape, capacity, known.max_replicas)
-        return known.replicas
+            cached.replicas[row] = self._count_replicas(row, shape, capacity, cached.max_replicas)
+        return cached.replicas

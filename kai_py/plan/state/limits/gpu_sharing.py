@@ -1,18 +1,18 @@
-"""Which GPUs do pods share, now and later, as the cycle decides; and where does one more part fit?
+"""Shared GPUs in a cycle: which pods share which GPU, and where one more part fits.
 
-Every physical GPU is counted once. Whole ones are the row of the device plugin's resource in the
-statement; a GPU that is shared has left that row and stands here with what is free of its memory,
-*now* and *later* (once those who leave have left and those who were promised room have come):
+Every physical GPU is counted once. Whole GPUs are the row of the device plugin's resource in the
+statement; a shared GPU has left that row and is a column here with its free memory, idle and future
+idle:
 
-    opens      a pod takes a part of a whole GPU: one less in the row, a shared one here
-    joins      a pod takes a part of a GPU that is shared already
-    ends       the last pod that stays is evicted: later it is one more in the row again
+    open    a pod takes part of a whole GPU: one less in the row, one shared GPU here
+    join    a pod takes part of a GPU that is already shared
+    end     the last remaining pod is evicted: in future one more in the row again
 
-A pod of several parts needs them on distinct GPUs. *Pack* joins the GPU that is used most and still
-has room, and opens one only when none has; *spread* opens one, or joins the one that is used least.
+A pod with several parts needs them on distinct GPUs. *Binpack* joins the most used GPU that has
+enough memory and opens one only when none has; *spread* opens one, or joins the least used.
 
-``room`` costs O(nodes + shared GPUs) for one part and as much per copy for several; taking and
-giving back O(shared GPUs).
+``replicas`` costs O(nodes + shared GPUs) for one part, and as much per replica for several;
+``allocate`` and ``release`` cost O(shared GPUs).
 """
 
 from collections.abc import Callable
@@ -29,14 +29,14 @@ from kai_py.snapshot.resources import Floats, Ints
 from kai_py.snapshot.tables.gpus import GpuSharing
 
 TOLERANCE_MIB = 1e-6
-"""Sums of portions are off by less than this; no request is as small."""
+"""Rounding errors of sums of portions are below this, and every request is above it."""
 
 Undo = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ShareReplicas:
-    """(nodes,) int64 each: pods that find room on GPUs shared already, and in all."""
+    """(nodes,) int64 each: pods that fit on GPUs that are already shared, and in total."""
 
     shared: Ints
     total: Ints
@@ -52,13 +52,13 @@ class AllocatedShares:
 
 
 class SharedGpus:
-    """One column per shared GPU; ``now`` is -inf for one that is still to be freed.
+    """One column per shared GPU; idle memory is -inf for one that is not yet released.
 
-    ``later`` is -inf for one that ends. ``stay`` counts the pods that share it later.
+    Future idle memory is -inf for one that ends. ``_remaining_pods``: pods without the terminating.
     """
 
     def __init__(self, sharing: GpuSharing) -> None:
-        """Start from what the snapshot holds."""
+        """Start from the shared GPUs of the snapshot."""
         self._memory = np.where(sharing.memory_known, sharing.memory, 0.0)
         self._nominal = sharing.memory
         free = sharing.memory[sharing.rows] - sharing.used
@@ -71,7 +71,7 @@ class SharedGpus:
         self._groups: list[str] = [str(group) for group in sharing.groups]
 
     def required_mib(self, share: GpuShare) -> Floats:
-        """(nodes,) MiB of each GPU; inf where nobody says how much memory a GPU has."""
+        """(nodes,) MiB of each GPU; inf where the memory of the node's GPUs is unknown."""
         if not share.memory:
             return share.fraction * self._nominal
         return np.where(self._memory > 0, share.memory, np.inf)
@@ -79,22 +79,34 @@ class SharedGpus:
     def replicas(
         self, share: GpuShare, idle_gpus: Floats, capacity: Capacity, max_replicas: int
     ) -> ShareReplicas:
-        """How many of ``most`` pods fit; ``whole``: (nodes,) GPUs that nobody has."""
+        """How many of ``max_replicas`` pods fit; ``idle_gpus``: (nodes,) whole GPUs."""
         need = self.required_mib(share)
-        fresh = np.floor((self._nominal + TOLERANCE_MIB) / need)
-        cards = np.maximum(np.floor(idle_gpus + TOLERANCE_MIB), 0.0)
+        per_idle_gpu = np.floor((self._nominal + TOLERANCE_MIB) / need)
+        idle = np.maximum(np.floor(idle_gpus + TOLERANCE_MIB), 0.0)
         rows = self._rows[: self._count]
-        each = np.floor((np.maximum(self._free(capacity), 0.0) + TOLERANCE_MIB) / need[rows])
+        per_shared_gpu = np.floor(
+            (np.maximum(self._free(capacity), 0.0) + TOLERANCE_MIB) / need[rows]
+        )
         if share.devices == 1:
-            shared = np.bincount(rows, each, len(idle_gpus)).astype(np.float64)
-            return ShareReplicas(_ints(shared), _ints(shared + cards * fresh))
-        none = np.zeros_like(cards)
+            shared = np.bincount(rows, per_shared_gpu, len(idle_gpus)).astype(np.float64)
+            return ShareReplicas(_ints(shared), _ints(shared + idle * per_idle_gpu))
+        none = np.zeros_like(idle)
         return ShareReplicas(
             _replicas_on_distinct_gpus(
-                rows, each, none, fresh, parts=share.devices, max_replicas=max_replicas
+                rows,
+                per_shared_gpu,
+                none,
+                per_idle_gpu,
+                parts=share.devices,
+                max_replicas=max_replicas,
             ),
             _replicas_on_distinct_gpus(
-                rows, each, cards, fresh, parts=share.devices, max_replicas=max_replicas
+                rows,
+                per_shared_gpu,
+                idle,
+                per_idle_gpu,
+                parts=share.devices,
+                max_replicas=max_replicas,
             ),
         )
 
@@ -106,9 +118,9 @@ class SharedGpus:
         idle_gpus: float,
         preferred: FillStrategy | float,
     ) -> AllocatedShares | None:
-        """Parts for a pod on a node with ``whole`` GPUs that nobody has; None without room.
+        """Parts for a pod on a node with ``idle_gpus`` whole GPUs; None where they don't fit.
 
-        ``wanted``: a strategy, or how much (0 to 1) is free of the GPU to share.
+        ``preferred``: a strategy, or the free fraction (0 to 1) of the GPU to share.
         """
         share = member.shape.gpu_share
         if share is None:
@@ -118,6 +130,7 @@ class SharedGpus:
         openable = (
             int(idle_gpus + TOLERANCE_MIB) if need <= self._nominal[row] + TOLERANCE_MIB else 0
         )
+        # A preferred free fraction of 1.0 means a whole GPU.
         if preferred in (FillStrategy.SPREAD, 1.0):
             opened = min(share.devices, openable)
         else:
@@ -136,7 +149,7 @@ class SharedGpus:
         return AllocatedShares(tuple(self._gpu(slot) for slot in slots), opened, undo)
 
     def release(self, member: Member, row: int) -> tuple[int, Undo]:
-        """Free later what a pod holds; returns how many GPUs are whole again then."""
+        """Free, in future idle capacity, a pod's parts; returns how many GPUs end, and the undo."""
         share = member.shape.gpu_share
         if share is None or not member.gpus:
             return 0, _no_undo
@@ -158,22 +171,22 @@ class SharedGpus:
         return ended, undo
 
     def free_fractions(self, row: int, capacity: Capacity) -> Floats:
-        """(shared GPUs of the node,) the free part of each GPU that is shared, 0 to 1."""
+        """(shared GPUs of the node,) the free fraction of each, 0 to 1."""
         free = self._free(capacity)[self._slots_on(row)]
         return np.asarray(free[free > -np.inf] / self._nominal[row])
 
     def all_free_fractions(self, capacity: Capacity) -> tuple[Ints, Floats]:
-        """Node, and free part, of every GPU that is shared."""
+        """Node row and free fraction of every shared GPU."""
         free, rows = self._free(capacity), self._rows[: self._count]
-        there = free > -np.inf
-        return rows[there], free[there] / self._nominal[rows[there]]
+        present = free > -np.inf
+        return rows[present], free[present] / self._nominal[rows[present]]
 
     def _free(self, capacity: Capacity) -> Floats:
-        later = self._future_idle[: self._count]
+        future_idle = self._future_idle[: self._count]
         return (
-            later
+            future_idle
             if capacity is Capacity.FUTURE_IDLE
-            else np.minimum(self._idle[: self._count], later)
+            else np.minimum(self._idle[: self._count], future_idle)
         )
 
     def _slots_on(self, row: int) -> Ints:
@@ -182,23 +195,23 @@ class SharedGpus:
     def _slots_by_preference(
         self, row: int, need: float, capacity: Capacity, preferred: FillStrategy | float
     ) -> list[int]:
-        """GPUs of a node that have room, the one to join first in front.
+        """Shared GPUs of a node with enough memory, the preferred first.
 
-        Alike ones by index and group: their columns stand in no order that means anything.
+        Ties are broken by index and group, because the order of the columns means nothing.
         """
         slots = self._slots_on(row)
         free = self._free(capacity)[slots]
         slots, free = slots[free + TOLERANCE_MIB >= need], free[free + TOLERANCE_MIB >= need]
         if isinstance(preferred, float):
-            last = np.abs(free / self._nominal[row] - preferred)
+            distance = np.abs(free / self._nominal[row] - preferred)
         else:
-            last = -free if preferred is FillStrategy.SPREAD else free
-        ranked = zip(last.tolist(), slots.tolist(), strict=True)
+            distance = -free if preferred is FillStrategy.SPREAD else free
+        ranked = zip(distance.tolist(), slots.tolist(), strict=True)
         return [slot for _, slot in sorted(ranked, key=self._slot_order)]
 
     def _slot_order(self, ranked: tuple[float, int]) -> tuple[float, int, str]:
-        last, slot = ranked
-        return last, int(self._index[slot]), self._groups[slot]
+        distance, slot = ranked
+        return distance, int(self._index[slot]), self._groups[slot]
 
     def _allocate_slot(self, slot: int, need: float, capacity: Capacity) -> None:
         self._future_idle[slot] -= need
@@ -208,7 +221,7 @@ class SharedGpus:
 
     def _open_gpu(self, row: int, member: Member, capacity: Capacity) -> int:
         present = self._slots_on(row)
-        taken = {int(index) for index in self._index[present]}
+        used_indexes = {int(index) for index in self._index[present]}
         groups = {self._groups[other] for other in present}
         uid = member.pod.uid
         names = (f"{uid}-{n}" if n else uid for n in count())
@@ -216,7 +229,7 @@ class SharedGpus:
         if slot == len(self._rows):
             self._grow()
         self._rows[slot] = row
-        self._index[slot] = next(n for n in count() if n not in taken)
+        self._index[slot] = next(n for n in count() if n not in used_indexes)
         self._future_idle[slot] = self._nominal[row]
         self._idle[slot] = self._nominal[row] if capacity is Capacity.IDLE else -np.inf
         self._remaining_pods[slot] = 0
@@ -230,8 +243,9 @@ class SharedGpus:
     def _restore_columns(
         self, slots: list[int], count: int, columns: tuple[Floats, Floats, Ints]
     ) -> None:
-        """Columns as they were, exactly, and no GPU that was opened since."""
+        """Restore columns exactly and drop GPUs that were opened since."""
         self._idle[slots], self._future_idle[slots], self._remaining_pods[slots] = columns
+        # Values are put back, not computed: floating-point sums do not undo exactly.
         self._count = count
         del self._groups[count:]
 
@@ -256,19 +270,19 @@ def _replicas_on_distinct_gpus(
     parts: int,
     max_replicas: int,
 ) -> Ints:
-    """(nodes,) how many pods, at most ``most``, get each ``parts`` parts on distinct GPUs.
+    """(nodes,) how many pods, at most ``max_replicas``, each get ``parts`` parts on distinct GPUs.
 
-    ``k`` pods do if and only if sum over GPUs of min(what it holds, k) reaches ``k * parts``: then
-    parts can be dealt out in turns without any pod getting two of one GPU.
+    ``k`` pods do if and only if the sum over GPUs of min(parts that fit, k) reaches ``k * parts``:
+    the parts can then be dealt out in turns, and no pod gets two of one GPU.
     """
-    able = np.zeros(len(idle_gpus), dtype=np.int64)
+    replicas = np.zeros(len(idle_gpus), dtype=np.int64)
     for pods in range(1, max_replicas + 1):
-        held = np.bincount(rows, np.minimum(per_shared_gpu, pods), len(idle_gpus))
-        enough = held + idle_gpus * np.minimum(per_idle_gpu, pods) >= pods * parts
+        shared_parts = np.bincount(rows, np.minimum(per_shared_gpu, pods), len(idle_gpus))
+        enough = shared_parts + idle_gpus * np.minimum(per_idle_gpu, pods) >= pods * parts
         if not enough.any():
             break
-        able[enough] = pods
-    return able
+        replicas[enough] = pods
+    return replicas
 
 
 def _ints(counts: Floats) -> Ints:
@@ -276,4 +290,4 @@ def _ints(counts: Floats) -> Ints:
 
 
 def _no_undo() -> None:
-    """Nothing was changed."""
+    """Undo nothing."""

@@ -1,7 +1,7 @@
-"""On which nodes are the host ports of a pod free, now and once those who leave have left?
+"""Host ports of pods on nodes, idle and future idle.
 
 Two ports collide if number and protocol are equal and their addresses are, or one of them means all
-addresses (the rule of kube-scheduler's NodePorts plugin). O(nodes that hold ports) per question.
+addresses (kube-scheduler's NodePorts plugin). O(nodes with allocated ports) per query.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,17 +16,17 @@ from kai_py.snapshot.shape import HostPort, Shape
 
 
 class HostPorts:
-    """Ports that pods hold on nodes; a NodeLimit."""
+    """Host ports of pods by node; a NodeLimit."""
 
     reason = "didn't have free ports for the requested pod ports"
 
     def __init__(self, nodes: int, ports: Mapping[int, Iterable[tuple[HostPort, bool]]]) -> None:
-        """``held``: by node row, each port and whether the pod that holds it leaves."""
+        """``ports``: by node row, each port and whether its pod terminates."""
         self._nodes = nodes
         self._allocated = AllocatedItems(ports)
 
     def applies_to(self, shape: Shape) -> bool:
-        """Whether its pods ask for host ports."""
+        """Whether its pods request host ports."""
         return bool(shape.host_ports)
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
@@ -37,23 +37,25 @@ class HostPorts:
         return free
 
     def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
-        """Take the ports of the pod on a node, if they are free."""
+        """Allocate the ports of the pod on a node, if they are free."""
         if not self._is_free(member.shape, row, capacity):
             return None
         return self._allocated.allocate(row, member.shape.host_ports)
 
     def release(self, member: Member, row: int) -> Undo:
-        """Free the ports of the pod later."""
+        """Free the ports of the pod, in future idle capacity."""
         return self._allocated.release(row, member.shape.host_ports)
 
     def _is_free(self, shape: Shape, row: int, capacity: Capacity) -> bool:
-        taken = self._allocated.on(row, capacity)
-        return not any(_collides(port, taken) for port in shape.host_ports)
+        allocated = self._allocated.on(row, capacity)
+        return not any(_collides(port, allocated) for port in shape.host_ports)
 
 
 def _collides(port: HostPort, allocated: Iterable[HostPort]) -> bool:
     address, protocol, number = port
     return any(
-        number == other and protocol == spoken and (not address or not held or address == held)
-        for held, spoken, other in allocated
+        number == other_number
+        and protocol == other_protocol
+        and (not address or not other_address or address == other_address)
+        for other_address, other_protocol, other_number in allocated
     )

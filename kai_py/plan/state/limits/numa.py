@@ -1,9 +1,9 @@
-"""What is left of each NUMA zone as a cycle places and evicts pods?
+"""Free amounts of each NUMA zone as a cycle places and evicts pods.
 
-Follows ``policy.numa`` over the nodes that report zones: those whose kubelet refuses pods are a
-limit, all of them tell how many zones a pod would need. *Later* the pods that leave have given back
-what they had of their zones. A question costs the nodes that changed since the shape was last asked
-for; nodes in the same state are judged once.
+Applies ``policy.numa`` to the nodes that report zones: those whose kubelet rejects unaligned pods
+are a limit; all of them tell how many zones a pod would need. In future idle capacity terminating
+pods have returned what they had of their zones. A query recomputes the nodes that changed since the
+shape was last requested; nodes in the same state are computed once.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from kai_py.snapshot.tables.numa import Alignment, AmountsByZone, NumaNode
 
 @dataclass(slots=True)
 class _FreeZones:
-    """What is left of a node's zones; ``start`` for who starts now and must fit later as well."""
+    """Free amounts of a node's zones; ``startable``: the lesser of both, for pods starting now."""
 
     idle: AmountsByZone
     future_idle: AmountsByZone
@@ -36,7 +36,7 @@ class NumaZones:
     reason = "couldn't align the pod's resources to NUMA zones"
 
     def __init__(self, snapshot: Snapshot) -> None:
-        """Start from the reports, without what pods have that are in no report yet."""
+        """Start from the reports, less what pods have that no report includes yet."""
         positions = snapshot.nodes.positions
         self._nodes = {
             positions[name]: node
@@ -47,10 +47,10 @@ class NumaZones:
         self._kind_by_row: dict[int, int] = {}
         self._free: dict[int, _FreeZones] = {}
         self._replicas_by_state: dict[tuple[int, AmountsByZone, int, int], tuple[int, ...]] = {}
-        most = max((len(node.zones) for node in self._nodes.values()), default=1)
+        max_zones = max((len(node.zones) for node in self._nodes.values()), default=1)
         self._caches = [
             ReplicaCache(len(positions), self._nodes, partial(self._count_replicas, zones))
-            for zones in range(1, most + 1)
+            for zones in range(1, max_zones + 1)
         ]
         for row, node in self._nodes.items():
             free = node.available
@@ -64,92 +64,93 @@ class NumaZones:
 
     @property
     def can_refuse(self) -> bool:
-        """Whether there are nodes that may turn a pod away."""
+        """Whether the kubelet of any node may reject a pod."""
         return any(node.policy is not None for node in self._nodes.values())
 
     def applies_to(self, shape: Shape) -> bool:
-        """Whether any node reports zones, and anything of its pods is aligned."""
+        """Whether any node reports zones and the shape's pods are aligned to them."""
         return bool(self._nodes) and shape.alignment is not None
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
-        """(nodes,) pods that start, ``most`` where nothing is aligned; not to be written to."""
+        """(nodes,) pods that start, ``max_replicas`` where nothing is aligned; read-only."""
         return self._caches[-1].replicas(shape, capacity, max_replicas)
 
     def replicas_by_zones(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints | None:
-        """(zones, nodes) pods that start in a row with one zone each, with two or fewer, ….
+        """(zones, nodes) pods that start one after the other with one zone each, two or fewer, ….
 
-        ``most`` where there are as many, and on nodes that report no zones; None: no node differs.
+        ``max_replicas`` where at least as many do, and on nodes that report no zones; None: all
+        nodes are equal.
         """
         if len(self._caches) == 1 or not self.applies_to(shape):
             return None
         return np.minimum(
-            [kept.replicas(shape, capacity, max_replicas) for kept in self._caches], max_replicas
+            [cache.replicas(shape, capacity, max_replicas) for cache in self._caches], max_replicas
         )
 
     def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
-        """Take zones for the pod on a node; None where the kubelet would refuse it."""
-        node, wanted = self._nodes.get(row), member.shape.alignment
-        if node is None or wanted is None:
+        """Allocate zones to the pod on a node; None where the kubelet would reject it."""
+        node, alignment = self._nodes.get(row), member.shape.alignment
+        if node is None or alignment is None:
             return _no_undo
         free = self._free[row]
-        before = free.future_idle if capacity is Capacity.FUTURE_IDLE else free.startable
-        left = free_after_start(node, before, wanted)
+        available = free.future_idle if capacity is Capacity.FUTURE_IDLE else free.startable
+        left = free_after_start(node, available, alignment)
         if left is None:
             return None
-        taken = subtract(before, left)
-        later = subtract(free.future_idle, taken)
+        allocated = subtract(available, left)
+        future_idle = subtract(free.future_idle, allocated)
         return self._set(
             row,
-            free.idle if capacity is Capacity.FUTURE_IDLE else subtract(free.idle, taken),
-            later,
+            free.idle if capacity is Capacity.FUTURE_IDLE else subtract(free.idle, allocated),
+            future_idle,
         )
 
     def release(self, member: Member, row: int) -> Undo:
-        """Free later what the pod has of its node's zones."""
-        node, wanted = self._nodes.get(row), member.shape.alignment
-        if node is None or wanted is None:
+        """Free, in future idle capacity, what the pod has of its node's zones."""
+        node, alignment = self._nodes.get(row), member.shape.alignment
+        if node is None or alignment is None:
             return _no_undo
         free = self._free[row]
         return self._set(
-            row, free.idle, free_after_end(node, free.future_idle, wanted, member.numa_zones)
+            row, free.idle, free_after_end(node, free.future_idle, alignment, member.numa_zones)
         )
 
     def _set(self, row: int, idle: AmountsByZone, future_idle: AmountsByZone) -> Undo:
         before = self._free[row]
-        start = tuple(tuple(map(min, *zone)) for zone in zip(idle, future_idle, strict=True))
-        self._store(row, _FreeZones(idle, future_idle, start))
+        startable = tuple(tuple(map(min, *zone)) for zone in zip(idle, future_idle, strict=True))
+        self._store(row, _FreeZones(idle, future_idle, startable))
         return lambda: self._store(row, before)
 
     def _store(self, row: int, free: _FreeZones) -> None:
         self._free[row] = free
-        for kept in self._caches:
-            kept.mark_changed(row)
+        for cache in self._caches:
+            cache.mark_changed(row)
 
     def _count_replicas(
         self, zones: int, row: int, shape: Shape, capacity: Capacity, max_replicas: int
     ) -> int:
-        node, wanted = self._nodes[row], shape.alignment or Alignment({})
+        node, alignment = self._nodes[row], shape.alignment or Alignment({})
         free = (
             self._free[row].future_idle
             if capacity is Capacity.FUTURE_IDLE
             else self._free[row].startable
         )
         key = (self._node_kind(row), free, shape.number, max_replicas)
-        known = self._replicas_by_state.get(key)
-        if known is None:
-            known = self._replicas_by_state[key] = replicas_by_zones(
-                node, free, wanted, max_replicas
+        cached = self._replicas_by_state.get(key)
+        if cached is None:
+            cached = self._replicas_by_state[key] = replicas_by_zones(
+                node, free, alignment, max_replicas
             )
-        return known[min(zones, len(known)) - 1]
+        return cached[min(zones, len(cached)) - 1]
 
     def _node_kind(self, row: int) -> int:
-        """A number that nodes share which differ in nothing but what is free."""
-        known = self._kind_by_row.get(row)
-        if known is None:
+        """A number shared by nodes that differ only in what is free."""
+        kind = self._kind_by_row.get(row)
+        if kind is None:
             node = replace(self._nodes[row], available=(), unreported=(), problem="")
-            known = self._kind_by_row[row] = self._kinds.setdefault(node, len(self._kinds))
-        return known
+            kind = self._kind_by_row[row] = self._kinds.setdefault(node, len(self._kinds))
+        return kind
 
 
 def _no_undo() -> None:
-    """Nothing was changed."""
+    """Undo nothing."""

@@ -1,28 +1,23 @@
-"""Can a node attach the volumes of a pod, beside those of the pods that it has?
+"""Volume limits: attachable volumes, ReadWriteOncePod claims, available volumes, storage capacity.
 
-The rule of kube-scheduler's NodeVolumeLimits plugin: of each driver that limits a node, the
-distinct volumes of its pods, those that are attached without a pod, and those of the new one must
-not be more than the limit; a volume that is attached already costs nothing. Volumes that a cycle
-attaches count, those of pods that leave do not count later. What is still attached and belongs to a
-pod that waits counts with that pod alone, so it may come back (kube-scheduler counts it twice).
+*Attached volumes* (kube-scheduler's NodeVolumeLimits): for each driver with a limit on a node, the
+distinct volumes of its pods, those attached without a pod and those of the new pod must not exceed
+the limit; a volume that is attached already costs nothing. Volumes attached in this cycle count;
+those of terminating pods do not count in future idle capacity. A volume that is still attached and
+whose only user is pending counts with that pod alone, so that the pod may come back (kube-scheduler
+counts it twice).
 
-Is a volume claim that only one pod at a time may use (ReadWriteOncePod) in use?
+*Exclusive volumes* (VolumeRestrictions): while a pod on any node uses a ReadWriteOncePod claim, no
+other pod with that claim fits anywhere.
 
-The rule of kube-scheduler's VolumeRestrictions plugin: while a pod on any node uses it, no other
-pod fits anywhere.
+*Assumed volumes* (VolumeBinding): unbound claims of a class that waits for its first consumer and
+has no provisioner are bound to existing volumes that are reachable from the pod's node: for each
+claim, the smallest request first, the smallest volume that satisfies it. A volume is chosen once.
 
-Which of the volumes that somebody made beforehand do the unbound claims of a pod get?
-
-Claims of a class without a provisioner that waits for its first consumer are bound to volumes that
-can be reached from the pod's node: for each claim, the one that asks for least first, the smallest
-volume that serves it (the rule of kube-scheduler's VolumeBinding plugin). A volume is chosen once.
-
-On which nodes can the volumes be made that a pod's unbound claims ask for?
-
-Where a driver tells how much storage it has left (``storageCapacity`` of its CSIDriver), a node
-needs, for each claim by itself, an offer of the claim's class that reaches the node and is large
-enough (the rule of kube-scheduler's VolumeBinding plugin). What a cycle has placed is not taken
-off: an offer tells the largest volume, not what is left after one.
+*Storage capacity* (VolumeBinding): where a driver reports its capacity (``storageCapacity`` of its
+CSIDriver), a node needs, for each claim by itself, a capacity object of the claim's class that
+covers the node and is large enough. What the cycle has placed is not subtracted: the object gives
+the largest possible volume, not the remainder after one.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -54,31 +49,31 @@ from kai_py.snapshot.tables.volumes import (
 
 
 class StorageCapacity:
-    """The offers of drivers; a NodeLimit that nothing changes during a cycle."""
+    """Storage capacity that drivers report; a NodeLimit that does not change during a cycle."""
 
     reason = "did not have enough free storage"
 
     def __init__(self, snapshot: Snapshot) -> None:
-        """Nobody asked yet."""
+        """Nothing is computed yet."""
         self._snapshot = snapshot
         self._nodes_by_volume: dict[VolumeToProvision, Bools] = {}
 
     def applies_to(self, shape: Shape) -> bool:
-        """Whether a driver that tells what it has left makes volumes for its pods."""
+        """Whether a driver that reports its capacity provisions volumes for its pods."""
         return bool(shape.volumes.to_provision)
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
-        """(nodes,) ``most`` where there is storage for a pod, else 0."""
+        """(nodes,) ``max_replicas`` where there is storage for a pod, else 0."""
         del capacity
         return np.where(self._nodes_with_storage(shape), max_replicas, 0).astype(np.int64)
 
     def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
-        """Nothing, where there is storage for the pod."""
+        """Check the storage for the pod; allocates nothing."""
         del capacity
         return _no_undo if self._nodes_with_storage(member.shape)[row] else None
 
     def release(self, member: Member, row: int) -> Undo:
-        """Nothing."""
+        """Free nothing."""
         del member, row
         return _no_undo
 
@@ -86,22 +81,24 @@ class StorageCapacity:
         return reduce(np.logical_and, map(self._nodes_for, shape.volumes.to_provision))
 
     def _nodes_for(self, volume: VolumeToProvision) -> Bools:
-        """(nodes,) those that a volume can be made for; nodes x offers once per class and size."""
-        known = self._nodes_by_volume.get(volume)
-        if known is None:
-            offers = (
+        """(nodes,) bool: the volume can be provisioned; nodes x offers once per class and size."""
+        cached = self._nodes_by_volume.get(volume)
+        if cached is None:
+            selectors = (
                 each.nodes
                 for each in self._snapshot.storage_capacities
                 if each.storage_class == volume.storage_class
                 and each.max_volume_size >= volume.size
             )
-            known = self._nodes_by_volume[volume] = _selected_nodes(offers, self._snapshot.nodes)
-        return known
+            cached = self._nodes_by_volume[volume] = _selected_nodes(
+                selectors, self._snapshot.nodes
+            )
+        return cached
 
 
 def _selected_nodes(selectors: Iterable[LabelSelector], nodes: NodeColumns) -> Bools:
-    """(nodes,) those that any of them selects; segments by one label are looked up together."""
-    reached = np.zeros(len(nodes), dtype=np.bool_)
+    """(nodes,) bool: any selector matches; selectors of one label are looked up together."""
+    selected = np.zeros(len(nodes), dtype=np.bool_)
     by_label: dict[str, dict[str, None]] = {}
     for each in selectors:
         if len(each.match_labels) == 1 and not each.match_expressions:
@@ -116,16 +113,16 @@ def _selected_nodes(selectors: Iterable[LabelSelector], nodes: NodeColumns) -> B
         if not expressions:
             return np.ones(len(nodes), dtype=np.bool_)
         term = NodeSelectorTerm(match_expressions=expressions)
-        reached |= matches_selector(NodeSelector(node_selector_terms=(term,)), nodes)
+        selected |= matches_selector(NodeSelector(node_selector_terms=(term,)), nodes)
     for key, values in by_label.items():
         any_of = SelectorRequirement(key=key, operator="In", values=tuple(values))
         term = NodeSelectorTerm(match_expressions=(any_of,))
-        reached |= matches_selector(NodeSelector(node_selector_terms=(term,)), nodes)
-    return reached
+        selected |= matches_selector(NodeSelector(node_selector_terms=(term,)), nodes)
+    return selected
 
 
 class AssumedVolumes:
-    """Volumes that a cycle has chosen; a NodeLimit."""
+    """Existing volumes that the cycle has chosen for unbound claims; a NodeLimit."""
 
     reason = "didn't find available persistent volumes to bind"
 
@@ -141,15 +138,15 @@ class AssumedVolumes:
         )
 
     def assumed_for(self, pod_uid: str) -> tuple[tuple[ClaimRef, str], ...]:
-        """The claims of a placed pod and the volume chosen for each."""
+        """The claims of a placed pod, each with the volume chosen for it."""
         return self._assumed_by_pod.get(pod_uid, ())
 
     def applies_to(self, shape: Shape) -> bool:
-        """Whether its pods have such claims."""
+        """Whether its pods have unbound claims that existing volumes serve."""
         return bool(shape.volumes.volume_requests)
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
-        """(nodes,) pods that find volumes; not to be written to."""
+        """(nodes,) pods for whose claims there are volumes; read-only."""
         return self._cache.replicas(shape, capacity, max_replicas)
 
     def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
@@ -173,31 +170,33 @@ class AssumedVolumes:
         return undo
 
     def release(self, member: Member, row: int) -> Undo:
-        """Nothing: a claim keeps its volume when its pod leaves."""
+        """Free nothing: a claim keeps its volume when its pod ends."""
         del member, row
         return _no_undo
 
     def _count_replicas(self, row: int, shape: Shape, capacity: Capacity, max_replicas: int) -> int:
         del capacity
-        taken = dict(self._assumed)
+        assumed = dict(self._assumed)
         for pods in range(max_replicas):
-            picked = self._pick(row, shape.volumes.volume_requests, taken)
+            picked = self._pick(row, shape.volumes.volume_requests, assumed)
             if picked is None:
                 return pods
-            taken.update(dict.fromkeys(picked))
+            assumed.update(dict.fromkeys(picked))
         return max_replicas
 
     def _pick(
         self, row: int, claims: tuple[VolumeRequest, ...], assumed: Mapping[str, None]
     ) -> list[str] | None:
-        reached = self._reachable_from(row)
+        reachable = self._reachable_from(row)
         picked: list[str] = []
-        for wish in claims:
+        for request in claims:
             found = next(
                 (
                     each.name
-                    for each in reached
-                    if each.name not in assumed and each.name not in picked and each.satisfies(wish)
+                    for each in reachable
+                    if each.name not in assumed
+                    and each.name not in picked
+                    and each.satisfies(request)
                 ),
                 None,
             )
@@ -207,9 +206,9 @@ class AssumedVolumes:
         return picked
 
     def _reachable_from(self, row: int) -> list[AvailableVolume]:
-        """Volumes that can be reached from a node, the smallest first."""
+        """Available volumes that are reachable from a node, the smallest first."""
         if self._reachable is None:
-            reached: dict[int, list[AvailableVolume]] = {}
+            by_row: dict[int, list[AvailableVolume]] = {}
             nodes = self._snapshot.nodes
             everywhere = np.arange(len(nodes))
             for volume in self._snapshot.available_volumes:
@@ -217,8 +216,8 @@ class AssumedVolumes:
                 rows = np.flatnonzero(matches_selector(selector, nodes)) if selector else everywhere
                 self._rows[volume.name] = rows
                 for at in rows.tolist():
-                    reached.setdefault(at, []).append(volume)
-            self._reachable = reached
+                    by_row.setdefault(at, []).append(volume)
+            self._reachable = by_row
         return self._reachable.get(row, [])
 
     def _mark_changed(self, names: list[str]) -> None:
@@ -227,7 +226,7 @@ class AssumedVolumes:
 
 
 class AttachedVolumes:
-    """Volumes on nodes whose drivers limit them; a NodeLimit."""
+    """Volumes attached to nodes whose drivers limit them; a NodeLimit."""
 
     reason = "exceed max volume count"
 
@@ -246,11 +245,11 @@ class AttachedVolumes:
         return any(each.driver in self._drivers for each in shape.volumes.attachments)
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
-        """(nodes,) pods whose volumes can be attached; not to be written to."""
+        """(nodes,) pods whose volumes can be attached; read-only."""
         return self._cache.replicas(shape, capacity, max_replicas)
 
     def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
-        """Attach the volumes of the pod; None where that is too many."""
+        """Attach the volumes of the pod; None where they exceed a limit."""
         if row not in self._limits:
             return _no_undo
         if self._replicas_with(row, member.attachments, capacity, 1) < 1:
@@ -258,7 +257,7 @@ class AttachedVolumes:
         return self._marking_changed(row, self._allocated.allocate(row, member.attachments))
 
     def release(self, member: Member, row: int) -> Undo:
-        """Detach the volumes of the pod later, unless another pod uses them."""
+        """Detach the volumes of the pod, in future idle capacity, unless other pods use them."""
         if row not in self._limits:
             return _no_undo
         return self._marking_changed(row, self._allocated.release(row, member.attachments))
@@ -269,17 +268,18 @@ class AttachedVolumes:
     def _replicas_with(
         self, row: int, attachments: tuple[Attachment, ...], capacity: Capacity, max_replicas: int
     ) -> int:
-        """How many pods with these volumes fit; volumes without a name are new for each of them."""
-        held, fitting = self._allocated.on(row, capacity), max_replicas
+        """How many pods with these volumes fit; each has volumes without a name of its own."""
+        attached, fitting = self._allocated.on(row, capacity), max_replicas
         for driver, limit in self._limits[row].items():
-            new = [each for each in attachments if each.driver == driver and each not in held]
+            new = [each for each in attachments if each.driver == driver and each not in attached]
             if not new:
                 continue
-            own = sum(not each.volume for each in new)
-            left = limit - sum(each.driver == driver for each in held) - (len(new) - own)
-            if left < 0:
+            per_pod = sum(not each.volume for each in new)
+            # Named volumes that are new are attached once for all pods, nameless ones once per pod.
+            free = limit - sum(each.driver == driver for each in attached) - (len(new) - per_pod)
+            if free < 0:
                 return 0
-            fitting = min(fitting, left // own) if own else fitting
+            fitting = min(fitting, free // per_pod) if per_pod else fitting
         return fitting
 
     def _marking_changed(self, row: int, undo: Undo) -> Undo:
@@ -295,40 +295,40 @@ class AttachedVolumes:
 def _attached_by_row(
     snapshot: Snapshot, limited: Collection[int]
 ) -> dict[int, list[tuple[Attachment, bool]]]:
-    """What pods hold on the nodes with limits, and what else is attached to those."""
-    held = {row: list(pods) for row, pods in snapshot.attached.items() if row in limited}
+    """Volumes of pods on the nodes with limits, and what else is attached to those nodes."""
+    users = {row: list(pods) for row, pods in snapshot.attached.items() if row in limited}
     rows = snapshot.nodes.positions
     attached = {rows[name]: each for name, each in snapshot.attachments.items() if name in rows}
-    left = {row: each for row, each in attached.items() if row in limited}
-    if left:
-        awaited = _attached_by_pending(snapshot)
-        for row, attachments in left.items():
-            known = {each for each, _ in held.get(row, ())}
-            lonely = [(a, False) for a in attachments if a not in known and a not in awaited]
-            held.setdefault(row, []).extend(lonely)
-    return held
+    limited_rows = {row: each for row, each in attached.items() if row in limited}
+    if limited_rows:
+        pending = _attached_by_pending(snapshot)
+        for row, attachments in limited_rows.items():
+            known = {each for each, _ in users.get(row, ())}
+            without_pod = [(a, False) for a in attachments if a not in known and a not in pending]
+            users.setdefault(row, []).extend(without_pod)
+    return users
 
 
 def _attached_by_pending(snapshot: Snapshot) -> set[Attachment]:
-    """Volumes of which a pod that waits is the only user."""
-    waiting = (member for key in snapshot.pending for member in snapshot.gangs[key].pending)
+    """Volumes whose only user is a pending pod."""
+    pending = (member for key in snapshot.pending for member in snapshot.gangs[key].pending)
     return {
         attachment
-        for member in waiting
+        for member in pending
         if any(not each.volume for each in member.shape.volumes.attachments)
         for attachment in member.attachments
     }
 
 
 def _no_undo() -> None:
-    """Nothing was changed."""
+    """Undo nothing."""
 
 
 ALL_NODES = 0
 
 
 class ExclusiveVolumes:
-    """Claims in use by the one pod that may; a NodeLimit, though the same on all nodes."""
+    """ReadWriteOncePod claims in use; a NodeLimit, though the same on all nodes."""
 
     reason = "can't take the pod while another uses its ReadWriteOncePod volume claim"
 
@@ -342,20 +342,20 @@ class ExclusiveVolumes:
         return bool(shape.volumes.exclusive_claims)
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
-        """(nodes,) 1 on all nodes while nobody uses the claims, else 0."""
+        """(nodes,) 1 on all nodes while no pod uses the claims, else 0."""
         return np.full(
             self._nodes, min(max_replicas, 1) * self._is_free(shape, capacity), dtype=np.int64
         )
 
     def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
-        """Use the claims, if nobody does."""
+        """Use the claims if no other pod does."""
         del row
         if not self._is_free(member.shape, capacity):
             return None
         return self._allocated.allocate(ALL_NODES, member.shape.volumes.exclusive_claims)
 
     def release(self, member: Member, row: int) -> Undo:
-        """Leave the claims later."""
+        """Release the claims in future idle capacity."""
         del row
         return self._allocated.release(ALL_NODES, member.shape.volumes.exclusive_claims)
 
