@@ -35,7 +35,7 @@ _STEP = re.compile(r"\.(?P<field>[^.\[\]]+)|\['(?P<quoted>(?:[^'\\]|\\.)*)'\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ValidationRule:
     """A compiled rule."""
 
     name: str
@@ -50,14 +50,14 @@ class Rule:
     """Where the fault lies, below the value that the rule is about."""
 
 
-def compile_rules(written: list[Json], schema: Json, *, root: bool) -> list[Rule]:
+def compile_rules(written: list[Json], schema: Json, *, root: bool) -> list[ValidationRule]:
     """Compile rules that have passed ``check_rules``; empty ones hold always."""
     fields: Fields = {}
     type_ = declare(schema, "self", fields, root=root)
     if type_ is None:
         return []
     found = (_compile(rule, schema, type_, fields) for rule in written if rule["rule"].strip())
-    return [rule for rule in found if isinstance(rule, Rule)]
+    return [rule for rule in found if isinstance(rule, ValidationRule)]
 
 
 def check_rules(schema: Json, path: str) -> list[FieldError]:
@@ -85,7 +85,7 @@ def field_path(text: str, schema: Json) -> str | None:
     return path
 
 
-def _compile(rule: Json, schema: Json, type_: Type, fields: Fields) -> Rule | FieldError:
+def _compile(rule: Json, schema: Json, type_: Type, fields: Fields) -> ValidationRule | FieldError:
     """Compile one rule; the path of an error is relative to the rule's."""
     old = optional_of(type_) if rule.get("optionalOldSelf") else type_
     environment = Environment({"self": type_, "oldSelf": old}, fields)
@@ -102,7 +102,7 @@ def _compile(rule: Json, schema: Json, type_: Type, fields: Fields) -> Rule | Fi
     if message_compiled and message_compiled.checked.type.name != "string":
         detail = "messageExpression must evaluate to a string"
         return invalid_value("messageExpression", message, detail)
-    return Rule(
+    return ValidationRule(
         name=(rule.get("message") or text).strip(),
         message=(rule.get("message") or f"failed rule: {text.strip()}").strip(),
         message_expression=message_compiled,

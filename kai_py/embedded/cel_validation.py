@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kai_py.cel.values import NONE, CELRuntimeError, CostLimitError, Optional, Value
-from kai_py.embedded.cel_rules import RULES, Rule, compile_rules
+from kai_py.embedded.cel_rules import RULES, ValidationRule, compile_rules
 from kai_py.embedded.cel_types import EMBEDDED, declare, to_value
 from kai_py.embedded.errors import FieldError, forbidden_field, required
 
@@ -55,7 +55,7 @@ class Validator:
 
     schema: Json
     root: bool
-    rules: tuple[Rule, ...]
+    rules: tuple[ValidationRule, ...]
     properties: dict[str, Validator]
     additional: Validator | None
     items: Validator | None
@@ -173,7 +173,7 @@ class _Evaluation:
                 former = old
             self._evaluate(rule, place, {"self": own, "oldSelf": former})
 
-    def _evaluate(self, rule: Rule, place: _Place, activation: Activation) -> None:
+    def _evaluate(self, rule: ValidationRule, place: _Place, activation: Activation) -> None:
         result = self._run(rule.expression, place, activation)
         if isinstance(result, CostLimitError):
             detail = (
@@ -194,7 +194,7 @@ class _Evaluation:
             path = f"{place.path}{rule.path}".lstrip(".") or "<nil>"
             self.errors.append(_REPORTS[rule.reason](path, _shown(place.value), message))
 
-    def _message(self, rule: Rule, place: _Place, activation: Activation) -> str:
+    def _message(self, rule: ValidationRule, place: _Place, activation: Activation) -> str:
         if rule.message_expression is None:
             return rule.message
         found = self._run(rule.message_expression, place, activation)

@@ -11,7 +11,7 @@ from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.selectors.cost import max_cost
 from kai_py.dra.selectors.derived_attribute import compile_attribute
 from kai_py.dra.selectors.device import AttributeList, CELDevice, attribute_value
-from kai_py.dra.selectors.environment import Features
+from kai_py.dra.selectors.environment import SelectorFeatures
 from kai_py.dra.selectors.selector import as_bool, compile_selector, evaluate_on, explain
 
 TABLE = "dra-cel-cases"
@@ -44,7 +44,7 @@ def environments(case):
     for features in mixes:
         for kind in kinds:
             stored = kind == "StoredExpressions"
-            yield Features(
+            yield SelectorFeatures(
                 consumable_capacity=stored or "ConsumableCapacity" in features,
                 list_attributes=stored or "ListTypeAttributes" in features,
             )
@@ -118,7 +118,7 @@ def test_what_upstream_observed(case):
     for observed in case["observed"]:
         for number, combo in enumerate(observed["combos"]):
             stored = combo["env"] == "StoredExpressions"
-            environment = Features(
+            environment = SelectorFeatures(
                 consumable_capacity=stored or "ConsumableCapacity" in combo["features"],
                 list_attributes=stored or "ListTypeAttributes" in combo["features"],
             )

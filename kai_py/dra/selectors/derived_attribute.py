@@ -15,7 +15,7 @@ from kai_py.cel.expression import CompileError, Expression, compile_expression
 from kai_py.cel.library.versions import Semver
 from kai_py.cel.values import CELRuntimeError, Value, kind_of
 from kai_py.dra.selectors.device import AttributeList
-from kai_py.dra.selectors.environment import ALL_FEATURES, Features, device_environment
+from kai_py.dra.selectors.environment import ALL_FEATURES, SelectorFeatures, device_environment
 from kai_py.dra.selectors.selector import evaluate_on
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _LISTS: dict[type, str] = {bool: "bools", int: "ints", str: "strings", Semver: "
 
 
 @dataclass(frozen=True, eq=False)
-class DerivedAttribute:
+class AttributeExpression:
     """A compiled derived attribute."""
 
     expression: Expression
@@ -50,8 +50,8 @@ class DerivedAttribute:
 
 @lru_cache(maxsize=4096)
 def compile_attribute(
-    text: str, features: Features = ALL_FEATURES
-) -> DerivedAttribute | CompileError:
+    text: str, features: SelectorFeatures = ALL_FEATURES
+) -> AttributeExpression | CompileError:
     """Compile the expression of a derived attribute, once per text."""
     compiled = compile_expression(text, device_environment(features))
     if isinstance(compiled, CompileError):
@@ -60,7 +60,7 @@ def compile_attribute(
     if _allowed(result_type) or (
         features.list_attributes and result_type.name == "list" and _allowed(result_type.params[0])
     ):
-        return DerivedAttribute(compiled)
+        return AttributeExpression(compiled)
     lists = " or a list of these scalars" if features.list_attributes else ""
     expected = f"a primitive scalar (string, integer, boolean, semver){lists}"
     return CompileError(text, f"must evaluate to {expected}, not {result_type}")

@@ -12,7 +12,7 @@ DEVICE = Type("kubernetes.DRADevice")
 
 
 @dataclass(frozen=True, slots=True)
-class Features:
+class SelectorFeatures:
     """What an expression may use, by feature gate.
 
     The default is everything: a scheduler reads what an API server has already admitted.
@@ -22,11 +22,11 @@ class Features:
     list_attributes: bool = True
 
 
-ALL_FEATURES = Features()
+ALL_FEATURES = SelectorFeatures()
 
 
 @cache
-def device_environment(features: Features = ALL_FEATURES) -> Environment:
+def device_environment(features: SelectorFeatures = ALL_FEATURES) -> Environment:
     """The environment with the variable ``device``."""
     attribute = DYN if features.list_attributes else ANY
     fields = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kai_py.cel.expression import CompileError, Expression, compile_expression
 from kai_py.cel.values import CELRuntimeError, Value, kind_of
-from kai_py.dra.selectors.environment import ALL_FEATURES, Features, device_environment
+from kai_py.dra.selectors.environment import ALL_FEATURES, SelectorFeatures, device_environment
 
 if TYPE_CHECKING:
     from kai_py.dra.selectors.device import CELDevice
@@ -79,7 +79,9 @@ def explain(error: CELRuntimeError) -> str:
 
 
 @lru_cache(maxsize=16384)
-def compile_selector(text: str, features: Features = ALL_FEATURES) -> Selector | CompileError:
+def compile_selector(
+    text: str, features: SelectorFeatures = ALL_FEATURES
+) -> Selector | CompileError:
     """Compile a selector, once per text."""
     compiled = compile_expression(text, device_environment(features))
     if isinstance(compiled, CompileError):
