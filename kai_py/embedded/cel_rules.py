@@ -1,7 +1,7 @@
 """The rules of a CRD's schema, x-kubernetes-validations: compiled, and checked at its write.
 
 A rule is CEL with the variables ``self`` and ``oldSelf``. One that names ``oldSelf`` is a
-transition rule: it applies where there is a value before, unless ``optionalOldSelf`` makes
+transition rule: it applies only if there is an old value, unless ``optionalOldSelf`` makes
 ``oldSelf`` an optional.
 
 Source: Kubernetes documentation "Validation rules" of CustomResourceDefinitions.
@@ -39,7 +39,7 @@ class ValidationRule:
     """A compiled rule."""
 
     name: str
-    """What error messages call it."""
+    """The rule's name in error messages."""
     message: str
     message_expression: Expression | None
     expression: Expression
@@ -47,7 +47,7 @@ class ValidationRule:
     optional_old_self: bool
     reason: str
     path: str
-    """Where the fault lies, below the value that the rule is about."""
+    """The field at fault, below the value that the rule is about."""
 
 
 def compile_rules(written: list[Json], schema: Json, *, root: bool) -> list[ValidationRule]:
@@ -61,12 +61,12 @@ def compile_rules(written: list[Json], schema: Json, *, root: bool) -> list[Vali
 
 
 def check_rules(schema: Json, path: str) -> list[FieldError]:
-    """Return what is wrong with the rules of a version's schema."""
+    """Return the errors in the rules of a version's schema."""
     return list(_check(schema, schema, path, root=True, uncorrelated=""))
 
 
 def field_path(text: str, schema: Json) -> str | None:
-    """Read a rule's fieldPath: a path of fields that the schema knows, None if it is not."""
+    """Parse a rule's fieldPath; None if it is no path of fields in the schema."""
     position, path = 0, ""
     while position < len(text):
         step = _STEP.match(text, position)
@@ -157,9 +157,9 @@ def _check_rules(
         if not isinstance(rule.get("rule"), str) or not rule["rule"].strip():
             yield required(f"{place}.rule", "rule is not specified")
             continue
-        wrong = list(_check_texts(rule, node, place))
-        yield from wrong
-        if any(error.path == f"{place}.message" for error in wrong):
+        errors = list(_check_texts(rule, node, place))
+        yield from errors
+        if any(error.path == f"{place}.message" for error in errors):
             continue
         compiled = _compile(rule, node, type_, fields)
         if isinstance(compiled, FieldError):
@@ -189,7 +189,7 @@ def _check_texts(rule: Json, node: Json, path: str) -> Iterator[FieldError]:
 
 
 def _forbid(schemas: Json | list[Json] | None, path: str) -> Iterator[FieldError]:
-    """Forbid rules where a schema only judges: they could not be told which branch holds."""
+    """Forbid rules in schemas of anyOf, oneOf and not, which a structural schema may not have."""
     if isinstance(schemas, dict):
         for word, inner in schemas.items():
             if word == RULES:

@@ -1,8 +1,8 @@
-"""How does a CustomResourceDefinition become a served resource?
+"""CustomResourceDefinitions: registers the resources they define.
 
-On every change of a CRD its versions are registered with the schema's pruning, defaults, checks
-and CEL rules, and its columns; deleting it deletes its objects. Objects of all versions are stored
-once and differ in apiVersion only (conversion strategy None; webhooks are refused).
+On every change of a CRD its versions are registered with the schema's pruning, defaults, checks and
+CEL rules, and its columns; deleting it deletes its objects. Objects of all versions are stored once
+and differ in apiVersion only (conversion strategy None; webhooks are refused).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ESTABLISHED = (
 
 
 class CustomResources:
-    """Keeps the registry in step with the CRDs in the store."""
+    """Keeps the registry in line with the CRDs in the store."""
 
     def __init__(self, api: ApiServer) -> None:
         self._api = api

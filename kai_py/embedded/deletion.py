@@ -1,9 +1,11 @@
-"""What happens when an object is deleted?
+"""Deletion of objects: grace periods, finalizers, propagation.
 
-Without finalizers and grace it goes at once. Otherwise it gets a deletionTimestamp and goes when
-the last finalizer is removed and, for a pod on a node, when the kubelet confirms with grace 0.
-Foreground and orphan propagation are finalizers that the garbage collector serves. Source:
-k8s.io/apiserver pkg/registry/rest/delete.go and pkg/registry/core/pod/strategy.go.
+Without finalizers and grace period an object is removed at once. Otherwise it gets a
+deletionTimestamp and is removed when the last finalizer is removed and, for a pod on a node, when
+the kubelet confirms with grace 0. Foreground and orphan propagation are finalizers that the garbage
+collector handles.
+
+Source: k8s.io/apiserver pkg/registry/rest/delete.go and pkg/registry/core/pod/strategy.go.
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ def delete(
     namespace: str = "",
     options: DeleteOptions | None = None,
 ) -> tuple[Json, bool]:
-    """Delete an object; return its last state and whether it is gone already.
+    """Delete an object; return its last state and whether it has been removed.
 
-    Raises ApiError 404 when there is none and 409 when a precondition fails.
+    Raises RequestError 404 when there is none and 409 when a precondition fails.
     """
     options = options or DeleteOptions()
     if resource is NAMESPACES and name in PERMANENT_NAMESPACES:

@@ -1,8 +1,9 @@
-"""What happens to a pod once it is bound? The fake kubelet of all nodes.
+"""The fake kubelet of all nodes: runs the pods that are bound.
 
 A bound pod is admitted (or Failed: OutOfcpu, …), waits until its claims are usable, runs, and ends
-after `kai-py.demo/run-seconds` (never, without the annotation) with `kai-py.demo/exit-code`; what
-its restartPolicy restarts runs again. A deleted pod stops within its grace period and is removed.
+after `kai-py.demo/run-seconds` (never, without the annotation) with `kai-py.demo/exit-code`;
+containers are restarted by its restartPolicy. A deleted pod stops within its grace period and is
+removed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ PREPARE_RETRY_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class PodTiming:
-    """How long starting and stopping a pod takes, seconds; stopping never exceeds its grace."""
+    """Time to start and to stop a pod, in seconds; stopping never exceeds the grace period."""
 
     start: float = 1.0
     stop: float = 1.0
@@ -61,7 +62,7 @@ class Kubelet:
         )
 
     def reconcile(self, work: Work) -> None:
-        """Move one pod one step along its life."""
+        """Take one pod one step further in its lifecycle."""
         namespace, name = work.key
         pod = work.api.find(PODS, name, namespace)
         self._forget_replaced(work.key, pod)
@@ -92,13 +93,13 @@ class Kubelet:
         node = work.api.find(NODES, pod["spec"]["nodeName"])
         if node is None:
             return
-        if short := self._admission.admit_resources(pod, node):
-            message = f"Node didn't have enough resource: {short}"
-            status = {"phase": "Failed", "reason": f"OutOf{short}", "message": message}
+        if resource := self._admission.admit_resources(pod, node):
+            message = f"Node didn't have enough resource: {resource}"
+            status = {"phase": "Failed", "reason": f"OutOf{resource}", "message": message}
             work.api.patch_status(PODS, pod, status)
             return
-        if why := self._admission.admit_devices(work.api, pod):
-            message = f"Failed to prepare dynamic resources: {why}"
+        if reason := self._admission.admit_devices(work.api, pod):
+            message = f"Failed to prepare dynamic resources: {reason}"
             record_event(
                 work.api,
                 pod,

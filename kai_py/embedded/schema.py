@@ -1,8 +1,9 @@
-"""What does a structural schema (a CRD's openAPIV3Schema) do to an object?
+"""Structural schemas (a CRD's openAPIV3Schema): pruning, defaults, validation.
 
-Unknown fields are dropped, absent ones get their defaults, and the rest is checked: type, required,
-enum, bounds, lengths, patterns, nullability, allOf/anyOf/oneOf/not. Source:
-k8s.io/apiextensions-apiserver pkg/apiserver/schema and validation.
+Unknown fields are dropped, absent ones get their defaults, and the rest is validated: type,
+required, enum, bounds, lengths, patterns, nullability, allOf/anyOf/oneOf/not.
+
+Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema and validation.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _ROOT_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 def prune(value: Any, schema: Json, *, root: bool = False) -> None:
-    """Drop, in place, the fields that the schema does not know."""
+    """Drop, in place, the fields that are not in the schema."""
     for path, holder, name in _unknown(value, schema, "", root=root):
         del path
         del holder[name]
 
 
 def unknown_fields(value: Any, schema: Json) -> list[str]:
-    """Return the dotted paths of the fields of a whole object that the schema does not know."""
+    """Return the dotted paths of a whole object's fields that are not in the schema."""
     return [path for path, _, _ in _unknown(value, schema, "", root=True)]
 
 
@@ -51,7 +52,7 @@ def apply_defaults(value: Any, schema: Json) -> None:
 
 
 def validate(value: Any, schema: Json, path: str) -> list[FieldError]:
-    """Return what is wrong with a value that stands at `path`."""
+    """Return the errors in a value at `path`."""
     if value is None:
         if schema.get("nullable") or not schema.get("type"):
             return []

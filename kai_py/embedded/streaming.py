@@ -1,4 +1,4 @@
-"""How does a watch travel over HTTP?
+"""Watches over HTTP.
 
 One JSON line per event, until the client's timeout, a compaction (an ERROR event with code 410) or
 the end of the server. A quiet watch gets a bookmark now and then if it allows them.
@@ -39,7 +39,7 @@ async def stream_watch(
     presenter: Presenter,
     cut: CutWatch | None = None,
 ) -> web.StreamResponse:
-    """Answer a watch request; `cut` ends it early on purpose."""
+    """Answer a watch request; `cut` ends it early as an injected fault."""
     watch = lister.watch(target, request.query)
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(request)

@@ -1,8 +1,9 @@
-"""What do binding, eviction, scale and finalize do?
+"""Subresources: binding, eviction, scale and finalize.
 
-binding assigns a pod to a node, once. eviction deletes a pod unless a PodDisruptionBudget has no
-disruption left (429). scale reads and writes `spec.replicas`. finalize writes a namespace's
-finalizers. Source: k8s.io/kubernetes pkg/registry/core/pod/storage.
+binding assigns a pod to a node, once. eviction deletes a pod unless a PodDisruptionBudget allows no
+disruption (429). scale reads and writes `spec.replicas`. finalize writes a namespace's finalizers.
+
+Source: k8s.io/kubernetes pkg/registry/core/pod/storage.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ RETRY_EVICTION_SECONDS = 10
 def bind(api: ApiServer, name: str, namespace: str, binding: Json) -> Json:
     """Assign a pod to the node that a v1 Binding names; return the pod.
 
-    Raises ApiError 409 when the pod is on a node already, gated, being deleted or another one.
+    Raises RequestError 409 when the pod is on a node already, gated, being deleted or another one.
     """
     target = binding.get("target") or {}
     if not target.get("name"):
@@ -65,7 +66,7 @@ def _unbindable_reason(pod: Json) -> str:
 
 
 def evict(api: ApiServer, name: str, namespace: str, eviction: Json) -> None:
-    """Delete a pod as far as its disruption budget allows; raise ApiError 429 when it does not."""
+    """Delete a pod if its disruption budget allows it; raise RequestError 429 if not."""
     pod = api.stored(PODS, name, namespace)
     given = eviction.get("deleteOptions") or {}
     options = DeleteOptions(
@@ -184,7 +185,7 @@ def set_scale(
 
 
 def finalize_namespace(api: ApiServer, name: str, namespace: Json) -> Json:
-    """Write a namespace's spec.finalizers; it goes when it is deleted and none is left."""
+    """Write a namespace's spec.finalizers; without any, a deleted namespace is removed."""
     current = api.stored(NAMESPACES, name, "")
     api.check_preconditions(NAMESPACES, current, namespace.get("metadata") or {})
     finalizers = (namespace.get("spec") or {}).get("finalizers") or []

@@ -1,6 +1,6 @@
-"""How is a request that reads or writes one object, or deletes many, carried out?
+"""Requests that read or write one object, or delete many.
 
-From HTTP's words (verb, subresource, content type, query) to calls of the server's verbs.
+Translates HTTP's terms (verb, subresource, content type, query) to calls of the server's verbs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class WriteRequest:
 
 @dataclass(frozen=True)
 class WriteResponse:
-    """What to send back; `is_object` when the document is of the resource's kind."""
+    """The answer; `is_object` when the document is of the resource's kind."""
 
     document: Json
     code: int = 200
@@ -79,7 +79,7 @@ def read(api: ApiServer, target: Target) -> Json:
 
 
 def execute(api: ApiServer, verb: str, target: Target, request: WriteRequest) -> WriteResponse:
-    """Carry out a write; raise ApiError when it is refused."""
+    """Execute a write; raise RequestError when it is refused."""
     if not isinstance(request.body, dict) and verb != "patch":
         raise bad_request("the body must be a JSON object")
     match verb:

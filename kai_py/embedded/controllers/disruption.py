@@ -1,9 +1,11 @@
-"""How many pods may be evicted now? The status of PodDisruptionBudgets.
+"""Status of PodDisruptionBudgets: how many pods may be evicted now.
 
 allowed = healthy - desired, never below 0; desired is minAvailable, or expected - maxUnavailable.
 With a number in minAvailable the matching pods are what is expected; with a percentage or
 maxUnavailable it is the replicas of their controllers, which only ReplicaSets and StatefulSets
-have: anything else allows no disruption and says so. Source: pkg/controller/disruption.
+have: anything else allows no disruption, with a condition that says so.
+
+Source: pkg/controller/disruption of k8s.io/kubernetes.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from kai_py.embedded.event_log import Change
 
 DISRUPTED_POD_SECONDS = 120.0
-"""How long an evicted pod that is still there counts as disrupted."""
+"""How long an evicted pod that still exists counts as disrupted."""
 
 _SCALABLE = (REPLICA_SETS.kind, STATEFUL_SETS.kind)
 

@@ -1,6 +1,6 @@
-"""Does a failed pod count against its Job? podFailurePolicy, first matching rule wins.
+"""podFailurePolicy of Jobs (KEP-3329): the first matching rule decides on a failed pod.
 
-Source: KEP 3329. FailIndex needs per-index back-off, which Jobs here refuse; it counts as Count.
+FailIndex needs per-index backoff, which Jobs here refuse; it counts as Count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FailureAction(Enum):
-    """What a failed pod means for its Job."""
+    """Effect of a failed pod on its Job."""
 
     COUNT = "Count"
     IGNORE = "Ignore"
@@ -23,17 +23,17 @@ class FailureAction(Enum):
 
 
 def failure_action(job: Json, pod: Json) -> tuple[FailureAction, str]:
-    """Return the verdict on a failed pod and, for FAIL, the message for the condition."""
+    """Return the action for a failed pod and, for FAIL, the message for the condition."""
     rules = (job["spec"].get("podFailurePolicy") or {}).get("rules") or ()
     for number, rule in enumerate(rules):
         if _matches_conditions(rule, pod) or _matches_exit_code(rule, pod):
-            verdict = (
+            action = (
                 FailureAction(rule["action"])
                 if rule["action"] != "FailIndex"
                 else FailureAction.COUNT
             )
             return (
-                verdict,
+                action,
                 f"Pod {name_of(pod)} failed, matching {rule['action']} rule at index {number}",
             )
     return FailureAction.COUNT, ""

@@ -1,7 +1,7 @@
-"""resource.k8s.io: defaults and validity of claims, templates, classes, slices.
+"""resource.k8s.io: defaults and validation of claims, templates, classes, slices.
 
-A claim's spec never changes; its allocation is set once and can only be cleared; nobody reserves
-a claim that is not allocated. Limits and texts: k8s.io/kubernetes pkg/apis/resource/validation.
+A claim's spec is immutable; its allocation is set once and can only be cleared; only an allocated
+claim can be reserved. Limits and texts: k8s.io/kubernetes pkg/apis/resource/validation.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_COUNTER_SETS_PER_SLICE = 8
 
 
 def default_claim_spec(spec: Json) -> None:
-    """Fill allocation modes, counts and toleration operators of all requests."""
+    """Set the defaults of allocation modes, counts and toleration operators of all requests."""
     for request in (spec.get("devices") or {}).get("requests") or ():
         for device_request in _device_requests(request):
             mode = device_request.setdefault("allocationMode", "ExactCount")
@@ -51,7 +51,7 @@ def default_claim_spec(spec: Json) -> None:
 
 
 def validate_claim_spec(spec: Json, path: str) -> list[FieldError]:
-    """Return what is wrong with a ResourceClaimSpec that stands at `path`."""
+    """Return the errors in a ResourceClaimSpec at `path`."""
     devices = spec.get("devices") or {}
     requests = devices.get("requests") or []
     errors = _too_many(requests, MAX_REQUESTS, f"{path}.devices.requests")
@@ -284,7 +284,7 @@ def _admit_template(template: Json, store: Store) -> None:
 
 
 def _admit_access(document: Json, spec: Json, path: str, store: Store) -> None:
-    """Access to devices in use is for namespaces that are labelled for it."""
+    """Refuse adminAccess outside namespaces that are labelled for it."""
     meta = document["metadata"]
     namespace = store.get(NAMESPACES, "", meta.get("namespace", "")) or {"metadata": {}}
     if (namespace["metadata"].get("labels") or {}).get(ADMIN_ACCESS_LABEL) == "true":

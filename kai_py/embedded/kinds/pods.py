@@ -1,4 +1,4 @@
-"""Pods and pod templates: defaults, validity, what an update may change, priority admission.
+"""Pods and pod templates: defaults, validation, immutable fields, priority admission.
 
 Source: k8s.io/kubernetes pkg/apis/core/v1/defaults.go, pkg/apis/core/validation, and the Priority
 admission plugin.
@@ -47,7 +47,7 @@ GATED_CONDITION = {
 
 
 def default_pod_spec(spec: Json) -> None:
-    """Fill the absent fields of a pod spec, in a pod or in a template."""
+    """Set the defaults of a pod spec, in a pod or in a template."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
@@ -59,7 +59,7 @@ def default_pod_spec(spec: Json) -> None:
 
 
 def validate_pod_spec(spec: Json, path: str) -> list[FieldError]:
-    """Return what is wrong with a pod spec that stands at `path`."""
+    """Return the errors in a pod spec at `path`."""
     if not spec.get("containers"):
         return [required(f"{path}.containers")]
     errors: list[FieldError] = []

@@ -1,4 +1,4 @@
-"""Jobs, Deployments, ReplicaSets, StatefulSets: defaults and validity.
+"""Jobs, Deployments, ReplicaSets, StatefulSets: defaults and validation.
 
 What their embedded controllers cannot do is refused on creation with 501, not ignored. Source:
 k8s.io/kubernetes pkg/apis/{batch,apps}.
