@@ -61,7 +61,7 @@ class ScaleUpTracker:
         return replace(plan, unplaced=tuple(unplaced))
 
     def _finished_scale_up(self, nodes: Collection[str], now: float) -> float | None:
-        """When the scale-up began that is settled now; None if there is none."""
+        """Start of the scale-up that is settled now; None if there is none."""
         before, self._nodes = self._nodes, frozenset(nodes)
         if before is not None and not self._nodes <= before and self._began is None:
             self._began = now

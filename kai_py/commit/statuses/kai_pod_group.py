@@ -55,7 +55,7 @@ QUOTA_REASONS = ("OverLimit", "NonPreemptibleOverQuota")
 
 @dataclass(frozen=True, slots=True)
 class KaiPodGroupReport:
-    """What a plan reports of a gang; ``keep_condition``: leave its condition, if any, as it is."""
+    """A plan's report on a gang; ``keep_condition``: leave its condition, if any, as it is."""
 
     node_pool: str
     uid: str
