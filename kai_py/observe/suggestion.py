@@ -42,6 +42,7 @@ class SuggestionStep:
     @property
     def command(self) -> str:
         """The equivalent kubectl command; empty for a step with a document or nodes."""
+        # Empty for the core group, whose apiVersion has no slash.
         group = self.api_version.rpartition("/")[0]
         target = f"{self.kind.lower()}.{group}" if group else self.kind.lower()
         where = f" -n {shlex.quote(self.namespace)}" if self.namespace else ""
