@@ -86,6 +86,7 @@ class ApiServer:
         if resource.has_status and (resource.custom or resource.kind != "Node"):
             new.pop("status", None)
         object_meta.initialise(new, clock=self.clock, identity=self.identity)
+        # In this order: a later check relies on what an earlier one has established.
         if (errors := object_meta.validate(new)) or (errors := _missing_spec(resource, new)):
             raise _invalid(resource, new, errors)
         resource.rules.prepare(new)
@@ -115,6 +116,7 @@ class ApiServer:
                 f"the name of the object ({body_name}) does not match the name on the URL ({name})"
             )
         current = self.stored(resource, name, namespace)
+        # Built-in kinds allow unconditional updates, custom resources do not.
         if resource.custom and not new["metadata"].get("resourceVersion"):
             rule = "must be specified for an update"
             missing = FieldError(
@@ -179,6 +181,7 @@ class ApiServer:
             )
             raise conflict(resource.group_resource, name, reason)
         revision = meta.get("resourceVersion")
+        # As upstream, "0" stands for any version.
         if revision and revision not in ("0", current["metadata"]["resourceVersion"]):
             raise conflict(resource.group_resource, name, _STALE)
 
@@ -247,6 +250,7 @@ class ApiServer:
         for field in ("finalizers", "ownerReferences", "labels", "annotations"):
             if not new["metadata"].get(field):
                 new["metadata"].pop(field, None)
+        # A write that changes nothing gets no new revision, as upstream.
         if new == current or dry_run:
             return new
         stored = self.store.replace(resource.storage, new, current)

@@ -57,6 +57,7 @@ def compile_rules(written: list[Json], schema: Json, *, root: bool) -> list[Vali
     if type_ is None:
         return []
     found = (_compile(rule, schema, type_, fields) for rule in written if rule["rule"].strip())
+    # Faulty rules were reported when the CRD was written.
     return [rule for rule in found if isinstance(rule, ValidationRule)]
 
 

@@ -75,6 +75,7 @@ def make_validator(schema: Json) -> Validator | None:
 
 
 def _make(schema: Json, node: Json, *, root: bool) -> Validator | None:
+    # A value of unknown type can have no rules at any depth.
     if declare(node, "self", {}, root=root) is None:
         return None
     typed = node.get("properties") or {}
@@ -195,6 +196,7 @@ class _Evaluation:
                     f"function or macro signature for rule: {rule.name}"
                 )
             self._report(place, detail)
+        # Ratcheting does not exempt transition rules: they are about the change itself.
         elif result is not True and (rule.is_transition or not place.unchanged):
             message = self._message(rule, place, activation)
             path = f"{place.path}{rule.path}".lstrip(".") or "<nil>"

@@ -95,6 +95,7 @@ def _marked(
         meta["finalizers"] = _finalizers(resource, meta, options)
         if "generation" in meta:
             meta["generation"] += 1
+    # A second deletion may shorten the grace period, never extend it.
     elif grace < meta.get("deletionGracePeriodSeconds", 0):
         meta["deletionTimestamp"] = format_time(api.clock.now() + grace)
         meta["deletionGracePeriodSeconds"] = grace

@@ -69,6 +69,7 @@ class EventLog:
         """Add a change and call the listeners."""
         self._changes.append(change)
         self._revisions.append(change.revision)
+        # At twice the size, so that the cost of compaction is O(1) per append.
         if len(self._changes) > 2 * self._kept:
             self.compact(self._revisions[-self._kept - 1])
         for wake in tuple(self._listeners.values()):

@@ -59,5 +59,6 @@ class Pager:
         token = base64.urlsafe_b64encode(f"{revision}/{self._issued}".encode()).decode()
         self._remainders[token] = (revision, items[limit:])
         if len(self._remainders) > MAX_REMAINDERS:
+            # Oldest first; a client that comes back for it gets 410 and lists again.
             self._remainders.popitem(last=False)
         return Page(items[:limit], revision, token, len(items) - limit)

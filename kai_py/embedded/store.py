@@ -86,6 +86,7 @@ class Store:
         key = (storage, namespace_of(previous), name_of(previous))
         del self._objects[storage][key[1]][key[2]]
         self._by_uid.pop(uid_of(previous), None)
+        # A copy: the deletion has a revision of its own, and `previous` is shared.
         return self._record(ChangeType.DELETED, storage, dict(previous), previous)
 
     def log(self, storage: str) -> EventLog:

@@ -105,6 +105,7 @@ def release_claim(work: Work) -> None:
 
 
 def _is_current_consumer(api: ApiServer, namespace: str, consumer: Json) -> bool:
+    # Only pods are known to end; consumers of other kinds are never removed.
     if consumer.get("apiGroup") or consumer["resource"] != PODS.plural:
         return True
     pod = api.find(PODS, consumer["name"], namespace)

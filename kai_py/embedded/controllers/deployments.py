@@ -115,6 +115,7 @@ def _surge_and_unavailable(deployment: Json) -> tuple[int, int]:
     unavailable = resolve_int_or_string(
         rolling.get("maxUnavailable", "25%"), replicas, round_up=False
     )
+    # Both may round to 0, and the rollout would never progress; upstream does the same.
     return (surge, unavailable) if surge or unavailable else (0, 1)
 
 

@@ -65,6 +65,7 @@ def reconcile(work: Work) -> None:
         condition = _condition("False", "SyncFailed", str(error))
         expected, desired, allowed = len(pods), 0, 0
     else:
+        # Without pods there is nothing to disrupt, whatever the numbers say.
         allowed = max(healthy - desired, 0) if expected > 0 else 0
         reason = "SufficientPods" if allowed else "InsufficientPods"
         condition = _condition("True" if allowed else "False", reason, "")

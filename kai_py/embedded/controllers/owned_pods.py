@@ -67,5 +67,6 @@ def is_ready(pod: Json) -> bool:
 
 def deletion_order(pod: Json) -> tuple[bool, bool, str, str]:
     """Sort key: the pods to delete first (unassigned, not ready, youngest)."""
+    # Youngest first: timestamps sort as text, so invert every character.
     inverted_age = "".join(chr(255 - ord(each)) for each in pod["metadata"]["creationTimestamp"])
     return bool(pod["spec"].get("nodeName")), is_ready(pod), inverted_age, name_of(pod)

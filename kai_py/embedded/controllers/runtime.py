@@ -86,6 +86,7 @@ class Runtime:
                 self._enqueue(number, key)
 
     def _enqueue(self, number: int, key: Key) -> None:
+        # A key that is queued already keeps its place.
         self._queue[number, key] = None
         if not self._scheduled and not self._stopped:
             self._scheduled = True
@@ -93,10 +94,12 @@ class Runtime:
 
     def _run_batch(self) -> None:
         self._scheduled = False
+        # A bounded batch, so that requests are served between batches.
         for _ in range(min(KEYS_PER_TURN, len(self._queue))):
             if self._stopped:
                 return
             number, key = next(iter(self._queue))
+            # Before reconciling: a change in the meantime must queue the key again.
             del self._queue[number, key]
             self._reconcile(number, key)
         if self._queue and not self._scheduled:
