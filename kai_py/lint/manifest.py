@@ -137,6 +137,7 @@ def walk(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, LineMapp
     """Visit every mapping below a value, outermost first, with its path."""
     if isinstance(value, LineMapping):
         yield path, value
+        # A copy: the caller may rename and remove keys during the walk.
         for key in list(value):
             if key in value:
                 yield from walk(value[key], (*path, key))

@@ -49,6 +49,7 @@ def queue(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         yield manifest.error(("apiVersion",), message, fixed=True)
         manifest.value["apiVersion"] = API_VERSION
     reported: set[FieldProblem] = set()
+    # A correction may reveal further problems; what was reported is not reported again.
     while problems := [problem for problem in _problems(manifest) if problem not in reported]:
         for problem in problems:
             reported.add(problem)
