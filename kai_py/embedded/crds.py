@@ -197,9 +197,9 @@ def _validate_definition(definition: Json) -> list[FieldError]:
         return errors
     if spec["conversion"].get("strategy") != "None":
         raise not_implemented("conversion webhooks of CustomResourceDefinitions")
-    wanted = f"{names['plural']}.{spec['group']}"
-    if definition["metadata"]["name"] != wanted:
-        rule = f'must be spec.names.plural+"."+spec.group ({wanted})'
+    expected = f"{names['plural']}.{spec['group']}"
+    if definition["metadata"]["name"] != expected:
+        rule = f'must be spec.names.plural+"."+spec.group ({expected})'
         errors.append(invalid_value("metadata.name", definition["metadata"]["name"], rule))
     if sum(bool(each.get("storage")) for each in spec["versions"]) != 1:
         rule = "must have exactly one version marked as storage version"
@@ -232,6 +232,6 @@ def _validate_version(version: Json, path: str) -> list[FieldError]:
         try:
             json_path(column["jsonPath"])
         except ValueError as error:
-            where = f"{path}.additionalPrinterColumns[{index}].jsonPath"
-            errors.append(invalid_value(where, column["jsonPath"], str(error)))
+            column_path = f"{path}.additionalPrinterColumns[{index}].jsonPath"
+            errors.append(invalid_value(column_path, column["jsonPath"], str(error)))
     return errors

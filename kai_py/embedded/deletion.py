@@ -60,10 +60,10 @@ def delete(
     current = api.stored(resource, name, namespace)
     api.check_preconditions(resource, current, options.preconditions)
     marked = _marked(api, resource, current, options)
-    gone = is_removable(marked)
+    is_removed = is_removable(marked)
     if options.dry_run:
-        return resource.to_served(marked), gone
-    if not gone:
+        return resource.to_served(marked), is_removed
+    if not is_removed:
         return resource.to_served(api.commit(resource, current, marked)), False
     last = current if is_deleting(current) else {**current, "metadata": marked["metadata"]}
     removed = api.store.remove(resource.storage, last)
@@ -122,7 +122,7 @@ def _finalizers(resource: ServedResource, meta: Json, options: DeleteOptions) ->
     policy = options.policy or default
     if policy not in ("Background", *_FINALIZER_OF_POLICY):
         raise bad_request(f'"{policy}" is not a valid propagationPolicy')
-    wanted = _FINALIZER_OF_POLICY.get(policy)
-    if wanted and wanted not in present:
-        present.append(wanted)
+    finalizer = _FINALIZER_OF_POLICY.get(policy)
+    if finalizer and finalizer not in present:
+        present.append(finalizer)
     return present

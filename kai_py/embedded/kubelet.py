@@ -110,9 +110,9 @@ class Kubelet:
             )
             work.requeue_after(PREPARE_RETRY_SECONDS)
             return
-        left = self._timing.start - self._elapsed(work, pod, "start")
-        if left > 0:
-            work.requeue_after(left)
+        remaining = self._timing.start - self._elapsed(work, pod, "start")
+        if remaining > 0:
+            work.requeue_after(remaining)
             return
         self._elapsed(work, pod, "run")
         work.api.patch_status(PODS, pod, _running(pod, node, work.now, restarts=0))
@@ -122,9 +122,9 @@ class Kubelet:
         seconds = _number(annotations.get(RUN_SECONDS))
         if seconds is None:
             return
-        left = seconds - self._elapsed(work, pod, "run")
-        if left > 0:
-            work.requeue_after(left)
+        remaining = seconds - self._elapsed(work, pod, "run")
+        if remaining > 0:
+            work.requeue_after(remaining)
             return
         code = int(_number(annotations.get(EXIT_CODE)) or 0)
         policy = pod["spec"]["restartPolicy"]
@@ -138,9 +138,9 @@ class Kubelet:
 
     def _stop(self, work: Work, pod: Json) -> None:
         grace = pod["metadata"].get("deletionGracePeriodSeconds", 0)
-        left = min(self._timing.stop, grace) - self._elapsed(work, pod, "stop")
-        if left > 0:
-            work.requeue_after(left)
+        remaining = min(self._timing.stop, grace) - self._elapsed(work, pod, "stop")
+        if remaining > 0:
+            work.requeue_after(remaining)
             return
         if not is_finished(pod):  # even one that never started: a Job waits for the final phase
             pod = work.api.patch_status(PODS, pod, _finished(pod, KILLED_EXIT_CODE, work.now))

@@ -70,13 +70,13 @@ async def _send_events(
     await stream.send(watch.poll())
     if is_set(query, "sendInitialEvents") and bookmarks:
         await stream.send([watch.bookmark(initial_events_end=True)])
-    while (left := end - loop.time()) > 0:
+    while (remaining := end - loop.time()) > 0:
         wakeup.clear()
         if events := watch.poll():
             await stream.send(events)
             continue
         try:
-            await asyncio.wait_for(wakeup.wait(), min(left, BOOKMARK_SECONDS))
+            await asyncio.wait_for(wakeup.wait(), min(remaining, BOOKMARK_SECONDS))
         except TimeoutError:
             if bookmarks:
                 await stream.send([watch.bookmark()])

@@ -38,8 +38,8 @@ def bind(api: ApiServer, name: str, namespace: str, binding: Json) -> Json:
         raise bad_request("target.kind must be Node or empty")
     pod = api.stored(PODS, name, namespace)
     api.check_preconditions(PODS, pod, binding.get("metadata") or {})
-    if why := _unbindable_reason(pod):
-        raise conflict("pods/binding", name, f"pod {name} {why}")
+    if reason := _unbindable_reason(pod):
+        raise conflict("pods/binding", name, f"pod {name} {reason}")
     meta = dict(pod["metadata"])
     for field in ("annotations", "labels"):
         added = (binding.get("metadata") or {}).get(field)
@@ -68,11 +68,11 @@ def _unbindable_reason(pod: Json) -> str:
 def evict(api: ApiServer, name: str, namespace: str, eviction: Json) -> None:
     """Delete a pod if its disruption budget allows it; raise RequestError 429 if not."""
     pod = api.stored(PODS, name, namespace)
-    given = eviction.get("deleteOptions") or {}
+    options_body = eviction.get("deleteOptions") or {}
     options = DeleteOptions(
-        grace_seconds=given.get("gracePeriodSeconds"),
-        preconditions=given.get("preconditions") or {},
-        dry_run=bool(given.get("dryRun")),
+        grace_seconds=options_body.get("gracePeriodSeconds"),
+        preconditions=options_body.get("preconditions") or {},
+        dry_run=bool(options_body.get("dryRun")),
     )
     api.check_preconditions(PODS, pod, options.preconditions)
     if _counts_for_budgets(pod):

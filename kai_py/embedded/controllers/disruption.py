@@ -86,10 +86,10 @@ def _still_disrupted(work: Work, budget: Json, pods: Sequence[Json]) -> dict[str
     present = {name_of(pod) for pod in pods if not is_deleting(pod)}
     recent = {}
     for name, since in ((budget.get("status") or {}).get("disruptedPods") or {}).items():
-        left = seconds_of(since) + DISRUPTED_POD_SECONDS - work.now
-        if name in present and left > 0:
+        remaining = seconds_of(since) + DISRUPTED_POD_SECONDS - work.now
+        if name in present and remaining > 0:
             recent[name] = since
-            work.requeue_after(left)
+            work.requeue_after(remaining)
     return recent
 
 

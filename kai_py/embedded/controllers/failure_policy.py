@@ -41,20 +41,20 @@ def failure_action(job: Json, pod: Json) -> tuple[FailureAction, str]:
 
 def _matches_conditions(rule: Json, pod: Json) -> bool:
     present = {(each["type"], each["status"]) for each in pod["status"].get("conditions") or ()}
-    wanted = rule.get("onPodConditions") or ()
-    return any((each["type"], each.get("status", "True")) in present for each in wanted)
+    patterns = rule.get("onPodConditions") or ()
+    return any((each["type"], each.get("status", "True")) in present for each in patterns)
 
 
 def _matches_exit_code(rule: Json, pod: Json) -> bool:
-    wanted = rule.get("onExitCodes")
-    if not wanted:
+    exit_codes = rule.get("onExitCodes")
+    if not exit_codes:
         return False
-    container = wanted.get("containerName")
+    container = exit_codes.get("containerName")
     for status in pod["status"].get("containerStatuses") or ():
         terminated = (status.get("state") or {}).get("terminated")
         if not terminated or (container and status["name"] != container):
             continue
         code = terminated["exitCode"]
-        if code != 0 and (code in wanted["values"]) is (wanted["operator"] == "In"):
+        if code != 0 and (code in exit_codes["values"]) is (exit_codes["operator"] == "In"):
             return True
     return False

@@ -113,10 +113,10 @@ def _exceeded_limit(
     if tally.failed + restarts > spec["backoffLimit"]:
         return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
     if (deadline := spec.get("activeDeadlineSeconds")) is not None:
-        left = seconds_of(status["startTime"]) + deadline - work.now
-        if left <= 0:
+        remaining = seconds_of(status["startTime"]) + deadline - work.now
+        if remaining <= 0:
             return "DeadlineExceeded", "Job was active longer than specified deadline"
-        work.requeue_after(left)
+        work.requeue_after(remaining)
     return None
 
 

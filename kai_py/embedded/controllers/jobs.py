@@ -83,8 +83,8 @@ class JobController:
         elif job["spec"].get("suspend"):
             _delete_all(work.api, [pod for pod in pods if is_active(pod)])
         else:
-            left = owned_objects(work.api, job) if tally.newly_finished else pods
-            self._create_pods(work, job, left, tally)
+            remaining = owned_objects(work.api, job) if tally.newly_finished else pods
+            self._create_pods(work, job, remaining, tally)
 
     def _create_pods(self, work: Work, job: Json, pods: Sequence[Json], tally: PodTally) -> None:
         active = [pod for pod in pods if is_active(pod)]
@@ -128,8 +128,8 @@ def _new_pods(job: Json, occupied: Sequence[Json], tally: PodTally, missing: int
             pod["metadata"]["finalizers"].append(TRACKING_FINALIZER)
             yield pod
         return
-    taken = {index_of(pod) for pod in occupied} | tally.completed_indexes
-    for index in missing_indexes(job["spec"]["completions"], taken, missing):
+    used_indexes = {index_of(pod) for pod in occupied} | tally.completed_indexes
+    for index in missing_indexes(job["spec"]["completions"], used_indexes, missing):
         pod = pod_from_template(job, template)
         meta = pod["metadata"]
         meta["generateName"] = f"{name}-{index}-"
@@ -148,9 +148,9 @@ def _delete_after_ttl(work: Work, job: Json) -> None:
         for each in job["status"]["conditions"]
         if each["type"] in ("Complete", "Failed")
     ]
-    left = max(ended) + lifetime - work.now
-    if left > 0:
-        work.requeue_after(left)
+    remaining = max(ended) + lifetime - work.now
+    if remaining > 0:
+        work.requeue_after(remaining)
     else:
         delete(work.api, JOBS, name_of(job), namespace_of(job))
 
@@ -166,8 +166,10 @@ def _remove_finalizers(api: ApiServer, pods: Sequence[Json]) -> None:
 
 
 def _without_finalizer(pod: Json) -> Json:
-    kept = [each for each in pod["metadata"].get("finalizers") or () if each != TRACKING_FINALIZER]
-    return {**pod, "metadata": {**pod["metadata"], "finalizers": kept}}
+    finalizers = [
+        each for each in pod["metadata"].get("finalizers") or () if each != TRACKING_FINALIZER
+    ]
+    return {**pod, "metadata": {**pod["metadata"], "finalizers": finalizers}}
 
 
 def _release_orphans(work: Work, job: Json | None) -> None:

@@ -35,15 +35,15 @@ def reconcile(work: Work) -> None:
 
 
 def _empty(api: ApiServer, namespace: str) -> bool:
-    left = 0
+    remaining = 0
     for resource in api.registry.storages():
         if not resource.namespaced:
             continue
         for document in api.list(resource, namespace):
             if not is_deleting(document):
                 delete(api, resource, name_of(document), namespace)
-            left += api.find(resource, name_of(document), namespace) is not None
-    return left == 0
+            remaining += api.find(resource, name_of(document), namespace) is not None
+    return remaining == 0
 
 
 def _keys(api: ApiServer, change: Change) -> Iterable[Key]:

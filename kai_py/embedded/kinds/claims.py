@@ -57,18 +57,18 @@ def validate_claim_spec(spec: Json, path: str) -> list[FieldError]:
     errors = _too_many(requests, MAX_REQUESTS, f"{path}.devices.requests")
     names: set[str] = set()
     for index, request in enumerate(requests):
-        where = f"{path}.devices.requests[{index}]"
-        errors += _validate_request(request, where)
+        item_path = f"{path}.devices.requests[{index}]"
+        errors += _validate_request(request, item_path)
         if request.get("name") in names:
-            errors.append(duplicate(f"{where}.name", request["name"]))
+            errors.append(duplicate(f"{item_path}.name", request["name"]))
         names.add(request.get("name", ""))
     known = _request_names(spec)
     for kind in ("constraints", "config"):
         for index, entry in enumerate(devices.get(kind) or ()):
             for position, name in enumerate(entry.get("requests") or ()):
                 if name not in known:
-                    where = f"{path}.devices.{kind}[{index}].requests[{position}]"
-                    errors.append(invalid_value(where, name, _REQUEST_NAME_RULE))
+                    item_path = f"{path}.devices.{kind}[{index}].requests[{position}]"
+                    errors.append(invalid_value(item_path, name, _REQUEST_NAME_RULE))
     return errors
 
 
@@ -106,10 +106,10 @@ def _validate_request(request: Json, path: str) -> list[FieldError]:
     subrequests = request["firstAvailable"]
     errors += _too_many(subrequests, MAX_SUBREQUESTS, f"{path}.firstAvailable")
     for index, sub in enumerate(subrequests):
-        where = f"{path}.firstAvailable[{index}]"
+        subrequest_path = f"{path}.firstAvailable[{index}]"
         if not sub.get("name"):
-            errors.append(required(f"{where}.name"))
-        errors += _validate_device_request(sub, where)
+            errors.append(required(f"{subrequest_path}.name"))
+        errors += _validate_device_request(sub, subrequest_path)
     return errors
 
 
@@ -131,17 +131,17 @@ def _validate_device_request(request: Json, path: str) -> list[FieldError]:
 def _validate_selectors(selectors: list[Json], path: str) -> list[FieldError]:
     errors = _too_many(selectors, MAX_SELECTORS, path)
     for index, selector in enumerate(selectors):
-        where = f"{path}[{index}].cel.expression"
+        expression_path = f"{path}[{index}].cel.expression"
         expression = (selector.get("cel") or {}).get("expression")
         if not expression:
-            errors.append(required(where))
+            errors.append(required(expression_path))
             continue
         compiled = compile_selector(expression)
         if isinstance(compiled, CompileError):
-            errors.append(invalid_value(where, expression, str(compiled)))
+            errors.append(invalid_value(expression_path, expression, str(compiled)))
         elif max_cost(compiled.expression) > MAX_COST:
             rule = "too complex, exceeds cost limit"
-            errors.append(FieldError(where, "FieldValueForbidden", f"Forbidden: {rule}"))
+            errors.append(FieldError(expression_path, "FieldValueForbidden", f"Forbidden: {rule}"))
     return errors
 
 
@@ -197,14 +197,14 @@ def _validate_reservations(claim: Json, status: Json, before: Json) -> list[Fiel
     known = {consumer["uid"] for consumer in before.get("reservedFor") or ()}
     seen: set[str] = set()
     for index, consumer in enumerate(consumers):
-        where = f"{path}[{index}]"
+        consumer_path = f"{path}[{index}]"
         errors += [
-            required(f"{where}.{field}")
+            required(f"{consumer_path}.{field}")
             for field in ("resource", "name", "uid")
             if not consumer.get(field)
         ]
         if consumer.get("uid") in seen:
-            errors.append(duplicate(f"{where}.uid", consumer["uid"]))
+            errors.append(duplicate(f"{consumer_path}.uid", consumer["uid"]))
         seen.add(consumer.get("uid", ""))
     if "deletionTimestamp" in claim["metadata"] and seen - known:
         rule = "new entries may not be added while `deletionTimestamp` is set"
@@ -228,17 +228,17 @@ def _validate_slice(resource_slice: Json) -> list[FieldError]:
         errors.append(
             invalid_value("spec.pool.resourceSliceCount", count, "must be greater than zero")
         )
-    places = [
+    node_fields = [
         field
         for field in ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
         if spec.get(field)
     ]
-    if len(places) != 1:
+    if len(node_fields) != 1:
         rule = (
             "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` "
             "is required"
         )
-        errors.append(invalid_value("spec", places, rule))
+        errors.append(invalid_value("spec", node_fields, rule))
     return errors + _validate_slice_devices(spec)
 
 
