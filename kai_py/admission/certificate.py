@@ -72,6 +72,7 @@ def issue(names: Sequence[str], previous: bytes = b"") -> Certificate:
             *("-keyout", str(key), "-out", str(served)),
         )
         pem = served.read_bytes()
+        # Both are trusted until every replica serves the new one.
         return Certificate(pem, key.read_bytes(), pem + previous)
 
 

@@ -86,6 +86,7 @@ class AdmissionContext:
             patch.spec["schedulingGates"] = gates
 
     def _is_gated(self, lineage: OwnerChain) -> bool:
+        # An owner that could not be read may name another queue: leave the pod alone.
         if lineage.unknown is not None:
             return False
         queue = lineage.nearest(*(each.key for each in self._keys))

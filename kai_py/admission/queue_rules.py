@@ -44,6 +44,7 @@ def _check_queue(queue: QueueInfo, rest: Sequence[QueueInfo]) -> AdmissionVerdic
     others = [
         p.reason for p in problems if p.queue == queue.name and p.fault is not QueueFault.CYCLE
     ]
+    # Walking up the ancestors of a cycle would not end.
     bounds = [] if cycles else list(_deserved_above_max(queue, rest))
     sums = [] if cycles else list(_overcommitted(queue, rest))
     if queue.api_version == API_VERSION:

@@ -19,8 +19,8 @@ def print_claim(claim: ClaimFunnel) -> None:
     for pool in claim.unusable_pools:
         typer.echo(f"  pool {pool} is not used")
     for request in claim.requests:
-        wanted = request.wanted or "all"
-        typer.echo(f"\n  request {request.request}: {wanted} of class {request.device_class}")
+        count = request.wanted or "all"
+        typer.echo(f"\n  request {request.request}: {count} of class {request.device_class}")
         print_table(("DEVICES", "", "WHY"), _request_rows(claim, request))
         if request.nearest is not None:
             has = " and ".join(f"{name} is {value}" for name, value in request.nearest.has.items())

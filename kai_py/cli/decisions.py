@@ -48,6 +48,7 @@ def command(
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
+        # Otherwise the interpreter complains about the closed pipe at exit.
         sys.stderr.close()
         raise typer.Exit(ExitCode.OK) from None
 

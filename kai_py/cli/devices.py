@@ -111,9 +111,9 @@ def count_rows(entries: Sequence[DeviceEntry], by: Grouping) -> Iterable[tuple[s
     for key, members in sorted(groups.items()):
         statuses = [entry.status for entry in members]
         free = statuses.count(DeviceStatus.FREE)
-        held = statuses.count(DeviceStatus.ALLOCATED) + statuses.count(DeviceStatus.SHARED)
+        allocated = statuses.count(DeviceStatus.ALLOCATED) + statuses.count(DeviceStatus.SHARED)
         blocked = statuses.count(DeviceStatus.COUNTERS_EXHAUSTED)
-        counts = (len(members), free, held, blocked, len(members) - free - held - blocked)
+        counts = (len(members), free, allocated, blocked, len(members) - free - allocated - blocked)
         yield (key or "-", *map(str, counts))
 
 

@@ -11,7 +11,7 @@ def check_known(option: str, value: str, names: Iterable[str], *, hint: str) -> 
     known = sorted(set(names))
     if not value or value in known:
         return
-    meant = closest_match(value, known)
+    suggestion = closest_match(value, known)
     raise CommandError(
-        f"{option} {value}: there is none", hint=f"was {meant} meant?" if meant else hint
+        f"{option} {value}: there is none", hint=f"was {suggestion} meant?" if suggestion else hint
     )

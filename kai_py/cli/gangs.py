@@ -72,8 +72,8 @@ def command(
     ]
     namespaces = {gang.partition("/")[0] for gang in snapshot.gangs}
     if namespace and namespace not in namespaces:
-        meant = closest_match(namespace, sorted(namespaces))
-        hint = f" (was {meant} meant?)" if meant else ""
+        suggestion = closest_match(namespace, sorted(namespaces))
+        hint = f" (was {suggestion} meant?)" if suggestion else ""
         print(f"no gangs in namespace {namespace}{hint}", file=sys.stderr)
     elif not namespaces:
         print(f"no gangs: no pod has schedulerName {configuration.scheduler_name}", file=sys.stderr)

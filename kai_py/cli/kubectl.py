@@ -30,6 +30,7 @@ def complete() -> None:
         "COMP_WORDS": shlex.join(words),
         "COMP_CWORD": str(len(words) - 1),
     }
+    # Completion ends the process, but the directive has to follow.
     with suppress(SystemExit):
         main([])
     print(NO_FILES)

@@ -49,8 +49,10 @@ def command(
     if fix:
         texts = [report.corrected.strip("\n") for _, report in reports]
         typer.echo("\n---\n".join(text for text in texts if text))
-    left = [found for _, report in reports for found in (report.unfixed if fix else report.errors)]
-    if left:
+    unresolved = [
+        found for _, report in reports for found in (report.unfixed if fix else report.errors)
+    ]
+    if unresolved:
         raise typer.Exit(ExitCode.FOUND)
 
 

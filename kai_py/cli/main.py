@@ -144,7 +144,7 @@ def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
 
 
 def _usage(error: TyperException) -> str:
-    """What is wrong with the arguments, in one line; without any, print the help and exit."""
+    """The usage error in one line; without any arguments, print the help and exit."""
     message = error.format_message()
     if message.startswith("Usage:"):
         print(message, file=sys.stderr)

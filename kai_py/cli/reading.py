@@ -106,6 +106,7 @@ async def wait_until_read(mirror: Mirror) -> None:
             async with asyncio.timeout(POLL_SECONDS):
                 return await mirror.wait_synced()
         refused = [kind for kind in mirror.status() if not kind.synced and kind.problem]
+        # A server that has just started refuses everything for a moment.
         refused_for = refused_for + POLL_SECONDS if refused else 0.0
         if refused_for >= REFUSAL_SECONDS:
             raise CommandError(_refusal_message(refused), exit_code=ExitCode.CLUSTER)

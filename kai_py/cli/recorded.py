@@ -21,6 +21,7 @@ BY_NAME: dict[tuple[str, str], Kind[Any]] = {(kind.group, kind.name): kind for k
 
 def read_recorded(path: Path) -> Archive:
     """Read either kind of file; raises ArchiveError."""
+    # A missing file too: the archive's reader reports it.
     if not path.is_file() or zipfile.is_zipfile(path):
         return read_archive(path)
     try:

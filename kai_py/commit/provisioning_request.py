@@ -134,7 +134,7 @@ def request_state(request: Unstructured) -> tuple[str, str]:
 
 
 def failed_at(request: Unstructured) -> float | None:
-    """When a request failed (seconds since the epoch), None while it has not."""
+    """Time at which a request failed (seconds since the epoch), None while it has not."""
     kind, _ = request_state(request)
     if kind not in FAILED_STATES:
         return None

@@ -45,8 +45,8 @@ class ScaleUpTracker:
         if not requesting:
             self._requests, self._nodes, self._began = {}, None, None
             return plan
-        settled = self._finished_scale_up(nodes, now)
-        self._requests = {each.gang: self._track(each, settled, now) for each in requesting}
+        finished = self._finished_scale_up(nodes, now)
+        self._requests = {each.gang: self._track(each, finished, now) for each in requesting}
         suppressed = {
             gang
             for gang, request in self._requests.items()
@@ -61,16 +61,16 @@ class ScaleUpTracker:
         return replace(plan, unplaced=tuple(unplaced))
 
     def _finished_scale_up(self, nodes: Collection[str], now: float) -> float | None:
-        """When the scale-up began that is settled now; None if there is none."""
+        """Start of the scale-up that is settled now; None if there is none."""
         before, self._nodes = self._nodes, frozenset(nodes)
         if before is not None and not self._nodes <= before and self._began is None:
             self._began = now
             self._wake(self._settled_after)
-        began = self._began
-        if began is None or now < began + self._settled_after:
+        started = self._began
+        if started is None or now < started + self._settled_after:
             return None
         self._began = None
-        return began
+        return started
 
     def _track(self, unplaced: Unplaced, finished: float | None, now: float) -> _ScaleUpRequest:
         shortage = unplaced.shortage

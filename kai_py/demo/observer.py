@@ -69,6 +69,7 @@ class Observer:
         """Take over the scheduler's last plan."""
         self.plan = plan
         for eviction in plan.evictions:
+            # A plan repeats an eviction until the pod is gone.
             if eviction.pod.uid in self._evicted:
                 continue
             self._evicted.add(eviction.pod.uid)

@@ -71,7 +71,7 @@ def queue_text(queue: QueueGpus) -> str:
 
 
 def summary_lines(summary: DemoSummary) -> tuple[tuple[bool, str], ...]:
-    """What was shown and what is missing: (whether it was shown, sentence)."""
+    """Sentences of the summary: (whether it was shown, sentence)."""
     shown = tuple((True, sentence) for sentence in summary.shown)
     return shown + tuple((False, sentence) for sentence in summary.missing)
 

@@ -176,6 +176,7 @@ async def _run_until(stop: asyncio.Event, work: Task) -> None:
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
+    # Raises what the work raised.
     if task.done():
         await task
     task.cancel()

@@ -126,6 +126,7 @@ class Verification:
         if change.pod not in gang.bound:
             return
         gang.bound.discard(change.pod)
+        # A gang that has lost all of its pods has to start again.
         gang.started = gang.started and bool(gang.bound)
         if change.change is PodChange.SUCCEEDED:
             return

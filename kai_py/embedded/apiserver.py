@@ -1,10 +1,9 @@
-"""What do the verbs of the API do?
+"""The verbs of the API on stored objects, without HTTP.
 
 get, list, create, update, patch on the objects of a resource, with the API's rules: names, uids,
 resourceVersion conflicts, status apart from the rest, finalizers, defaults and validation of the
-kind. No HTTP here: the front, the controllers and a simulator all call this. Refusals are
-`ApiError`. Deleting is in `deletion`, watching in `watching`, bindings and evictions in
-`subresources`.
+kind. The HTTP front, the controllers and the simulator all call this. Refusals are `RequestError`.
+Deleting is in `deletion`, watching in `watching`, bindings and evictions in `subresources`.
 
 Documents given are copied; documents returned are shared and must not be changed.
 """
@@ -61,7 +60,7 @@ class ApiServer:
         return None if document is None else resource.to_served(document)
 
     def get(self, resource: ServedResource, name: str, namespace: str = "") -> Json:
-        """Return an object; raise ApiError 404 when there is none."""
+        """Return an object; raise RequestError 404 when there is none."""
         document = self.find(resource, name, namespace)
         if document is None:
             raise not_found(resource.group_resource, name)
@@ -80,13 +79,14 @@ class ApiServer:
         *,
         dry_run: bool = False,
     ) -> Json:
-        """Add an object; raise ApiError 409 when its name is taken, 422 when it is invalid."""
+        """Add an object; raise RequestError 409 when its name is taken, 422 when it is invalid."""
         new = self._incoming(resource, document, namespace)
         if resource.namespaced:
             self._require_namespace(resource, new)
         if resource.has_status and (resource.custom or resource.kind != "Node"):
             new.pop("status", None)
         object_meta.initialise(new, clock=self.clock, identity=self.identity)
+        # In this order: a later check relies on what an earlier one has established.
         if (errors := object_meta.validate(new)) or (errors := _missing_spec(resource, new)):
             raise _invalid(resource, new, errors)
         resource.rules.prepare(new)
@@ -108,7 +108,7 @@ class ApiServer:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Json:
-        """Replace an object or its status; raise ApiError 404, 409 or 422."""
+        """Replace an object or its status; raise RequestError 404, 409 or 422."""
         new = self._incoming(resource, document, namespace)
         body_name = new["metadata"].get("name")
         if body_name != name:
@@ -116,6 +116,7 @@ class ApiServer:
                 f"the name of the object ({body_name}) does not match the name on the URL ({name})"
             )
         current = self.stored(resource, name, namespace)
+        # Built-in kinds allow unconditional updates, custom resources do not.
         if resource.custom and not new["metadata"].get("resourceVersion"):
             rule = "must be specified for an update"
             missing = FieldError(
@@ -134,7 +135,7 @@ class ApiServer:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Json:
-        """Write what `change` makes of the present object; this is how every patch works."""
+        """Write what `change` makes of the present object; every patch works this way."""
         current = self.stored(resource, name, namespace)
         changed = change(resource.to_served(current))
         if name_of(changed) != name:
@@ -157,27 +158,30 @@ class ApiServer:
         name, namespace = meta["name"], meta.get("namespace", "")
         present = self.get(resource, name, namespace)
         merged = {**(present.get("status") or {}), **status}
-        kept = {key: value for key, value in merged.items() if value is not None}
-        if kept == present.get("status"):
+        remaining = {key: value for key, value in merged.items() if value is not None}
+        if remaining == present.get("status"):
             return present
-        changed = {**present, "status": kept}
+        changed = {**present, "status": remaining}
         return self.edit(resource, name, namespace, lambda _: changed, subresource="status")
 
     def stored(self, resource: ServedResource, name: str, namespace: str) -> Json:
-        """Return an object in its stored version; raise ApiError 404 when there is none."""
+        """Return an object in its stored version; raise RequestError 404 when there is none."""
         document = self.store.get(resource.storage, namespace, name)
         if document is None:
             raise not_found(resource.group_resource, name)
         return document
 
     def check_preconditions(self, resource: ServedResource, current: Json, meta: Json) -> None:
-        """Raise ApiError 409 when `meta` names another uid or revision than the object has."""
+        """Raise RequestError 409 when `meta` names another uid or revision than the object has."""
         uid, present = meta.get("uid"), uid_of(current)
         name = name_of(current)
         if uid and uid != present:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {present}"
-            raise conflict(resource.group_resource, name, why)
+            reason = (
+                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {present}"
+            )
+            raise conflict(resource.group_resource, name, reason)
         revision = meta.get("resourceVersion")
+        # As upstream, "0" stands for any version.
         if revision and revision not in ("0", current["metadata"]["resourceVersion"]):
             raise conflict(resource.group_resource, name, _STALE)
 
@@ -211,8 +215,10 @@ class ApiServer:
         if namespace is None:
             raise not_found("namespaces", name)
         if is_deleting(namespace):
-            why = f"unable to create new content in namespace {name} because it is being terminated"
-            raise forbidden(resource.group_resource, document["metadata"].get("name", ""), why)
+            reason = (
+                f"unable to create new content in namespace {name} because it is being terminated"
+            )
+            raise forbidden(resource.group_resource, document["metadata"].get("name", ""), reason)
 
     def _write(
         self, resource: ServedResource, current: Json, new: Json, *, subresource: str, dry_run: bool
@@ -238,12 +244,13 @@ class ApiServer:
     def commit(
         self, resource: ServedResource, current: Json, new: Json, *, dry_run: bool = False
     ) -> Json:
-        """Store an accepted object unless nothing changed; remove it when nothing holds it."""
+        """Store an accepted object unless nothing changed; remove it if it may go now."""
         new["metadata"] = dict(new["metadata"])
         new["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
         for field in ("finalizers", "ownerReferences", "labels", "annotations"):
             if not new["metadata"].get(field):
                 new["metadata"].pop(field, None)
+        # A write that changes nothing gets no new revision, as upstream.
         if new == current or dry_run:
             return new
         stored = self.store.replace(resource.storage, new, current)
@@ -253,13 +260,13 @@ class ApiServer:
 
 
 def is_removable(document: Json) -> bool:
-    """Say whether a deleted object can be removed: no finalizer, no grace period left."""
+    """Whether a deleted object can be removed: no finalizer, no grace period left."""
     meta = document["metadata"]
-    held_by_namespace = bool((document.get("spec") or {}).get("finalizers")) and (
+    has_namespace_finalizer = bool((document.get("spec") or {}).get("finalizers")) and (
         document["kind"] == NAMESPACES.kind
     )
     grace = meta.get("deletionGracePeriodSeconds") or 0
-    return not meta.get("finalizers") and not grace and not held_by_namespace
+    return not meta.get("finalizers") and not grace and not has_namespace_finalizer
 
 
 def _with_old_status(resource: ServedResource, new: Json, current: Json) -> None:

@@ -1,7 +1,7 @@
 """The rules of a CRD's schema, x-kubernetes-validations: compiled, and checked at its write.
 
 A rule is CEL with the variables ``self`` and ``oldSelf``. One that names ``oldSelf`` is a
-transition rule: it applies where there is a value before, unless ``optionalOldSelf`` makes
+transition rule: it applies only if there is an old value, unless ``optionalOldSelf`` makes
 ``oldSelf`` an optional.
 
 Source: Kubernetes documentation "Validation rules" of CustomResourceDefinitions.
@@ -39,7 +39,7 @@ class ValidationRule:
     """A compiled rule."""
 
     name: str
-    """What error messages call it."""
+    """The rule's name in error messages."""
     message: str
     message_expression: Expression | None
     expression: Expression
@@ -47,7 +47,7 @@ class ValidationRule:
     optional_old_self: bool
     reason: str
     path: str
-    """Where the fault lies, below the value that the rule is about."""
+    """The field at fault, below the value that the rule is about."""
 
 
 def compile_rules(written: list[Json], schema: Json, *, root: bool) -> list[ValidationRule]:
@@ -57,16 +57,17 @@ def compile_rules(written: list[Json], schema: Json, *, root: bool) -> list[Vali
     if type_ is None:
         return []
     found = (_compile(rule, schema, type_, fields) for rule in written if rule["rule"].strip())
+    # Faulty rules were reported when the CRD was written.
     return [rule for rule in found if isinstance(rule, ValidationRule)]
 
 
 def check_rules(schema: Json, path: str) -> list[FieldError]:
-    """Return what is wrong with the rules of a version's schema."""
+    """Return the errors in the rules of a version's schema."""
     return list(_check(schema, schema, path, root=True, uncorrelated=""))
 
 
 def field_path(text: str, schema: Json) -> str | None:
-    """Read a rule's fieldPath: a path of fields that the schema knows, None if it is not."""
+    """Parse a rule's fieldPath; None if it is no path of fields in the schema."""
     position, path = 0, ""
     while position < len(text):
         step = _STEP.match(text, position)
@@ -123,8 +124,8 @@ def _check(
     for name, inner in (schema.get("properties") or {}).items():
         typed = (node.get("properties") or {}).get(name)
         if typed is not None:
-            place = f"{path}.properties[{name}]"
-            yield from _check_inner(inner, typed, place, uncorrelated)
+            inner_path = f"{path}.properties[{name}]"
+            yield from _check_inner(inner, typed, inner_path, uncorrelated)
     for word in ("additionalProperties", "items"):
         inner, typed = schema.get(word), node.get(word)
         if isinstance(inner, dict) and isinstance(typed, dict):
@@ -132,8 +133,8 @@ def _check(
             outside = uncorrelated or (path if is_atomic else "")
             yield from _check_inner(inner, typed, f"{path}.{word}", outside)
     for index, inner in enumerate(schema.get("allOf") or ()):
-        place = f"{path}.allOf[{index}]"
-        yield from _check(inner, node, place, root=root, uncorrelated=uncorrelated)
+        inner_path = f"{path}.allOf[{index}]"
+        yield from _check(inner, node, inner_path, root=root, uncorrelated=uncorrelated)
     for word in ("anyOf", "oneOf", "not"):
         yield from _forbid(schema.get(word), f"{path}.{word}")
 
@@ -153,43 +154,43 @@ def _check_rules(
         yield invalid_value(f"{path}.{RULES}", node.get("type", ""), detail)
         return
     for index, rule in enumerate(schema[RULES]):
-        place = f"{path}.{RULES}[{index}]"
+        rule_path = f"{path}.{RULES}[{index}]"
         if not isinstance(rule.get("rule"), str) or not rule["rule"].strip():
-            yield required(f"{place}.rule", "rule is not specified")
+            yield required(f"{rule_path}.rule", "rule is not specified")
             continue
-        wrong = list(_check_texts(rule, node, place))
-        yield from wrong
-        if any(error.path == f"{place}.message" for error in wrong):
+        errors = list(_check_texts(rule, node, rule_path))
+        yield from errors
+        if any(error.path == f"{rule_path}.message" for error in errors):
             continue
         compiled = _compile(rule, node, type_, fields)
         if isinstance(compiled, FieldError):
-            yield FieldError(f"{place}.{compiled.path}", compiled.kind, compiled.message)
+            yield FieldError(f"{rule_path}.{compiled.path}", compiled.kind, compiled.message)
         elif compiled.is_transition and uncorrelated:
             detail = (
                 "oldSelf cannot be used on the uncorrelatable portion of the schema within "
                 f"{uncorrelated}"
             )
-            yield invalid_value(f"{place}.rule", rule["rule"], detail)
+            yield invalid_value(f"{rule_path}.rule", rule["rule"], detail)
         elif not compiled.is_transition and rule.get("optionalOldSelf") is not None:
             detail = "may not be set if oldSelf is not used in rule"
-            yield invalid_value(f"{place}.optionalOldSelf", rule["optionalOldSelf"], detail)
+            yield invalid_value(f"{rule_path}.optionalOldSelf", rule["optionalOldSelf"], detail)
 
 
 def _check_texts(rule: Json, node: Json, path: str) -> Iterator[FieldError]:
-    message, reason, where = rule.get("message"), rule.get("reason"), rule.get("fieldPath")
+    message, reason, fault_path = rule.get("message"), rule.get("reason"), rule.get("fieldPath")
     if message and "\n" in message.strip():
         yield invalid_value(f"{path}.message", message, "must not contain line breaks")
     if not message and not rule.get("messageExpression") and "\n" in rule["rule"].strip():
         yield required(f"{path}.message", "message must be specified if rule contains line breaks")
     if reason and reason not in REASONS:
         yield unsupported(f"{path}.reason", reason, REASONS)
-    if where and field_path(where, node) is None:
+    if fault_path and field_path(fault_path, node) is None:
         detail = "must be a valid path"
-        yield invalid_value(f"{path}.fieldPath", where, detail)
+        yield invalid_value(f"{path}.fieldPath", fault_path, detail)
 
 
 def _forbid(schemas: Json | list[Json] | None, path: str) -> Iterator[FieldError]:
-    """Forbid rules where a schema only judges: they could not be told which branch holds."""
+    """Forbid rules in schemas of anyOf, oneOf and not, which a structural schema may not have."""
     if isinstance(schemas, dict):
         for word, inner in schemas.items():
             if word == RULES:

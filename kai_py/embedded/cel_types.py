@@ -1,4 +1,4 @@
-"""The types and values that a rule of a CRD sees: what its schema declares, what an object holds.
+"""The types and values in a CRD's rules: from its schema, and from an object.
 
 An object's fields are accessible under escaped names; fields of an unknown type, and unknown fields
 that the schema preserves, are not, but they count when objects are compared. Null fields are
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
 
 Fields = dict[str, dict[str, Type]]
-"""By the name of an object type, the types of its fields."""
+"""Types of the fields of an object type, by the type's name."""
 
 INT_OR_STRING = "x-kubernetes-int-or-string"
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -59,7 +59,7 @@ _ESCAPED = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__sl
 
 @dataclass(frozen=True, slots=True)
 class Preserved:
-    """Fields that no expression can read, kept so that objects which differ there are unequal."""
+    """Fields that no expression can access, kept so that objects which differ there are unequal."""
 
     fields: Json
 
@@ -70,7 +70,7 @@ _PRESERVED = object()
 
 
 def escape(name: str) -> str | None:
-    """Give the identifier by which a property is read, None if there is none."""
+    """The identifier of a property in CEL, None if it has none."""
     if name in _KEYWORDS:
         return f"__{name}__"
     if not re.fullmatch(r"[a-zA-Z_./-][a-zA-Z0-9_./-]*", name):
@@ -79,13 +79,13 @@ def escape(name: str) -> str | None:
 
 
 def properties_of(schema: Json, *, root: bool = False) -> Json:
-    """Give the schemas of an object's fields."""
+    """The schemas of an object's fields."""
     properties: Json = schema.get("properties") or {}
     return {**properties, **_ROOT_FIELDS} if root or schema.get(EMBEDDED) else properties
 
 
 def declare(schema: Json, name: str, fields: Fields, *, root: bool = False) -> Type | None:
-    """Give the type of a schema, None if it is unknown, and note its objects' fields."""
+    """The type of a schema, None if it is unknown; records its objects' fields in ``fields``."""
     if schema.get(INT_OR_STRING):
         return DYN
     kind, extra = schema.get("type"), schema.get("additionalProperties")
@@ -109,7 +109,7 @@ def declare(schema: Json, name: str, fields: Fields, *, root: bool = False) -> T
 
 
 def to_value(content: Any, schema: Json, *, root: bool = False) -> Value:
-    """Give the CEL value of an object's content.
+    """The CEL value of an object's content.
 
     :raises CELRuntimeError: the content does not have the form that its schema says.
     """
@@ -137,17 +137,17 @@ def _mapping(content: Json, schema: Json, *, root: bool) -> Value:
     if isinstance(extra, dict):
         return {key: to_value(value, extra) for key, value in content.items()}
     properties = properties_of(schema, root=root)
-    made: dict[Any, Value] = {}
+    result: dict[Any, Value] = {}
     preserved: Json = {}
     for key, value in content.items():
         escaped, inner = escape(key), properties.get(key)
         if inner is None or escaped is None or not _is_known(inner):
             preserved[key] = value
         elif value is not None:
-            made[escaped] = to_value(value, inner)
+            result[escaped] = to_value(value, inner)
     if preserved:
-        made[_PRESERVED] = Preserved(preserved)
-    return made
+        result[_PRESERVED] = Preserved(preserved)
+    return result
 
 
 def _is_known(schema: Json) -> bool:

@@ -1,8 +1,8 @@
-"""The evaluation of a CRD's rules on an object.
+"""Evaluation of a CRD's rules on an object.
 
-Rules stand at any depth of a schema and apply to every value there. Values are compared with those
-before an update by their place; elements of a list only where its type is map, by their keys. What
-an update leaves as it was may break rules that it broke before (ratcheting).
+Rules may be at any depth of a schema and apply to every value there. On an update, values are
+compared with the old ones by position; elements of a list only if its type is map, by their keys.
+Values that an update leaves unchanged may break rules (ratcheting).
 
 Source: Kubernetes documentation "Validation rules" and "Validation ratcheting" of
 CustomResourceDefinitions.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
 
 COST_BUDGET = 10_000_000
-"""What all rules of one object may cost together."""
+"""Limit of the cost of all rules of one object together."""
 MAX_MESSAGE_BYTES = 5 * 1024
 
 
@@ -51,7 +51,7 @@ _REPORTS: dict[str, Callable[[str, str, str], FieldError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """The rules of a schema and of what is below it."""
+    """The rules of a schema and of its subschemas."""
 
     schema: Json
     root: bool
@@ -75,10 +75,11 @@ def make_validator(schema: Json) -> Validator | None:
 
 
 def _make(schema: Json, node: Json, *, root: bool) -> Validator | None:
+    # A value of unknown type can have no rules at any depth.
     if declare(node, "self", {}, root=root) is None:
         return None
     typed = node.get("properties") or {}
-    made = Validator(
+    validator = Validator(
         node,
         root,
         tuple(compile_rules(schema.get(RULES) or [], node, root=root)),
@@ -93,8 +94,14 @@ def _make(schema: Json, node: Json, *, root: bool) -> Validator | None:
             found for inner in schema.get("allOf") or () if (found := _make(inner, node, root=root))
         ),
     )
-    parts = (made.rules, made.properties, made.additional, made.items, made.all_of)
-    return made if any(parts) else None
+    parts = (
+        validator.rules,
+        validator.properties,
+        validator.additional,
+        validator.items,
+        validator.all_of,
+    )
+    return validator if any(parts) else None
 
 
 def _make_inner(schema: Any, node: Any) -> Validator | None:
@@ -105,13 +112,13 @@ def _make_inner(schema: Any, node: Any) -> Validator | None:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A value in an object, and the value of the same place before, if there was one."""
+    """A value in an object, and the old value at the same position, if there is one."""
 
     value: Any
     before: Any
     path: str
     unchanged: bool
-    """Whether the value, or one that it is part of, is as it was."""
+    """Whether the value, or one that contains it, is unchanged."""
 
     def below(self, value: Any, before: Any, step: str) -> _Place:
         unchanged = self.unchanged or (before is not None and value == before)
@@ -120,15 +127,15 @@ class _Place:
 
 @dataclass(slots=True)
 class _Evaluation:
-    """The rules of one object in evaluation.
+    """Evaluation of the rules of one object.
 
-    A ``CostLimitError`` ends it: the errors found until then are the answer.
+    A ``CostLimitError`` ends it: the errors found until then are the result.
     """
 
     errors: list[FieldError] = field(default_factory=list)
     budget: int = COST_BUDGET
     kind: str = ""
-    """The type that the schema of the present value has."""
+    """The type in the schema of the present value."""
 
     def visit(self, validator: Validator, place: _Place) -> None:
         if place.value is None:
@@ -162,16 +169,16 @@ class _Evaluation:
             return
         self.kind = str(validator.schema.get("type", ""))
         try:
-            own, old = _values(validator, place)
+            new, old = _values(validator, place)
         except CELRuntimeError as error:
             self._report(place, f"{error.reason} evaluating rule: {applicable[0].name}")
             return
         for rule in applicable:
             if rule.optional_old_self:
-                former = NONE if place.before is None else Optional(present=True, value=old)
+                old_self = NONE if place.before is None else Optional(present=True, value=old)
             else:
-                former = old
-            self._evaluate(rule, place, {"self": own, "oldSelf": former})
+                old_self = old
+            self._evaluate(rule, place, {"self": new, "oldSelf": old_self})
 
     def _evaluate(self, rule: ValidationRule, place: _Place, activation: Activation) -> None:
         result = self._run(rule.expression, place, activation)
@@ -189,6 +196,7 @@ class _Evaluation:
                     f"function or macro signature for rule: {rule.name}"
                 )
             self._report(place, detail)
+        # Ratcheting does not exempt transition rules: they are about the change itself.
         elif result is not True and (rule.is_transition or not place.unchanged):
             message = self._message(rule, place, activation)
             path = f"{place.path}{rule.path}".lstrip(".") or "<nil>"
@@ -228,7 +236,7 @@ class _Evaluation:
 
 
 def _shown(value: Any) -> str:
-    """Print a value as the beginning of a message; objects and lists are left out."""
+    """The beginning of a message with the value; objects and lists are left out."""
     return "" if isinstance(value, dict | list) else f"{json.dumps(value)}: "
 
 
@@ -240,7 +248,7 @@ def _values(validator: Validator, place: _Place) -> tuple[Value, Value]:
 
 
 def _elements(schema: Json, place: _Place) -> Iterator[_Place]:
-    """Give the elements of a list, each with the one of equal keys before if that is defined."""
+    """The elements of a list, each with the old element of equal keys if the list has keys."""
     is_map = schema.get("x-kubernetes-list-type") == "map"
     keys = schema.get("x-kubernetes-list-map-keys") or () if is_map else ()
     old = place.before if isinstance(place.before, list) and keys else []

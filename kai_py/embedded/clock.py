@@ -1,8 +1,8 @@
-"""What time is it in the cluster, and who is woken when?
+"""Clocks with timers: real time, and simulated time.
 
-Two clocks with one face. `RealClock` follows the running asyncio loop. `SimulatedClock` moves
-only when told to: `advance` runs the timers that are due in order of (due time, registration), so
-a run is a pure function of its inputs. Both run callbacks on the caller's thread.
+`RealClock` follows the running asyncio loop. `SimulatedClock` moves only through `advance`, which
+runs the timers that are due in order of (due time, registration), so a run is a pure function of
+its inputs. Both run callbacks on the caller's thread.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ SIMULATION_START = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 
 class Timer(Protocol):
-    """A callback that waits for its time."""
+    """A pending callback."""
 
     def cancel(self) -> None:
-        """Forget the callback; harmless after it ran."""
+        """Drop the callback; harmless after it ran."""
 
 
 class Clock(Protocol):
@@ -79,7 +79,7 @@ class SimulatedClock:
         return timer
 
     def next_due(self) -> float | None:
-        """Return when the next timer is due, None when nothing waits."""
+        """Return when the next timer is due, None when there is none."""
         while self._timers and self._timers[0].cancelled:
             heapq.heappop(self._timers)
         return self._timers[0].due if self._timers else None

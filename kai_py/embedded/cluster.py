@@ -41,8 +41,8 @@ SYSTEM_PRIORITIES = {
 class EmbeddedCluster:
     """A cluster in this process.
 
-    `seed` fixes uids and generated names. `controllers` and `kubelet` may be switched off, for
-    tests that play these parts themselves. `pace` is how fast pods start and stop.
+    `seed` determines uids and generated names. `controllers` and `kubelet` may be switched off, for
+    tests that play these parts themselves. `timing` is how fast pods start and stop.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Which columns does `kubectl get` print for each kind?
+"""Printer columns of each kind, as in `kubectl get`.
 
-A column reads one cell from an object; ages are relative to the clock. Custom resources bring
-their own columns as JSON paths, of which the subset `.a.b`, `['a']`, `[0]` and
-`[?(@.key=="value")]` is understood.
+A column's cell is a function of an object and the time; ages are relative to the clock. Custom
+resources bring their own columns as JSON paths, of which the subset `.a.b`, `['a']`, `[0]` and
+`[?(@.key=="value")]` is supported.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _PATH_STEP = re.compile(
 
 
 def json_path(text: str) -> Cell:
-    """Return the cell for a custom resource column; raise ValueError beyond the known subset."""
+    """Return the cell for a custom resource column; raise ValueError if unsupported."""
     steps, position = [], 0
     while position < len(text):
         match = _PATH_STEP.match(text, position)

@@ -1,4 +1,4 @@
-"""How is a condition set? By type, with a new transition time only when its status changes."""
+"""Conditions: set by type, with a new transition time only when the status changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def with_condition(status: Json, condition: Json, *, now: float) -> Json:
 
 
 def is_true(document: Json, condition_type: str) -> bool:
-    """Say whether the object's status has the condition with status True."""
+    """Whether the object's status has the condition with status True."""
     conditions = (document.get("status") or {}).get("conditions") or ()
     return any(each["type"] == condition_type and each["status"] == "True" for each in conditions)
 

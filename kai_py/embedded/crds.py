@@ -1,8 +1,8 @@
-"""How does a CustomResourceDefinition become a served resource?
+"""CustomResourceDefinitions: registers the resources they define.
 
-On every change of a CRD its versions are registered with the schema's pruning, defaults, checks
-and CEL rules, and its columns; deleting it deletes its objects. Objects of all versions are stored
-once and differ in apiVersion only (conversion strategy None; webhooks are refused).
+On every change of a CRD its versions are registered with the schema's pruning, defaults, checks and
+CEL rules, and its columns; deleting it deletes its objects. Objects of all versions are stored once
+and differ in apiVersion only (conversion strategy None; webhooks are refused).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ESTABLISHED = (
 
 
 class CustomResources:
-    """Keeps the registry in step with the CRDs in the store."""
+    """Keeps the registry in line with the CRDs in the store."""
 
     def __init__(self, api: ApiServer) -> None:
         self._api = api
@@ -197,9 +197,9 @@ def _validate_definition(definition: Json) -> list[FieldError]:
         return errors
     if spec["conversion"].get("strategy") != "None":
         raise not_implemented("conversion webhooks of CustomResourceDefinitions")
-    wanted = f"{names['plural']}.{spec['group']}"
-    if definition["metadata"]["name"] != wanted:
-        rule = f'must be spec.names.plural+"."+spec.group ({wanted})'
+    expected = f"{names['plural']}.{spec['group']}"
+    if definition["metadata"]["name"] != expected:
+        rule = f'must be spec.names.plural+"."+spec.group ({expected})'
         errors.append(invalid_value("metadata.name", definition["metadata"]["name"], rule))
     if sum(bool(each.get("storage")) for each in spec["versions"]) != 1:
         rule = "must have exactly one version marked as storage version"
@@ -232,6 +232,6 @@ def _validate_version(version: Json, path: str) -> list[FieldError]:
         try:
             json_path(column["jsonPath"])
         except ValueError as error:
-            where = f"{path}.additionalPrinterColumns[{index}].jsonPath"
-            errors.append(invalid_value(where, column["jsonPath"], str(error)))
+            column_path = f"{path}.additionalPrinterColumns[{index}].jsonPath"
+            errors.append(invalid_value(column_path, column["jsonPath"], str(error)))
     return errors

@@ -1,9 +1,11 @@
-"""What happens when an object is deleted?
+"""Deletion of objects: grace periods, finalizers, propagation.
 
-Without finalizers and grace it goes at once. Otherwise it gets a deletionTimestamp and goes when
-the last finalizer is removed and, for a pod on a node, when the kubelet confirms with grace 0.
-Foreground and orphan propagation are finalizers that the garbage collector serves. Source:
-k8s.io/apiserver pkg/registry/rest/delete.go and pkg/registry/core/pod/strategy.go.
+Without finalizers and grace period an object is removed at once. Otherwise it gets a
+deletionTimestamp and is removed when the last finalizer is removed and, for a pod on a node, when
+the kubelet confirms with grace 0. Foreground and orphan propagation are finalizers that the garbage
+collector handles.
+
+Source: k8s.io/apiserver pkg/registry/rest/delete.go and pkg/registry/core/pod/strategy.go.
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ def delete(
     namespace: str = "",
     options: DeleteOptions | None = None,
 ) -> tuple[Json, bool]:
-    """Delete an object; return its last state and whether it is gone already.
+    """Delete an object; return its last state and whether it has been removed.
 
-    Raises ApiError 404 when there is none and 409 when a precondition fails.
+    Raises RequestError 404 when there is none and 409 when a precondition fails.
     """
     options = options or DeleteOptions()
     if resource is NAMESPACES and name in PERMANENT_NAMESPACES:
@@ -58,10 +60,10 @@ def delete(
     current = api.stored(resource, name, namespace)
     api.check_preconditions(resource, current, options.preconditions)
     marked = _marked(api, resource, current, options)
-    gone = is_removable(marked)
+    is_removed = is_removable(marked)
     if options.dry_run:
-        return resource.to_served(marked), gone
-    if not gone:
+        return resource.to_served(marked), is_removed
+    if not is_removed:
         return resource.to_served(api.commit(resource, current, marked)), False
     last = current if is_deleting(current) else {**current, "metadata": marked["metadata"]}
     removed = api.store.remove(resource.storage, last)
@@ -93,6 +95,7 @@ def _marked(
         meta["finalizers"] = _finalizers(resource, meta, options)
         if "generation" in meta:
             meta["generation"] += 1
+    # A second deletion may shorten the grace period, never extend it.
     elif grace < meta.get("deletionGracePeriodSeconds", 0):
         meta["deletionTimestamp"] = format_time(api.clock.now() + grace)
         meta["deletionGracePeriodSeconds"] = grace
@@ -119,7 +122,7 @@ def _finalizers(resource: ServedResource, meta: Json, options: DeleteOptions) ->
     policy = options.policy or default
     if policy not in ("Background", *_FINALIZER_OF_POLICY):
         raise bad_request(f'"{policy}" is not a valid propagationPolicy')
-    wanted = _FINALIZER_OF_POLICY.get(policy)
-    if wanted and wanted not in present:
-        present.append(wanted)
+    finalizer = _FINALIZER_OF_POLICY.get(policy)
+    if finalizer and finalizer not in present:
+        present.append(finalizer)
     return present

@@ -1,4 +1,4 @@
-"""What does the server say it serves? Discovery, version and the part of OpenAPI kubectl asks for.
+"""Discovery documents, version, and the part of OpenAPI that kubectl needs.
 
 The OpenAPI documents list paths and the parameters of writes, no schemas: enough for kubectl to
 leave validation to the server, not enough for `kubectl explain`.
@@ -31,9 +31,9 @@ _POST_ONLY = {"binding": ("Binding", "v1"), "eviction": ("Eviction", "policy/v1"
 
 
 def document(registry: Registry, path: str, *, address: str) -> Json | None:
-    """Return what a discovery path shows, None when the path is no discovery path.
+    """Return the document of a discovery path, None for any other path.
 
-    Raises ApiError 404 for a discovery path of a group or version that is not served.
+    Raises RequestError 404 for a discovery path of a group or version that is not served.
     """
     found: Json | None
     match path.strip("/").split("/"):

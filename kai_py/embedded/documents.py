@@ -1,7 +1,7 @@
-"""How are API objects held inside the embedded cluster?
+"""API objects as plain JSON documents.
 
-As plain JSON documents, shared and never changed in place once stored: a write makes a new
-document that may share unchanged parts with the old one.
+They are shared and never changed in place once stored: a write makes a new document that may share
+unchanged parts with the old one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def uid_of(document: Json) -> str:
 
 
 def is_deleting(document: Json) -> bool:
-    """Say whether the object waits for its finalizers or its grace period."""
+    """Whether the object waits for its finalizers or its grace period."""
     return "deletionTimestamp" in document["metadata"]
 
 

@@ -1,7 +1,4 @@
-"""What does the server say when it refuses?
-
-A metav1.Status with Kubernetes' codes, reasons and wording, carried by one exception type.
-"""
+"""Refusals of the server: a metav1.Status with Kubernetes' codes, reasons and wording."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ class RequestError(Exception):
 
 @dataclass(frozen=True)
 class FieldError:
-    """One field of an object that cannot be accepted."""
+    """An invalid field of an object."""
 
     path: str
     kind: str
@@ -72,7 +69,7 @@ def required(path: str, detail: str = "") -> FieldError:
 
 
 def invalid_value(path: str, value: Any, detail: str) -> FieldError:
-    """Report a field whose value is outside what is allowed."""
+    """Report a field with an invalid value."""
     text = f"Invalid value: {json.dumps(value, default=str)}"
     return FieldError(path, "FieldValueInvalid", _with_detail(text, detail))
 
@@ -114,7 +111,7 @@ def no_such_resource() -> RequestError:
 
 
 def already_exists(group_resource: str, name: str) -> RequestError:
-    """409: the name is taken."""
+    """409: the name is in use."""
     return RequestError(
         409,
         "AlreadyExists",
@@ -134,7 +131,7 @@ def conflict(group_resource: str, name: str, why: str) -> RequestError:
 
 
 def invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> RequestError:
-    """422: the object's fields cannot be accepted."""
+    """422: the object has invalid fields."""
     texts = [f"{error.path}: {error.message}" for error in errors]
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     qualified = f"{kind}.{group}" if group else kind
@@ -152,7 +149,7 @@ def invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> R
 
 
 def forbidden(group_resource: str, name: str, why: str) -> RequestError:
-    """403: understood and refused."""
+    """403: the request is refused."""
     return RequestError(
         403,
         "Forbidden",
@@ -162,17 +159,17 @@ def forbidden(group_resource: str, name: str, why: str) -> RequestError:
 
 
 def bad_request(message: str) -> RequestError:
-    """400: the request cannot be understood."""
+    """400: the request is malformed."""
     return RequestError(400, "BadRequest", message)
 
 
 def expired(message: str) -> RequestError:
-    """410: the asked revision is no longer kept."""
+    """410: the requested revision is no longer kept."""
     return RequestError(410, "Expired", message)
 
 
 def revision_too_large(asked: int, present: int) -> RequestError:
-    """504: the asked revision lies in the future."""
+    """504: the requested revision lies in the future."""
     message = f"Too large resource version: {asked}, current: {present}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return RequestError(504, "Timeout", message, details={"causes": [cause]}, retry_after=1)
@@ -186,7 +183,7 @@ def method_not_allowed() -> RequestError:
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> RequestError:
-    """415: the body's content type is not understood here."""
+    """415: the body's content type is not supported here."""
     return RequestError(
         415,
         "UnsupportedMediaType",

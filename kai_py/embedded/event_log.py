@@ -1,8 +1,8 @@
-"""What happened to the objects of one kind since revision r?
+"""Log of the changes of one kind, by revision.
 
 Every write of the store gets the next revision of one counter and is appended to the log of its
 kind. A watch is a position in that log. Compaction drops old changes; a watch that starts before
-what is kept is told 410 and must list again, as with etcd.
+the oldest change gets 410 and must list again, as with etcd.
 
 Reading is O(log n + k) for k new changes in a log of n.
 """
@@ -30,7 +30,7 @@ MAX_CHANGES = 20_000
 
 
 class ChangeType(Enum):
-    """What a write did to an object; the values are those of watch events."""
+    """Kind of a change; the values are those of watch events."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -49,12 +49,12 @@ class Change:
 
     @cached_property
     def encoded(self) -> bytes:
-        """The object as JSON text, made once however many watchers there are."""
+        """The object as JSON text, encoded once however many watchers there are."""
         return msgspec.json.encode(self.object)
 
 
 class EventLog:
-    """The changes of one kind in order of revision, and who wants to hear of new ones."""
+    """The changes of one kind in order of revision, and the listeners for new ones."""
 
     def __init__(self, kept: int = MAX_CHANGES) -> None:
         self.compacted_through = 0
@@ -66,31 +66,32 @@ class EventLog:
         self._next_listener = 0
 
     def append(self, change: Change) -> None:
-        """Add a change and wake the listeners."""
+        """Add a change and call the listeners."""
         self._changes.append(change)
         self._revisions.append(change.revision)
+        # At twice the size, so that the cost of compaction is O(1) per append.
         if len(self._changes) > 2 * self._kept:
             self.compact(self._revisions[-self._kept - 1])
         for wake in tuple(self._listeners.values()):
             wake()
 
     def after(self, revision: int) -> Sequence[Change]:
-        """Return the changes later than `revision`; raise ApiError 410 if one of them is gone."""
+        """Return the changes after `revision`; raise RequestError 410 if one has been dropped."""
         if revision < self._dropped_through:
             raise self._too_old(revision)
         return self._changes[bisect_right(self._revisions, revision) :]
 
     def check_start(self, revision: int) -> None:
-        """Raise ApiError 410 when nobody may start at `revision` any more.
+        """Raise RequestError 410 when a watch may no longer start at `revision`.
 
-        Stricter than `after`: who follows a quiet kind misses nothing by a compaction, but who
-        comes back with a compacted revision cannot prove that.
+        Stricter than `after`: a watcher of a quiet kind misses nothing by a compaction, but one
+        that returns with a compacted revision cannot prove that.
         """
         if revision < self.compacted_through:
             raise self._too_old(revision)
 
     def compact(self, revision: int) -> None:
-        """Forget the changes up to and including `revision`."""
+        """Drop the changes up to and including `revision`."""
         cut = bisect_right(self._revisions, revision)
         if cut:
             self._dropped_through = self._revisions[cut - 1]
@@ -102,7 +103,7 @@ class EventLog:
         return expired(f"too old resource version: {revision} ({self.compacted_through})")
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` after every append; return how to stop that."""
+        """Call `wake` after every append; return the function that stops that."""
         self._next_listener += 1
         number = self._next_listener
         self._listeners[number] = wake

@@ -1,7 +1,4 @@
-"""How does one stored event appear under two API groups?
-
-core/v1 is the stored form; events.k8s.io/v1 spells the same fields differently.
-"""
+"""Conversion of events between core/v1, the stored form, and events.k8s.io/v1."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How does the server misbehave on request?
+"""Fault injection into requests.
 
 A fault is an effect on the next n requests that match. Faults are tried in the order in which they
-were added; the first that matches and is not used up acts.
+were added; the first that matches and is not used up takes effect.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DropRequest:
 
 @dataclass(frozen=True)
 class DropReply:
-    """Do what is asked, then close the connection without an answer."""
+    """Execute the request, then close the connection without an answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +55,9 @@ Effect: TypeAlias = Refuse | Delay | DropRequest | DropReply | CutWatch
 class Fault:
     """An effect and the requests it acts on; a matcher left None matches every request.
 
-    `verb` is get, list, watch, create, update, patch, delete or deletecollection, `resource` a
-    name such as `resourceclaims.resource.k8s.io`, `subresource` may be "" for the main endpoint.
-    `times` counts down; None acts for ever.
+    `verb` is get, list, watch, create, update, patch, delete or deletecollection, `resource` a name
+    such as `resourceclaims.resource.k8s.io`, `subresource` may be "" for the main endpoint. `times`
+    counts down; None acts for ever. The first `skip` matches are let through.
     """
 
     effect: Effect
@@ -70,29 +70,32 @@ class Fault:
     hits: int = field(default=0, init=False)
 
     def matches(self, verb: str, target: Target) -> bool:
-        """Say whether the fault is about this request."""
-        asked = (verb, target.resource.group_resource, target.subresource, target.name)
-        wanted = (self.verb, self.resource, self.subresource, self.name)
-        return all(want is None or want == ask for want, ask in zip(wanted, asked, strict=True))
+        """Whether the fault matches this request."""
+        actual = (verb, target.resource.group_resource, target.subresource, target.name)
+        matchers = (self.verb, self.resource, self.subresource, self.name)
+        return all(
+            matcher is None or matcher == value
+            for matcher, value in zip(matchers, actual, strict=True)
+        )
 
 
 class Faults:
-    """The faults in force and how often they acted."""
+    """The active faults."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
 
     def add(self, fault: Fault) -> Fault:
-        """Put a fault in force; its `acted` tells later how often it acted."""
+        """Activate a fault; its `hits` counts how often it acted."""
         self._faults.append(fault)
         return fault
 
     def clear(self) -> None:
-        """End all faults."""
+        """Remove all faults."""
         self._faults.clear()
 
     def effect_on(self, verb: str, target: Target) -> Effect | None:
-        """Return what happens to this request, using up one occasion of the fault."""
+        """Return the effect on this request, if any, and count it as a hit of the fault."""
         for fault in self._faults:
             if not fault.matches(verb, target) or fault.times == fault.hits:
                 continue

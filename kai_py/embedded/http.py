@@ -1,6 +1,6 @@
 """The HTTP front of the embedded cluster: requests in, JSON and watch streams out.
 
-It listens on loopback, trusts everybody, and does no more than translate: the path to a resource
+It listens on loopback, authenticates no one, and only translates: the path to a resource
 (`routing`), the verb to a call of `ApiServer`, the result to the form the client accepts
 (`representation`). Faults are injected here.
 """
@@ -44,7 +44,7 @@ class HttpFront:
         self.url = ""
 
     async def start(self, port: int = 0) -> None:
-        """Listen; `url` is known afterwards."""
+        """Listen; `url` is set afterwards."""
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
@@ -131,7 +131,7 @@ class HttpFront:
 
 
 def error_response(error: RequestError) -> web.Response:
-    """Return the answer that carries a refusal."""
+    """Return the response for a refusal."""
     response = _json(error.status(), status=error.code)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)

@@ -1,6 +1,6 @@
-"""Where do uids and generated names come from?
+"""Uids and generated names, deterministic by a seed.
 
-From a seed and a counter, hashed: unlike each other for people, the same in every run.
+Hashes of the seed and a counter: they look random, and are the same in every run.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _SUFFIX_LENGTH = 5
 
 
 class Identity:
-    """A stream of uids and name suffixes fixed by `seed`."""
+    """A stream of uids and name suffixes determined by `seed`."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
         self._counter = itertools.count(1)
 
     def uid(self) -> str:
-        """Return a fresh uid in the form of a version 4 UUID."""
+        """Return a new uid in the form of a version 4 UUID."""
         return str(uuid.UUID(bytes=self._digest()[:16], version=4))
 
     def suffix(self) -> str:
@@ -33,6 +33,6 @@ class Identity:
 
 
 def short_hash(text: str) -> str:
-    """Return ten letters that stand for `text`, as in pod-template-hash."""
+    """Return a hash of `text` of ten letters, as in pod-template-hash."""
     digest = hashlib.sha256(text.encode()).digest()
     return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest[:10])

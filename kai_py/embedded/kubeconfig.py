@@ -1,4 +1,4 @@
-"""How do kubectl and other clients find the embedded cluster? A kubeconfig without credentials."""
+"""Kubeconfig for the embedded cluster, without credentials."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What happens to a pod once it is bound? The fake kubelet of all nodes.
+"""The fake kubelet of all nodes: runs the pods that are bound.
 
 A bound pod is admitted (or Failed: OutOfcpu, …), waits until its claims are usable, runs, and ends
-after `kai-py.demo/run-seconds` (never, without the annotation) with `kai-py.demo/exit-code`; what
-its restartPolicy restarts runs again. A deleted pod stops within its grace period and is removed.
+after `kai-py.demo/run-seconds` (never, without the annotation) with `kai-py.demo/exit-code`;
+containers are restarted by its restartPolicy. A deleted pod stops within its grace period and is
+removed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ PREPARE_RETRY_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class PodTiming:
-    """How long starting and stopping a pod takes, seconds; stopping never exceeds its grace."""
+    """Time to start and to stop a pod, in seconds; stopping never exceeds the grace period."""
 
     start: float = 1.0
     stop: float = 1.0
@@ -61,7 +62,7 @@ class Kubelet:
         )
 
     def reconcile(self, work: Work) -> None:
-        """Move one pod one step along its life."""
+        """Take one pod one step further in its lifecycle."""
         namespace, name = work.key
         pod = work.api.find(PODS, name, namespace)
         self._forget_replaced(work.key, pod)
@@ -92,13 +93,13 @@ class Kubelet:
         node = work.api.find(NODES, pod["spec"]["nodeName"])
         if node is None:
             return
-        if short := self._admission.admit_resources(pod, node):
-            message = f"Node didn't have enough resource: {short}"
-            status = {"phase": "Failed", "reason": f"OutOf{short}", "message": message}
+        if resource := self._admission.admit_resources(pod, node):
+            message = f"Node didn't have enough resource: {resource}"
+            status = {"phase": "Failed", "reason": f"OutOf{resource}", "message": message}
             work.api.patch_status(PODS, pod, status)
             return
-        if why := self._admission.admit_devices(work.api, pod):
-            message = f"Failed to prepare dynamic resources: {why}"
+        if reason := self._admission.admit_devices(work.api, pod):
+            message = f"Failed to prepare dynamic resources: {reason}"
             record_event(
                 work.api,
                 pod,
@@ -109,9 +110,9 @@ class Kubelet:
             )
             work.requeue_after(PREPARE_RETRY_SECONDS)
             return
-        left = self._timing.start - self._elapsed(work, pod, "start")
-        if left > 0:
-            work.requeue_after(left)
+        remaining = self._timing.start - self._elapsed(work, pod, "start")
+        if remaining > 0:
+            work.requeue_after(remaining)
             return
         self._elapsed(work, pod, "run")
         work.api.patch_status(PODS, pod, _running(pod, node, work.now, restarts=0))
@@ -121,9 +122,9 @@ class Kubelet:
         seconds = _number(annotations.get(RUN_SECONDS))
         if seconds is None:
             return
-        left = seconds - self._elapsed(work, pod, "run")
-        if left > 0:
-            work.requeue_after(left)
+        remaining = seconds - self._elapsed(work, pod, "run")
+        if remaining > 0:
+            work.requeue_after(remaining)
             return
         code = int(_number(annotations.get(EXIT_CODE)) or 0)
         policy = pod["spec"]["restartPolicy"]
@@ -137,9 +138,9 @@ class Kubelet:
 
     def _stop(self, work: Work, pod: Json) -> None:
         grace = pod["metadata"].get("deletionGracePeriodSeconds", 0)
-        left = min(self._timing.stop, grace) - self._elapsed(work, pod, "stop")
-        if left > 0:
-            work.requeue_after(left)
+        remaining = min(self._timing.stop, grace) - self._elapsed(work, pod, "stop")
+        if remaining > 0:
+            work.requeue_after(remaining)
             return
         if not is_finished(pod):  # even one that never started: a Job waits for the final phase
             pod = work.api.patch_status(PODS, pod, _finished(pod, KILLED_EXIT_CODE, work.now))

@@ -1,4 +1,4 @@
-"""How do controllers tell people what happened? A core/v1 Event, counted up when it repeats."""
+"""Events of the controllers: a core/v1 Event, with a count when it repeats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def record_event(
     kind: str = "Normal",
     component: str = "kai-py-embedded",
 ) -> None:
-    """Write an event about an object, or count up the same one."""
+    """Write an event about an object, or increment the count of an equal one."""
     namespace = namespace_of(about) or "default"
     now = format_time(api.clock.now())
     name = f"{name_of(about)}.{short_hash(f'{uid_of(about)}/{reason}/{message}/{component}')}"

@@ -1,4 +1,4 @@
-"""How are list and watch requests answered: selectors, revisions, pages?"""
+"""List and watch requests: selectors, revisions, pages."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Lister:
-    """Lists and starts watches for the HTTP front; keeps the rests of paged lists."""
+    """Serves lists and starts watches for the HTTP front; keeps the remainders of paged lists."""
 
     def __init__(self, api: ApiServer) -> None:
         self.api = api
         self._pager = Pager()
 
     def list(self, target: Target, query: Mapping[str, str], presenter: Presenter) -> Json:
-        """Return one page of a list in the wanted form."""
+        """Return one page of a list in the requested form."""
         limit = integer(query, "limit")
         store, resource = self.api.store, target.resource
         selective = bool(query.get("labelSelector") or query.get("fieldSelector"))
@@ -41,7 +41,7 @@ class Lister:
         return presenter.page(page, selective=selective)
 
     def select(self, target: Target, query: Mapping[str, str]) -> Sequence[Json]:
-        """Return the objects of a collection that the selectors pick."""
+        """Return the objects of a collection that match the selectors."""
         selects = object_test(target, query)
         resource = target.resource
         documents = self.api.store.list(resource.storage, target.namespace)
@@ -50,7 +50,7 @@ class Lister:
         return [resource.to_served(document) for document in documents]
 
     def watch(self, target: Target, query: Mapping[str, str]) -> Watch:
-        """Start a watch; raise ApiError 422 or 504 for an impossible start."""
+        """Start a watch; raise RequestError 422 or 504 for an impossible start."""
         send_initial = is_set(query, "sendInitialEvents")
         _check_initial(target, query, send_initial=send_initial)
         revision = integer(query, "resourceVersion")

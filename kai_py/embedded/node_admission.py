@@ -1,9 +1,9 @@
-"""May a node start this pod? What a kubelet and its DRA drivers check before they do.
+"""Admission of pods by a node: the checks of a kubelet and its DRA drivers.
 
 Amounts: the requests of the pods started on a node never exceed its allocatable; a resource that
-the node does not report is not checked (kubelet's rule, it may be served by DRA). Devices: a claim
-must be allocated, reserved for the pod, and hold no device that another started claim holds, so an
-allocation given twice is seen here and not in production.
+the node does not report is not checked (as in the kubelet, since DRA may serve it). Devices: a
+claim must be allocated, reserved for the pod, and have no device of another started claim, so a
+double allocation is detected here and not in production.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Device = tuple[str, str, str]
 
 
 class NodeAdmission:
-    """Which pods and devices were let in on which node."""
+    """The admitted pods and prepared devices of all nodes."""
 
     def __init__(self) -> None:
         self._allocated: dict[str, dict[str, Counter[str]]] = {}
@@ -34,26 +34,26 @@ class NodeAdmission:
         self._claims: dict[str, set[str]] = {}
 
     def admit_resources(self, pod: Json, node: Json) -> str:
-        """Let the pod in; return the resource that is short instead, empty when none is."""
+        """Admit the pod; return the resource that is short instead, empty if none is."""
         admitted = self._allocated.setdefault(name_of(node), {})
         if uid_of(pod) in admitted:
             return ""
-        wanted = requests_of(pod)
+        requests = requests_of(pod)
         used = sum(admitted.values(), Counter[str]())
         allocatable = lookup(node, "status.allocatable") or {}
-        for resource, amount in wanted.items():
+        for resource, amount in requests.items():
             if resource in allocatable and used[resource] + amount > _nano(allocatable[resource]):
                 return resource
-        admitted[uid_of(pod)] = wanted
+        admitted[uid_of(pod)] = requests
         return ""
 
     def admit_devices(self, api: ApiServer, pod: Json) -> str:
-        """Prepare the pod's claims; return why that is impossible, empty when it is done."""
+        """Prepare the pod's claims; return why that is impossible, empty on success."""
         claims = []
         for name in claim_names(pod):
             claim = api.find(CLAIMS, name, namespace_of(pod)) if name else None
-            if claim is None or (why := _unusable_reason(claim, pod)):
-                return why if claim else f"claim of pod {name_of(pod)} is not there"
+            if claim is None or (reason := _unusable_reason(claim, pod)):
+                return reason if claim else f"claim of pod {name_of(pod)} is not there"
             claims.append(claim)
         for claim in claims:
             for device in _exclusively_allocated(claim):
@@ -66,7 +66,7 @@ class NodeAdmission:
         return ""
 
     def release(self, pod_uid: str, node: str) -> None:
-        """Forget a pod that stopped, and the devices of claims that no started pod uses."""
+        """Remove a stopped pod, and the devices of claims that no started pod uses."""
         self._allocated.get(node, {}).pop(pod_uid, None)
         idle = [claim for claim, pods in self._claims.items() if pods <= {pod_uid}]
         for pods in self._claims.values():
@@ -74,15 +74,15 @@ class NodeAdmission:
         for claim in idle:
             del self._claims[claim]
         if idle:
-            held = self._devices.items()
-            self._devices = {device: claim for device, claim in held if claim not in idle}
+            device_claim = self._devices.items()
+            self._devices = {device: claim for device, claim in device_claim if claim not in idle}
 
 
 def requests_of(pod: Json) -> Counter[str]:
-    """Return a pod's effective requests in nano units, one of `pods` included.
+    """Return a pod's effective requests in nano units, including one of `pods`.
 
-    Containers and sidecars together, or the largest init container beside the sidecars started
-    before it, plus overhead; pod-level requests win where given.
+    The larger of all containers with sidecars and the largest init container with the sidecars
+    started before it, plus overhead; pod-level requests take precedence.
     """
     spec = pod["spec"]
     running = Counter[str]()
@@ -105,15 +105,15 @@ def requests_of(pod: Json) -> Counter[str]:
 
 def claim_names(pod: Json) -> Iterable[str | None]:
     """Return the names of the pod's claims; None for one that is not created yet."""
-    made = {
+    created = {
         each["name"]: each.get("resourceClaimName")
         for each in pod["status"].get("resourceClaimStatuses") or ()
     }
     for reference in pod["spec"].get("resourceClaims") or ():
         if "resourceClaimName" in reference:
             yield reference["resourceClaimName"]
-        elif reference["name"] not in made or made[reference["name"]]:
-            yield made.get(reference["name"])
+        elif reference["name"] not in created or created[reference["name"]]:
+            yield created.get(reference["name"])
     extended = pod["status"].get("extendedResourceClaimStatus")
     if extended:
         yield extended["resourceClaimName"]

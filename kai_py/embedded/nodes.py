@@ -1,7 +1,7 @@
-"""Demo hardware: H100 nodes as NVIDIA's DRA driver and as its device plugin report them.
+"""Demo hardware: H100 nodes as NVIDIA's DRA driver and its device plugin report them.
 
 Shapes: dra-driver-nvidia-gpu, one ResourceSlice per node for whole GPUs; with dynamic MIG one more
-for all counter sets and one slice per GPU (KEP 4815, form of Kubernetes 1.35 and later).
+for all counter sets and one slice per GPU (KEP-4815, in the form of Kubernetes 1.35 and later).
 """
 
 from __future__ import annotations

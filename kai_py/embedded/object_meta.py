@@ -1,6 +1,6 @@
-"""What does the server do to the metadata of every object?
+"""Metadata of objects: validation, and the fields that belong to the server.
 
-Names and namespaces are checked, uid, times, generation and revision belong to the server, and an
+Names and namespaces are validated; uid, times, generation and revision belong to the server, and an
 update can neither change them nor revive an object that is being deleted.
 """
 
@@ -42,7 +42,7 @@ _SERVER_FIELDS = (
 
 
 def initialise(document: Json, *, clock: Clock, identity: Identity) -> None:
-    """Give a new object its name, uid, time and generation."""
+    """Set name, uid, time and generation of a new object."""
     meta = document["metadata"]
     for field in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"):
         meta.pop(field, None)
@@ -57,7 +57,7 @@ def initialise(document: Json, *, clock: Clock, identity: Identity) -> None:
 
 
 def validate(document: Json) -> list[FieldError]:
-    """Return what is wrong with an object's metadata."""
+    """Return the errors in an object's metadata."""
     meta = document["metadata"]
     name = meta.get("name")
     if not name:
@@ -89,7 +89,7 @@ def _validate_owners(meta: Json) -> list[FieldError]:
 
 
 def keep_server_fields(new: Json, old: Json) -> None:
-    """Take the server's metadata of `old` over into `new`, an object written by a client."""
+    """Copy the server's fields from `old` to `new`, an object written by a client."""
     meta, before = new["metadata"], old["metadata"]
     for field in _SERVER_FIELDS:
         meta.pop(field, None)
@@ -99,7 +99,7 @@ def keep_server_fields(new: Json, old: Json) -> None:
 
 
 def validate_update(new: Json, old: Json) -> list[FieldError]:
-    """Return what is wrong with a change of metadata."""
+    """Return the errors in a change of metadata."""
     errors = validate(new)
     added = [
         each
@@ -113,7 +113,7 @@ def validate_update(new: Json, old: Json) -> list[FieldError]:
 
 
 def bump_generation(new: Json, old: Json) -> None:
-    """Count a change of what is desired: everything but metadata and status."""
+    """Increment the generation on any change besides metadata and status."""
     if "generation" in old["metadata"] and _without_status(new) != _without_status(old):
         new["metadata"]["generation"] = old["metadata"]["generation"] + 1
 

@@ -1,7 +1,7 @@
-"""How does a list continue where the last page ended, on the same state?
+"""Paging of lists on one consistent state.
 
-The rest of a list is kept under its continue token. Objects are never changed in place, so keeping
-references is a consistent snapshot. Old rests are dropped and then answered with 410.
+The remainder of a list is kept under its continue token. Objects are never changed in place, so
+keeping references is a consistent snapshot. Old remainders are dropped and then answered with 410.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_REMAINDERS = 256
 
 @dataclass(frozen=True)
 class Page:
-    """Part of a list: its objects, the revision of the whole list, where it continues."""
+    """Part of a list: its objects, the revision of the whole list, the continue token."""
 
     items: Sequence[Json]
     revision: int
@@ -32,7 +32,7 @@ class Page:
 
 
 class Pager:
-    """The rests of lists that clients may still ask for."""
+    """The remainders of lists that clients may still request."""
 
     def __init__(self) -> None:
         self._remainders: OrderedDict[str, tuple[int, Sequence[Json]]] = OrderedDict()
@@ -43,7 +43,7 @@ class Pager:
         return self._page(items, revision, limit)
 
     def next(self, token: str, limit: int | None, *, compacted_through: int) -> Page:
-        """Return the page a token stands for; raise ApiError 410 when it is no longer kept."""
+        """Return the page of a token; raise RequestError 410 when it is no longer kept."""
         revision, items = self._remainders.get(token, (0, ()))
         if not items or revision < compacted_through:
             raise expired(
@@ -59,5 +59,6 @@ class Pager:
         token = base64.urlsafe_b64encode(f"{revision}/{self._issued}".encode()).decode()
         self._remainders[token] = (revision, items[limit:])
         if len(self._remainders) > MAX_REMAINDERS:
+            # Oldest first; a client that comes back for it gets 410 and lists again.
             self._remainders.popitem(last=False)
         return Page(items[:limit], revision, token, len(items) - limit)

@@ -1,7 +1,8 @@
-"""In which form does the client want its answer?
+"""Representation of answers: the objects themselves, a Table (as for `kubectl get`), or metadata.
 
-As it is, as a Table (what `kubectl get` prints), or metadata only. Chosen by the first alternative
-of the Accept header that can be served. Source: k8s.io/apiserver, "Receiving resources as Tables".
+Chosen by the first alternative of the Accept header that can be served.
+
+Source: k8s.io/apiserver, "Receiving resources as Tables".
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _META = "meta.k8s.io/v1"
 
 
 class ResponseForm(Enum):
-    """The shape of an answer."""
+    """The form of an answer."""
 
     FULL = "full"
     TABLE = "Table"
@@ -39,7 +40,7 @@ _FORMS = {
 
 
 def accepted_form(accept: str) -> ResponseForm:
-    """Choose the form by an Accept header; raise ApiError 406 when nothing in it can be served."""
+    """Choose the form by an Accept header; raise RequestError 406 if none can be served."""
     for alternative in accept.split(",") if accept else ("*/*",):
         media, *parameters = (part.strip() for part in alternative.split(";"))
         values = dict(each.split("=", 1) for each in parameters if "=" in each)
@@ -53,7 +54,7 @@ def accepted_form(accept: str) -> ResponseForm:
 
 @dataclass(frozen=True)
 class Presenter:
-    """Turns objects of one resource into the wanted form; `include` is the table's option."""
+    """Converts objects of one resource to the chosen form; `include` is the table's option."""
 
     resource: ServedResource
     form: ResponseForm
@@ -83,7 +84,7 @@ class Presenter:
         return {"kind": "Table", "apiVersion": _META, "columnDefinitions": [], "rows": [row]}
 
     def page(self, page: Page, *, selective: bool) -> Json:
-        """Present a list; how many objects remain is told for unselective lists only."""
+        """Present a list; the number of remaining objects is given for unselective lists only."""
         meta: Json = {"resourceVersion": str(page.revision)}
         if page.token:
             meta["continue"] = page.token

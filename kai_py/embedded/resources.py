@@ -1,8 +1,8 @@
-"""Which kinds does the server serve, and how does each behave?
+"""The resources that the server serves, built-in and custom.
 
-A `Resource` is one (group, version, plural) as discovery lists it. The built-in ones are constants
-here; custom ones are added to the `Registry` while the server runs. Resources that share a
-`storage` are views of the same objects.
+A `ServedResource` is one (group, version, plural) as discovery lists it. The built-in ones are
+constants here; custom ones are added to the `Registry` while the server runs. Resources that share
+a `storage` are views of the same objects.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class ServedResource:
 
     `subresources` lists what may follow a name in a path; with `status` among them the main
     endpoint ignores status and the status endpoint everything else. `selectable` are the fields a
-    field selector may use beside name and namespace. `storage` is where its objects are kept,
-    `to_stored` and `to_served` convert between the stored and this version. `strict` makes
-    updates without resourceVersion an error and unknown strategic patches too (custom resources).
+    field selector may use besides name and namespace. `storage` is the key of its objects in the
+    store, `to_stored` and `to_served` convert between the stored and this version. With `custom`,
+    updates without resourceVersion and strategic patches are errors.
     """
 
     group: str
@@ -357,21 +357,21 @@ class Registry:
         self._by_path = kept
 
     def at(self, group: str, version: str, plural: str) -> ServedResource:
-        """Return the resource at a path; raise ApiError 404 when there is none."""
+        """Return the resource at a path; raise RequestError 404 when there is none."""
         try:
             return self._by_path[group, version, plural]
         except KeyError:
             raise no_such_resource() from None
 
     def named(self, group_resource: str) -> ServedResource:
-        """Return the first served version of `pods`, `jobs.batch`, …; raise ApiError 404."""
+        """Return the first served version of `pods`, `jobs.batch`, …; raise RequestError 404."""
         for resource in self:
             if resource.group_resource == group_resource:
                 return resource
         raise no_such_resource()
 
     def of_kind(self, api_version: str, kind: str) -> ServedResource:
-        """Return the resource whose objects carry this apiVersion and kind; raise ApiError 404."""
+        """Return the resource of objects with this apiVersion and kind; raise RequestError 404."""
         for resource in self:
             if resource.kind == kind and resource.api_version == api_version:
                 return resource

@@ -1,4 +1,4 @@
-"""What does a request ask for? The path, method and query of the API, as data."""
+"""Routing: path, method and query of a request, as data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a path names; `namespace` is None for a list over all namespaces."""
+    """The target of a path; `namespace` is None for a list over all namespaces."""
 
     resource: ServedResource
     namespace: str | None
@@ -29,7 +29,7 @@ class Target:
 
 
 def parse_path(path: str, registry: Registry) -> Target:
-    """Resolve /api/v1/… and /apis/GROUP/VERSION/…; raise ApiError 404 for anything else."""
+    """Resolve /api/v1/… and /apis/GROUP/VERSION/…; raise RequestError 404 for anything else."""
     parts = [part for part in path.split("/") if part]
     group, version, rest = _split_group(parts)
     namespace = None
@@ -50,7 +50,7 @@ def parse_path(path: str, registry: Registry) -> Target:
 
 
 def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
-    """Return the API's verb for an HTTP method; raise ApiError 405 for an impossible one."""
+    """Return the API's verb for an HTTP method; raise RequestError 405 for an impossible one."""
     if method == "GET":
         if target.name:
             return "get"
@@ -75,7 +75,7 @@ def is_set(query: Mapping[str, str], name: str) -> bool:
 
 
 def integer(query: Mapping[str, str], name: str) -> int | None:
-    """Return an integer query parameter, None when absent; raise ApiError 400 when malformed."""
+    """Return an integer query parameter, None if absent; raise RequestError 400 if malformed."""
     text = query.get(name, "")
     if not text:
         return None

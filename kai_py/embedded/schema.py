@@ -1,8 +1,9 @@
-"""What does a structural schema (a CRD's openAPIV3Schema) do to an object?
+"""Structural schemas (a CRD's openAPIV3Schema): pruning, defaults, validation.
 
-Unknown fields are dropped, absent ones get their defaults, and the rest is checked: type, required,
-enum, bounds, lengths, patterns, nullability, allOf/anyOf/oneOf/not. Source:
-k8s.io/apiextensions-apiserver pkg/apiserver/schema and validation.
+Unknown fields are dropped, absent ones get their defaults, and the rest is validated: type,
+required, enum, bounds, lengths, patterns, nullability, allOf/anyOf/oneOf/not.
+
+Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema and validation.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _ROOT_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 def prune(value: Any, schema: Json, *, root: bool = False) -> None:
-    """Drop, in place, the fields that the schema does not know."""
+    """Drop, in place, the fields that are not in the schema."""
     for path, holder, name in _unknown(value, schema, "", root=root):
         del path
         del holder[name]
 
 
 def unknown_fields(value: Any, schema: Json) -> list[str]:
-    """Return the dotted paths of the fields of a whole object that the schema does not know."""
+    """Return the dotted paths of a whole object's fields that are not in the schema."""
     return [path for path, _, _ in _unknown(value, schema, "", root=True)]
 
 
@@ -51,7 +52,7 @@ def apply_defaults(value: Any, schema: Json) -> None:
 
 
 def validate(value: Any, schema: Json, path: str) -> list[FieldError]:
-    """Return what is wrong with a value that stands at `path`."""
+    """Return the errors in a value at `path`."""
     if value is None:
         if schema.get("nullable") or not schema.get("type"):
             return []
@@ -85,15 +86,15 @@ def _unknown(
     keep_all = schema.get(_PRESERVE) or extra is True
     embedded = root or schema.get("x-kubernetes-embedded-resource")
     for name in list(value):
-        where = f"{path}.{name}" if path else name
+        field_path = f"{path}.{name}" if path else name
         if embedded and name in _ROOT_FIELDS:
             continue
         if name in known:
-            yield from _unknown(value[name], known[name], where)
+            yield from _unknown(value[name], known[name], field_path)
         elif isinstance(extra, dict):
-            yield from _unknown(value[name], extra, where)
+            yield from _unknown(value[name], extra, field_path)
         elif not keep_all:
-            yield where, value, name
+            yield field_path, value, name
 
 
 _TYPES: dict[str, Callable[[Any], bool]] = {
@@ -109,8 +110,8 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 def _has_type(value: Any, schema: Json) -> bool:
     if schema.get(_INT_OR_STRING):
         return _TYPES["integer"](value) or _TYPES["string"](value)
-    wanted = schema.get("type")
-    return wanted is None or _TYPES[wanted](value)
+    expected = schema.get("type")
+    return expected is None or _TYPES[expected](value)
 
 
 def _wrong_type(path: str, value: Any, wanted: str) -> FieldError:
@@ -127,11 +128,11 @@ def _validate_object(value: Json, schema: Json, path: str) -> list[FieldError]:
     ]
     known, extra = schema.get("properties") or {}, schema.get("additionalProperties")
     for name, item in value.items():
-        where = f"{path}.{name}".lstrip(".")
+        field_path = f"{path}.{name}".lstrip(".")
         if name in known:
-            errors += validate(item, known[name], where)
+            errors += validate(item, known[name], field_path)
         elif isinstance(extra, dict):
-            errors += validate(item, extra, where)
+            errors += validate(item, extra, field_path)
     return errors + _validate_size(len(value), schema, path, "Properties", "properties")
 
 
@@ -161,25 +162,29 @@ def _validate_text(value: str, schema: Json, path: str) -> list[FieldError]:
 
 def _validate_size(size: int, schema: Json, path: str, limit: str, unit: str) -> list[FieldError]:
     errors = []
-    least, most = schema.get(f"min{limit}"), schema.get(f"max{limit}")
-    if least is not None and size < least:
-        rule = f"{path} in body should have at least {least} {unit}"
+    minimum, maximum = schema.get(f"min{limit}"), schema.get(f"max{limit}")
+    if minimum is not None and size < minimum:
+        rule = f"{path} in body should have at least {minimum} {unit}"
         errors.append(invalid_value(path, size, rule))
-    if most is not None and size > most:
-        text = f"Too many: {size}: must have at most {most} {unit}"
+    if maximum is not None and size > maximum:
+        text = f"Too many: {size}: must have at most {maximum} {unit}"
         errors.append(FieldError(path, "FieldValueTooMany", text))
     return errors
 
 
 def _validate_number(value: float, schema: Json, path: str) -> list[FieldError]:
     errors = []
-    least, most = schema.get("minimum"), schema.get("maximum")
-    if least is not None and (value < least or (schema.get("exclusiveMinimum") and value == least)):
+    minimum, maximum = schema.get("minimum"), schema.get("maximum")
+    if minimum is not None and (
+        value < minimum or (schema.get("exclusiveMinimum") and value == minimum)
+    ):
         word = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
-        errors.append(invalid_value(path, value, f"{path} in body should be {word} {least}"))
-    if most is not None and (value > most or (schema.get("exclusiveMaximum") and value == most)):
+        errors.append(invalid_value(path, value, f"{path} in body should be {word} {minimum}"))
+    if maximum is not None and (
+        value > maximum or (schema.get("exclusiveMaximum") and value == maximum)
+    ):
         word = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
-        errors.append(invalid_value(path, value, f"{path} in body should be {word} {most}"))
+        errors.append(invalid_value(path, value, f"{path} in body should be {word} {maximum}"))
     multiple = schema.get("multipleOf")
     if multiple and value % multiple:
         errors.append(

@@ -1,8 +1,9 @@
-"""Which objects does a label or field selector pick?
+"""Label and field selectors.
 
 Label selectors come as text (`app=web,tier in (a,b),!old`) or as a LabelSelector document. Field
-selectors compare the text of a field with `=` or `!=`; an absent field is the empty text. Source:
-k8s.io/apimachinery labels and fields packages.
+selectors compare the text of a field with `=` or `!=`; an absent field is the empty text.
+
+Source: k8s.io/apimachinery labels and fields packages.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ _COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 
 def parse_labels(text: str) -> LabelTest:
-    """Compile the text form of a label selector; raise ApiError 400 when it is malformed."""
+    """Compile the text form of a label selector; raise RequestError 400 when it is malformed."""
     parts = [part.strip() for part in _COMMA_OUTSIDE_PARENTHESES.split(text) if part.strip()]
     return _all_of([_requirement(part) for part in parts])
 
 
 def label_selector(document: Json | None) -> LabelTest:
-    """Compile a LabelSelector document; None picks nothing, an empty one everything."""
+    """Compile a LabelSelector document; None matches nothing, an empty one everything."""
     if document is None:
         return lambda _labels: False
     tests = [_one_of(key, (value,)) for key, value in (document.get("matchLabels") or {}).items()]
@@ -45,7 +46,7 @@ def label_selector(document: Json | None) -> LabelTest:
 
 
 def parse_fields(text: str, selectable: Collection[str]) -> ObjectTest:
-    """Compile a field selector over the fields in `selectable`; raise ApiError 400 otherwise."""
+    """Compile a field selector over `selectable` fields; raise RequestError 400 if invalid."""
     tests: list[ObjectTest] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         path, operator, value = _split_field(part)

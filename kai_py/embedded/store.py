@@ -1,9 +1,8 @@
-"""Where do the objects live?
+"""In-memory store of all objects, by kind, namespace and name.
 
-In memory, by kind, namespace and name, under one revision counter like etcd's. The store knows
-revisions, conflicts of existence and ownership links; what an object may contain is decided before
-it gets here. Documents handed in belong to the store; documents handed out are shared and must not
-be changed.
+One revision counter counts all writes, as in etcd. The store checks revisions, existence and
+ownership links; the contents of objects are validated before they get here. Documents handed in
+belong to the store; documents handed out are shared and must not be changed.
 
 Every operation is O(1) but `list`, which sorts, and the log's compaction.
 """
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
 
 StoredKey = tuple[str, str, str]
-"""Where an object is: its kind's storage name (`jobs.batch`), namespace, name."""
+"""Key of an object: its kind's storage name (`jobs.batch`), namespace, name."""
 
 
 class Store:
@@ -62,7 +61,7 @@ class Store:
         return self.get(*key) if key else None
 
     def key_of_uid(self, uid: str) -> StoredKey | None:
-        """Return where the object with this uid is, or None."""
+        """Return the key of the object with this uid, or None."""
         return self._by_uid.get(uid)
 
     def dependents(self, uid: str) -> Sequence[tuple[str, Json]]:
@@ -71,7 +70,7 @@ class Store:
         return [(storage, document) for storage, document in found if document is not None]
 
     def insert(self, storage: str, document: Json) -> Json:
-        """Add a new object; raise ApiError 409 when its name is taken."""
+        """Add a new object; raise RequestError 409 when its name is taken."""
         name = name_of(document)
         if self.get(storage, namespace_of(document), name) is not None:
             raise already_exists(storage, name)
@@ -87,6 +86,7 @@ class Store:
         key = (storage, namespace_of(previous), name_of(previous))
         del self._objects[storage][key[1]][key[2]]
         self._by_uid.pop(uid_of(previous), None)
+        # A copy: the deletion has a revision of its own, and `previous` is shared.
         return self._record(ChangeType.DELETED, storage, dict(previous), previous)
 
     def log(self, storage: str) -> EventLog:
@@ -97,7 +97,7 @@ class Store:
         return self._logs[storage]
 
     def compact(self, revision: int | None = None) -> None:
-        """Forget history up to `revision`, by default all of it."""
+        """Drop history up to `revision`, by default all of it."""
         self._compacted_through = self.revision if revision is None else revision
         for log in self._logs.values():
             log.compact(self._compacted_through)

@@ -1,4 +1,4 @@
-"""How does a watch travel over HTTP?
+"""Watches over HTTP.
 
 One JSON line per event, until the client's timeout, a compaction (an ERROR event with code 410) or
 the end of the server. A quiet watch gets a bookmark now and then if it allows them.
@@ -39,7 +39,7 @@ async def stream_watch(
     presenter: Presenter,
     cut: CutWatch | None = None,
 ) -> web.StreamResponse:
-    """Answer a watch request; `cut` ends it early on purpose."""
+    """Answer a watch request; `cut` ends it early as an injected fault."""
     watch = lister.watch(target, request.query)
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(request)
@@ -70,13 +70,13 @@ async def _send_events(
     await stream.send(watch.poll())
     if is_set(query, "sendInitialEvents") and bookmarks:
         await stream.send([watch.bookmark(initial_events_end=True)])
-    while (left := end - loop.time()) > 0:
+    while (remaining := end - loop.time()) > 0:
         wakeup.clear()
         if events := watch.poll():
             await stream.send(events)
             continue
         try:
-            await asyncio.wait_for(wakeup.wait(), min(left, BOOKMARK_SECONDS))
+            await asyncio.wait_for(wakeup.wait(), min(remaining, BOOKMARK_SECONDS))
         except TimeoutError:
             if bookmarks:
                 await stream.send([watch.bookmark()])

@@ -1,8 +1,9 @@
-"""What do binding, eviction, scale and finalize do?
+"""Subresources: binding, eviction, scale and finalize.
 
-binding assigns a pod to a node, once. eviction deletes a pod unless a PodDisruptionBudget has no
-disruption left (429). scale reads and writes `spec.replicas`. finalize writes a namespace's
-finalizers. Source: k8s.io/kubernetes pkg/registry/core/pod/storage.
+binding assigns a pod to a node, once. eviction deletes a pod unless a PodDisruptionBudget allows no
+disruption (429). scale reads and writes `spec.replicas`. finalize writes a namespace's finalizers.
+
+Source: k8s.io/kubernetes pkg/registry/core/pod/storage.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ RETRY_EVICTION_SECONDS = 10
 def bind(api: ApiServer, name: str, namespace: str, binding: Json) -> Json:
     """Assign a pod to the node that a v1 Binding names; return the pod.
 
-    Raises ApiError 409 when the pod is on a node already, gated, being deleted or another one.
+    Raises RequestError 409 when the pod is on a node already, gated, being deleted or another one.
     """
     target = binding.get("target") or {}
     if not target.get("name"):
@@ -37,8 +38,8 @@ def bind(api: ApiServer, name: str, namespace: str, binding: Json) -> Json:
         raise bad_request("target.kind must be Node or empty")
     pod = api.stored(PODS, name, namespace)
     api.check_preconditions(PODS, pod, binding.get("metadata") or {})
-    if why := _unbindable_reason(pod):
-        raise conflict("pods/binding", name, f"pod {name} {why}")
+    if reason := _unbindable_reason(pod):
+        raise conflict("pods/binding", name, f"pod {name} {reason}")
     meta = dict(pod["metadata"])
     for field in ("annotations", "labels"):
         added = (binding.get("metadata") or {}).get(field)
@@ -65,13 +66,13 @@ def _unbindable_reason(pod: Json) -> str:
 
 
 def evict(api: ApiServer, name: str, namespace: str, eviction: Json) -> None:
-    """Delete a pod as far as its disruption budget allows; raise ApiError 429 when it does not."""
+    """Delete a pod if its disruption budget allows it; raise RequestError 429 if not."""
     pod = api.stored(PODS, name, namespace)
-    given = eviction.get("deleteOptions") or {}
+    options_body = eviction.get("deleteOptions") or {}
     options = DeleteOptions(
-        grace_seconds=given.get("gracePeriodSeconds"),
-        preconditions=given.get("preconditions") or {},
-        dry_run=bool(given.get("dryRun")),
+        grace_seconds=options_body.get("gracePeriodSeconds"),
+        preconditions=options_body.get("preconditions") or {},
+        dry_run=bool(options_body.get("dryRun")),
     )
     api.check_preconditions(PODS, pod, options.preconditions)
     if _counts_for_budgets(pod):
@@ -184,7 +185,7 @@ def set_scale(
 
 
 def finalize_namespace(api: ApiServer, name: str, namespace: Json) -> Json:
-    """Write a namespace's spec.finalizers; it goes when it is deleted and none is left."""
+    """Write a namespace's spec.finalizers; without any, a deleted namespace is removed."""
     current = api.stored(NAMESPACES, name, "")
     api.check_preconditions(NAMESPACES, current, namespace.get("metadata") or {})
     finalizers = (namespace.get("spec") or {}).get("finalizers") or []

@@ -1,9 +1,10 @@
-"""Which events does a watch deliver?
+"""Watches: the events of a resource after a revision, as seen through a selector.
 
 A watch reads the log of its kind from a revision. An object that enters the selection is ADDED, one
 that leaves it is DELETED with its last selected state and the revision of the change. With
-`sendInitialEvents` the present objects come first, closed by a bookmark that says so. Source: KEP
-3157 (watch-list), KEP 956 (bookmarks).
+`sendInitialEvents` the present objects come first, followed by a bookmark that marks their end.
+
+Source: KEP-3157 (watch-list), KEP-956 (bookmarks).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 @dataclass(frozen=True)
 class WatchEvent:
-    """One line of a watch; `change` is set where the object is the log's own, unconverted."""
+    """One line of a watch; `change` is set where the object is that of the log, unconverted."""
 
     type: str
     object: Json
@@ -70,7 +71,7 @@ class Watch:
         self.revision = store.revision if revision is None else revision
 
     def poll(self) -> list[WatchEvent]:
-        """Return the events since the last call; raise ApiError 410 when some were compacted."""
+        """Return the events since the last call; raise RequestError 410 if some were compacted."""
         if self._initial:
             self._initial = False
             self.revision = self._store.revision
@@ -85,7 +86,7 @@ class Watch:
         return [event for event in translated if event is not None]
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when `poll` may have something; return how to stop that."""
+        """Call `wake` when `poll` may return events; return the function that stops that."""
         return self._store.log(self._resource.storage).listen(wake)
 
     def bookmark(self, *, initial_events_end: bool = False) -> WatchEvent:

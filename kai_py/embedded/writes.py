@@ -1,6 +1,6 @@
-"""How is a request that reads or writes one object, or deletes many, carried out?
+"""Requests that read or write one object, or delete many.
 
-From HTTP's words (verb, subresource, content type, query) to calls of the server's verbs.
+Translates HTTP's terms (verb, subresource, content type, query) to calls of the server's verbs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class WriteRequest:
 
 @dataclass(frozen=True)
 class WriteResponse:
-    """What to send back; `is_object` when the document is of the resource's kind."""
+    """The answer; `is_object` when the document is of the resource's kind."""
 
     document: Json
     code: int = 200
@@ -79,7 +79,7 @@ def read(api: ApiServer, target: Target) -> Json:
 
 
 def execute(api: ApiServer, verb: str, target: Target, request: WriteRequest) -> WriteResponse:
-    """Carry out a write; raise ApiError when it is refused."""
+    """Execute a write; raise RequestError when it is refused."""
     if not isinstance(request.body, dict) and verb != "patch":
         raise bad_request("the body must be a JSON object")
     match verb:
@@ -121,9 +121,9 @@ def _post_subresource(api: ApiServer, target: Target, request: WriteRequest) -> 
 
 
 def _update(api: ApiServer, target: Target, request: WriteRequest) -> WriteResponse:
-    where = (target.resource, target.name)
+    resource_and_name = (target.resource, target.name)
     if target.subresource == "scale":
-        scale = subresources.set_scale(api, *where, target.scope, request.body)
+        scale = subresources.set_scale(api, *resource_and_name, target.scope, request.body)
         return WriteResponse(scale, is_object=False)
     if target.subresource == "finalize":
         return WriteResponse(subresources.finalize_namespace(api, target.name, request.body))
@@ -131,7 +131,7 @@ def _update(api: ApiServer, target: Target, request: WriteRequest) -> WriteRespo
         raise method_not_allowed()
     warnings = _unknown_fields(target, request, request.body)
     updated = api.update(
-        *where,
+        *resource_and_name,
         request.body,
         target.scope,
         subresource=target.subresource,
@@ -229,8 +229,8 @@ def _without_metadata_nulls(config: Json) -> Json:
 
 def _delete(api: ApiServer, target: Target, request: WriteRequest) -> WriteResponse:
     options = _delete_options(request)
-    last, gone = delete(api, target.resource, target.name, target.scope, options)
-    if not gone:
+    last, is_removed = delete(api, target.resource, target.name, target.scope, options)
+    if not is_removed:
         return WriteResponse(last)
     details = {
         "name": name_of(last),

@@ -91,6 +91,8 @@ def lint_together(texts: Sequence[str]) -> tuple[LintReport, ...]:
     """
     checked = [_read(text.removeprefix("\ufeff")) for text in texts]
     file = ManifestSet([manifest for part in checked for manifest in part.manifests])
+    # Rule by rule over all objects: a rule may look at other objects, corrected by the rules
+    # before.
     for rule in RULES:
         for part in checked:
             for manifest in part.manifests:

@@ -31,8 +31,8 @@ class Finding:
 
     def text(self, file: str) -> str:
         """The finding as one line, ``file:line: Kind/name: field: message``."""
-        place = ": ".join(
+        location = ": ".join(
             part for part in (f"{file}:{self.line}", self.subject, self.field) if part
         )
         hint = "hint: " if self.severity is Severity.HINT else ""
-        return f"{place}: {hint}{' '.join(self.message.split())}"
+        return f"{location}: {hint}{' '.join(self.message.split())}"

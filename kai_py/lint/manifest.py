@@ -137,6 +137,7 @@ def walk(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, LineMapp
     """Visit every mapping below a value, outermost first, with its path."""
     if isinstance(value, LineMapping):
         yield path, value
+        # A copy: the caller may rename and remove keys during the walk.
         for key in list(value):
             if key in value:
                 yield from walk(value[key], (*path, key))
@@ -159,12 +160,12 @@ def unknown_fields(
     """Report keys that the API does not have, and rename those that are clearly misspelt."""
     names = list(known)
     for key in [key for key in mapping if key not in names]:
-        meant = closest_match(key, names)
-        if meant is None or meant in mapping:
-            advice = f"; known are {', '.join(names)}" if meant is None else ""
+        suggestion = closest_match(key, names)
+        if suggestion is None or suggestion in mapping:
+            advice = f"; known are {', '.join(names)}" if suggestion is None else ""
             yield manifest.error((*path, key), f"no such field, it is dropped{advice}")
             continue
         yield manifest.error(
-            (*path, key), f"no such field, it is dropped; write {meant}", fixed=True
+            (*path, key), f"no such field, it is dropped; write {suggestion}", fixed=True
         )
-        rename(mapping, key, meant)
+        rename(mapping, key, suggestion)

@@ -81,6 +81,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _represent_text)
 _Dumper.add_multi_representer(dict, lambda dumper, value: dumper.represent_dict(value.items()))
 _Dumper.add_multi_representer(list, lambda dumper, value: dumper.represent_list(value))
+# YAML 1.1 readers take y and n for booleans, PyYAML does not.
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^[yYnN]$"), list("yYnN"))
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float",
@@ -122,6 +123,7 @@ def _reads_as(text: str, value: Any) -> bool:
 
 
 def _apply(text: str, edits: Iterable[Edit]) -> str:
+    # From the end, so that earlier offsets stay valid.
     for edit in sorted(edits, reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]
     return text

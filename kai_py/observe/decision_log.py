@@ -83,6 +83,7 @@ class DecisionLog:
             self._decisions.append(replace(decision, number=number, time=now))
         self._last_plan = plan
         self.cycle += 1
+        # Wakes the present waiters only: later ones wait on the next cycle's event.
         self._changed.set()
         self._changed = asyncio.Event()
         return self.since(before)
@@ -128,12 +129,12 @@ def new_decisions(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[D
 
 
 def placement_reason(action: Action) -> str:
-    """How capacity for a gang was obtained by an action."""
+    """Text on how an action obtained capacity for a gang."""
     return _PLACEMENT_REASONS[action]
 
 
 def _placement_message(plan: Plan, gang: GangPlacement) -> str:
-    """How capacity was obtained, and the usage of the gang's queue with it."""
+    """Text on how capacity was obtained, and the usage of the gang's queue with it."""
     reason = _PLACEMENT_REASONS[gang.action]
     share = next((share for share in plan.queues if share.queue == gang.queue), None)
     if share is None:

@@ -39,6 +39,7 @@ class DecisionMetrics:
             registry=registry,
         )
         for action in Action:
+            # Creates the series, so that its rate starts at zero.
             self._lost_gpu_seconds.labels(action.value)
 
     def count(self, decisions: Iterable[Decision], gangs: Mapping[str, Gang], now: float) -> None:

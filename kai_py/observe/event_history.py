@@ -76,6 +76,7 @@ def decisions_of_events(events: Iterable[SchedulerEvent]) -> tuple[Decision, ...
         former = stages.get(each.gang, "")
         stages[each.gang] = each.stage
         if each.kind is DecisionKind.WAITING:
+            # The same stage is reported again on every change of the message.
             if former != each.stage:
                 merged.append(replace(each, former_stage=former))
             continue

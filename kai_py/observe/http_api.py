@@ -213,6 +213,7 @@ class Api:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if self._listeners >= MAX_LISTENERS:
             raise web.HTTPServiceUnavailable(text="too many listen already\n")
+        # A browser that reconnects sends the header, and the original query with it.
         start = request.headers.get("Last-Event-ID") or request.query.get("since")
         log = self._source.decisions
         last_sent = log.newest if start is None else _last_sent(start, log.newest)
@@ -241,6 +242,7 @@ class Api:
             sent = new_decisions[-1].number if new_decisions else sent
             cycle_event = f'event: cycle\ndata: {{"cycle":{cycle}}}\n\n'.encode()
             await response.write(b"".join(map(_event, new_decisions)) + cycle_event)
+            # Cycles in the meantime are merged into one event.
             await asyncio.sleep(MIN_EVENT_INTERVAL)
 
     async def _next_cycle(self, cycle: int) -> bool:

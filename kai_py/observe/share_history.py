@@ -34,6 +34,7 @@ class ShareHistory:
     def samples(self) -> tuple[ShareSample, ...]:
         """The samples kept, and the newest whether or not it is kept."""
         newest = self._newest
+        # The newest sample may be the last kept one.
         extra = () if newest is None or newest in self._samples[-1:] else (newest,)
         return (*self._samples, *extra)
 

@@ -148,8 +148,8 @@ def _guarantee_reason(share: SiblingShare) -> str:
         f"it asks for {_format_amount(share.requested)}": share.requested,
         f"its max is {_format_amount(share.maximum)}": share.maximum,
     }
-    least = min(amounts.values())
-    return next(text for text, amount in amounts.items() if amount == least)
+    smallest = min(amounts.values())
+    return next(text for text, amount in amounts.items() if amount == smallest)
 
 
 def _surplus_sentence(share: SiblingShare) -> str:

@@ -42,14 +42,15 @@ class SuggestionStep:
     @property
     def command(self) -> str:
         """The equivalent kubectl command; empty for a step with a document or nodes."""
+        # Empty for the core group, whose apiVersion has no slash.
         group = self.api_version.rpartition("/")[0]
         target = f"{self.kind.lower()}.{group}" if group else self.kind.lower()
-        where = f" -n {shlex.quote(self.namespace)}" if self.namespace else ""
+        flags = f" -n {shlex.quote(self.namespace)}" if self.namespace else ""
         if self.verb is Verb.PATCH:
             patch = shlex.quote(json.dumps(self.patch, separators=(",", ":")))
-            return f"kubectl patch {target} {shlex.quote(self.name)}{where} --type merge -p {patch}"
+            return f"kubectl patch {target} {shlex.quote(self.name)}{flags} --type merge -p {patch}"
         if self.verb is Verb.DELETE:
-            return f"kubectl delete {target} {shlex.quote(self.name)}{where}"
+            return f"kubectl delete {target} {shlex.quote(self.name)}{flags}"
         return ""
 
 

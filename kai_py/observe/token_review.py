@@ -109,6 +109,7 @@ class TokenReviews:
                 refusal = await self._review(token, path)
         except ApiError as error:
             log.warning("cannot review a token: %s", error)
+            # Not cached: the next request asks the API server again.
             return AccessDenial(
                 503, "the API server, which knows who has this token, does not tell"
             )

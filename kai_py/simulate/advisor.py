@@ -84,6 +84,7 @@ class Advisor:
                     loop.time(),
                     await asyncio.to_thread(self._run_in_process, documents, query),
                 )
+            # Re-inserted at the end: the least recently used entries are dropped below.
             self._cache[question] = cached
             while len(self._cache) > CACHE_SIZE:
                 del self._cache[next(iter(self._cache))]

@@ -73,6 +73,7 @@ class SimulatedCluster:
             _storage(kind): Collection(kind, self._notify_planner) for kind in WATCHED
         }
         self.changed = True
+        # Before the cluster starts: the planner must see its first objects.
         self.embedded.store.subscribe(self._on_store_change)
         self.embedded.start()
         self.embedded.create_all(crds().values())

@@ -21,7 +21,7 @@ class ForkFailedError(RuntimeError):
 
 
 def run_in_fork(work: Callable[[], T]) -> T:
-    """What ``work`` returns or raises in a forked child; result and exception must be picklable."""
+    """Run ``work`` in a forked child and return or raise its result, which must be picklable."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:

@@ -121,6 +121,7 @@ def _kai_patch(raised: RaisedBound) -> BoundPatch:
 
 
 def _gpus(amount: float) -> float:
+    # The tolerance keeps float noise from rounding up to the next part.
     gpus = math.ceil(amount * GPU_PARTS - 1e-6) / GPU_PARTS
     return int(gpus) if gpus.is_integer() else gpus
 
@@ -130,5 +131,6 @@ def _quantity(resource: str, amount: float) -> str:
     if resource == "cpu":
         return str(Quantity(whole * NANO // 1000))
     binary = whole % KIBI == 0 and whole % 1000 != 0
+    # Whichever suffix divides the amount.
     form = QuantityFormat.BINARY_SI if binary else QuantityFormat.DECIMAL_SI
     return str(Quantity(whole * NANO, form))

@@ -48,6 +48,7 @@ class SetQueue:
             for each in api.registry
             if each.kind == "Queue" and each.api_version in (API_VERSION, QUEUE_API_VERSION)
         ]
+        # Longest name first: queue names may contain dots.
         for count in reversed(range(len(self.path))):
             name = ".".join((self.queue, *self.path[:count]))
             for resource in served:

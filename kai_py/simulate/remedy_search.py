@@ -110,7 +110,7 @@ class RemedySearch:
         return self._running_pods(outcome) > self._running_pods(self.baseline)
 
     def _running_pods(self, settled: SettledCluster) -> int:
-        """How many of its pods run; 0 while it has not started."""
+        """The number of its running pods; 0 while it has not started."""
         placed = settled.running.get(self.gang.key)
         return len(placed.nodes) if placed is not None else 0
 

@@ -144,6 +144,7 @@ def waiting_times(waits: Sequence[GangWait]) -> WaitingTimes:
         never_started=len(waits) - len(times),
         mean=statistics.fmean(times) if times else 0.0,
         median=statistics.median(times) if times else 0.0,
+        # Nearest rank: the smallest time that 95 % of the gangs do not exceed.
         p95=times[-(-95 * len(times) // 100) - 1] if times else 0.0,
         longest=times[-1] if times else 0.0,
     )
@@ -171,6 +172,7 @@ def _by_size(waits: Sequence[GangWait]) -> dict[str, WaitingTimes]:
 def _size(gpus: float) -> int:
     if gpus <= 0:
         return 0
+    # The next power of two that is not smaller.
     return 1 if gpus <= 1 else 2 ** (int(-(-gpus // 1)) - 1).bit_length()
 
 

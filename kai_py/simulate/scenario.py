@@ -125,7 +125,9 @@ def parse_scenario(text: str, *, name: str = "scenario") -> Scenario:
     except ValidationError as error:
         problems = field_problems(error, Scenario)
         lines = sorted((line_at(value, problem.path), str(problem)) for problem in problems)
-        raise ScenarioError("\n".join(f"{name}:{line}: {it}" for line, it in lines)) from None
+        raise ScenarioError(
+            "\n".join(f"{name}:{line}: {problem_text}" for line, problem_text in lines)
+        ) from None
 
 
 def arrivals(scenario: Scenario) -> list[Arrival]:

@@ -48,7 +48,7 @@ class UsageInterval:
 
 @dataclass(frozen=True, slots=True)
 class GangWait:
-    """How long a gang waited for its start; ``seconds`` is None if it did not start.
+    """Waiting time of a gang; ``seconds`` is None if it did not start.
 
     ``completion``: seconds from its creation to the end of its last pod, restarts included; None
     where not all of it was placed, or it lost pods and did not get them back.
@@ -122,6 +122,7 @@ def simulate(
             on_progress((clock.now() - SIMULATION_START) / HOUR)
             if record.moments[-1].waiting and clock.now() >= next_resync:
                 next_resync = clock.now() + resync
+                # Preemption delays and the like end with time alone, without any change.
                 clock.call_later(resync, cluster.wake)
         due = clock.next_due()
         wait = cycle_seconds if cluster.changed else _seconds_until(due, clock.now(), cycle_seconds)

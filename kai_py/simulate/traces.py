@@ -57,7 +57,7 @@ class RecordedJobs:
 
     @property
     def hours(self) -> float:
-        """When the last job would end if none had to wait."""
+        """Hours until the last job would end if none had to wait."""
         return max((job.at + job.minutes for job in self.jobs), default=60.0) / 60
 
 
@@ -112,6 +112,7 @@ def saturating_jobs(
     drawn: list[ScenarioJob] = []
     requested = 0.0
     while True:
+        # Every job once in shuffled order, then with repetition.
         job = order[len(drawn)] if len(drawn) < len(order) else generator.choice(order)
         requested += job.pods * job.gpus_per_pod
         if requested > limit:

@@ -1,4 +1,4 @@
-"""What-if questions: the settled cluster with and without changes, compared.
+"""Simulated effect of changes: the settled cluster with and without them, compared.
 
 Both outcomes are simulated with the scheduler's own planner, so that the comparison shows the
 effect of the changes and not what would have happened anyway.
@@ -71,7 +71,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class NodesNeeded:
-    """How many nodes like ``like`` it takes until no gang waits for capacity.
+    """Number of nodes like ``like`` it takes until no gang waits for capacity.
 
     None: more than are tried.
     """
@@ -125,6 +125,7 @@ def smallest_sufficient(suffices: Callable[[int], bool], limit: int) -> int | No
         if high >= limit:
             return None
         high = min(2 * high, limit)
+    # high // 2 did not suffice, or high is 1.
     low = high // 2 + 1
     while low < high:
         middle = (low + high) // 2
@@ -147,7 +148,7 @@ class SettledCluster:
 
 
 def compare(baseline: SettledCluster, changed: SettledCluster) -> Comparison:
-    """What ``changed`` has that ``baseline`` has not."""
+    """The differences of ``changed`` from ``baseline``."""
     running = baseline.running
     evicted = {each.pod for each in baseline.evictions}
     return Comparison(

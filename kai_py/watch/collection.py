@@ -83,6 +83,7 @@ class Collection(Generic[T]):
         key = key_of(entry)
         self.rejected.pop(key, None)
         old = self.objects.get(key)
+        # Recreated under the same name: listeners must see the deletion first.
         if old is not None and old.metadata.uid != entry.metadata.uid:
             self.remove(key)
             old = None

@@ -202,6 +202,7 @@ def _tls(configuration: Any) -> ssl.SSLContext:
         _TlsFiles(
             *paths,
             verify=bool(configuration.verify_ssl),
+            # Part of the cache key: rotated files get a new context.
             modified=tuple(os.stat(path).st_mtime_ns if path else 0 for path in paths),
         )
     )

@@ -68,6 +68,7 @@ async def discover(client: Client, kinds: Iterable[Kind[Any]], known: Served) ->
     served: dict[Kind[Any], Resource[Any]] = {}
     for resource in candidates:
         names = watchable[resource.root]
+        # None: the group's server is down. Its kinds keep the version they had.
         if names is None and _same(known.get(resource.kind), resource):
             served.setdefault(resource.kind, known[resource.kind])
         elif names is not None and resource.kind.plural in names:

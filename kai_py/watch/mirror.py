@@ -187,6 +187,7 @@ class Mirror:
             reflector = self._reflectors.get(kind)
             if resource is None:
                 self._stop(kind)
+            # A task is done after a 404; the kind is served again.
             elif reflector is None or self._tasks[kind].done():
                 self._start(group, resource)
             elif reflector.resource.version != resource.version:

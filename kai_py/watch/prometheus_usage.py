@@ -52,7 +52,7 @@ class _QueryResponse(msgspec.Struct):
 
 
 def window_start(window: UsageWindow, now: float) -> float:
-    """When the window that ends ``now`` began, in seconds since the epoch."""
+    """Start of the window that ends ``now``, in seconds since the epoch."""
     if window.type is WindowType.CRON:
         return parse_cron(window.cron or "").last_fired(now)
     if window.type is WindowType.SLIDING:

@@ -165,6 +165,7 @@ class Reflector(Generic[T]):
         try:
             entries, version = await self._read_pages(limit=PAGE_SIZE)
         except Gone:
+            # In one page: the token of a second one would expire again.
             entries, version = await self._read_pages(limit=0)
         self._replace_all(entries, version)
 
@@ -212,6 +213,8 @@ class Reflector(Generic[T]):
         timeout = asyncio.timeout(None)
         try:
             async with timeout, self._transport.stream(call, idle=lifetime + IDLE_GRACE) as chunks:
+                # Only once the stream is open: a failed connection says nothing on what the server
+                # supports.
                 self._initial_attempts -= initial
                 self._reset_initial_timeout(timeout)
                 async for chunk in chunks:
@@ -231,6 +234,7 @@ class Reflector(Generic[T]):
             event = decode_event(line)
         except ValueError as error:
             raise Malformed(f"{call}: no event: {error}: {line[:80]!r}") from error
+        # Usually 410: the resourceVersion is no longer in the server's history.
         if event.type == "ERROR":
             self.version = ""
             raise from_event(str(call), event.object)

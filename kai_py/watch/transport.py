@@ -92,6 +92,7 @@ class HttpTransport:
     async def __aenter__(self) -> Self:
         await self._access.current()
         self._calls = _session(connections=self._connections)
+        # 0 is no limit: there is one watch per kind, and each holds a connection.
         self._watches = _session(connections=0)
         return self
 
@@ -152,6 +153,7 @@ class HttpTransport:
             headers["Authorization"] = access.authorization
         if call.body is not None:
             headers["Content-Type"] = call.content_type
+        # Not requoted: the path must reach the server unchanged.
         url = URL(access.server + call.path, encoded=True)
         return await session.request(
             METHODS[call.verb],
@@ -162,6 +164,7 @@ class HttpTransport:
             ssl=access.tls or True,
             server_hostname=access.server_name or None,
             proxy=access.proxy or None,
+            # Never follow a redirect with our credentials.
             allow_redirects=False,
         )
 

@@ -51,7 +51,7 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class DevicesNotReady:
-    """Why the devices of a claim can't be used; ``devices`` are the ones that are not ready."""
+    """The reason why devices of a claim can't be used, and these devices."""
 
     reason: str
     devices: tuple[DeviceCondition, ...] = ()

@@ -55,7 +55,7 @@ QUOTA_REASONS = ("OverLimit", "NonPreemptibleOverQuota")
 
 @dataclass(frozen=True, slots=True)
 class KaiPodGroupReport:
-    """What a plan reports of a gang; ``keep_condition``: leave its condition, if any, as it is."""
+    """A plan's report on a gang; ``keep_condition``: leave its condition, if any, as it is."""
 
     node_pool: str
     uid: str
@@ -198,15 +198,15 @@ class LastEvictions:
 
     def update(self, plan: Plan, now: float) -> Mapping[str, float]:
         """All times by gang key, including ``plan``; an eviction planned before keeps its time."""
-        chosen = frozenset(
+        evicting = frozenset(
             each.gang for each in plan.evictions if each.owner.api_version == POD_GROUP_API_VERSION
         )
-        for gang in sorted(chosen - self._evicting):
+        for gang in sorted(evicting - self._evicting):
             # Re-inserted at the end: dicts keep insertion order, and the oldest entries are dropped
             # below.
             self._times.pop(gang, None)
             self._times[gang] = now
-        self._evicting = chosen
+        self._evicting = evicting
         for gang in tuple(self._times)[:-MAX_KEPT]:
             del self._times[gang]
         return self._times

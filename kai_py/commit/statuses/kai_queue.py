@@ -25,7 +25,7 @@ CONDITION_TYPES: Mapping[str, str] = {READY: "Ready", ORPHAN: "Orphan", OVER_DES
 
 @dataclass(frozen=True, slots=True)
 class KaiQueueReport:
-    """What a plan reports of a queue."""
+    """A plan's report on a queue."""
 
     share: QueueShare
     children: tuple[str, ...]

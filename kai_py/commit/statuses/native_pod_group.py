@@ -49,7 +49,7 @@ ERROR_STAGES = frozenset({Stage.INVALID, Stage.SCHEDULER_ERROR})
 
 @dataclass(frozen=True, slots=True)
 class NativeGroupReport:
-    """What a plan reports of a group.
+    """A plan's report on a group.
 
     Empty ``reason``: no condition; ``disrupted``: why the group is evicted, if it is.
     """

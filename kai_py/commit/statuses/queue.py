@@ -32,7 +32,7 @@ MAX_RESOURCES = 64
 
 @dataclass(frozen=True, slots=True)
 class QueueStatusReport:
-    """What a plan reports of a queue; equal reports need no new status."""
+    """A plan's report on a queue; equal reports need no new status."""
 
     share: QueueShare
     conditions: tuple[QueueCondition, ...]

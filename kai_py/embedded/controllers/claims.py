@@ -1,11 +1,12 @@
-"""Claims of pods: made from templates, given back when their pods are done.
+"""Controllers of pods' claims: created from templates, released when their pods are done.
 
 A pod that names a ResourceClaimTemplate gets a claim of its own, recorded in
-`status.resourceClaimStatuses`. Consumers that are gone, finished, or deleted before they were
-scheduled leave `reservedFor`; a claim that its last consumer leaves, and one that is deleted while
-nobody uses it, is deallocated and loses its finalizer; what a scheduler has only begun to allocate
-is left alone. A template claim goes with its finished pod. Source: pkg/controller/resourceclaim of
-k8s.io/kubernetes.
+`status.resourceClaimStatuses`. Consumers that are deleted, finished, or were deleted before they
+were scheduled are removed from `reservedFor`. A claim without consumers is deallocated and loses
+its finalizer after its last consumer was removed, or when it is deleted; an allocation that a
+scheduler has only begun is left alone. A template claim is deleted with its finished pod.
+
+Source: pkg/controller/resourceclaim of k8s.io/kubernetes.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ TEMPLATE_RETRY_SECONDS = 5.0
 
 
 def create_claims(work: Work) -> None:
-    """Create the claims that one pod's templates ask for."""
+    """Create the claims for one pod's templates."""
     namespace, name = work.key
     pod = work.api.find(PODS, name, namespace)
     if pod is None or is_deleting(pod) or is_finished(pod):
@@ -83,27 +84,28 @@ def _claim_of_pod(work: Work, pod: Json, entry: str, template_name: str) -> Json
 
 
 def release_claim(work: Work) -> None:
-    """Take done pods off one claim and give it back when nobody is left."""
+    """Remove done pods from one claim and deallocate it when no consumer is left."""
     namespace, name = work.key
     claim = work.api.find(CLAIMS, name, namespace)
     if claim is None:
         return
     status = claim.get("status") or {}
     consumers = status.get("reservedFor") or []
-    staying = [each for each in consumers if _is_current_consumer(work.api, namespace, each)]
-    held = DELETE_PROTECTION in (claim["metadata"].get("finalizers") or ())
-    abandoned = not staying and (bool(consumers) or is_deleting(claim))
-    if staying != consumers or (abandoned and held and status.get("allocation")):
-        released: Json = {"reservedFor": staying or None}
-        if abandoned and held:
+    remaining = [each for each in consumers if _is_current_consumer(work.api, namespace, each)]
+    is_protected = DELETE_PROTECTION in (claim["metadata"].get("finalizers") or ())
+    is_unused = not remaining and (bool(consumers) or is_deleting(claim))
+    if remaining != consumers or (is_unused and is_protected and status.get("allocation")):
+        released: Json = {"reservedFor": remaining or None}
+        if is_unused and is_protected:
             released |= {"allocation": None, "devices": None}
         claim = work.api.patch_status(CLAIMS, claim, released)
-    if abandoned and held:
+    if is_unused and is_protected:
         work.api.edit(CLAIMS, name, namespace, _without_finalizer)
     _delete_with_finished_pod(work.api, claim)
 
 
 def _is_current_consumer(api: ApiServer, namespace: str, consumer: Json) -> bool:
+    # Only pods are known to end; consumers of other kinds are never removed.
     if consumer.get("apiGroup") or consumer["resource"] != PODS.plural:
         return True
     pod = api.find(PODS, consumer["name"], namespace)

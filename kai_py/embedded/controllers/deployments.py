@@ -42,13 +42,13 @@ def reconcile(work: Work) -> None:
     if deployment is None or is_deleting(deployment):
         return
     sets = owned_objects(work.api, deployment, REPLICA_SETS.storage)
-    wanted_name = f"{name}-{template_hash(deployment['spec']['template'])}"
-    old = [each for each in sets if name_of(each) != wanted_name]
-    new = next((each for each in sets if name_of(each) == wanted_name), None)
+    new_name = f"{name}-{template_hash(deployment['spec']['template'])}"
+    old = [each for each in sets if name_of(each) != new_name]
+    new = next((each for each in sets if name_of(each) == new_name), None)
     if not deployment["spec"].get("paused"):
         if new is None:
             new = work.api.create(
-                REPLICA_SETS, _replica_set(deployment, wanted_name, len(old)), namespace
+                REPLICA_SETS, _replica_set(deployment, new_name, len(old)), namespace
             )
         _roll_out(work.api, deployment, new, old)
         _prune(work.api, deployment, old)
@@ -56,7 +56,7 @@ def reconcile(work: Work) -> None:
 
 
 def template_hash(template: Json) -> str:
-    """Return the letters that stand for a pod template in names and labels."""
+    """Return the hash of a pod template for names and labels."""
     return short_hash(json.dumps(template, sort_keys=True))
 
 
@@ -91,20 +91,20 @@ def _roll_out(api: ApiServer, deployment: Json, new: Json, old: Sequence[Json]) 
         if old_pods == 0:
             _resize(api, new, replicas)
         return
-    present = new["spec"]["replicas"]
-    room = replicas + surge - old_total - present
-    _resize(api, new, min(replicas, present + max(room, 0)))
+    current = new["spec"]["replicas"]
+    growth = replicas + surge - old_total - current
+    _resize(api, new, min(replicas, current + max(growth, 0)))
     ready = sum(_stable_pods(each) for each in (new, *old))
-    spare = ready - (replicas - unavailable)
+    surplus = ready - (replicas - unavailable)
     for each in old:
         idle = each["spec"]["replicas"] - _stable_pods(each)
-        given_up = min(each["spec"]["replicas"], idle + max(spare, 0))
-        spare -= max(given_up - idle, 0)
-        _resize(api, each, each["spec"]["replicas"] - given_up)
+        reduction = min(each["spec"]["replicas"], idle + max(surplus, 0))
+        surplus -= max(reduction - idle, 0)
+        _resize(api, each, each["spec"]["replicas"] - reduction)
 
 
 def _stable_pods(replica_set: Json) -> int:
-    """Count the ready pods that stay: status may still show some that were given up already."""
+    """Count the ready pods that stay: the status may include pods that are being deleted."""
     return int(min(replica_set["status"].get("readyReplicas", 0), replica_set["spec"]["replicas"]))
 
 
@@ -115,6 +115,7 @@ def _surge_and_unavailable(deployment: Json) -> tuple[int, int]:
     unavailable = resolve_int_or_string(
         rolling.get("maxUnavailable", "25%"), replicas, round_up=False
     )
+    # Both may round to 0, and the rollout would never progress; upstream does the same.
     return (surge, unavailable) if surge or unavailable else (0, 1)
 
 
@@ -164,11 +165,11 @@ def _update_status(work: Work, deployment: Json, new: Json | None, sets: Sequenc
         "availableReplicas": available or None,
         "unavailableReplicas": max(replicas - available, 0) or None,
     }
-    enough = available >= replicas - unavailable
+    is_available = available >= replicas - unavailable
     condition = {
         "type": "Available",
-        "status": "True" if enough else "False",
-        "reason": "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
+        "status": "True" if is_available else "False",
+        "reason": "MinimumReplicasAvailable" if is_available else "MinimumReplicasUnavailable",
     }
     before = deployment.get("status") or {}
     status["conditions"] = with_condition(before, condition, now=work.now)["conditions"]

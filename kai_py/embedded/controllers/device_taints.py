@@ -1,8 +1,10 @@
-"""Who has to leave a device that got a NoExecute taint?
+"""Evicts pods from devices with a NoExecute taint (KEP-5055).
 
 The taints of a device are those in its ResourceSlice and those of the DeviceTaintRules that select
 it. A pod that reserves a claim with such a device is deleted unless the allocation result tolerates
-the taint; tolerationSeconds delay that. Source: KEP 5055, pkg/controller/devicetainteviction.
+the taint; tolerationSeconds delay that.
+
+Source: pkg/controller/devicetainteviction of k8s.io/kubernetes.
 """
 
 from __future__ import annotations
@@ -28,15 +30,15 @@ NO_EXECUTE = "NoExecute"
 
 
 def reconcile(work: Work) -> None:
-    """Evict the consumers of one claim if a taint demands it."""
+    """Evict the consumers of one claim if a taint requires it."""
     namespace, name = work.key
     claim = work.api.find(CLAIMS, name, namespace)
     results = lookup(claim, "status.allocation.devices.results") or ()
-    leave_at = min((_eviction_time(work, result) for result in results), default=float("inf"))
-    if leave_at == float("inf") or claim is None:
+    evict_at = min((_eviction_time(work, result) for result in results), default=float("inf"))
+    if evict_at == float("inf") or claim is None:
         return
-    if leave_at > work.now:
-        work.requeue_after(leave_at - work.now)
+    if evict_at > work.now:
+        work.requeue_after(evict_at - work.now)
         return
     for consumer in claim["status"].get("reservedFor") or ():
         pod = work.api.find(PODS, consumer["name"], namespace)

@@ -1,9 +1,11 @@
-"""How many pods may be evicted now? The status of PodDisruptionBudgets.
+"""Status of PodDisruptionBudgets: how many pods may be evicted now.
 
 allowed = healthy - desired, never below 0; desired is minAvailable, or expected - maxUnavailable.
 With a number in minAvailable the matching pods are what is expected; with a percentage or
 maxUnavailable it is the replicas of their controllers, which only ReplicaSets and StatefulSets
-have: anything else allows no disruption and says so. Source: pkg/controller/disruption.
+have: anything else allows no disruption, with a condition that says so.
+
+Source: pkg/controller/disruption of k8s.io/kubernetes.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from kai_py.embedded.event_log import Change
 
 DISRUPTED_POD_SECONDS = 120.0
-"""How long an evicted pod that is still there counts as disrupted."""
+"""How long an evicted pod that still exists counts as disrupted."""
 
 _SCALABLE = (REPLICA_SETS.kind, STATEFUL_SETS.kind)
 
@@ -63,6 +65,7 @@ def reconcile(work: Work) -> None:
         condition = _condition("False", "SyncFailed", str(error))
         expected, desired, allowed = len(pods), 0, 0
     else:
+        # Without pods there is nothing to disrupt, whatever the numbers say.
         allowed = max(healthy - desired, 0) if expected > 0 else 0
         reason = "SufficientPods" if allowed else "InsufficientPods"
         condition = _condition("True" if allowed else "False", reason, "")
@@ -83,10 +86,10 @@ def _still_disrupted(work: Work, budget: Json, pods: Sequence[Json]) -> dict[str
     present = {name_of(pod) for pod in pods if not is_deleting(pod)}
     recent = {}
     for name, since in ((budget.get("status") or {}).get("disruptedPods") or {}).items():
-        left = seconds_of(since) + DISRUPTED_POD_SECONDS - work.now
-        if name in present and left > 0:
+        remaining = seconds_of(since) + DISRUPTED_POD_SECONDS - work.now
+        if name in present and remaining > 0:
             recent[name] = since
-            work.requeue_after(left)
+            work.requeue_after(remaining)
     return recent
 
 

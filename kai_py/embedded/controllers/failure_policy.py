@@ -1,6 +1,6 @@
-"""Does a failed pod count against its Job? podFailurePolicy, first matching rule wins.
+"""podFailurePolicy of Jobs (KEP-3329): the first matching rule decides on a failed pod.
 
-Source: KEP 3329. FailIndex needs per-index back-off, which Jobs here refuse; it counts as Count.
+FailIndex needs per-index backoff, which Jobs here refuse; it counts as Count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FailureAction(Enum):
-    """What a failed pod means for its Job."""
+    """Effect of a failed pod on its Job."""
 
     COUNT = "Count"
     IGNORE = "Ignore"
@@ -23,17 +23,17 @@ class FailureAction(Enum):
 
 
 def failure_action(job: Json, pod: Json) -> tuple[FailureAction, str]:
-    """Return the verdict on a failed pod and, for FAIL, the message for the condition."""
+    """Return the action for a failed pod and, for FAIL, the message for the condition."""
     rules = (job["spec"].get("podFailurePolicy") or {}).get("rules") or ()
     for number, rule in enumerate(rules):
         if _matches_conditions(rule, pod) or _matches_exit_code(rule, pod):
-            verdict = (
+            action = (
                 FailureAction(rule["action"])
                 if rule["action"] != "FailIndex"
                 else FailureAction.COUNT
             )
             return (
-                verdict,
+                action,
                 f"Pod {name_of(pod)} failed, matching {rule['action']} rule at index {number}",
             )
     return FailureAction.COUNT, ""
@@ -41,20 +41,20 @@ def failure_action(job: Json, pod: Json) -> tuple[FailureAction, str]:
 
 def _matches_conditions(rule: Json, pod: Json) -> bool:
     present = {(each["type"], each["status"]) for each in pod["status"].get("conditions") or ()}
-    wanted = rule.get("onPodConditions") or ()
-    return any((each["type"], each.get("status", "True")) in present for each in wanted)
+    patterns = rule.get("onPodConditions") or ()
+    return any((each["type"], each.get("status", "True")) in present for each in patterns)
 
 
 def _matches_exit_code(rule: Json, pod: Json) -> bool:
-    wanted = rule.get("onExitCodes")
-    if not wanted:
+    exit_codes = rule.get("onExitCodes")
+    if not exit_codes:
         return False
-    container = wanted.get("containerName")
+    container = exit_codes.get("containerName")
     for status in pod["status"].get("containerStatuses") or ():
         terminated = (status.get("state") or {}).get("terminated")
         if not terminated or (container and status["name"] != container):
             continue
         code = terminated["exitCode"]
-        if code != 0 and (code in wanted["values"]) is (wanted["operator"] == "In"):
+        if code != 0 and (code in exit_codes["values"]) is (exit_codes["operator"] == "In"):
             return True
     return False

@@ -1,8 +1,9 @@
-"""Who deletes what nobody owns any more?
+"""Garbage collector: deletes objects whose owners are all deleted.
 
-An object all of whose owners are gone is deleted; references to owners that are gone are dropped
-while others remain. An owner deleted in the foreground waits for its dependents, one deleted with
-Orphan first cuts their references. Source: pkg/controller/garbagecollector of k8s.io/kubernetes.
+References to deleted owners are removed while other owners remain. An owner deleted in the
+foreground waits for its dependents, one deleted with Orphan first removes their references.
+
+Source: pkg/controller/garbagecollector of k8s.io/kubernetes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def reconcile(work: Work) -> None:
-    """Look at one object, named by storage, namespace and name."""
+    """Reconcile one object, named by storage, namespace and name."""
     storage, namespace, name = work.key
     resource = _resource(work.api, storage)
     document = work.api.store.get(storage, namespace, name)

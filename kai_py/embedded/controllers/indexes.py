@@ -1,4 +1,4 @@
-"""Completion indexes of Indexed Jobs: on pods, as text such as `1,3-5`, and which come next."""
+"""Completion indexes of Indexed Jobs: on pods, as text such as `1,3-5`, and the next free ones."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What have a Job's pods come to, and what does that make of the Job's status?
+"""Status of Jobs: counts of their finished pods, and the conditions that follow.
 
 Finished pods that still carry the tracking finalizer are new and counted; a pod deleted before it
 finished counts as failed unless podReplacementPolicy is Failed or the Job is suspended. The Job is
-complete when enough pods succeeded, failed when its policy, its back-off limit or its deadline says
-so.
+complete when enough pods succeeded, failed by its failure policy, its backoff limit or its
+deadline.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 
 @dataclass(frozen=True)
 class PodTally:
-    """What the Job's pods come to: counters of its status and why it must fail, if it must."""
+    """Counts of the Job's pods for its status, and the failure if the Job has failed."""
 
     succeeded: int
     failed: int
@@ -40,7 +40,7 @@ class PodTally:
 
 
 def tally_pods(job: Json, pods: Sequence[Json]) -> PodTally:
-    """Count the pods that finished since the last look."""
+    """Count the pods that finished since the last reconciliation."""
     status = job.get("status") or {}
     succeeded, failed = status.get("succeeded", 0), status.get("failed", 0)
     indexes = set(parse_indexes(status.get("completedIndexes", "")))
@@ -59,11 +59,11 @@ def tally_pods(job: Json, pods: Sequence[Json]) -> PodTally:
             counted.append(pod)
         elif _has_failed(job, pod):
             counted.append(pod)
-            verdict, why = failure_action(job, pod)
+            action, message = failure_action(job, pod)
             failure = failure or (
-                (("PodFailurePolicy", why)) if verdict is FailureAction.FAIL else None
+                (("PodFailurePolicy", message)) if action is FailureAction.FAIL else None
             )
-            new_failures += verdict is not FailureAction.IGNORE
+            new_failures += action is not FailureAction.IGNORE
     if indexed:
         succeeded = len(indexes)
     return PodTally(
@@ -72,7 +72,7 @@ def tally_pods(job: Json, pods: Sequence[Json]) -> PodTally:
 
 
 def status_of(work: Work, job: Json, pods: Sequence[Json], tally: PodTally) -> Json:
-    """Return the Job's new status; ask for another look when a deadline comes."""
+    """Return the Job's new status; requeue for its deadline."""
     now, spec = work.now, job["spec"]
     status = dict(job.get("status") or {})
     active = [pod for pod in pods if is_active(pod)]
@@ -113,10 +113,10 @@ def _exceeded_limit(
     if tally.failed + restarts > spec["backoffLimit"]:
         return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
     if (deadline := spec.get("activeDeadlineSeconds")) is not None:
-        left = seconds_of(status["startTime"]) + deadline - work.now
-        if left <= 0:
+        remaining = seconds_of(status["startTime"]) + deadline - work.now
+        if remaining <= 0:
             return "DeadlineExceeded", "Job was active longer than specified deadline"
-        work.requeue_after(left)
+        work.requeue_after(remaining)
     return None
 
 
@@ -145,7 +145,7 @@ def _failed(status: Json, failure: tuple[str, str], now: float) -> Json:
 
 
 def is_job_finished(job: Json) -> bool:
-    """Say whether the Job is complete or failed."""
+    """Whether the Job is complete or failed."""
     return is_true(job, "Complete") or is_true(job, "Failed")
 
 
@@ -162,5 +162,5 @@ def _has_failed(job: Json, pod: Json) -> bool:
 
 
 def is_tracked(pod: Json) -> bool:
-    """Say whether the pod is still to be counted."""
+    """Whether the pod has not been counted yet."""
     return TRACKING_FINALIZER in (pod["metadata"].get("finalizers") or ())

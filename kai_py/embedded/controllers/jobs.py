@@ -1,9 +1,10 @@
-"""Job → pods: how many pods a Job needs now, what became of those it had, when it is over.
+"""Job controller: creates the pods that a Job needs, and ends it.
 
 Finished pods are counted once: a pod carries the tracking finalizer until the Job's status has
 counted it. A pod deleted before it finished counts as failed unless podReplacementPolicy is Failed.
-Simplified: after a failure new pods wait one fixed period instead of an exponential back-off.
-Source: KEP 2307 (tracking), KEP 3329 (podFailurePolicy), pkg/controller/job of k8s.io/kubernetes.
+Simplified: after a failure new pods wait one fixed period instead of an exponential backoff.
+
+Source: KEP-2307 (tracking), KEP-3329 (podFailurePolicy), pkg/controller/job of k8s.io/kubernetes.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ RETRY_PERIOD_SECONDS = 10.0
 
 
 class JobController:
-    """Keeps Jobs supplied with pods; remembers when a Job may try again after a failure."""
+    """Creates and deletes the pods of Jobs; remembers when a Job may retry after a failure."""
 
     def __init__(self) -> None:
         self._retry_at: dict[str, float] = {}
@@ -82,18 +83,18 @@ class JobController:
         elif job["spec"].get("suspend"):
             _delete_all(work.api, [pod for pod in pods if is_active(pod)])
         else:
-            left = owned_objects(work.api, job) if tally.newly_finished else pods
-            self._create_pods(work, job, left, tally)
+            remaining = owned_objects(work.api, job) if tally.newly_finished else pods
+            self._create_pods(work, job, remaining, tally)
 
     def _create_pods(self, work: Work, job: Json, pods: Sequence[Json], tally: PodTally) -> None:
         active = [pod for pod in pods if is_active(pod)]
-        wanted = _desired_pods(job, len(active), tally)
-        if surplus := len(active) - wanted:
+        desired = _desired_pods(job, len(active), tally)
+        if surplus := len(active) - desired:
             _delete_all(work.api, sorted(active, key=deletion_order)[: max(surplus, 0)])
         occupied = [*active]
         if job["spec"]["podReplacementPolicy"] == "Failed":
             occupied += [pod for pod in pods if is_deleting(pod) and not is_finished(pod)]
-        missing = wanted - len(occupied)
+        missing = desired - len(occupied)
         if missing <= 0:
             return
         wait = self._retry_at.get(job["metadata"]["uid"], 0.0) - work.now
@@ -127,8 +128,8 @@ def _new_pods(job: Json, occupied: Sequence[Json], tally: PodTally, missing: int
             pod["metadata"]["finalizers"].append(TRACKING_FINALIZER)
             yield pod
         return
-    taken = {index_of(pod) for pod in occupied} | tally.completed_indexes
-    for index in missing_indexes(job["spec"]["completions"], taken, missing):
+    used_indexes = {index_of(pod) for pod in occupied} | tally.completed_indexes
+    for index in missing_indexes(job["spec"]["completions"], used_indexes, missing):
         pod = pod_from_template(job, template)
         meta = pod["metadata"]
         meta["generateName"] = f"{name}-{index}-"
@@ -147,9 +148,9 @@ def _delete_after_ttl(work: Work, job: Json) -> None:
         for each in job["status"]["conditions"]
         if each["type"] in ("Complete", "Failed")
     ]
-    left = max(ended) + lifetime - work.now
-    if left > 0:
-        work.requeue_after(left)
+    remaining = max(ended) + lifetime - work.now
+    if remaining > 0:
+        work.requeue_after(remaining)
     else:
         delete(work.api, JOBS, name_of(job), namespace_of(job))
 
@@ -165,8 +166,10 @@ def _remove_finalizers(api: ApiServer, pods: Sequence[Json]) -> None:
 
 
 def _without_finalizer(pod: Json) -> Json:
-    kept = [each for each in pod["metadata"].get("finalizers") or () if each != TRACKING_FINALIZER]
-    return {**pod, "metadata": {**pod["metadata"], "finalizers": kept}}
+    finalizers = [
+        each for each in pod["metadata"].get("finalizers") or () if each != TRACKING_FINALIZER
+    ]
+    return {**pod, "metadata": {**pod["metadata"], "finalizers": finalizers}}
 
 
 def _release_orphans(work: Work, job: Json | None) -> None:
@@ -177,7 +180,7 @@ def _release_orphans(work: Work, job: Json | None) -> None:
 
 
 def release_orphan(work: Work) -> None:
-    """Take the tracking finalizer off a pod whose Job is gone."""
+    """Remove the tracking finalizer from a pod whose Job is deleted."""
     namespace, name = work.key
     pod = work.api.find(PODS, name, namespace)
     if pod is None or not is_tracked(pod):

@@ -1,7 +1,6 @@
-"""What does a namespace get and how does it go away?
+"""Namespace controller: creates the service account `default`, and empties deleted namespaces.
 
-A new one gets the service account `default`. Of a deleted one everything is deleted, then its own
-finalizer is lifted.
+Of a deleted namespace every object is deleted, then its own finalizer is removed.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def reconcile(work: Work) -> None:
-    """Furnish a new namespace, empty one that is being deleted."""
+    """Create the service account of a namespace; delete the contents of a deleted one."""
     _, name = work.key
     namespace = work.api.find(NAMESPACES, name)
     if namespace is None:
@@ -36,15 +35,15 @@ def reconcile(work: Work) -> None:
 
 
 def _empty(api: ApiServer, namespace: str) -> bool:
-    left = 0
+    remaining = 0
     for resource in api.registry.storages():
         if not resource.namespaced:
             continue
         for document in api.list(resource, namespace):
             if not is_deleting(document):
                 delete(api, resource, name_of(document), namespace)
-            left += api.find(resource, name_of(document), namespace) is not None
-    return left == 0
+            remaining += api.find(resource, name_of(document), namespace) is not None
+    return remaining == 0
 
 
 def _keys(api: ApiServer, change: Change) -> Iterable[Key]:

@@ -1,4 +1,4 @@
-"""Pods that a workload controls: finding, creating and judging them."""
+"""Pods of workloads: finding, creating and classifying them."""
 
 from __future__ import annotations
 
@@ -51,21 +51,22 @@ def pod_from_template(owner: Json, template: Json) -> Json:
 
 
 def is_finished(pod: Json) -> bool:
-    """Say whether the pod succeeded or failed."""
+    """Whether the pod succeeded or failed."""
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
 def is_active(pod: Json) -> bool:
-    """Say whether the pod runs or may still run."""
+    """Whether the pod runs or may still run."""
     return not is_finished(pod) and not is_deleting(pod)
 
 
 def is_ready(pod: Json) -> bool:
-    """Say whether the pod is Ready."""
+    """Whether the pod is Ready."""
     return is_true(pod, "Ready")
 
 
 def deletion_order(pod: Json) -> tuple[bool, bool, str, str]:
-    """Sort key: which pod to give up first (unassigned, not ready, youngest)."""
+    """Sort key: the pods to delete first (unassigned, not ready, youngest)."""
+    # Youngest first: timestamps sort as text, so invert every character.
     inverted_age = "".join(chr(255 - ord(each)) for each in pod["metadata"]["creationTimestamp"])
     return bool(pod["spec"].get("nodeName")), is_ready(pod), inverted_age, name_of(pod)

@@ -1,4 +1,4 @@
-"""ReplicaSet → pods: as many active pods as `spec.replicas`, the least useful given up first."""
+"""ReplicaSet controller: keeps `spec.replicas` active pods, deleting the least useful first."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def reconcile(work: Work) -> None:
     if replica_set is None or is_deleting(replica_set):
         return
     active = [pod for pod in owned_objects(work.api, replica_set) if is_active(pod)]
-    wanted = replica_set["spec"]["replicas"]
-    for pod in sorted(active, key=deletion_order)[: max(len(active) - wanted, 0)]:
+    desired = replica_set["spec"]["replicas"]
+    for pod in sorted(active, key=deletion_order)[: max(len(active) - desired, 0)]:
         delete(work.api, PODS, name_of(pod), namespace_of(pod))
-    for _ in range(wanted - len(active)):
+    for _ in range(desired - len(active)):
         pod = pod_from_template(replica_set, replica_set["spec"]["template"])
         pod["metadata"]["generateName"] = f"{name}-"
         work.api.create(PODS, pod, namespace)

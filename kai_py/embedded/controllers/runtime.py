@@ -1,9 +1,9 @@
-"""When does which controller look at which object?
+"""Runtime of the controllers: maps changes to keys, and reconciles them.
 
-Every change of the store names the keys that each controller must look at again. Keys wait in one
-queue without duplicates and are worked off by the clock, in order of arrival; a reconcile function
-reads the present state and writes what is missing, so looking twice is harmless. Everything runs on
-the clock's thread: under a simulated clock the order is the same in every run.
+Every change of the store names the keys that each controller must reconcile. Keys wait in one queue
+without duplicates and are processed on the clock, in order of arrival; a reconcile function reads
+the present state and writes what is missing, so repeating it is harmless. Everything runs on the
+clock's thread: under a simulated clock the order is the same in every run.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ KEYS_PER_TURN = 200
 RETRY_SECONDS = 1.0
 
 Key: TypeAlias = tuple[str, ...]
-"""What to look at, usually (namespace, name)."""
+"""Key of an object to reconcile, usually (namespace, name)."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Work:
-    """One look at one key; `requeue_after` asks for another look later."""
+    """One reconciliation of one key; `requeue_after` requests another one later."""
 
     api: ApiServer
     key: Key
@@ -42,13 +42,13 @@ class Work:
 
     @property
     def now(self) -> float:
-        """The time of this look, Unix seconds."""
+        """The time of this reconciliation, Unix seconds."""
         return self.api.clock.now()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Controller:
-    """`keys` maps a change to the keys to look at, `reconcile` does the looking.
+    """A mapping of changes to keys, and the function that reconciles a key.
 
     `storages` are the kinds whose changes matter; empty means all kinds.
     """
@@ -75,7 +75,7 @@ class Runtime:
         self._controllers.append(controller)
 
     def stop(self) -> None:
-        """Do nothing any more."""
+        """Reconcile no more keys."""
         self._stopped = True
 
     def _receive(self, change: Change) -> None:
@@ -86,6 +86,7 @@ class Runtime:
                 self._enqueue(number, key)
 
     def _enqueue(self, number: int, key: Key) -> None:
+        # A key that is queued already keeps its place.
         self._queue[number, key] = None
         if not self._scheduled and not self._stopped:
             self._scheduled = True
@@ -93,10 +94,12 @@ class Runtime:
 
     def _run_batch(self) -> None:
         self._scheduled = False
+        # A bounded batch, so that requests are served between batches.
         for _ in range(min(KEYS_PER_TURN, len(self._queue))):
             if self._stopped:
                 return
             number, key = next(iter(self._queue))
+            # Before reconciling: a change in the meantime must queue the key again.
             del self._queue[number, key]
             self._reconcile(number, key)
         if self._queue and not self._scheduled:
@@ -122,7 +125,7 @@ def key_of(document: Json) -> Key:
 
 
 def controller_key(document: Json, kind: str) -> Iterable[Key]:
-    """Look at the object of `kind` that controls this one."""
+    """The key of the object of `kind` that controls this one."""
     owner = controller_of(document)
     if owner and owner["kind"] == kind:
         yield namespace_of(document), owner["name"]

@@ -1,4 +1,4 @@
-"""StatefulSet → pods NAME-0, NAME-1, …: in order or in parallel, replaced from the last one down.
+"""StatefulSet controller: pods NAME-0, NAME-1, …, in order or in parallel.
 
 OrderedReady creates a pod when all lower ones are ready and removes one at a time. A pod of an
 older template is deleted, highest ordinal first, when all others are ready. Volume claims are
@@ -32,7 +32,7 @@ REVISION_LABEL = "controller-revision-hash"
 
 
 def reconcile(work: Work) -> None:
-    """Take one StatefulSet one step further."""
+    """Take one StatefulSet one step towards its spec."""
     namespace, name = work.key
     stateful_set = work.api.find(STATEFUL_SETS, name, namespace)
     if stateful_set is None or is_deleting(stateful_set):

@@ -1,5 +1,5 @@
-"""What may an object of each built-in kind contain? Defaults, validation, admission, per kind.
+"""Built-in kinds: defaults, validation and admission of each.
 
-Only what schedulers, controllers and people meet is checked. Unknown fields of built-in kinds are
-kept, not dropped: the embedded cluster has no schemas for them.
+Only what matters to schedulers, controllers and users is checked. Unknown fields of built-in kinds
+are kept, not dropped: the embedded cluster has no schemas for them.
 """

@@ -1,7 +1,7 @@
-"""resource.k8s.io: defaults and validity of claims, templates, classes, slices.
+"""resource.k8s.io: defaults and validation of claims, templates, classes, slices.
 
-A claim's spec never changes; its allocation is set once and can only be cleared; nobody reserves
-a claim that is not allocated. Limits and texts: k8s.io/kubernetes pkg/apis/resource/validation.
+A claim's spec is immutable; its allocation is set once and can only be cleared; only an allocated
+claim can be reserved. Limits and texts: k8s.io/kubernetes pkg/apis/resource/validation.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_COUNTER_SETS_PER_SLICE = 8
 
 
 def default_claim_spec(spec: Json) -> None:
-    """Fill allocation modes, counts and toleration operators of all requests."""
+    """Set the defaults of allocation modes, counts and toleration operators of all requests."""
     for request in (spec.get("devices") or {}).get("requests") or ():
         for device_request in _device_requests(request):
             mode = device_request.setdefault("allocationMode", "ExactCount")
@@ -51,24 +51,24 @@ def default_claim_spec(spec: Json) -> None:
 
 
 def validate_claim_spec(spec: Json, path: str) -> list[FieldError]:
-    """Return what is wrong with a ResourceClaimSpec that stands at `path`."""
+    """Return the errors in a ResourceClaimSpec at `path`."""
     devices = spec.get("devices") or {}
     requests = devices.get("requests") or []
     errors = _too_many(requests, MAX_REQUESTS, f"{path}.devices.requests")
     names: set[str] = set()
     for index, request in enumerate(requests):
-        where = f"{path}.devices.requests[{index}]"
-        errors += _validate_request(request, where)
+        item_path = f"{path}.devices.requests[{index}]"
+        errors += _validate_request(request, item_path)
         if request.get("name") in names:
-            errors.append(duplicate(f"{where}.name", request["name"]))
+            errors.append(duplicate(f"{item_path}.name", request["name"]))
         names.add(request.get("name", ""))
     known = _request_names(spec)
     for kind in ("constraints", "config"):
         for index, entry in enumerate(devices.get(kind) or ()):
             for position, name in enumerate(entry.get("requests") or ()):
                 if name not in known:
-                    where = f"{path}.devices.{kind}[{index}].requests[{position}]"
-                    errors.append(invalid_value(where, name, _REQUEST_NAME_RULE))
+                    item_path = f"{path}.devices.{kind}[{index}].requests[{position}]"
+                    errors.append(invalid_value(item_path, name, _REQUEST_NAME_RULE))
     return errors
 
 
@@ -106,10 +106,10 @@ def _validate_request(request: Json, path: str) -> list[FieldError]:
     subrequests = request["firstAvailable"]
     errors += _too_many(subrequests, MAX_SUBREQUESTS, f"{path}.firstAvailable")
     for index, sub in enumerate(subrequests):
-        where = f"{path}.firstAvailable[{index}]"
+        subrequest_path = f"{path}.firstAvailable[{index}]"
         if not sub.get("name"):
-            errors.append(required(f"{where}.name"))
-        errors += _validate_device_request(sub, where)
+            errors.append(required(f"{subrequest_path}.name"))
+        errors += _validate_device_request(sub, subrequest_path)
     return errors
 
 
@@ -131,17 +131,17 @@ def _validate_device_request(request: Json, path: str) -> list[FieldError]:
 def _validate_selectors(selectors: list[Json], path: str) -> list[FieldError]:
     errors = _too_many(selectors, MAX_SELECTORS, path)
     for index, selector in enumerate(selectors):
-        where = f"{path}[{index}].cel.expression"
+        expression_path = f"{path}[{index}].cel.expression"
         expression = (selector.get("cel") or {}).get("expression")
         if not expression:
-            errors.append(required(where))
+            errors.append(required(expression_path))
             continue
         compiled = compile_selector(expression)
         if isinstance(compiled, CompileError):
-            errors.append(invalid_value(where, expression, str(compiled)))
+            errors.append(invalid_value(expression_path, expression, str(compiled)))
         elif max_cost(compiled.expression) > MAX_COST:
             rule = "too complex, exceeds cost limit"
-            errors.append(FieldError(where, "FieldValueForbidden", f"Forbidden: {rule}"))
+            errors.append(FieldError(expression_path, "FieldValueForbidden", f"Forbidden: {rule}"))
     return errors
 
 
@@ -197,14 +197,14 @@ def _validate_reservations(claim: Json, status: Json, before: Json) -> list[Fiel
     known = {consumer["uid"] for consumer in before.get("reservedFor") or ()}
     seen: set[str] = set()
     for index, consumer in enumerate(consumers):
-        where = f"{path}[{index}]"
+        consumer_path = f"{path}[{index}]"
         errors += [
-            required(f"{where}.{field}")
+            required(f"{consumer_path}.{field}")
             for field in ("resource", "name", "uid")
             if not consumer.get(field)
         ]
         if consumer.get("uid") in seen:
-            errors.append(duplicate(f"{where}.uid", consumer["uid"]))
+            errors.append(duplicate(f"{consumer_path}.uid", consumer["uid"]))
         seen.add(consumer.get("uid", ""))
     if "deletionTimestamp" in claim["metadata"] and seen - known:
         rule = "new entries may not be added while `deletionTimestamp` is set"
@@ -228,17 +228,17 @@ def _validate_slice(resource_slice: Json) -> list[FieldError]:
         errors.append(
             invalid_value("spec.pool.resourceSliceCount", count, "must be greater than zero")
         )
-    places = [
+    node_fields = [
         field
         for field in ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
         if spec.get(field)
     ]
-    if len(places) != 1:
+    if len(node_fields) != 1:
         rule = (
             "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` "
             "is required"
         )
-        errors.append(invalid_value("spec", places, rule))
+        errors.append(invalid_value("spec", node_fields, rule))
     return errors + _validate_slice_devices(spec)
 
 
@@ -284,7 +284,7 @@ def _admit_template(template: Json, store: Store) -> None:
 
 
 def _admit_access(document: Json, spec: Json, path: str, store: Store) -> None:
-    """Access to devices in use is for namespaces that are labelled for it."""
+    """Refuse adminAccess outside namespaces that are labelled for it."""
     meta = document["metadata"]
     namespace = store.get(NAMESPACES, "", meta.get("namespace", "")) or {"metadata": {}}
     if (namespace["metadata"].get("labels") or {}).get(ADMIN_ACCESS_LABEL) == "true":

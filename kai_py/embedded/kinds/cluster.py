@@ -1,4 +1,4 @@
-"""Namespaces, nodes, priority classes, disruption budgets, events: defaults and validity."""
+"""Namespaces, nodes, priority classes, disruption budgets, events: defaults and validation."""
 
 from __future__ import annotations
 

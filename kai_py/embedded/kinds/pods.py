@@ -1,4 +1,4 @@
-"""Pods and pod templates: defaults, validity, what an update may change, priority admission.
+"""Pods and pod templates: defaults, validation, immutable fields, priority admission.
 
 Source: k8s.io/kubernetes pkg/apis/core/v1/defaults.go, pkg/apis/core/validation, and the Priority
 admission plugin.
@@ -47,7 +47,7 @@ GATED_CONDITION = {
 
 
 def default_pod_spec(spec: Json) -> None:
-    """Fill the absent fields of a pod spec, in a pod or in a template."""
+    """Set the defaults of a pod spec, in a pod or in a template."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
@@ -59,7 +59,7 @@ def default_pod_spec(spec: Json) -> None:
 
 
 def validate_pod_spec(spec: Json, path: str) -> list[FieldError]:
-    """Return what is wrong with a pod spec that stands at `path`."""
+    """Return the errors in a pod spec at `path`."""
     if not spec.get("containers"):
         return [required(f"{path}.containers")]
     errors: list[FieldError] = []
@@ -71,10 +71,10 @@ def validate_pod_spec(spec: Json, path: str) -> list[FieldError]:
     names: set[str] = set()
     for field in _CONTAINER_LISTS:
         for index, container in enumerate(spec.get(field) or ()):
-            where = f"{path}.{field}[{index}]"
-            errors += _validate_container(container, where, claims)
+            item_path = f"{path}.{field}[{index}]"
+            errors += _validate_container(container, item_path, claims)
             if container.get("name") in names:
-                errors.append(duplicate(f"{where}.name", container["name"]))
+                errors.append(duplicate(f"{item_path}.name", container["name"]))
             names.add(container.get("name", ""))
     return errors
 
@@ -93,15 +93,15 @@ def _default_container(container: Json) -> None:
 def _validate_claims(spec: Json, path: str) -> list[FieldError]:
     errors = []
     for index, claim in enumerate(spec.get("resourceClaims") or ()):
-        where = f"{path}.resourceClaims[{index}]"
+        claim_path = f"{path}.resourceClaims[{index}]"
         if not claim.get("name"):
-            errors.append(required(f"{where}.name"))
+            errors.append(required(f"{claim_path}.name"))
         sources = [
             key for key in ("resourceClaimName", "resourceClaimTemplateName") if key in claim
         ]
         if len(sources) != 1:
             rule = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            errors.append(invalid_value(where, claim, rule))
+            errors.append(invalid_value(claim_path, claim, rule))
     return errors
 
 
@@ -142,10 +142,10 @@ def _validate_amounts(resources: Json, path: str) -> list[FieldError]:
                 errors.append(invalid_value(f"{path}.{side}[{name}]", text, "must be >= 0"))
     for name, requested in amounts["requests"].items():
         limit = amounts["limits"].get(name)
-        where = f"{path}.requests"
+        amount_path = f"{path}.requests"
         if limit is not None and requested > limit:
             text = f"must be less than or equal to {name} limit of {resources['limits'][name]}"
-            errors.append(invalid_value(where, resources["requests"][name], text))
+            errors.append(invalid_value(amount_path, resources["requests"][name], text))
         elif _is_extended(name) and requested != limit:
             errors.append(required(f"{path}.limits", f"Limit must be set for {name} and equal it"))
     return errors
@@ -190,15 +190,15 @@ def _admit(pod: Json, store: Store) -> None:
     spec = pod["spec"]
     found = _priority_class(spec, store)
     if found is None and spec.get("priorityClassName"):
-        why = f"no PriorityClass with name {spec['priorityClassName']} was found"
-        raise forbidden("pods", pod["metadata"].get("name", ""), why)
+        reason = f"no PriorityClass with name {spec['priorityClassName']} was found"
+        raise forbidden("pods", pod["metadata"].get("name", ""), reason)
     value = found["value"] if found else 0
     if spec.get("priority", value) != value:
-        why = (
+        reason = (
             f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
             f"priority admission controller computed {value} from the given PriorityClass name"
         )
-        raise forbidden("pods", pod["metadata"].get("name", ""), why)
+        raise forbidden("pods", pod["metadata"].get("name", ""), reason)
     if found:
         spec["priorityClassName"] = name_of(found)
     spec["priority"] = value
@@ -229,9 +229,11 @@ def _validate_update(new: Json, old: Json) -> list[FieldError]:
     gates = [gate["name"] for gate in old["spec"].get("schedulingGates") or ()]
     for index, gate in enumerate(new["spec"].get("schedulingGates") or ()):
         if gate["name"] not in gates:
-            where = f"spec.schedulingGates[{index}]"
+            item_path = f"spec.schedulingGates[{index}]"
             errors.append(
-                forbidden_field(where, "only deletion is allowed, but found new scheduling gate")
+                forbidden_field(
+                    item_path, "only deletion is allowed, but found new scheduling gate"
+                )
             )
     tolerations = new["spec"].get("tolerations") or []
     if any(each not in tolerations for each in old["spec"].get("tolerations") or ()):

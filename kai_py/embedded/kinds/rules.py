@@ -1,4 +1,4 @@
-"""The questions the server asks about every object of a kind, and the answers of a plain kind."""
+"""Rules of a kind: the functions the server calls for every object, with neutral defaults."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ def _no_difference(_new: Json, _old: Json) -> list[FieldError]:
 class KindRules:
     """How the server treats the objects of one kind.
 
-    `prepare` sets what only the server sets on creation (initial status, generated selectors);
-    `default` fills absent fields on every write; `admit` may read other objects on creation and
-    raises ApiError to refuse; the checks return field errors. Comparisons get (new, old).
+    `prepare` sets the fields that only the server sets on creation (initial status, generated
+    selectors); `default` sets absent fields on every write; `admit` may read other objects on
+    creation and raises RequestError to refuse; the validations return field errors. Comparisons get
+    (new, old).
     """
 
     prepare: Mutate = _mutate_nothing

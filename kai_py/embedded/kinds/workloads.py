@@ -1,4 +1,4 @@
-"""Jobs, Deployments, ReplicaSets, StatefulSets: defaults and validity.
+"""Jobs, Deployments, ReplicaSets, StatefulSets: defaults and validation.
 
 What their embedded controllers cannot do is refused on creation with 501, not ignored. Source:
 k8s.io/kubernetes pkg/apis/{batch,apps}.
@@ -74,13 +74,13 @@ def _validate_job(job: Json) -> list[FieldError]:
         errors.append(required("spec.completions", "when completion mode is Indexed"))
     policy = spec["template"]["spec"]["restartPolicy"]
     if policy not in ("OnFailure", "Never"):
-        where = "spec.template.spec.restartPolicy"
-        errors.append(required(where, 'valid values: "OnFailure", "Never"'))
+        field_path = "spec.template.spec.restartPolicy"
+        errors.append(required(field_path, 'valid values: "OnFailure", "Never"'))
     elif spec.get("podFailurePolicy") and policy != "Never":
-        where = "spec.template.spec.restartPolicy"
+        field_path = "spec.template.spec.restartPolicy"
         errors.append(
             invalid_value(
-                where, policy, 'only "Never" is supported when podFailurePolicy is specified'
+                field_path, policy, 'only "Never" is supported when podFailurePolicy is specified'
             )
         )
     return errors + validate_pod_spec(spec["template"]["spec"], "spec.template.spec")
@@ -151,8 +151,8 @@ def _validate_replicated(document: Json) -> list[FieldError]:
         errors.append(invalid_value("spec.template.metadata.labels", labels, rule))
     pod_spec = spec["template"]["spec"]
     if pod_spec["restartPolicy"] != "Always":
-        where = "spec.template.spec.restartPolicy"
-        errors.append(unsupported(where, pod_spec["restartPolicy"], ("Always",)))
+        field_path = "spec.template.spec.restartPolicy"
+        errors.append(unsupported(field_path, pod_spec["restartPolicy"], ("Always",)))
     return errors + validate_pod_spec(pod_spec, "spec.template.spec")
 
 

@@ -1,1 +1,1 @@
-"""How is a patch applied? One file per patch format of the API, dispatched by content type."""
+"""Patch formats of the API, one file each, chosen by content type."""

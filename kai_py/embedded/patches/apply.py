@@ -1,4 +1,4 @@
-"""Server-side apply in a simple form: who applied which fields, and what a new apply changes.
+"""Server-side apply in a simple form: fields by manager, and the effect of a new apply.
 
 The fields of one manager's last apply are remembered (not shown as managedFields). A new apply
 merges its fields, removes those that the same manager applied before and no longer mentions, and
@@ -33,7 +33,7 @@ class AppliedFields:
         self._applied: dict[str, dict[str, dict[Path, Any]]] = {}
 
     def merge(self, present: Json, applied: Json, *, manager: str, force: bool) -> Json:
-        """Return `present` after `manager` applied `applied`; raise ApiError 409 on conflicts."""
+        """Return `present` with `applied` by `manager`; raise RequestError 409 on a conflict."""
         managers = self._applied.get(present["metadata"].get("uid", ""), {})
         fields = dict(_leaf_paths(applied))
         others = {name: theirs for name, theirs in managers.items() if name != manager}
@@ -47,7 +47,7 @@ class AppliedFields:
         return result
 
     def remember(self, uid: str, applied: Json, *, manager: str) -> None:
-        """Note that `manager` owns the fields of `applied` from now on."""
+        """Record that `manager` owns the fields of `applied` from now on."""
         fields = dict(_leaf_paths(applied))
         managers = self._applied.setdefault(uid, {})
         for name, theirs in managers.items():
@@ -60,7 +60,7 @@ class AppliedFields:
         managers[manager] = fields
 
     def forget(self, uid: str) -> None:
-        """Drop what is known about a deleted object."""
+        """Drop the records of a deleted object."""
         self._applied.pop(uid, None)
 
 

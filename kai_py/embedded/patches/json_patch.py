@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def apply_json_patch(target: Any, operations: Sequence[Json]) -> Any:
-    """Return a changed copy of `target`; raise ApiError 422 when an operation does not apply."""
+    """Return a changed copy of `target`; raise RequestError 422 if an operation does not apply."""
     box = {"": clone(target)}
     for operation in operations:
         try:

@@ -40,7 +40,7 @@ MERGE_KEYS: dict[str, tuple[str, ...]] = {
     "volumeMounts": ("mountPath",),
     "volumes": ("name",),
 }
-"""List field -> the key of its entries; of several the first that an entry carries counts."""
+"""Key of the entries by list field; of several the first that an entry has is used."""
 
 SETS = frozenset({"finalizers"})
 """Lists of texts that are merged as sets."""
@@ -71,7 +71,7 @@ def apply_strategic_patch(target: Any, patch: Json) -> Json:
 
 
 def merge_key(name: str, entries: Sequence[Any]) -> str | None:
-    """Return the key by which the entries of list `name` are told apart, None if replaced whole."""
+    """Return the key of the entries of list `name`, None if the list is replaced as a whole."""
     for key in MERGE_KEYS.get(name, ()):
         if all(isinstance(entry, dict) and key in entry for entry in entries):
             return key
@@ -116,10 +116,10 @@ def _merge_list(name: str, present: list[Any], patch: list[Any], order: list[Any
 
 
 def _merged_order(merged: Json, present: list[Any], patch: list[Any]) -> list[Any]:
-    """Order the marks of a merged list as the API server does.
+    """Order the keys of a merged list as the API server does.
 
     Patch entries keep their order among themselves and so do the others; an entry of the server
-    goes first only where both were there before and it stood in front.
+    comes first only where both were present before and it was in front.
     """
     position = {mark: index for index, mark in enumerate(present)}
     theirs = [mark for mark in dict.fromkeys(patch) if mark in merged]

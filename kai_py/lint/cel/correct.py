@@ -76,9 +76,9 @@ def domains(source: str) -> tuple[str, ...]:
 
 def _first(source: str, root: Term, driver: str) -> Correction | None:
     for term, parent in walk_terms(root):
-        place = Place(source, term, parent, driver)
+        context = Place(source, term, parent, driver)
         for rule in _RULES:
-            correction = next(rule(place), None)
+            correction = next(rule(context), None)
             if correction is not None:
                 return correction
     return None

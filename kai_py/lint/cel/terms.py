@@ -105,6 +105,7 @@ class _Parser:
         left = self._unary()
         while (power := self._power()) >= level:
             operator = self._advance()
+            # power + 1 makes operators of equal precedence associate to the left.
             right = self._binary(power + 1)
             left = Term("binary", left.start, right.end, operator.value, (left, right))
         return left

@@ -52,14 +52,14 @@ def known_word(place: Place) -> Iterator[Correction]:
         if found is None or text is None or found.map != "attributes":
             continue
         words = dict(published(found.domain).words).get(found.name, ())
-        meant = next((word for word in words if word.lower() == text.lower()), text)
-        if meant != text:
+        published_word = next((word for word in words if word.lower() == text.lower()), text)
+        if published_word != text:
             quote = quote_of(place.source)
             yield Correction(
                 other.start,
                 other.end,
-                f"{quote}{meant}{quote}",
-                f"{found.name} is published as {meant!r}, not {text!r}",
+                f"{quote}{published_word}{quote}",
+                f"{found.name} is published as {published_word!r}, not {text!r}",
             )
 
 

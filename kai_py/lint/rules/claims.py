@@ -118,9 +118,9 @@ def _plain_fields(manifest: Manifest, manifests: ManifestSet, path: FieldPath) -
 def _drivers(manifests: ManifestSet, devices: LineMapping) -> list[str]:
     """The drivers of the devices that a claim requests, as far as its classes are known."""
     classes = [
-        text_at(request, *place, "deviceClassName")
+        text_at(request, *request_path, "deviceClassName")
         for _, request in mappings_at(devices, "requests")
-        for place in ((), ("exactly",), ("firstAvailable", 0))
+        for request_path in ((), ("exactly",), ("firstAvailable", 0))
     ]
     found = [driver_of_class(manifests, name) for name in classes if name]
     return [driver for driver in found if driver is not None]

@@ -121,14 +121,14 @@ def _amount(value: object) -> Fraction | None:
 def _claims_level(manifest: Manifest, container: LineMapping, path: FieldPath) -> Iterator[Finding]:
     """Move claims beside resources, or in its limits or requests, to where they belong."""
     resources = mapping_at(container, "resources")
-    for owner, place in (
+    for owner, owner_path in (
         (container, path),
         (mapping_at(resources, "limits"), (*path, "resources", "limits")),
         (mapping_at(resources, "requests"), (*path, "resources", "requests")),
     ):
         if isinstance(owner.get("claims"), list) and "claims" not in resources:
             message = "claims belong under resources.claims of the container"
-            yield manifest.error((*place, "claims"), message, fixed=True)
+            yield manifest.error((*owner_path, "claims"), message, fixed=True)
             if "resources" not in container:
                 resources = mapping_at_line(container.line)
                 set_key(container, "resources", resources)
@@ -150,11 +150,11 @@ def _claim_names(
         claim = mapping_at(claims, index)
         name = str(claim.get("name"))
         if name not in names:
-            meant = closest_match(name, names) or (names[0] if len(names) == 1 else None)
-            advice = f"write {meant}" if meant else "add it to the pod's resourceClaims"
+            suggestion = closest_match(name, names) or (names[0] if len(names) == 1 else None)
+            advice = f"write {suggestion}" if suggestion else "add it to the pod's resourceClaims"
             message = f"{name} is no claim of this pod: {advice}"
-            yield manifest.error((*path, index, "name"), message, fixed=meant is not None)
-            if meant:
-                set_key(claim, "name", meant)
-                name = meant
+            yield manifest.error((*path, index, "name"), message, fixed=suggestion is not None)
+            if suggestion:
+                set_key(claim, "name", suggestion)
+                name = suggestion
         used.append(name)

@@ -49,6 +49,7 @@ def queue(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         yield manifest.error(("apiVersion",), message, fixed=True)
         manifest.value["apiVersion"] = API_VERSION
     reported: set[FieldProblem] = set()
+    # A correction may reveal further problems; what was reported is not reported again.
     while problems := [problem for problem in _problems(manifest) if problem not in reported]:
         for problem in problems:
             reported.add(problem)
@@ -61,15 +62,15 @@ def queue_keys(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     del manifests
     for path in _metadata_paths(manifest):
         metadata = mapping_at(manifest.value, *path)
-        for place in _METADATA_FIELDS:
-            values = mapping_at(metadata, place)
+        for field in _METADATA_FIELDS:
+            values = mapping_at(metadata, field)
             for key in [key for key in values if key in _MISSPELT_KEYS]:
                 message = f"nothing reads this key: write {QUEUE_NAME_KEY}"
-                yield manifest.error((*path, place, key), message, fixed=True)
+                yield manifest.error((*path, field, key), message, fixed=True)
                 rename(values, key, QUEUE_NAME_KEY)
             if QUEUE_NAME_KEY in values and manifest.kind in _PODLESS_KINDS:
                 message = f"a {manifest.kind} has no pods: name the queue on the workload"
-                yield manifest.error((*path, place, QUEUE_NAME_KEY), message)
+                yield manifest.error((*path, field, QUEUE_NAME_KEY), message)
         if KAI_QUEUE_LABEL in mapping_at(metadata, "annotations"):
             message = f"{KAI_QUEUE_LABEL} is a label; as an annotation nothing reads it"
             yield manifest.error((*path, "annotations", KAI_QUEUE_LABEL), message, fixed=True)
@@ -91,8 +92,8 @@ def queue_exists(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding
                 continue
             field = (*path, place, QUEUE_NAME_KEY)
             if name not in queues:
-                meant = closest_match(name, queues)
-                advice = f": was {meant} meant?" if meant else ""
+                suggestion = closest_match(name, queues)
+                advice = f": was {suggestion} meant?" if suggestion else ""
                 yield manifest.hint(field, f"queue {name} is not among these manifests{advice}")
                 continue
             names = at(queues[name].value, "spec", "namespaces", "names")
@@ -141,7 +142,7 @@ def _corrected(manifest: Manifest, problem: FieldProblem) -> bool:
     if number is None:
         return False
     parent[key] = number
-    return problem.path not in {left.path for left in _problems(manifest)}
+    return problem.path not in {remaining.path for remaining in _problems(manifest)}
 
 
 def _number(value: Any) -> int | float | str | None:
@@ -165,12 +166,12 @@ def _metadata_paths(manifest: Manifest) -> list[FieldPath]:
 
 def _queue_names(manifest: Manifest, path: FieldPath) -> list[Any]:
     metadata = mapping_at(manifest.value, *path)
-    keys = ((place, key) for place in _METADATA_FIELDS for key in (QUEUE_NAME_KEY, KAI_QUEUE_LABEL))
-    return [found for place, key in keys if (found := at(metadata, place, key))]
+    keys = ((field, key) for field in _METADATA_FIELDS for key in (QUEUE_NAME_KEY, KAI_QUEUE_LABEL))
+    return [found for field, key in keys if (found := at(metadata, field, key))]
 
 
 def _conflict(manifest: Manifest, metadata: LineMapping, path: FieldPath) -> Iterator[Finding]:
-    names = dict.fromkeys(at(metadata, place, QUEUE_NAME_KEY) for place in _METADATA_FIELDS)
+    names = dict.fromkeys(at(metadata, field, QUEUE_NAME_KEY) for field in _METADATA_FIELDS)
     names.pop(None, None)
     if len(names) > 1:
         message = f"annotation and label name different queues: {' and '.join(map(str, names))}"

@@ -43,13 +43,13 @@ def classes_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Findin
                 for number, entry in mappings_at(request, "firstAvailable")
             ),
         ]
-        for place, fields in options:
+        for option_path, fields in options:
             name = text_at(fields, "deviceClassName")
             if name and name not in known:
                 message = (
                     f"DeviceClass {name} is not among these manifests: it must exist in the cluster"
                 )
-                yield manifest.hint((*place, "deviceClassName"), message)
+                yield manifest.hint((*option_path, "deviceClassName"), message)
 
 
 def claims_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
@@ -59,8 +59,8 @@ def claims_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding
             for key, kind in _KINDS.items():
                 name = text_at(claim, key)
                 if name:
-                    place = (*path, "resourceClaims", index, key)
-                    yield from _exists(manifest, manifests, kind, name, place)
+                    claim_path = (*path, "resourceClaims", index, key)
+                    yield from _exists(manifest, manifests, kind, name, claim_path)
 
 
 def namespaces_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
@@ -83,9 +83,11 @@ def _exists(
     if any(other.namespace == manifest.namespace for other in of_kind):
         return
     if of_kind:
-        where = of_kind[0].namespace or "(none)"
+        namespace = of_kind[0].namespace or "(none)"
         own = manifest.namespace or "(none)"
-        message = f"{kind} {name} is in namespace {where}, the pod in {own}; they must be in one"
+        message = (
+            f"{kind} {name} is in namespace {namespace}, the pod in {own}; they must be in one"
+        )
         yield manifest.error(path, message)
     elif found:
         yield manifest.error(path, f"{name} is a {found[0].kind}: write {_OTHER_SOURCE[kind]}")

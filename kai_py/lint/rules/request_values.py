@@ -49,13 +49,13 @@ def _types(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterato
 def _mode_and_count(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterator[Finding]:
     mode, count = request.get("allocationMode", "ExactCount"), request.get("count")
     if mode not in ("ExactCount", "All"):
-        meant = _MODES.get(str(mode).replace("-", "").replace("_", "").lower())
-        message = f"{mode!r} is no allocation mode: write {meant or 'ExactCount or All'}"
-        yield manifest.error((*path, "allocationMode"), message, fixed=meant is not None)
-        if meant is None:
+        suggestion = _MODES.get(str(mode).replace("-", "").replace("_", "").lower())
+        message = f"{mode!r} is no allocation mode: write {suggestion or 'ExactCount or All'}"
+        yield manifest.error((*path, "allocationMode"), message, fixed=suggestion is not None)
+        if suggestion is None:
             return
-        set_key(request, "allocationMode", meant)
-        mode = meant
+        set_key(request, "allocationMode", suggestion)
+        mode = suggestion
     if mode == "All" and count is not None:
         message = "count is not allowed with allocationMode: All"
         yield manifest.error((*path, "count"), message, fixed=True)

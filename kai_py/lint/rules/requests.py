@@ -132,10 +132,10 @@ def _alternatives(
     for index, entry in mappings_at(request, "firstAvailable"):
         if entry.get("name"):
             yield from _label(manifest, entry, (*path, "firstAvailable", index))
-        place = (*path, "firstAvailable", index)
+        entry_path = (*path, "firstAvailable", index)
         if isinstance(entry.get("exactly"), LineMapping):
             message = "an entry of firstAvailable has no exactly: its fields stand on the entry"
-            yield manifest.error((*place, "exactly"), message, fixed=True)
+            yield manifest.error((*entry_path, "exactly"), message, fixed=True)
             inner = entry.pop("exactly")
             for key in list(inner):
                 move(inner, entry, key)
@@ -143,10 +143,10 @@ def _alternatives(
             _default(entry, key, request[key])
         if "adminAccess" in entry:
             message = "adminAccess cannot be asked for in firstAvailable: use exactly"
-            yield manifest.error((*place, "adminAccess"), message)
+            yield manifest.error((*entry_path, "adminAccess"), message)
         known = ("name", *EXACT_FIELDS)
-        yield from unknown_fields(manifest, entry, place, known)
-        yield from correct_values(manifest, manifests, entry, place)
+        yield from unknown_fields(manifest, entry, entry_path, known)
+        yield from correct_values(manifest, manifests, entry, entry_path)
     for key in common:
         del request[key]
 

@@ -58,12 +58,12 @@ def expressions(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]
         source = text_at(mapping, "cel", "expression")
         if not source:
             continue
-        place = (*path, "cel", "expression")
+        expression_path = (*path, "cel", "expression")
         result = correct(source, _driver(manifest, manifests, path, source))
         for reason in result.reasons:
-            yield manifest.error(place, reason, fixed=True)
+            yield manifest.error(expression_path, reason, fixed=True)
         mapping["cel"]["expression"] = result.source
-        yield from _checked(manifest, place, result.source)
+        yield from _checked(manifest, expression_path, result.source)
 
 
 def guards(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:

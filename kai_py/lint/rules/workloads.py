@@ -69,12 +69,12 @@ def restart_policy(manifest: Manifest, manifests: ManifestSet) -> Iterator[Findi
     is_job = manifest.kind in ("Job", "CronJob")
     if not pod or policy in (("OnFailure", "Never") if is_job else (None, "Always")):
         return
-    wanted = "OnFailure" if is_job else "Always"
+    expected = "OnFailure" if is_job else "Always"
     found = "is missing" if policy is None else f"{policy} is not allowed"
-    place = path if policy is None else (*path, "restartPolicy")
-    message = f"restartPolicy {found} in a {manifest.kind}: write {wanted}"
-    yield manifest.error(place, message, fixed=True)
-    set_key(pod, "restartPolicy", wanted)
+    policy_path = path if policy is None else (*path, "restartPolicy")
+    message = f"restartPolicy {found} in a {manifest.kind}: write {expected}"
+    yield manifest.error(policy_path, message, fixed=True)
+    set_key(pod, "restartPolicy", expected)
 
 
 def selector(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
@@ -84,7 +84,7 @@ def selector(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         return
     spec = mapping_at(manifest.value, "spec")
     labels = mapping_at(spec, "template", "metadata", "labels")
-    wanted = mapping_at(spec, "selector", "matchLabels")
+    match_labels = mapping_at(spec, "selector", "matchLabels")
     if "selector" not in spec and labels:
         message = "has no selector: write matchLabels with the labels of its pods"
         yield manifest.error(("spec",), message, fixed=True)
@@ -93,7 +93,7 @@ def selector(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
             "selector",
             mapping_at_line(spec.line, matchLabels=mapping_at_line(spec.line, **labels)),
         )
-    for key, value in wanted.items():
+    for key, value in match_labels.items():
         if labels.get(key) != value:
             message = f"{key}={value} is not a label of the pods in template.metadata.labels"
             yield manifest.error(("spec", "selector", "matchLabels", key), message)

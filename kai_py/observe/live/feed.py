@@ -70,11 +70,11 @@ def _can_merge(one: FeedLine, other: FeedLine) -> bool:
 
 def line_text(line: FeedLine) -> str:
     """The text of a line, with its subject, or with its gang when several pods are merged."""
-    where = f" on {_node_range(line.nodes)}" if line.nodes else ""
+    node_text = f" on {_node_range(line.nodes)}" if line.nodes else ""
     subject = (
         line.gang.rpartition("/")[2] + f", {line.pods} pods" if line.pods > 1 else line.subject
     )
-    head = subject + where
+    head = subject + node_text
     return f"{head}: {line.text}" if head and line.text else head or line.text
 
 
