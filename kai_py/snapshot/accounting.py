@@ -1,11 +1,11 @@
-"""What a pod costs its queue: the one accounting function, for shares, status and metrics alike.
+"""Accounting of pods and claims in quota resources; shares, status and metrics all use it.
 
 Quota resources are ``gpu`` (devices), ``cpu`` (millicores), ``memory`` (bytes), any other resource
 by its own name, ``deviceclass/NAME``: devices that claims request through a DeviceClass, and
-``deviceattribute/NAME=VALUES``: devices that a queue limits by an attribute. A pod pays for its
-requests and for the devices of its claims; a claim is paid for once, however many pods share it:
-by its devices once it is allocated, by the most that it may get before. Devices with admin access
-cost nothing.
+``deviceattribute/NAME=VALUES``: devices that a queue limits by an attribute. A pod is charged with
+its requests and the devices of its claims. A claim is charged once, however many pods share it:
+with its devices once it is allocated, before that with the most that it may get. Devices with admin
+access are free of charge.
 """
 
 import re
@@ -84,23 +84,23 @@ class Accounting:
         return cost
 
     def extended(self, requests: Iterable[ExtendedRequest]) -> dict[str, float]:
-        """What requests cost beside ``requests`` because a DeviceClass answers to them.
+        """The cost that is added to that of ``requests`` where a DeviceClass serves them.
 
-        The same whether a device plugin or a claim serves them: devices of the class, and GPUs
-        where the resource itself isn't counted as such.
+        It is the same whether a device plugin or a claim serves them: devices of the class, and
+        GPUs where the resource itself does not count as GPUs.
         """
         costs = []
-        for asked in requests:
+        for request in requests:
             cost = self._exact_request(
-                ExactDeviceRequest(device_class_name=asked.device_class, count=asked.count)
+                ExactDeviceRequest(device_class_name=request.device_class, count=request.count)
             )
-            if self.gpus_per_unit(asked.resource):
+            if self.gpus_per_unit(request.resource):
                 cost.pop(GPU, None)
             costs.append(cost)
         return total(costs)
 
     def gpu_share(self, share: GpuShare, gpu_memory: float) -> dict[str, float]:
-        """The cost of a part of a GPU, where a GPU has ``card_memory`` MiB."""
+        """The cost of a part of a GPU, where a GPU has ``gpu_memory`` MiB."""
         return {GPU: share.gpus(gpu_memory)}
 
     def gpus_per_unit(self, resource: str) -> float:
@@ -134,14 +134,15 @@ class Accounting:
 
     def plugin_equivalents(self, spec: ResourceClaimSpec) -> dict[str, float]:
         """What a claim takes of resources that a device plugin may report for the same devices."""
-        taken: dict[str, float] = {}
+        equivalents: dict[str, float] = {}
         for request in spec.devices.requests:
-            asked = (request.exactly,) if request.exactly is not None else request.first_available
-            most = max(asked, key=self._max_devices, default=None)
+            exact = request.exactly
+            alternatives = request.first_available if exact is None else (exact,)
+            most = max(alternatives, key=self._max_devices, default=None)
             resource = self.class_resource(most.device_class_name) if most is not None else ""
             if resource and most is not None:
-                taken[resource] = taken.get(resource, 0.0) + self._max_devices(most)
-        return taken
+                equivalents[resource] = equivalents.get(resource, 0.0) + self._max_devices(most)
+        return equivalents
 
     def _request(self, request: DeviceRequest) -> dict[str, float]:
         exact = request.exactly

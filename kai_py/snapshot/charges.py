@@ -1,16 +1,11 @@
-"""What does each pod cost its queue?
+"""The charge of each pod to its queue, computed once per shape where that is enough.
 
-Kept once per shape where that is enough. A claim that pods share is paid for by one of them: the
-first for which it is reserved, else as ``payers`` says. O(claims of the pod).
-
-Which of the pods that share a claim pays for it, so that it is paid for once?
-
-The first that has a node, before that the first that asks; it goes on paying until it leaves.
-Whoever paid before has to be charged anew, and so has one of those who stay when a payer leaves.
-O(1) for each pod.
+A claim that pods share is charged to one of them: to the first for which it is reserved, else to
+the first that has a node, before that to the first that asks. It stays charged to that pod until
+the pod ends; then one of those that remain is charged. O(claims of the pod).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
@@ -23,16 +18,16 @@ ClaimKey = tuple[str, ...]
 
 
 class ChargedPods:
-    """The payers of shared claims that are reserved for none of the pods themselves."""
+    """The pods to which shared claims are charged that are reserved for none of them."""
 
     def __init__(self) -> None:
-        """Nobody pays yet."""
+        """Start empty."""
         self._charged: dict[ClaimKey, str] = {}
         self._claims_of: dict[str, dict[ClaimKey, None]] = {}
         self._to_recharge: dict[str, None] = {}
 
     def is_charged(self, claim: ClaimKey, pod: str, is_unplaced: Callable[[str], bool]) -> bool:
-        """Whether ``pod`` pays for ``claim`` from now on; ``waits``: a pod has no node."""
+        """Whether ``claim`` is charged to ``pod`` from now on."""
         before = self._charged.get(claim)
         if before == pod:
             return True
@@ -45,23 +40,19 @@ class ChargedPods:
         self._claims_of.setdefault(pod, {})[claim] = None
         return True
 
-    def remove(
-        self, pod: str, users: Callable[[ClaimKey], Iterable[str]], charge: Callable[[str], None]
-    ) -> None:
-        """Let others pay for what a pod that is gone has paid for.
+    def remove(self, pod: str, users: Callable[[ClaimKey], Iterable[str]]) -> Iterator[str]:
+        """Charge others with the claims of a pod that has ended; ``users``: in order of preference.
 
-        ``sharers``: the pods that use a claim, those to ask first in front; ``charge`` asks one.
+        Returns the pods to derive, lazily: the first of them that really uses a claim is charged
+        with it, so that no more of its users are named.
         """
         claims = tuple(self._claims_of.pop(pod, ()))
         for claim in claims:
             del self._charged[claim]
-        for claim in claims:
-            for uid in users(claim):
-                if claim not in self._charged:
-                    charge(uid)
+        return (uid for claim in claims for uid in users(claim) if claim not in self._charged)
 
     def take_to_recharge(self) -> tuple[str, ...]:
-        """Pods to be charged anew since this was last asked."""
+        """The pods that were relieved of a claim since the last call."""
         relieved, self._to_recharge = tuple(self._to_recharge), {}
         return relieved
 
@@ -77,7 +68,7 @@ class PodCharges:
         gpu_memory: GpuMemory,
         is_unplaced: Callable[[str], bool],
     ) -> None:
-        """``pods``: all there are, by uid; ``waits``: whether a pod, by uid, has no node."""
+        """``pods``: all by uid; ``is_unplaced``: whether a pod, by uid, has no node."""
         self._devices = devices
         self._pods = pods
         self._dependencies = dependencies
@@ -87,7 +78,7 @@ class PodCharges:
         self._charged_pods = ChargedPods()
 
     def charge_of(self, pod: Pod, demand: PodDemand, node: str) -> dict[str, float]:
-        """What the pod costs on ``node``, or without one."""
+        """The charge of the pod on ``node``, or without one, by quota resource."""
         number = demand.shape.number
         known = self._by_shape.get(number) if demand.charged_by_shape else None
         if known is not None:
@@ -102,12 +93,12 @@ class PodCharges:
             self._by_shape[number] = cost
         return cost
 
-    def remove(self, uid: str, recharge: Callable[[str], None]) -> None:
-        """A pod is gone: others, by uid, pay for what it has paid for."""
-        self._charged_pods.remove(uid, self._claim_users, recharge)
+    def remove(self, uid: str) -> Iterator[str]:
+        """The pod has ended; lazily, the pods to derive, to which its claims may be charged."""
+        return self._charged_pods.remove(uid, self._claim_users)
 
     def take_to_recharge(self) -> tuple[str, ...]:
-        """Pods to be charged anew since this was last asked."""
+        """The pods that were relieved of a claim since the last call, to be derived again."""
         return self._charged_pods.take_to_recharge()
 
     def _is_charged(self, pod: Pod, claim: ResourceClaim) -> bool:

@@ -1,18 +1,11 @@
-"""What a pod was derived from, so that a change of any of it derives the pod again.
+"""Objects that pods were derived from, so that a change of any of them derives the pod again.
 
 Beside the keys of ``object_cache`` there are those of kinds of owners, ("kind", group, kind), and
 of the schedulers of a group, ("schedulers", namespace, group). Looking an object up through
 ``RecordingOwners`` records the key, found or not: an owner, claim or volume that appears later
 finds the pods that wait for it.
 
-Which schedulers do the pods of one native group name?
-
-kube-scheduler refuses a group whose pods name several schedulers, and so must everybody else:
-each of them would wait for pods that the other never places. Pods that ended do not count.
-
-Source: KEP-4671.
-
-Which owners are gone while their pods are not? Those pods stay what they were until they go.
+Deleted owners are kept until their last pod is gone: those pods stay what they were.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,12 +25,13 @@ from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, kind_of
 from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.object_cache import Key, ObjectCache
+from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 GroupSchedulersKey = tuple[str, ...]
 
 
 def group_schedulers_key(pod: Pod) -> GroupSchedulersKey | None:
-    """What stands for the group of ``pod`` among all, None if it names none."""
+    """The key of the group that ``pod`` names, None if it names none."""
     namespace, group, workload = (
         pod.metadata.namespace,
         pod.spec.scheduling_group,
@@ -51,11 +45,16 @@ def group_schedulers_key(pod: Pod) -> GroupSchedulersKey | None:
     return None
 
 
-class GroupSchedulers:
-    """How many pods of every group name which scheduler."""
+class GroupSchedulers(PodTable):
+    """How many pods of every group name which scheduler; pods that ended do not count.
 
-    def __init__(self) -> None:
-        """Start empty."""
+    kube-scheduler refuses a group whose pods name several schedulers, and so must every other
+    scheduler: each of them would wait for pods that the other never places. Source: KEP-4671.
+    """
+
+    def __init__(self, dependencies: "Dependencies") -> None:
+        """Start empty; ``dependencies``: of pods on the schedulers of their group."""
+        self._dependencies = dependencies
         self._counts: dict[GroupSchedulersKey, dict[str, int]] = {}
         self._pods: dict[str, tuple[GroupSchedulersKey, str]] = {}
 
@@ -67,20 +66,24 @@ class GroupSchedulers:
         """The schedulers that pods of a PodGroup name, in order; none if it has no pods."""
         return self.of(("schedulers", namespace, group))
 
-    def set(self, pod: Pod) -> tuple[GroupSchedulersKey, ...]:
-        """Take in a pod; gives the groups in which other schedulers are named now."""
+    def observe(self, pod: Pod) -> Uids:
+        """Count a pod; the pods of a group in which other schedulers are named now change."""
         key = None if pod.status.phase in FINISHED_PHASES else group_schedulers_key(pod)
         named = None if key is None else (key, pod.spec.scheduler_name)
-        if self._pods.get(pod.metadata.uid) == named:
+        before = self._pods.get(pod.metadata.uid)
+        if before == named:
             return ()
-        changed = self.remove(pod.metadata.uid)
-        if named is None:
-            return changed
-        self._pods[pod.metadata.uid] = named
-        return (*changed, *self._count(*named, 1))
+        changed = self._uncount(pod.metadata.uid)
+        if named is not None:
+            self._pods[pod.metadata.uid] = named
+            changed = (*changed, *self._count(*named, 1))
+        return self._dependencies.dependents(changed)
 
-    def remove(self, uid: str) -> tuple[GroupSchedulersKey, ...]:
-        """The pod is gone; gives its group if one scheduler less is named there now."""
+    def remove(self, pod: Pod) -> Uids:
+        """Do not count the pod; others change if its scheduler is not named in the group now."""
+        return self._dependencies.dependents(self._uncount(pod.metadata.uid))
+
+    def _uncount(self, uid: str) -> tuple[GroupSchedulersKey, ...]:
         named = self._pods.pop(uid, None)
         return () if named is None else self._count(*named, -1)
 
@@ -110,12 +113,12 @@ class Dependencies:
         wanted = tuple(dict.fromkeys(keys))
         if self._keys.get(pod_uid) == wanted:
             return
-        self.forget(pod_uid)
+        self.clear(pod_uid)
         self._keys[pod_uid] = wanted
         for key in wanted:
             self._pods.setdefault(key, {})[pod_uid] = None
 
-    def forget(self, pod_uid: str) -> None:
+    def clear(self, pod_uid: str) -> None:
         """The pod depends on nothing any more."""
         for key in self._keys.pop(pod_uid, ()):
             pods = self._pods[key]
@@ -133,7 +136,7 @@ class Dependencies:
 
 
 class ReadableKinds:
-    """Which kinds of owners can be known: those that are followed and may be read."""
+    """The kinds of owners that can be known: those that are watched and may be read."""
 
     ALWAYS_WATCHED = frozenset(
         {
@@ -145,7 +148,7 @@ class ReadableKinds:
     NEVER_WATCHED = frozenset({GroupKind("", "Node")})
 
     def __init__(self, watch_kind: Callable[[GroupKind], None] | None) -> None:
-        """``follow`` is told once of every kind that a pod turns out to need."""
+        """``watch_kind`` is called once with every kind that a pod turns out to need."""
         self._watch_kind = watch_kind
         self._readable = dict.fromkeys(self.ALWAYS_WATCHED, True)
         self._readable.update(dict.fromkeys(self.NEVER_WATCHED, False))
@@ -164,7 +167,7 @@ class ReadableKinds:
 
 
 class RecordingOwners:
-    """Looks objects up and remembers every key it was asked for."""
+    """Looks up the objects that one pod names and records their keys, found or not."""
 
     def __init__(
         self,
@@ -220,7 +223,7 @@ class RecordingOwners:
         return self._objects.claim(namespace, name)
 
     def device_class_for(self, resource: str) -> str:
-        """The DeviceClass that answers to an extended resource, or ""."""
+        """The DeviceClass that serves an extended resource, or ""."""
         self.looked_up.append(("extendedresources", "", resource))
         return self._objects.device_class_for(resource)
 

@@ -1,13 +1,10 @@
-"""What does a pod mean to the snapshot: what does it ask for, hold on its node, and bring its gang?
+"""Derivation of a pod: its demand, what it occupies on its node, and its gang's member.
 
-Functions of the pod, of the objects its names resolve to, and of where it stands: bound, being
-bound, promised room, leaving. Whoever calls them remembers which objects were looked up, so that a
-change of one derives the pod again. What is wrong with a pod is part of the answer.
+All are functions of the pod, of the objects that it names, and of its placement: bound, being
+bound, terminating. What is wrong with a pod is part of the result.
 
-Which shared GPUs does a pod hold a part of, and how much memory has a GPU where it runs?
-
-A pod that asks for a part of a GPU and runs without a label that says of which one is taken to have
-a GPU to itself: room that may be taken is not given away. KAI keeps a pod of its own on every
+A pod that requests a part of a GPU and runs without a label that says of which one counts as having
+a GPU to itself: capacity that may be in use is not given away. KAI keeps a reservation pod on every
 shared GPU, which requests the whole GPU and carries the label of the group; it and the group are
 one GPU, counted once.
 """
@@ -43,6 +40,7 @@ from kai_py.snapshot.shape import Shape, ShapeTable
 from kai_py.snapshot.tables.claims import PodClaims, group_claims, pod_claims
 from kai_py.snapshot.tables.gpus import NOMINAL_MIB, SharedGpuUsage
 from kai_py.snapshot.tables.numa import observed_zones
+from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 
 
 def assigned_gpus(pod: Pod, share: GpuShare | None) -> tuple[SharedGpu, ...]:
@@ -54,15 +52,15 @@ def assigned_gpus(pod: Pod, share: GpuShare | None) -> tuple[SharedGpu, ...]:
 
 
 def shared_gpu_usage(shape: Shape, gpus: tuple[SharedGpu, ...]) -> SharedGpuUsage | None:
-    """What a pod of ``shape`` holds of ``gpus``."""
+    """The part of ``gpus`` that a pod of ``shape`` has; None if it shares none."""
     if shape.gpu_share is not None:
         return SharedGpuUsage(gpus, shape.gpu_share)
     reserves = len(gpus) == 1 and shape.requests.get(GPU_RESOURCE) == 1
     return SharedGpuUsage(gpus) if reserves else None
 
 
-class GpuMemory:
-    """MiB of a GPU per node, and the pods whose cost depends on it."""
+class GpuMemory(PodTable):
+    """MiB of a GPU per node, and the pods whose charge depends on it."""
 
     def __init__(self) -> None:
         """Nothing is known before the first state."""
@@ -71,22 +69,25 @@ class GpuMemory:
         self._smallest = NOMINAL_MIB
         self._tracked: dict[str, None] = {}
 
-    def track(self, uid: str, share: GpuShare | None) -> None:
-        """Remember a pod that asks for an amount of memory."""
-        self._tracked.pop(uid, None)
+    def place(self, pod: DerivedPod) -> Uids:
+        """Remember a pod that requests an amount of GPU memory."""
+        share = pod.parsed.demand.gpu_share
+        self._tracked.pop(pod.uid, None)
         if share is not None and share.memory:
-            self._tracked[uid] = None
+            self._tracked[pod.uid] = None
+        return ()
 
-    def forget(self, uid: str) -> None:
-        """The pod is gone."""
+    def release(self, uid: str) -> Uids:
+        """The pod is not charged any more."""
         self._tracked.pop(uid, None)
+        return ()
 
     def on_node(self, node: str) -> float:
         """MiB of a GPU on ``node``; without a node, or a label on it, of the smallest GPU."""
         return self._by_node.get(node, self._smallest)
 
     def update(self, state: NodeUsageState) -> Iterable[str]:
-        """Take in the nodes; the pods, by uid, whose cost may have changed."""
+        """Take in the nodes; returns the pods, by uid, whose charge may have changed."""
         if state.nodes.generation == self._generation:
             return ()
         self._generation = state.nodes.generation
@@ -104,9 +105,10 @@ UNREADABLE_SHAPE = Shape(number=-1, requests={})
 
 @dataclass(frozen=True, slots=True)
 class PodDemand:
-    """What a pod asks for. ``waiting`` and ``problem`` are as in ``Member``.
+    """What a pod requests. ``waiting_for`` and ``problem`` are as in ``Member``.
 
-    A pod whose requests can't be read has ``NO_SHAPE``: it asks for nothing and is never placed.
+    A pod whose requests cannot be read has ``UNREADABLE_SHAPE``: it requests nothing and is never
+    placed.
     """
 
     shape: Shape
@@ -135,14 +137,14 @@ def pod_demand(
     if claims is None:
         claims = pod_claims(pod, owners.claim, group_claims(pod, owners.named))
     volumes = pod_volumes(pod, owners)
-    mirrored = total(accounting.plugin_equivalents(use.spec) for use in claims.uses)
+    equivalents = total(accounting.plugin_equivalents(use.spec) for use in claims.uses)
     problem, share = _gpu_share(pod)
     try:
         shape = shapes.intern(
             pod,
             claims.uses,
             volumes.selectors,
-            mirrored,
+            equivalents,
             share,
             extended=extended_resources(pod, owners.device_class_for),
             volumes=volumes.requirements,
@@ -162,7 +164,7 @@ def shared_gpus_of(pod: Pod, demand: PodDemand, placement: PodPlacement) -> tupl
 def pod_usage(
     pod: Pod, demand: PodDemand, placement: PodPlacement, gpus: tuple[SharedGpu, ...]
 ) -> PodUsage | None:
-    """What the pod holds of its node; None without a node."""
+    """What the pod occupies on its node; None without a node."""
     if not placement.node:
         return None
     shape = demand.shape
@@ -193,9 +195,9 @@ def charge(
     gpu_memory: float,
     is_charged: Callable[[ResourceClaim], bool],
 ) -> dict[str, float]:
-    """What the pod costs its queue where a GPU has ``card_memory`` MiB.
+    """What the pod costs its queue where a GPU has ``gpu_memory`` MiB, by quota resource.
 
-    ``pays_for``: whether this pod, of those that share a claim, is the one that pays for it.
+    ``is_charged``: whether this pod, of those that share a claim, is charged with it.
     """
     costs = [accounting.requests(demand.shape.requests)]
     if demand.charged_by_shape:
@@ -238,7 +240,7 @@ def member(
 ) -> Member:
     """The pod as a member of the gang that ``spec`` describes; ``cost`` is its charge.
 
-    ``obstacle``: what keeps it waiting beside what it asks for.
+    ``waiting_for``: what it waits for beside the objects that it names.
     """
     meta = pod.metadata
     return Member(
@@ -270,7 +272,7 @@ def member(
 
 
 def _gpu_share(pod: Pod) -> tuple[str, GpuShare | None]:
-    """What is wrong with what the pod says of a part of a GPU, and the part it asks for."""
+    """What is wrong with the pod's request for a part of a GPU, and the part."""
     try:
         return "", gpu_share(pod)
     except GpuShareError as error:
@@ -286,7 +288,7 @@ def _pod_state(pod: Pod, placement: PodPlacement) -> PodState:
 
 
 def _bound_since(pod: Pod) -> float:
-    """Unix seconds, 0 while the pod is not bound; the kubelet's start time where no one said."""
+    """Unix seconds, 0 while the pod is not bound; without a condition the pod's start time."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "True":
             since = condition.last_transition_time

@@ -1,7 +1,7 @@
-"""Which extended resources does a DeviceClass answer to, and which claim do they become? (KEP-5004)
+"""Extended resources that DeviceClasses serve, and the claim they become (KEP-5004).
 
-A class answers to ``spec.extendedResourceName`` and to ``deviceclass.resource.kubernetes.io/NAME``;
-of several classes for one name the newest does, then the lowest by name. A node whose device plugin
+A class serves ``spec.extendedResourceName`` and ``deviceclass.resource.kubernetes.io/NAME``; of
+several classes for one name the newest counts, then the lowest by name. A node whose device plugin
 reports the resource serves it as ever; on any other node the pod gets one claim for all resources
 that are missing there:
 
@@ -29,7 +29,7 @@ from kai_py.snapshot.resources import amount
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 ClassFor = Callable[[str], str]
-"""The DeviceClass that answers to a resource, or ""."""
+"""The DeviceClass that serves a resource, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ExtendedRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExtendedResources:
-    """What a pod asks of resources that a class answers to, and which container uses what of it."""
+    """Requests of a pod for resources that a class serves, and the containers that use them."""
 
     requests: tuple[ExtendedRequest, ...] = ()
     container_uses: tuple[ContainerExtendedResourceRequest, ...] = ()
@@ -55,11 +55,11 @@ class ExtendedResources:
         """The claim for a node that reports none of ``missing``."""
         requests = tuple(
             DeviceRequest(
-                name=asked.name,
-                exactly=ExactDeviceRequest(device_class_name=asked.device_class, count=asked.count),
+                name=each.name,
+                exactly=ExactDeviceRequest(device_class_name=each.device_class, count=each.count),
             )
-            for asked in self.requests
-            if asked.resource in missing
+            for each in self.requests
+            if each.resource in missing
         )
         return ResourceClaimSpec(devices=DeviceClaim(requests=requests))
 
@@ -68,13 +68,13 @@ NO_EXTENDED_RESOURCES = ExtendedResources()
 
 
 def resource_names(device_class: DeviceClass) -> tuple[str, ...]:
-    """The extended resources that a class answers to, if no other class does."""
+    """The extended resources that a class serves unless another class does."""
     explicit = device_class.spec.extended_resource_name
     return (*((explicit,) if explicit else ()), IMPLICIT_PREFIX + device_class.metadata.name)
 
 
 def classes_by_resource(classes: Iterable[DeviceClass]) -> Mapping[str, str]:
-    """Resource to the class that answers to it."""
+    """Resource to the class that serves it."""
     by_name = sorted(classes, key=lambda each: each.metadata.name, reverse=True)
     oldest_first = sorted(by_name, key=_created)
     return {
@@ -85,21 +85,21 @@ def classes_by_resource(classes: Iterable[DeviceClass]) -> Mapping[str, str]:
 
 
 def extended_resources(pod: Pod, class_for: ClassFor) -> ExtendedResources:
-    """What ``pod`` asks of such resources; raises QuantityError for a malformed quantity."""
+    """The requests of ``pod`` for such resources; raises QuantityError for a malformed quantity."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
-    asked = {
+    classes = {
         resource: device_class
         for resource in sorted({name for each in containers for name in _resource_amounts(each)})
         if "/" in resource and (device_class := class_for(resource))
     }
-    if not asked:
+    if not classes:
         return NO_EXTENDED_RESOURCES
     requests: list[ExtendedRequest] = []
     uses: list[ContainerExtendedResourceRequest] = []
-    for resource, device_class in asked.items():
-        made, used = _requests_for(pod, resource, device_class)
-        requests += made
-        uses += used
+    for resource, device_class in classes.items():
+        new_requests, new_uses = _requests_for(pod, resource, device_class)
+        requests += new_requests
+        uses += new_uses
     if not requests:
         return NO_EXTENDED_RESOURCES
     return ExtendedResources(
@@ -141,7 +141,7 @@ def _requests_for(
 
 
 def _requesting_containers(pod: Pod, resource: str) -> Iterator[tuple[int, Container, int]]:
-    """Index, container and amount of those that ask for a resource."""
+    """Index, container and amount of the containers that request a resource."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     for index, container in enumerate(containers):
         count = int(amount(resource, _resource_amounts(container).get(resource, 0)))

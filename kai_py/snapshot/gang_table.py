@@ -1,7 +1,7 @@
-"""Which gangs exist, who belongs to them, and what they cost their queues; kept step by step.
+"""Gangs with their members, and what they cost their queues, kept up to date pod by pod.
 
-Joining or leaving marks a gang; ``settle`` rebuilds the marked ones and corrects the sums of their
-queues, so a cycle costs the gangs that changed.
+Joining or leaving marks a gang; ``update`` rebuilds the marked ones and corrects the sums of their
+queues, so that a cycle costs the gangs that changed.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ Sums = dict[str, dict[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class GangMember:
-    """A pod of ours: what grouping says of it, and how a cycle sees it."""
+    """A pod of ours: what grouping says of it, and the member that a cycle sees."""
 
     spec: GangSpec
     member: Member
@@ -25,7 +25,7 @@ class GangMember:
 
 
 class GangTable:
-    """Gangs by key; ``usage``, ``demand`` and ``fixed`` are the snapshot's queue sums."""
+    """Gangs by key; the sums ``allocated``, ``requested`` and ``non_preemptible`` are by queue."""
 
     def __init__(self, preemptible_below: int | None) -> None:
         """Gangs below this priority are preemptible unless they say otherwise; None: all are."""
@@ -51,9 +51,9 @@ class GangTable:
     def join(
         self, uid: str, spec: GangSpec, member: Member, expected: tuple[ExpectedMembers, ...] = ()
     ) -> None:
-        """The pod belongs to the gang of ``spec`` now, whatever it belonged to before.
+        """Make the pod a member of the gang of ``spec``, whatever it belonged to before.
 
-        ``expected``: what pods of the gang that may not exist yet are like.
+        ``expected``: templates of pods of the gang that may not exist yet.
         """
         before = self._tracked.get(uid)
         if uid in self._succeeded or (before is not None and before.spec.key != spec.key):
@@ -87,12 +87,12 @@ class GangTable:
             self._changed[tracked.spec.key] = None
 
     def gang_of(self, uid: str) -> str:
-        """The key of the gang of a pod, if it is a member of one and holds no claims; else ""."""
+        """The key of the gang of a pod, if it is a member of one and has no claims; else ""."""
         tracked = self._tracked.get(uid)
         return "" if tracked is None or tracked.member.claims else tracked.spec.key
 
     def snapshot(self) -> Mapping[str, Gang]:
-        """The gangs as last settled; copied only after a change."""
+        """The gangs as of the last ``update``; copied only after a change."""
         if self._frozen is None:
             self._frozen = self.gangs.copy()
         return self._frozen
@@ -102,15 +102,15 @@ class GangTable:
         return tuple(uid for uid, tracked in self._tracked.items() if not tracked.member.node)
 
     def below_min_members(self) -> tuple[str, ...]:
-        """Keys of gangs that run below their floor, in order."""
+        """Keys of gangs that run below minMember, in order."""
         return tuple(sorted(self._below_min_since))
 
     def started_in_part(self) -> tuple[str, ...]:
-        """Keys of gangs that have started and whose pods come in stages, in order."""
+        """Keys of gangs that have started and whose other pods are created later, in order."""
         return tuple(sorted(self._started_in_part))
 
     def update(self, now: float) -> None:
-        """Bring gangs and sums up to date; a gang found below its floor is so since ``now``."""
+        """Bring gangs and sums up to date; a gang found below minMember is so since ``now``."""
         if not self._changed:
             return
         for key in self._changed:
@@ -149,7 +149,7 @@ class GangTable:
             self._finishing.pop(key, None)
 
     def _in_order(self, key: str) -> list[GangMember]:
-        """The pods of a gang, sorted only if one came, or changed its place, since they were."""
+        """The pods of a gang in order, sorted only if one has come or changed its place."""
         members = self._members[key]
         if key in self._unordered:
             del self._unordered[key]
@@ -158,11 +158,11 @@ class GangTable:
         return list(members.values())
 
     def _with_stale_since(self, gang: Gang, now: float) -> Gang:
-        """``gang`` with the time since which it runs below its floor, if it does.
+        """``gang`` with the time since which it runs below minMember, if it does.
 
-        Once a pod of it ended well it is finishing, also after that pod was deleted. Of a gang that
-        was short when it was first seen here, what its group says of a time before counts, or else
-        what its pods tell: a restart doesn't start the time anew.
+        Once a pod of it has succeeded it is finishing, also after that pod was deleted. For a gang
+        that was below minMember when it was first seen, the time that its group records counts, or
+        else what can be concluded from its pods: a restart does not reset the time.
         """
         if gang.key in self._finishing or not gang.bound or gang.is_satisfied:
             self._below_min_since.pop(gang.key, None)
@@ -180,11 +180,11 @@ class GangTable:
     def _gang(self, by_order: list[GangMember]) -> Gang:
         """The gang of these pods; where they disagree about it, the first of them decides.
 
-        The tree with the highest floor counts: some frameworks' gangs grow when a pod appears.
+        The tree with the highest minMember counts: some frameworks' gangs grow with their pods.
         """
         spec, members = by_order[0].spec, tuple([each.member for each in by_order])
-        terms = spec.settings
-        priority = max([m.priority for m in members]) if terms.priority is None else terms.priority
+        own = spec.settings
+        priority = max([m.priority for m in members]) if own.priority is None else own.priority
         by_priority = self._preemptible_below is None or priority < self._preemptible_below
         return Gang(
             key=spec.key,
@@ -196,20 +196,20 @@ class GangTable:
             preemptible=by_priority if spec.preemptible is None else spec.preemptible,
             semi_preemptible=spec.semi_preemptible,
             suspend=spec.suspend,
-            may_preempt=terms.may_preempt and all(m.may_preempt for m in members),
-            created=min([m.created for m in members]) if terms.created is None else terms.created,
+            may_preempt=own.may_preempt and all(m.may_preempt for m in members),
+            created=min([m.created for m in members]) if own.created is None else own.created,
             total_pods=spec.total_pods,
             problem=spec.problem,
             owner_unknown=spec.owner_unknown,
             succeeded=self._succeeded_counts.get(spec.key, 0),
-            stale_since=terms.stale_since,
-            staleness_grace=terms.staleness_grace,
-            preemption_delay=terms.preemption_delay,
-            last_evicted=terms.last_evicted,
-            attempts_exhausted=terms.attempts_exhausted,
-            mark_unschedulable=terms.mark_unschedulable,
-            wording=terms.wording,
-            gang_affinity=terms.gang_affinity,
+            stale_since=own.stale_since,
+            staleness_grace=own.staleness_grace,
+            preemption_delay=own.preemption_delay,
+            last_evicted=own.last_evicted,
+            attempts_exhausted=own.attempts_exhausted,
+            mark_unschedulable=own.mark_unschedulable,
+            wording=own.wording,
+            gang_affinity=own.gang_affinity,
             expected_runtime=spec.expected_runtime,
             ageing=spec.ageing,
             provisioning_class=spec.provisioning_class,
@@ -243,7 +243,7 @@ QueueCharge = tuple[str, Charge]
 def _charges(
     gang: Gang | None,
 ) -> tuple[QueueCharge | None, QueueCharge | None, QueueCharge | None]:
-    """What the gang uses, asks for, and can't give back."""
+    """What the gang has allocated, requests, and has allocated as non-preemptible."""
     if gang is None:
         return None, None, None
     queue = gang.queue
@@ -275,12 +275,13 @@ def _add(sums: Sums, queue: str, cost: Mapping[str, float], sign: float) -> None
 
 
 def _unchanged_since(gang: Gang) -> float | None:
-    """Since when a gang, all of whose pods exist, is as it is: a pod came or started last then.
+    """The time of the last change of a gang whose pods all exist: one was created or bound then.
 
-    A pod that was lost has a successor, made when the gang was short already, so it was at that
-    time at the latest. Without some of its pods nothing tells when those were lost.
+    A pod that was lost has a successor, created when the gang was below minMember already, so that
+    it has been since that time at the latest. While pods are missing, None: it is unknown when they
+    were lost.
     """
-    there = [member for member in gang.members if member.state is not PodState.RELEASING]
-    if not gang.total_pods or len(there) < gang.total_pods:
+    present = [member for member in gang.members if member.state is not PodState.RELEASING]
+    if not gang.total_pods or len(present) < gang.total_pods:
         return None
-    return max(m.bound_since if m.state is PodState.BOUND else m.created for m in there)
+    return max(m.bound_since if m.state is PodState.BOUND else m.created for m in present)

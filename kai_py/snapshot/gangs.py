@@ -1,4 +1,4 @@
-"""Gangs as a cycle sees them: the tree, its pods in order, and what they hold.
+"""Gangs as a cycle sees them: the tree, the members in order, and what they are charged.
 
 A gang's pods are kept in the order in which they are placed: explicit order first, then creation,
 then name. Its queue is a name; whether that queue exists is the policy's question.
@@ -23,9 +23,9 @@ Charge = Mapping[str, float]
 
 
 class PodState(IntEnum):
-    """Where a pod stands; finished pods leave their gang.
+    """The state of a member; finished pods leave their gang.
 
-    An *awaited* pod does not exist yet: it stands in for what its framework will make.
+    An *expected* pod does not exist yet: it is a placeholder for one that its framework creates.
     """
 
     GATED = 0
@@ -47,18 +47,17 @@ class GroupReservation:
 class Member:
     """A pod of a gang.
 
-    ``node`` is set while the pod holds room; ``nominated`` names the node whose room it waits for.
-    ``provision``: volume claims whose volumes are made for the node that it goes to.
-    ``unbound``: volume claims that get a volume made beforehand, in the order of
-    ``shape.volumes.wishes``.
-    ``attachments``: volumes that drivers attach to its node.
-    ``zones``: what its node says it got of which NUMA zone, if it says so.
+    ``node`` is set while the pod occupies one; ``nominated`` is the node reserved for it or "".
+    ``volumes_to_provision``: volume claims whose volumes are created for the node that it gets.
+    ``unbound_volume_claims``: volume claims that get an existing volume, in the order of
+    ``shape.volumes.volume_requests``. ``attachments``: volumes that drivers attach to its node.
+    ``numa_zones``: what it got of which NUMA zone, if its node reports it.
     ``claims`` stand in the order of ``shape.claims``, then that of its extended resources;
-    ``for_group``: those of them that are its group's.
+    ``group_reservation``: those of them that are its group's.
     ``gpus``: the shared GPUs it has a part of; of a pending pod, those that its labels name from an
-    attempt before. ``waiting`` and ``problem`` are sentences: what must happen first, and what is
-    wrong with the pod itself. ``overdue``: it is leaving, and should have left long ago.
-    ``admissible``: our scheduling gate is the only one that it has.
+    attempt before. ``waiting_for`` and ``problem`` are sentences: what must happen first, and what
+    is wrong with the pod itself. ``stuck_terminating``: it should have been gone long ago.
+    ``gated_by_us_only``: our scheduling gate is the only one that it has.
     """
 
     pod: PodRef
@@ -88,22 +87,22 @@ class Member:
 
 @dataclass(frozen=True)
 class Gang:
-    """Pods placed all-or-nothing, and the queue that pays for them.
+    """Pods placed all-or-nothing, and the queue that is charged with them.
 
-    ``semi_preemptible``: preemptible but for its core, the pods up to the floor of each leaf.
-    ``suspend``: whether its Job is suspended when all of it must go; None is as configured.
-    ``succeeded`` counts pods that ran to their end. ``stale_since``: when the gang was first seen
-    to run below its floor; ``staleness_grace`` (seconds, negative: for ever) is how long it may, by
+    ``semi_preemptible``: preemptible except for minMember pods of each leaf.
+    ``suspend``: whether its Job is suspended when all of it is evicted; None is as configured.
+    ``succeeded`` counts pods that have succeeded. ``stale_since``: when the gang was first seen to
+    run below minMember; ``staleness_grace`` (seconds, negative: for ever) is how long it may, by
     default as configured. ``preemption_delay`` (seconds) is how long it waits, from its creation or
-    the last eviction of a pod of it, before it may evict others. ``attempted``: it asks for one
-    attempt and had it. ``mark_unschedulable``: whether its pods say in a condition that they wait.
-    ``near``: where it would rather be. ``wording``: in whose words its users are told.
-    ``expected_runtime`` (seconds): how long its pods are said to run; None where nobody said.
+    the last eviction of a pod of it, before it may evict others. ``attempts_exhausted``: it wants
+    one attempt only and had it. ``mark_unschedulable``: whether its pods get a condition that they
+    are unschedulable. ``gang_affinity``: preferred nodes. ``wording``: the API whose words messages
+    use. ``expected_runtime`` (seconds): of its pods; None where it is unknown.
     ``ageing`` (seconds): time of waiting that counts as one point of priority; None: as its queue
     says. ``provisioning_class``: of the ProvisioningRequest made while it waits; None: as
-    configured. ``owner_unknown``: its ``problem`` is that what it is is not known yet.
-    ``staged``: some of its pods are made once others run;
-    ``awaited`` stand in for those that do not exist yet and are none of its ``members``.
+    configured. ``owner_unknown``: its ``problem`` is that its owner is not known yet.
+    ``starts_in_part``: some of its pods are created once others run; ``placeholders`` stand for
+    those that do not exist yet and are not among its ``members``.
     """
 
     key: str
@@ -144,7 +143,7 @@ class Gang:
 
     @cached_property
     def bound(self) -> tuple[Member, ...]:
-        """Pods that hold room and are not leaving."""
+        """Pods that are on a node and not terminating."""
         wanted = PodState.BOUND
         return tuple([m for m in self.members if m.state is wanted])
 
@@ -155,33 +154,33 @@ class Gang:
 
     @property
     def non_preemptible(self) -> Charge:
-        """What those of the bound pods cost that can't be taken back."""
+        """What the non-preemptible ones of the bound pods cost."""
         if not self.semi_preemptible:
             return {} if self.preemptible else self.allocated
         return _total_charge([m for m in self.bound if self.is_non_preemptible(m)])
 
     def is_non_preemptible(self, member: Member) -> bool:
-        """Whether the pod can't be taken back once it has room."""
+        """Whether the pod cannot be preempted once it is bound."""
         if not self.semi_preemptible:
             return not self.preemptible
         return member.state == PodState.EXPECTED or member.pod.uid in self._min_member_set
 
     def is_preemptible(self, members: Iterable[Member]) -> bool:
-        """Whether all of these pods can be taken back."""
+        """Whether all of these pods can be preempted."""
         if not self.semi_preemptible:
             return self.preemptible
         return not any(map(self.is_non_preemptible, members))
 
     @cached_property
     def _min_member_set(self) -> frozenset[str]:
-        """Uids of as many pods of each leaf as its floor, those that run before those to come."""
-        left = {leaf.name: leaf.min_members for leaf in self.tree.leaves()}
-        core: list[str] = []
+        """Uids of minMember pods of each leaf, bound ones before pending ones."""
+        missing = {leaf.name: leaf.min_members for leaf in self.tree.leaves()}
+        chosen: list[str] = []
         for member in (*self.bound, *self.pending, *self.members):
-            if left.get(member.subgroup, 0) > 0 and member.pod.uid not in core:
-                left[member.subgroup] -= 1
-                core.append(member.pod.uid)
-        return frozenset(core)
+            if missing.get(member.subgroup, 0) > 0 and member.pod.uid not in chosen:
+                missing[member.subgroup] -= 1
+                chosen.append(member.pod.uid)
+        return frozenset(chosen)
 
     @property
     def requested(self) -> Charge:
@@ -195,7 +194,7 @@ class Gang:
 
     @property
     def waiting_since(self) -> float:
-        """Since when it waits: its pods may be younger, where others of it were evicted."""
+        """When it began to wait: pods created after an eviction are younger than the gang."""
         return max(self.created, min((m.created for m in self.pending), default=self.created))
 
     def counts(self, *states: PodState) -> dict[str, int]:
@@ -208,12 +207,12 @@ class Gang:
 
     @cached_property
     def is_satisfied(self) -> bool:
-        """Whether the bound pods reach the floor."""
+        """Whether the bound pods reach minMember."""
         return is_satisfied(self.tree, self.counts(PodState.BOUND))
 
     @cached_property
     def can_be_satisfied(self) -> bool:
-        """Whether enough pods exist, bound or pending, to reach the floor."""
+        """Whether enough pods exist, bound or pending, to reach minMember."""
         return is_satisfied(self.tree, self.counts(PodState.BOUND, PodState.PENDING))
 
 

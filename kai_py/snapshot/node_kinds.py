@@ -1,8 +1,8 @@
-"""Which kinds of nodes are there? Nodes with the same amounts, taints, type and devices are alike.
+"""Kinds of nodes: nodes of one kind have the same amounts, taints, type and devices.
 
-Somebody who thinks about more nodes names one that they shall be like; one per kind is enough to
+A question about more nodes names an existing one that they shall be like; one per kind is enough to
 choose from. Drivers publish devices in ResourceSlices, so nodes that look the same to the kubelet
-may hold different GPUs: these count too. Nodes that take no pods now are nobody's pattern.
+may have different GPUs: these count too. Nodes that take no pods now are no examples.
 
 Complexity: O(nodes + devices).
 """
@@ -24,7 +24,7 @@ DEVICE_NAMES = ("profile", "productName", "model", "type")
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """Nodes that are alike; ``like`` is the first of them by name.
+    """Nodes that are alike; ``example`` is the first of them by name.
 
     ``amounts``: what the kubelet offers, as the API writes it. ``devices``: what drivers publish
     for one such node: product, or partition profile, or type, or driver, with how many there are.

@@ -1,8 +1,8 @@
-"""Who holds what on which node, kept step by step as pods come and go.
+"""What pods occupy on nodes, kept up to date as pods come and go.
 
-An event costs one column update; ``freeze`` hands out the arrays as they are and copies them only
-when the next change comes (copy on write). Nodes are rows in the order of their names, so only a
-change of the set of nodes, or a resource nobody named before, rebuilds the arrays.
+An event costs one column update; ``snapshot`` hands out the arrays as they are, and they are copied
+when the next change comes (copy on write). Nodes stand in the order of their names, so the arrays
+are rebuilt only when the set of nodes changes or a resource is named for the first time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,11 +17,12 @@ from kai_py.snapshot.nodes import NodeColumns, is_ready, node_columns, with_node
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
 from kai_py.snapshot.tables.gpus import GpuSharing, SharedGpuTable, SharedGpuUsage, with_shared_gpus
+from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 from kai_py.snapshot.tables.volumes import Attachment
 
 Item = TypeVar("Item")
 InUse = tuple[tuple[Item, bool], ...]
-"""What is held, and whether the holder leaves."""
+"""Items in use, and whether the pod that uses them is releasing them."""
 
 NodeItems = tuple[Mapping[int, InUse[HostPort]], Mapping[int, InUse[Attachment]], InUse[str]]
 """Host ports and volumes by node row, and volume claims that only one pod may use."""
@@ -29,10 +30,11 @@ NodeItems = tuple[Mapping[int, InUse[HostPort]], Mapping[int, InUse[Attachment]]
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """What one pod holds on one node.
+    """What one pod occupies on one node.
 
-    ``legacy_mig``: it holds MIG devices that it doesn't request, so nobody knows which.
-    ``attachments``, ``exclusive``: volumes on the node, and claims that nobody else may use.
+    ``requests``: amounts in row units. ``legacy_mig``: it has MIG devices that it does not request,
+    so that it is unknown which. ``attachments``: volumes on the node. ``exclusive``: volume claims
+    that no other pod may use.
     """
 
     node: str
@@ -46,13 +48,13 @@ class PodUsage:
 
     @property
     def has_items(self) -> bool:
-        """Whether it holds anything that is not an amount."""
+        """Whether it occupies anything that is not an amount."""
         return bool(self.host_ports or self.attachments or self.exclusive)
 
 
 @dataclass(frozen=True)
 class NodeUsageState:
-    """The frozen result; see Snapshot for the meaning of the arrays."""
+    """Usage at one instant; see Snapshot for the meaning of the fields."""
 
     resources: ResourceIndex
     nodes: NodeColumns
@@ -64,8 +66,8 @@ class NodeUsageState:
     gpu_sharing: GpuSharing
 
 
-class NodeUsageTable:
-    """Nodes and the pods that hold room on them."""
+class NodeUsageTable(PodTable):
+    """Nodes, and what the pods on them occupy."""
 
     def __init__(self) -> None:
         """Start with no nodes."""
@@ -100,8 +102,18 @@ class NodeUsageTable:
         self._columns = with_node(self._columns, node, self._resources, self._generation)
         return True
 
+    def place(self, pod: DerivedPod) -> Uids:
+        """Count what the pod occupies now."""
+        self.set_usage(pod.uid, pod.usage)
+        return ()
+
+    def release(self, uid: str) -> Uids:
+        """The pod occupies nothing any more."""
+        self.set_usage(uid, None)
+        return ()
+
     def set_usage(self, pod_uid: str, usage: PodUsage | None) -> None:
-        """Say what a pod holds now; None when it holds nothing any more."""
+        """Count what a pod occupies now; None when it occupies nothing any more."""
         before = self._usages.pop(pod_uid, None)
         if before is not None:
             self._apply_usage(pod_uid, before, -1.0)
@@ -137,15 +149,15 @@ class NodeUsageTable:
         )
 
     def _without_unknown_mig(self, used: Floats) -> Floats:
-        """Where MIG devices are held that nobody can name, none is free."""
+        """``used`` with all MIG devices of nodes on which unknown ones are in use."""
         positions = self._columns.positions
         at = [positions[node] for node in self._legacy_mig if node in positions]
         mig = [row for row, name in enumerate(self._resources.names) if name.startswith(MIG_PREFIX)]
         if not at or not mig:
             return used
-        taken, cells = used.copy(), np.ix_(mig, at)
-        taken[cells] = np.maximum(taken[cells], self._columns.allocatable[cells])
-        return taken
+        adjusted, cells = used.copy(), np.ix_(mig, at)
+        adjusted[cells] = np.maximum(adjusted[cells], self._columns.allocatable[cells])
+        return adjusted
 
     def _apply_usage(self, pod_uid: str, usage: PodUsage, sign: float) -> None:
         if usage.has_items:
@@ -186,32 +198,32 @@ class NodeUsageTable:
         self._used, self._releasing = np.zeros(shape), np.zeros(shape)
         self._stale = self._handed_out = False
         self._items = None
-        for holding in self._usages.values():
-            row = self._columns.positions.get(holding.node)
+        for usage in self._usages.values():
+            row = self._columns.positions.get(usage.node)
             if row is None:
                 continue
-            _add(self._used, self._resources, row, holding.requests, 1.0)
-            if holding.releasing:
-                _add(self._releasing, self._resources, row, holding.requests, 1.0)
+            _add(self._used, self._resources, row, usage.requests, 1.0)
+            if usage.releasing:
+                _add(self._releasing, self._resources, row, usage.requests, 1.0)
 
 
 def _node_items(
     pods_by_node: Mapping[str, Mapping[str, PodUsage]], rows: Mapping[str, int]
 ) -> NodeItems:
-    holders = {
+    users = {
         rows[node]: tuple(pods.values())
         for node, pods in pods_by_node.items()
         if node in rows and pods
     }
     return (
-        {row: _in_use(pods, _ports) for row, pods in holders.items()},
-        {row: _in_use(pods, _attachments) for row, pods in holders.items()},
-        tuple(item for pods in holders.values() for item in _in_use(pods, _exclusive)),
+        {row: _in_use(pods, _ports) for row, pods in users.items()},
+        {row: _in_use(pods, _attachments) for row, pods in users.items()},
+        tuple(item for pods in users.values() for item in _in_use(pods, _exclusive)),
     )
 
 
 def _in_use(pods: Iterable[PodUsage], items: Callable[[PodUsage], Iterable[Item]]) -> InUse[Item]:
-    return tuple((item, held.releasing) for held in pods for item in items(held))
+    return tuple((item, usage.releasing) for usage in pods for item in items(usage))
 
 
 def _ports(usage: PodUsage) -> tuple[HostPort, ...]:

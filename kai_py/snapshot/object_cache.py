@@ -4,13 +4,10 @@ Objects are keyed by (collection name, namespace, name), owners also by ("uid", 
 below a composite group by ("below", collection, namespace, name). Claims are shown as what is being
 written will make them. O(1) for each change and each look.
 
-Which devices could their drivers not make ready, and are therefore given to nobody for a while?
-
-A device whose binding condition failed would be the first choice again at the next attempt. It is
-tainted as by a DeviceTaintRule until some time has passed, so that another one is tried, and so
-that pods that find no other are told why. What is remembered ends with the process.
-
-Source: KEP 5007 (binding conditions), KEP 5055 (taints).
+A device that its driver could not make ready would be the first choice again at the next attempt.
+It is tainted as by a DeviceTaintRule until some time has passed, so that another one is tried, and
+so that the reason is reported for pods that find no other. Such taints end with the process.
+Sources: KEP-5007 (binding conditions), KEP-5055 (taints).
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +33,7 @@ from kai_py.snapshot.snapshot import DeviceObjects
 Key = tuple[str, ...]
 PARENT_FIELD = "spec.parentCompositePodGroupName"
 DEFAULT_PRIORITY_CLASS: Key = ("priorityclasses", "", "")
-"""Under no name stands the class of pods that name none."""
+"""The empty name stands for the class of pods that name none."""
 
 Value = TypeVar("Value")
 
@@ -77,8 +74,8 @@ class ObjectCache:
         elif kind in ("resourceslices", "deviceclasses", "devicetaintrules"):
             self._store_device_object(meta.name, changed, new)
             named = [each for each in (old, new) if isinstance(each, DeviceClass)]
-            answers = dict.fromkeys(name for each in named for name in resource_names(each))
-            return key, *(("extendedresources", "", name) for name in answers)
+            served = dict.fromkeys(name for each in named for name in resource_names(each))
+            return key, *(("extendedresources", "", name) for name in served)
         elif isinstance(changed, ResourceClaim):
             self._store_claim(changed, present=new is not None)
         return key, ("uid", meta.uid), *self._update_child_groups(kind, old, new)
@@ -88,7 +85,7 @@ class ObjectCache:
         self._by_key["uid", owner.metadata.uid] = owner
 
     def drop_deleted_owner(self, uid: str) -> None:
-        """Nobody asks for a deleted owner any more."""
+        """Forget a deleted owner that no pod depends on any more."""
         self._by_key.pop(("uid", uid), None)
 
     def child_groups(self, kind: str, namespace: str, parent: str) -> tuple[Unstructured, ...]:
@@ -143,7 +140,7 @@ class ObjectCache:
             self._claims_changed()
 
     def device_class_for(self, resource: str) -> str:
-        """The DeviceClass that answers to an extended resource, or ""."""
+        """The DeviceClass that serves an extended resource, or ""."""
         if self._class_by_resource is None:
             self._class_by_resource = classes_by_resource(self._classes.values())
         return self._class_by_resource.get(resource, "")
@@ -245,7 +242,7 @@ TAINT_RULES = "devicetaintrules"
 
 
 class FailedDevices:
-    """Taint rules in ``objects`` that are of our own making."""
+    """Taint rules for failed devices, added to the watched ones."""
 
     def __init__(self, objects: ObjectCache) -> None:
         """No device has failed yet."""
@@ -254,7 +251,7 @@ class FailedDevices:
         self._rules: dict[DeviceKey, tuple[float, DeviceTaintRule]] = {}
 
     def avoid(self, device: DeviceKey, reason: str, seconds: float) -> None:
-        """Taint a device; the time runs from the next ``tick``."""
+        """Taint a device; the time runs from the next ``expire``: here no clock is known."""
         old = self._rules.get(device)
         rule = _taint_rule(device, reason)
         self._objects.apply(TAINT_RULES, old and old[1], rule)

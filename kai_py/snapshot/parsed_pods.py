@@ -1,8 +1,8 @@
-"""What does a pod say, and what do the objects say that it names?
+"""Pods parsed together with the objects that they name, cached while they wait.
 
-That changes only with the pod or with one of these objects, and not with where the pod goes: what
-was read of a pod that waits is kept until then, so that assuming it on a node costs no second look.
-Once it has a node, little is asked of it, and nothing is kept.
+What was parsed changes only with the pod or one of these objects, not with where the pod goes, so
+that assuming a waiting pod on a node costs no second look. Pods with a node are derived rarely and
+are not cached.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from kai_py.snapshot.placeholders import ExpectedMembers, expected_members
 from kai_py.snapshot.settings import DeviceRegistry
 from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.suspended_jobs import with_admission_defaults
+from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 
 Identify = Callable[[Pod, Owners], GangSpec]
 
@@ -34,8 +35,8 @@ class ParsedPod:
     expected: tuple[ExpectedMembers, ...] = ()
 
 
-class ParsedPods:
-    """Reads pods, notes what they depend on, and keeps what it is told to."""
+class ParsedPods(PodTable):
+    """Parses pods, notes what they depend on, and caches those that wait."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class ParsedPods:
         dependencies: Dependencies,
         owners: Callable[[], RecordingOwners],
     ) -> None:
-        """``owners``: where one pod looks up what it names."""
+        """``owners`` makes what one pod looks up the objects with that it names."""
         self._identify = identify
         self._devices = devices
         self._gpu_memory = gpu_memory
@@ -55,13 +56,13 @@ class ParsedPods:
         self._cached: dict[str, ParsedPod] = {}
 
     def parse(self, pod: Pod, *, ours: bool, labels_matter: bool) -> ParsedPod:
-        """What is kept of the pod, or else what is read now; ``labels_matter`` as for shapes."""
-        kept = self._cached.get(pod.metadata.uid)
-        if kept is not None:
-            return kept
+        """The pod as it is cached, or else parsed now; ``labels_matter`` as for shapes."""
+        cached = self._cached.get(pod.metadata.uid)
+        if cached is not None:
+            return cached
         owners, accounting = self._owners(), self._devices.accounting
         admitted, claims = with_admission_defaults(pod, owners)
-        asks = pod_demand(
+        demand = pod_demand(
             admitted, owners, self._shapes, accounting, labels_matter=labels_matter, claims=claims
         )
         spec = self._identify(admitted, owners) if ours else None
@@ -71,19 +72,33 @@ class ParsedPods:
                 spec.expected, owners, self._shapes, accounting, self._gpu_memory
             )
         self._dependencies.set(pod.metadata.uid, owners.looked_up)
-        return ParsedPod(admitted, asks, spec, expected)
+        return ParsedPod(admitted, demand, spec, expected)
 
     def gang_key(self, pod: Pod) -> str:
-        """The key of the gang of a pod that asks for nothing any more."""
+        """The key of the gang of a pod that has ended; it depends on its owners only."""
         owners = self._owners()
         key = self._identify(pod, owners).key
         self._dependencies.set(pod.metadata.uid, owners.looked_up)
         return key
 
-    def cache(self, parsed: ParsedPod) -> None:
-        """It holds until it is forgotten."""
-        self._cached[parsed.pod.metadata.uid] = parsed
-
-    def forget(self, uid: str) -> None:
-        """The pod, or something that it names, has changed, or it has gone its way."""
+    def invalidate(self, uid: str) -> None:
+        """The pod, or something that it names, has changed."""
         self._cached.pop(uid, None)
+
+    def place(self, pod: DerivedPod) -> Uids:
+        """Cache a pod of ours that waits."""
+        if pod.placement.node or pod.parsed.gang_spec is None:
+            self._cached.pop(pod.uid, None)
+        else:
+            self._cached[pod.uid] = pod.parsed
+        return ()
+
+    def release(self, uid: str) -> Uids:
+        """The pod has ended or is gone."""
+        self._cached.pop(uid, None)
+        return ()
+
+    def remove(self, pod: Pod) -> Uids:
+        """The pod is gone and depends on nothing."""
+        self._dependencies.clear(pod.metadata.uid)
+        return ()

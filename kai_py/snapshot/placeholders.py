@@ -1,8 +1,8 @@
-"""What will pods that do not exist yet ask for? Stand-ins for them, made from a pod template.
+"""Placeholders for pods that do not exist yet, made from a pod template.
 
-Some frameworks make pods only once others run. A gang of such a framework starts when all of it
-would fit, so the pods to come are members with a shape, a cost and claims, but no object. A claim
-from a template stands for itself by the template's spec.
+Some frameworks create pods only once others run. A gang of such a framework starts when all of it
+would fit, so the expected pods are members with a shape, a charge and claims, but no object. A
+claim that will be made from a template has the template's spec.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ TEMPLATES = "resourceclaimtemplates"
 
 @dataclass(frozen=True, slots=True)
 class ExpectedMembers:
-    """``count`` pods of a leaf, existing ones included, that are all like ``member``."""
+    """``count`` pods of a leaf, existing ones included, that all equal ``member``."""
 
     count: int
     member: Member
@@ -40,15 +40,15 @@ def expected_members(
     accounting: Accounting,
     gpu_memory: GpuMemory,
 ) -> tuple[ExpectedMembers, ...]:
-    """The pods that the framework of a gang makes later."""
+    """Members for the pods that the framework of a gang creates later."""
 
     def member_of(each: ExpectedPods) -> Member:
         claims = expected_claims(each.pod, owners)
-        asks = pod_demand(each.pod, owners, shapes, accounting, labels_matter=True, claims=claims)
+        demand = pod_demand(each.pod, owners, shapes, accounting, labels_matter=True, claims=claims)
         meta = each.pod.metadata
         return Member(
             pod=PodRef(meta.namespace, meta.name, each.subgroup),
-            shape=asks.shape,
+            shape=demand.shape,
             subgroup=each.subgroup,
             state=PodState.EXPECTED,
             node="",
@@ -57,7 +57,7 @@ def expected_members(
             created=0.0,
             bound_since=0.0,
             charge=charge(
-                asks, accounting, gpu_memory=gpu_memory.on_node(""), is_charged=_never_charged
+                demand, accounting, gpu_memory=gpu_memory.on_node(""), is_charged=_never_charged
             ),
             claims=claims.references,
         )
@@ -66,39 +66,39 @@ def expected_members(
 
 
 def _never_charged(_claim: ResourceClaim) -> bool:
-    """A claim that exists is paid for by a pod that exists."""
+    """A claim that exists is charged to a pod that exists."""
     return False
 
 
 def expected_claims(pod: Pod, owners: RecordingOwners) -> PodClaims:
     """The claims that ``pod`` will have; those that cannot be known yet are left out."""
     group = group_claims(pod, owners.named)
-    wants = pod.spec.resource_claims
-    named = tuple(each for each in wants if each.resource_claim_name or group.has(each))
+    entries = pod.spec.resource_claims
+    named = tuple(each for each in entries if each.resource_claim_name or group.has(each))
     existing = pod_claims(_with_claims(pod, named), owners.claim, group)
     uses, references = list(existing.uses), list(existing.references)
-    for wanted in (each for each in wants if each not in named):
-        template = _claim_template(pod, wanted.resource_claim_template_name, owners)
+    for entry in (each for each in entries if each not in named):
+        template = _claim_template(pod, entry.resource_claim_template_name, owners)
         if template is not None:
-            uses.append(ClaimUse(wanted.name, template.spec.spec))
-            references.append(ClaimRef(pod.metadata.namespace, wanted.name, ""))
+            uses.append(ClaimUse(entry.name, template.spec.spec))
+            references.append(ClaimRef(pod.metadata.namespace, entry.name, ""))
     return PodClaims(tuple(uses), tuple(references))
 
 
 def missing_placeholders(
     gang: str, expected: Iterable[ExpectedMembers], members: Iterable[Member]
 ) -> Iterator[Member]:
-    """Stand-ins for those pods of ``wanted`` that ``members`` of the gang are not."""
-    have: dict[str, int] = {}
+    """Placeholders for those of the ``expected`` pods that are not among ``members`` yet."""
+    existing: dict[str, int] = {}
     for member in members:
-        have[member.subgroup] = have.get(member.subgroup, 0) + 1
+        existing[member.subgroup] = existing.get(member.subgroup, 0) + 1
     for each in expected:
-        for number in range(have.get(each.member.subgroup, 0), each.count):
+        for number in range(existing.get(each.member.subgroup, 0), each.count):
             yield _numbered_member(each.member, f"{gang}/{each.member.subgroup}/{number}")
 
 
 def placeholder_for(member: Member) -> Member:
-    """Keeps the room of a pod that exists and may not start yet."""
+    """A placeholder that keeps the capacity for a pod that exists and may not start yet."""
     reference = replace(member.pod, uid=f"{member.pod.uid}/stand-in")
     return replace(member, pod=reference, state=PodState.EXPECTED)
 

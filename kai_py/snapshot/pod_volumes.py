@@ -1,9 +1,9 @@
-"""Which nodes a pod's volumes can be reached from.
+"""Requirements of a pod's volumes: the nodes that reach them, and what is bound or provisioned.
 
 A bound claim binds the pod to its volume's node affinity. An unbound claim of a class with
-WaitForFirstConsumer follows the class's allowed topologies and what its driver has left, or, where
-nobody provisions, the volumes that were made beforehand; one that binds immediately must be bound
-first (the rules of kube-scheduler's VolumeBinding plugin).
+WaitForFirstConsumer follows the class's allowed topologies and the capacity that its driver
+reports, or, in a class without a provisioner, the existing volumes; one that binds immediately must
+be bound first (the rules of kube-scheduler's VolumeBinding plugin).
 """
 
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ from kai_py.snapshot.tables.volumes import (
 
 @dataclass(frozen=True, slots=True)
 class PodVolumes:
-    """Node selectors that must all hold, claims to provision on the chosen node, and what waits.
+    """Node selectors that must all match, claims to provision on the chosen node, what is missing.
 
-    ``needs`` are those of all pods of the shape; ``attachments`` name the pod's own volumes too.
-    ``unbound``: the claims of ``needs.wishes``.
+    ``requirements`` are those of all pods of the shape; ``attachments`` name the pod's own volumes
+    too. ``unbound_claims``: the claims of ``requirements.volume_requests``, in their order.
     """
 
     selectors: tuple[NodeSelector, ...] = ()
@@ -55,8 +55,8 @@ def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
     provision: list[str] = []
     attached: dict[Attachment, Attachment] = {}
     exclusive: list[str] = []
-    wishes: list[tuple[VolumeRequest, ClaimRef]] = []
-    made: dict[VolumeToProvision, None] = {}
+    requests: list[tuple[VolumeRequest, ClaimRef]] = []
+    to_make: dict[VolumeToProvision, None] = {}
     waiting = ""
     for volume in pod.spec.volumes:
         name = _claim_name(pod, volume)
@@ -75,39 +75,38 @@ def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
                 selectors.append(bound.spec.node_affinity.required)
         else:
             storage = objects.storage_class(claim.spec.storage_class_name or "")
-            obstacle = _not_bound_reason(claim, storage)
-            waiting = waiting or obstacle
-            if storage is not None and storage.provisioner == NO_PROVISIONER and not obstacle:
-                meta = claim.metadata
-                wishes.append((_volume_request(claim), ClaimRef.of(meta)))
-            elif storage is not None and not obstacle:
+            not_bound = _not_bound_reason(claim, storage)
+            waiting = waiting or not_bound
+            if storage is not None and storage.provisioner == NO_PROVISIONER and not not_bound:
+                requests.append((_volume_request(claim), ClaimRef.of(claim.metadata)))
+            elif storage is not None and not not_bound:
                 provision.append(name)
                 selectors.extend(_allowed_topologies(storage))
-                made.update(_to_provision(claim, storage, objects))
+                to_make.update(_to_provision(claim, storage, objects))
         found = _attachment(claim, bound, storage)
         if found is not None:
             attached[found] = Attachment(found.driver) if _is_exclusive(pod, claim) else found
-    wishes.sort(key=lambda wish: (wish[0].size, wish[1].name))
-    needs = VolumeRequirements(
+    requests.sort(key=lambda item: (item[0].size, item[1].name))
+    requirements = VolumeRequirements(
         tuple(attached.values()),
         tuple(sorted(exclusive)),
-        tuple(wish for wish, _ in wishes),
-        tuple(made),
+        tuple(request for request, _ in requests),
+        tuple(to_make),
     )
     return PodVolumes(
         tuple(selectors),
         tuple(provision),
         waiting,
-        needs,
+        requirements,
         tuple(attached),
-        tuple(claim for _, claim in wishes),
+        tuple(claim for _, claim in requests),
     )
 
 
 def _to_provision(
     claim: PersistentVolumeClaim, storage: StorageClass, objects: RecordingOwners
 ) -> dict[VolumeToProvision, None]:
-    """What is to be made for a claim, if its driver tells how much it has left."""
+    """The volume to provision for a claim, if its driver reports its capacity."""
     driver = objects.csi_driver(storage.provisioner)
     size = claim.spec.resources.requests.get("storage")
     if driver is None or not driver.spec.storage_capacity or size is None:

@@ -1,4 +1,4 @@
-"""What a pod asks of a node, in row units (cpu in millicores, everything else in base units).
+"""Effective requests of a pod, in row units (cpu in millicores, everything else in base units).
 
 The rule is Kubernetes' own (resource helpers, KEP-753 sidecars, KEP-2837 pod-level resources):
 containers and sidecars run together; a plain init container runs beside the sidecars started
@@ -26,16 +26,16 @@ def pod_requests(pod: Pod) -> Amounts:
             starting = elementwise_max(starting, sidecars)
         else:
             starting = elementwise_max(starting, total((sidecars, own)))
-    asked = elementwise_max(total((running, sidecars)), starting)
+    requests = elementwise_max(total((running, sidecars)), starting)
     if spec.resources is not None:
-        asked |= effective_requests(spec.resources)
-    asked = total((asked, amounts(spec.overhead)))
-    asked["pods"] = 1.0
-    return {name: amount for name, amount in asked.items() if amount}
+        requests |= effective_requests(spec.resources)
+    requests = total((requests, amounts(spec.overhead)))
+    requests["pods"] = 1.0
+    return {name: amount for name, amount in requests.items() if amount}
 
 
 def effective_requests(resources: ResourceRequirements) -> Amounts:
-    """What a container asks for: a limit without a request is a request. Raises QuantityError."""
+    """The requests of a container: a limit without a request is a request. Raises QuantityError."""
     if not resources.requests and not resources.limits:
         return {}
     merged: dict[str, QuantityText] = {**resources.limits, **resources.requests}

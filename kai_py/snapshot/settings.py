@@ -1,4 +1,4 @@
-"""What does the snapshot builder need to know of the configuration, and of what devices mean?"""
+"""Settings of the snapshot builder, and the registry of devices that it depends on."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,10 +15,12 @@ class SnapshotSettings:
     """What the builder must know of the configuration.
 
     Nodes and our pods belong to the pool that their label ``pool_label`` names, or to the pool
-    without a name; others are not seen. Without a ``pool_label`` all belong together.
-    ``claim_label``: in which claims for GPUs that pods may share must name the queue of who uses
-    them; "" where they need not.
-    ``own_queue`` is there as long as no object of its name is.
+    without a name; those of other pools are ignored. Without a ``pool_label`` there is one pool.
+    ``nomination_seconds``: how long a node stays reserved. ``preemptible_below``: gangs of a lower
+    priority are preemptible unless they say otherwise; None: all are.
+    ``shared_claim_queue_label``: the label by which claims for GPUs that pods may share must name
+    their queue; "" where they need not. ``default_queue`` exists unless there is an object of its
+    name.
     """
 
     scheduler_name: str = "kai-scheduler"

@@ -29,7 +29,7 @@ class ClaimUse:
     """A claim as seen from a shape.
 
     ``claim`` is set when the claim is shared or allocated: then its identity matters.
-    ``pinned`` is the node selector of its allocation, None without one.
+    ``node_selector`` is that of its allocation, None without one.
     """
 
     name: str
@@ -51,10 +51,10 @@ class ClaimUse:
 class Shape:
     """One equivalence class. ``number`` is unique within a builder and orders shapes.
 
-    ``mirrored``: what the claims take of resources that a device plugin may report for the same
-    devices (``nvidia.com/gpu`` beside ``gpu.nvidia.com``). ``extended``: those of the requests that
-    nodes without a device plugin for them serve by claim. ``alignment``: what nodes with NUMA zones
-    align to them.
+    ``plugin_equivalents``: what the claims take of resources that a device plugin may report for
+    the same devices (``nvidia.com/gpu`` beside ``gpu.nvidia.com``). ``extended``: those of the
+    requests that nodes without a device plugin for them serve by claim. ``alignment``: what nodes
+    with NUMA zones align to them.
     """
 
     number: int

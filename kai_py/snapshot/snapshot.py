@@ -1,7 +1,7 @@
 """The snapshot: the cluster at one instant, immutable. Policies see nothing else.
 
-Arrays are read-only views; ``used`` includes pods that are leaving, ``releasing`` is the part of
-it they will give back. A pod that is assumed (its binding is being written) counts as bound.
+Arrays are read-only views; ``used`` includes pods that are terminating, ``releasing`` is their part
+of it. A pod that is assumed (its binding is being written) counts as bound.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class DeviceObjects:
 
 @dataclass(frozen=True)
 class NominatedNode:
-    """Room on a node that is kept for a pod until ``expires`` (seconds since the epoch)."""
+    """A node that is reserved for a pod until ``expires`` (seconds since the epoch)."""
 
     node: str
     expires: float
@@ -54,7 +54,7 @@ class NominatedNode:
 
 @dataclass(frozen=True, slots=True)
 class IgnoredMarkers:
-    """A waiting pod of ``gang`` that also asks for other groups, by ``marks``."""
+    """A waiting pod of ``gang`` that names other groups, too, by the ignored ``markers``."""
 
     pod: PodRef
     gang: str
@@ -66,25 +66,24 @@ class Snapshot:
     """The cluster at ``now`` (seconds since the epoch).
 
     ``used``, ``releasing``: (resources, nodes) float64 in the units of ``resources``.
-    ``host_ports``: node row to the ports taken on it, and whether their pod is leaving;
+    ``host_ports``: node row to the ports in use on it, and whether their pod is terminating;
     ``attached``: the same of volumes. ``attach_limits``: node name and driver to how many volumes
-    it takes; ``attachments``: what is attached to it, whoever uses it.
-    ``exclusive_claims``: volume claims whose one pod is on a node.
-    ``unclaimed_volumes``: made beforehand and in nobody's hands, the smallest first.
-    ``storage_offers``: of drivers that make volumes and tell how large they may be, and where.
-    ``queue_usage``: queue name to what its bound pods cost; ``queue_demand`` adds pending pods,
-    ``queue_fixed`` is the part of the usage that can't be preempted.
-    ``short``: keys of gangs that run below their floor, ``staged``: of those that have started and
-    of which some pods are made once others run.
-    ``holds``: pod uid to the room kept for it. ``held_back``: gangs that get no
-    room now. ``leaving``: our pods that are terminating. ``vacancies``: devices that are
-    about to be free. ``group_users``: pods on nodes by the claim of their PodGroup; nobody uses a
-    claim without any, which is about to be given back.
-    ``neighbours``: pods on nodes, as far as any pod has rules about others; ``namespaces``: their
-    labels, for such rules. ``gpu_sharing``: GPUs that pods share; each counts in
-    ``used`` as one whole GPU. ``topologies``: name to node label keys, coarse to fine.
-    ``budgets``: pods of which few may leave at a time. ``numa``: by name, the nodes that report
-    NUMA zones.
+    the node takes; ``attachments``: node name to the volumes that are attached to it.
+    ``exclusive_claims``: volume claims whose only pod is on a node.
+    ``available_volumes``: existing volumes without a claim, the smallest first.
+    ``storage_capacities``: of drivers that report how large a volume may be, and where.
+    ``queue_allocated``: queue name to what its bound pods cost; ``queue_requested`` adds pending
+    pods, ``queue_non_preemptible`` is the part of the former that cannot be preempted.
+    ``below_min_members``: keys of gangs that run below minMember; ``started_in_part``: of those
+    that have started while some of their pods are created once others run.
+    ``nominations``: pod uid to the node reserved for it. ``in_backoff``: gangs that are not placed
+    now. ``terminating``: our pods that are terminating. ``releasable_claims``: claims whose devices
+    are about to be free. ``group_claim_users``: pods on nodes by the claim of their PodGroup; a
+    claim without users is about to be released.
+    ``placed_pods``: pods on nodes, as far as any pod has rules about others; ``namespaces``: labels
+    by name, for such rules. ``gpu_sharing``: GPUs that pods share; each counts in ``used`` as one
+    whole GPU. ``topologies``: name to node label keys, coarse to fine. ``budgets``: disruption
+    budgets that protect pods. ``numa``: by name, the nodes that report NUMA zones.
     """
 
     now: float

@@ -1,9 +1,10 @@
-"""How does a Job wait that was suspended in place of evicting its pods? It has no pods then.
+"""Placeholder pods of Jobs that were suspended in place of evicting their pods.
 
-Stand-ins do, made from its template: as many as the Job controller would keep, owned by the Job, so
-everything that is said of pods is said of them: their gang, queue, order, room. When they find room
-the Job is resumed; they go, and the pods that the controller makes take their place. Only Jobs with
-our annotation have them: who suspends a Job for another reason resumes it, too.
+A suspended Job has no pods, so that placeholders wait for it. They are made from its template: as
+many as the Job controller would keep, owned by the Job, so that gangs, queues and order apply to
+them as to pods. When they can be placed the Job is resumed; the placeholders are removed, and the
+pods that the controller creates take their place. Only Jobs with our annotation have placeholders:
+a Job that was suspended for another reason is not resumed by us.
 """
 
 from collections.abc import Iterator
@@ -30,12 +31,12 @@ _PLACEHOLDER_UID_PART = "/suspended/"
 
 
 def is_placeholder(uid: str) -> bool:
-    """Whether the pod with this uid stands in for one that a suspended Job will have."""
+    """Whether the pod with this uid is a placeholder for one that a suspended Job will have."""
     return _PLACEHOLDER_UID_PART in uid
 
 
 def placeholder_pods(job: object | None) -> Iterator[Pod]:
-    """The pods that a Job will have, if it is suspended for us."""
+    """The pods that a Job will have, if it was suspended by us."""
     if not isinstance(job, SuspendedJob) or job.metadata.deletion_timestamp is not None:
         return
     meta, template = job.metadata, job.spec.template
@@ -61,18 +62,18 @@ def placeholder_pods(job: object | None) -> Iterator[Pod]:
 def changed_placeholders(
     old: object | None, new: object | None
 ) -> Iterator[tuple[str, Pod | None]]:
-    """By uid, the stand-ins that there are now and those (None) that go as a Job changes."""
-    coming = {pod.metadata.uid: pod for pod in placeholder_pods(new)}
+    """By uid, the placeholders of a Job after a change, and None for those that it removes."""
+    present = {pod.metadata.uid: pod for pod in placeholder_pods(new)}
     for pod in placeholder_pods(old):
-        if pod.metadata.uid not in coming:
+        if pod.metadata.uid not in present:
             yield pod.metadata.uid, None
-    yield from coming.items()
+    yield from present.items()
 
 
 def with_admission_defaults(pod: Pod, owners: RecordingOwners) -> tuple[Pod, PodClaims | None]:
-    """A stand-in with the priority that admission gives, and the claims that it will have.
+    """A placeholder with the priority that admission sets, and the claims that it will have.
 
-    Any other pod is as it is, and its claims are to be looked up.
+    Any other pod is returned as it is, with None: its claims have to be looked up.
     """
     if not is_placeholder(pod.metadata.uid):
         return pod, None

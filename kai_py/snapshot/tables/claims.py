@@ -1,20 +1,13 @@
-"""From a pod's claim names to the claims themselves (KEP-4381, resource.k8s.io life cycle).
+"""Claims of a pod and of its PodGroup, resolved by name (KEP-4381, KEP-5729).
 
 A claim from a template is named in ``pod.status.resourceClaimStatuses`` once the claim controller
 made it; until then the pod waits. An entry without a name means that no claim is needed. Claims of
 the pod's group are reserved for the group.
 
-Which claims of a pod are those of its PodGroup? (KEP-5729)
-
 A claim of a pod is its group's where ``spec.resourceClaims`` of the group has an entry of the same
 name and source. There is one such claim for the whole group, allocated once and reserved for the
-group in place of its pods. The claim controller names what it made from a template in the status of
-the group, and then in that of every pod.
-
-Which claims look otherwise than the API has them, because their devices are being written?
-
-An allocation that is assumed is shown on the claim until the API has one of its own; a claim that
-is being made for a pod is shown until the API has it. What commit takes back is hidden again.
+group in place of its pods. The claim controller names the claim made from a template in the status
+of the group, and then in that of every pod.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,9 +19,7 @@ from kai_py.api.records.core import Pod, PodResourceClaim, PodResourceClaimStatu
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import ClaimRef, GroupRef
-from kai_py.snapshot.assumptions import Assumptions
 from kai_py.snapshot.gangs import Gang, GroupReservation
-from kai_py.snapshot.object_cache import Key, ObjectCache
 from kai_py.snapshot.shape import ClaimUse
 
 POD_GROUPS = "podgroups"
@@ -44,7 +35,7 @@ FindNamed = Callable[[str, str, str], object | None]
 class GroupClaims:
     """What the group of a pod claims; nothing for a pod without a group.
 
-    ``made``: the claims that were made from templates, None where none is needed, by entry.
+    ``claim_names``: the claims made from templates, None where none is needed, by entry.
     """
 
     group: GroupRef | None = None
@@ -75,21 +66,21 @@ def group_claims(pod: Pod, find: FindNamed) -> GroupClaims:
     found = find(POD_GROUPS, *named)
     if not isinstance(found, Unstructured):
         return NO_GROUP_CLAIMS
-    wanted = found.first_at("spec.resourceClaims") or []
-    statuses = found.first_at("status.resourceClaimStatuses") or []
-    made = msgspec.convert(statuses, tuple[PodResourceClaimStatus, ...])
+    entries = found.first_at("spec.resourceClaims") or []
+    listed = found.first_at("status.resourceClaimStatuses") or []
+    statuses = msgspec.convert(listed, tuple[PodResourceClaimStatus, ...])
     meta = found.metadata
     return GroupClaims(
         group=GroupRef(meta.namespace, meta.name, meta.uid),
-        entries=msgspec.convert(wanted, tuple[PodResourceClaim, ...]),
-        claim_names={each.name: each.resource_claim_name for each in made},
+        entries=msgspec.convert(entries, tuple[PodResourceClaim, ...]),
+        claim_names={each.name: each.resource_claim_name for each in statuses},
     )
 
 
 def group_claim_users(
     claims: Sequence[ClaimRef], gangs: Iterable[Gang]
 ) -> Mapping[ClaimRef, frozenset[str]]:
-    """Pods on nodes, also leaving ones, that use ``claims`` of their groups; O(pods) if any."""
+    """Pods on nodes, also terminating ones, that use ``claims`` of their groups; O(pods) if any."""
     users: dict[ClaimRef, set[str]] = {ref: set() for ref in claims}
     for gang in gangs if users else ():
         for member in gang.members:
@@ -110,10 +101,10 @@ MAX_CONSUMERS = 256
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
-    """The claims of a pod, as placement sees them and by name; ``waiting`` says what is missing.
+    """The claims of a pod, as placement sees them and by name; ``waiting_for`` is what is missing.
 
-    ``made``: the claim that serves its extended resources, once it is bound. ``for_group``: those
-    of ``references`` that are its group's.
+    ``extended_claims``: the claim that serves its extended resources, once the pod is bound.
+    ``group_reservation``: those of ``references`` that are its group's.
     """
 
     uses: tuple[ClaimUse, ...] = ()
@@ -128,7 +119,7 @@ NO_CLAIMS = PodClaims()
 
 
 def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAIMS) -> PodClaims:
-    """Resolve every claim of ``pod``; the first obstacle is reported, the rest still resolved."""
+    """Resolve every claim of ``pod``; of what is missing the first is reported."""
     if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
         return NO_CLAIMS
     uses: list[ClaimUse] = []
@@ -136,34 +127,34 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
     keys: list[tuple[str, str]] = []
     shared: list[ClaimRef] = []
     waiting = ""
-    for wanted in pod.spec.resource_claims:
-        name, obstacle = _claim_name(pod, wanted, group)
-        if name is None and not obstacle:
+    for entry in pod.spec.resource_claims:
+        name, reason = _claim_name(pod, entry, group)
+        if name is None and not reason:
             continue
         claim = None
         if name is not None:
             keys.append((pod.metadata.namespace, name))
             claim = lookup(pod.metadata.namespace, name)
-            obstacle = _not_ready_reason(pod, wanted, name, claim)
-        if claim is None or obstacle:
-            waiting = waiting or obstacle
+            reason = _not_ready_reason(pod, entry, name, claim)
+        if claim is None or reason:
+            waiting = waiting or reason
             continue
-        uses.append(_claim_use(wanted, claim, shared=group.has(wanted)))
+        uses.append(_claim_use(entry, claim, shared=group.has(entry)))
         references.append(ClaimRef.of(claim.metadata))
-        if group.has(wanted):
+        if group.has(entry):
             shared.append(references[-1])
-    made = _extended_claims(pod, lookup)
-    for_group = None
+    extended = _extended_claims(pod, lookup)
+    reservation = None
     if group.group is not None and shared:
-        for_group = GroupReservation(group.group, tuple(shared))
-    return PodClaims(tuple(uses), tuple(references), tuple(keys), waiting, made, for_group)
+        reservation = GroupReservation(group.group, tuple(shared))
+    return PodClaims(tuple(uses), tuple(references), tuple(keys), waiting, extended, reservation)
 
 
 def _extended_claims(pod: Pod, lookup: ClaimLookup) -> tuple[ClaimRef, ...]:
-    told = pod.status.extended_resource_claim_status
-    if told is None or not pod.spec.node_name:
+    status = pod.status.extended_resource_claim_status
+    if status is None or not pod.spec.node_name:
         return ()
-    claim = lookup(pod.metadata.namespace, told.resource_claim_name)
+    claim = lookup(pod.metadata.namespace, status.resource_claim_name)
     if claim is None or not _owned_by(claim, pod):
         return ()
     return (ClaimRef.of(claim.metadata),)
@@ -229,50 +220,3 @@ def _claim_use(entry: PodResourceClaim, claim: ResourceClaim, *, shared: bool) -
         claim=claim if identity_matters else None,
         node_selector=allocation.node_selector if allocation else None,
     )
-
-
-class ClaimOverlays:
-    """Shows on ``objects`` what ``assumed`` says; pods of a claim that changes are derived anew."""
-
-    def __init__(
-        self,
-        objects: ObjectCache,
-        assumptions: Assumptions,
-        derive_dependents: Callable[[Iterable[Key]], None],
-    ) -> None:
-        """``derive_all``: derive the pods that were derived from any of these objects."""
-        self._objects = objects
-        self._assumptions = assumptions
-        self._derive_dependents = derive_dependents
-
-    def update(self, claim: ResourceClaim) -> None:
-        """Take in a claim as the API has it: with an allocation nothing needs to be assumed."""
-        if claim.status.allocation is not None:
-            self._assumptions.confirm_claim(claim.metadata.uid)
-        else:
-            self.show(claim.metadata.uid)
-
-    def show(self, uid: str) -> None:
-        """Show the allocation that is assumed for a claim, unless the API has one."""
-        claim, allocation = self._objects.claim_by_uid(uid), self._assumptions.allocation(uid)
-        if claim is None or allocation is None or claim.status.allocation is not None:
-            return
-        status = msgspec.structs.replace(claim.status, allocation=allocation)
-        self._objects.overlay_claim(msgspec.structs.replace(claim, status=status))
-        self._derive_users(claim)
-
-    def forget(self, pod_uid: str) -> None:
-        """Show claims as the API has them that were assumed to be allocated for the pod."""
-        making = self._assumptions.new_claim(pod_uid)
-        if making is not None:
-            self._objects.forget_assumed_claim(making)
-        for uid in self._assumptions.forget(pod_uid):
-            self._objects.drop_overlay(uid)
-            claim = self._objects.claim_by_uid(uid)
-            if claim is not None:
-                self._derive_users(claim)
-
-    def _derive_users(self, claim: ResourceClaim) -> None:
-        self._derive_dependents(
-            (("resourceclaims", claim.metadata.namespace, claim.metadata.name),)
-        )

@@ -1,15 +1,15 @@
-"""Which GPUs are shared, by whom, and how much of their memory is taken?
+"""GPUs that pods share, and how much of their memory is in use.
 
-A GPU that pods share is known by its node and its group; GPUs that nobody shares have no entry,
-they are counted by the device plugin's resource. A shared GPU counts there as one whole GPU in use:
-no pod that asks for whole GPUs may get it.
+A GPU that pods share is known by its node and its group; other GPUs have no entry, they are counted
+by the device plugin's resource. A shared GPU counts there as one whole GPU in use: no pod that
+requests whole GPUs may get it.
 
 How much memory a GPU has is a label of its node, in MiB, rounded down to hundreds, so that GPUs of
-one product count as equal whatever their firmware keeps for itself. Without the label a portion
-still has a meaning, an amount of memory has none.
+one product count as equal whatever their firmware reserves. Without the label a fraction still has
+a meaning, an amount of memory has none.
 
-Posting a pod costs O(1); ``freeze`` copies the columns, O(shared GPUs), and looks every group's
-node up again only when the set of nodes has changed.
+A pod costs O(1); ``snapshot`` copies the columns, O(shared GPUs), and looks every group's node up
+again only when the set of nodes has changed.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex
 
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 NOMINAL_MIB = 100.0
-"""What a GPU of unknown memory counts for: a portion of it is exact, nothing else is asked."""
+"""What a GPU of unknown memory counts for: fractions of it are exact, amounts do not fit."""
 
 Groups = npt.NDArray[Any]
 """(shared GPUs,) of str."""
@@ -38,7 +38,7 @@ NO_NODES = node_columns((), ResourceIndex(), -1)
 class SharedGpuUsage:
     """A pod's part of each of ``gpus``.
 
-    A pod that asks for no part keeps the GPU of its group reserved, as KAI's reservation pods do.
+    A pod that requests no part keeps the GPU of its group reserved, as KAI's reservation pods do.
     """
 
     gpus: tuple[SharedGpu, ...]
@@ -49,11 +49,11 @@ class SharedGpuUsage:
 class GpuSharing:
     """The shared GPUs at one instant; read-only.
 
-    ``memory``: (nodes,) float64, MiB of one GPU; ``known``: (nodes,) bool, whether a label says so.
-    Per shared GPU: ``rows`` (its node), ``groups``, ``index`` on the node, ``used`` MiB, of which
-    ``leaving`` MiB belong to pods that are leaving, and ``staying``, how many pods share it and
-    stay. ``ends``: (shared GPUs,) bool, all who share it are leaving, and with them it becomes a
-    whole GPU again.
+    ``memory``: (nodes,) float64, MiB of one GPU; ``memory_known``: (nodes,) bool, whether a label
+    says so. Per shared GPU: ``rows`` (its node), ``groups``, ``index`` on the node, ``used`` MiB,
+    of which ``releasing`` MiB belong to terminating pods, and ``remaining_pods``, how many of the
+    pods that share it are not terminating. ``fully_releasing``: (shared GPUs,) bool, all of them
+    are, and after them it is a whole GPU again.
     """
 
     memory: Floats = field(default_factory=lambda: np.zeros(0))
@@ -74,7 +74,7 @@ class GpuSharing:
         )
 
     def whole_gpus(self, *, releasing: bool) -> Floats:
-        """(nodes,) whole GPUs that shared ones stand for; ``ending``: only those given back."""
+        """(nodes,) whole GPUs that shared ones count as; ``releasing``: only those fully so."""
         rows = self.rows[self.fully_releasing] if releasing else self.rows
         return np.bincount(rows, minlength=len(self.memory)).astype(np.float64)
 
@@ -125,7 +125,7 @@ class SharedGpuTable:
         memory, known = self._memory
         kept = np.flatnonzero(self._rows[: len(self._names)] >= 0)
         rows, sums = self._rows[kept], self._sums[:, kept]
-        staying = (sums[self._SHARERS] - sums[self._RELEASING]).astype(np.int64)
+        remaining = (sums[self._SHARERS] - sums[self._RELEASING]).astype(np.int64)
         each = memory[rows]
         return GpuSharing(
             memory=memory,
@@ -135,8 +135,8 @@ class SharedGpuTable:
             index=self._index[kept],
             used=sums[self._FRACTION] * each + sums[self._MIB],
             releasing=sums[self._RELEASING_FRACTION] * each + sums[self._RELEASING_MIB],
-            remaining_pods=staying,
-            fully_releasing=(staying == 0) & (sums[self._RELEASING] > 0),
+            remaining_pods=remaining,
+            fully_releasing=(remaining == 0) & (sums[self._RELEASING] > 0),
         )
 
     def _slot(self, node: str, group: str) -> int:
@@ -157,7 +157,7 @@ class SharedGpuTable:
         return slot
 
     def _drop(self, slot: int) -> None:
-        """Forget a GPU that nobody shares; the last one takes its place."""
+        """Drop a GPU that is not shared any more; the last one takes its slot."""
         del self._slots[self._names[slot]]
         moved = self._names.pop()
         last = len(self._names)
@@ -172,7 +172,7 @@ class SharedGpuTable:
 def with_shared_gpus(
     resources: ResourceIndex, sharing: GpuSharing, amounts: Floats, *, releasing: bool
 ) -> Floats:
-    """``amounts`` (resources, nodes) with the whole GPUs that shared ones stand for."""
+    """``amounts`` (resources, nodes) plus the whole GPUs that shared ones count as."""
     row = resources.positions.get(GPU_RESOURCE)
     if row is None or not sharing.rows.size:
         return amounts
@@ -190,5 +190,5 @@ def node_gpu_memory(nodes: NodeColumns) -> tuple[Floats, Bools]:
 
 
 def parse_gpu_memory(text: str) -> float:
-    """MiB by the label's text, in whole hundreds; 0 for none or one that is no number."""
+    """MiB by the label's text, in whole hundreds; 0 if it is empty or not a number."""
     return int(text) // 100 * 100.0 if text.isdecimal() else 0.0

@@ -1,17 +1,15 @@
-"""Which nodes report NUMA zones, what their zones have, and who is not in it yet?
+"""NUMA zones as nodes report them, and what of a pod is aligned to zones.
 
 The kubelet refuses pods by the TopologyManager policies ``single-numa-node`` and ``restricted``; of
-other nodes the zones only tell how near a pod's resources would be. What is available in a zone is
-what the node's exporter reports. A pod that we bound since the last report is in none: it stays
-*unreported* until the zones of the report change.
+other nodes the zones only say how close together a pod's resources would be. What is available in a
+zone is what the node's exporter reports. A pod that we bound since the last report is in none: it
+stays *unreported* until the zones of the report change.
 
-What of a pod does the kubelet align to NUMA zones?
-
-The rule of its resource managers: of a Guaranteed pod whole CPUs, memory and huge pages; of every
-pod what device plugins hand out. Everything else of it goes to any zone. Amounts of a pod-level
+The kubelet's resource managers align of a Guaranteed pod whole CPUs, memory and huge pages, and of
+every pod what device plugins hand out. Everything else may come from any zone. Amounts of pod-level
 ``resources`` are not aligned.
 
-A node says where a pod got its own in the annotation that KAI's exporter writes:
+The zones of a running pod are in the annotation that KAI's exporter writes:
 
     kai.scheduler/numa-placement-observed: '[{"zone": "node-0", "amount": {"cpu": "3"}}]'
 """
@@ -28,6 +26,7 @@ from kai_py.api.records.node_topology import NodeResourceTopology, Zone
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.requests import Amounts, effective_requests, elementwise_max, is_sidecar
 from kai_py.snapshot.resources import amount, amounts
+from kai_py.snapshot.tables.pod_table import AssumedBinding, DerivedPod, PodTable, Uids
 
 OBSERVED_ZONES_KEY = "kai.scheduler/numa-placement-observed"
 MILLICORES = 1000.0
@@ -73,7 +72,7 @@ def is_guaranteed(pod: Pod) -> bool:
 
 
 def observed_zones(pod: Pod) -> ZoneAmounts:
-    """Where the node says that the pod got what; () where it says nothing that can be read."""
+    """What the pod got of which zone, as reported; () if nothing readable is reported."""
     text = pod.metadata.annotations.get(OBSERVED_ZONES_KEY)
     if not text:
         return ()
@@ -91,15 +90,16 @@ class _ObservedZone(msgspec.Struct, frozen=True):
 
 def _is_guaranteed(container: Container) -> bool:
     limits = amounts(container.resources.limits)
-    asked = effective_requests(container.resources)
+    requests = effective_requests(container.resources)
     return all(
-        limits.get(name, 0.0) > 0 and asked[name] == limits[name] for name in GUARANTEED_RESOURCES
+        limits.get(name, 0.0) > 0 and requests[name] == limits[name]
+        for name in GUARANTEED_RESOURCES
     )
 
 
 def _aligned(container: Container, *, guaranteed: bool) -> Amounts:
-    asked = effective_requests(container.resources)
-    return {n: a for n, a in asked.items() if a and _is_aligned(n, a, guaranteed=guaranteed)}
+    requests = effective_requests(container.resources)
+    return {n: a for n, a in requests.items() if a and _is_aligned(n, a, guaranteed=guaranteed)}
 
 
 def _is_aligned(name: str, requested: float, *, guaranteed: bool) -> bool:
@@ -128,9 +128,9 @@ class NumaPolicy(StrEnum):
 class NumaNode:
     """The zones of a node, in order, and the resources that they report.
 
-    ``policy``: None where the kubelet refuses nobody. ``by_pod``: all containers of a pod are
-    aligned together, else each by itself. ``problem``: what of the report can't be read, with its
-    place.
+    ``policy``: None where the kubelet refuses no pods. ``pod_scope``: all containers of a pod are
+    aligned together, else each by itself. ``unreported``: pods bound since the report.
+    ``problem``: what of the report cannot be read, with its place.
     """
 
     policy: NumaPolicy | None
@@ -143,17 +143,18 @@ class NumaNode:
     problem: str = ""
 
 
-class NumaReports:
-    """The last report of each node, and pods that it can't know of."""
+class NumaReports(PodTable):
+    """The last report of each node, and the pods bound since that it cannot know of."""
 
     def __init__(self) -> None:
         """No reports yet."""
         self._reports: dict[str, NodeResourceTopology] = {}
         self._nodes: dict[str, NumaNode] = {}
         self._assumed: dict[str, str] = {}
-        self._alignments: dict[str, dict[str, Alignment]] = {}
+        self._unreported_on: dict[str, str] = {}
+        self._unreported: dict[str, dict[str, Alignment]] = {}
 
-    def apply(self, old: object | None, new: object | None) -> None:
+    def apply(self, _kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a NodeResourceTopology."""
         changed = new if new is not None else old
         if not isinstance(changed, NodeResourceTopology):
@@ -162,7 +163,8 @@ class NumaReports:
         before = self._reports.pop(name, None)
         self._nodes.pop(name, None)
         if before is None or new is None or before.zones != changed.zones:
-            self._alignments.pop(name, None)
+            for uid in self._unreported.pop(name, ()):
+                del self._unreported_on[uid]
         if new is None:
             return
         self._reports[name] = changed
@@ -170,28 +172,45 @@ class NumaReports:
         if node is not None:
             self._nodes[name] = node
 
-    def assume_bound(self, pod_uid: str, node: str) -> None:
-        """A pod is being bound to ``node``."""
-        self._assumed[pod_uid] = node
+    def assume(self, binding: AssumedBinding) -> Uids:
+        """A pod is being bound; what of it is aligned is known once it is placed."""
+        self._assumed[binding.pod_uid] = binding.node
+        return ()
 
-    def set_alignment(self, pod_uid: str, alignment: Alignment | None) -> None:
-        """What a pod is aligned by; it matters of pods expected on a node with zones."""
-        node = self._assumed.pop(pod_uid, "")
-        if alignment is not None and node in self._nodes:
-            self._alignments.setdefault(node, {})[pod_uid] = alignment
+    def place(self, pod: DerivedPod) -> Uids:
+        """Count a pod that is being bound until its node reports other zones.
 
-    def forget(self, pod_uid: str) -> None:
-        """The pod holds nothing any more."""
-        self._assumed.pop(pod_uid, None)
-        for pods in self._alignments.values():
-            pods.pop(pod_uid, None)
+        A pod that turns up on another node than was assumed counts on neither.
+        """
+        if pod.placement.node != self._unreported_on.get(pod.uid, pod.placement.node):
+            self._drop(pod.uid)
+        node, aligned = self._assumed.pop(pod.uid, ""), pod.parsed.demand.shape.alignment
+        if aligned is not None and node in self._nodes and node == pod.placement.node:
+            self._unreported.setdefault(node, {})[pod.uid] = aligned
+            self._unreported_on[pod.uid] = node
+        return ()
+
+    def forget(self, uid: str) -> Uids:
+        """The pod does not come to its node after all."""
+        self._assumed.pop(uid, None)
+        self._drop(uid)
+        return ()
+
+    def release(self, uid: str) -> Uids:
+        """The pod needs no zone any more."""
+        return self.forget(uid)
+
+    def _drop(self, uid: str) -> None:
+        node = self._unreported_on.pop(uid, None)
+        if node is not None:
+            del self._unreported[node][uid]
 
     def snapshot(self) -> dict[str, NumaNode]:
         """By name, the nodes that report zones."""
         return {name: self._with_unreported(name, node) for name, node in self._nodes.items()}
 
     def _with_unreported(self, name: str, node: NumaNode) -> NumaNode:
-        pods = self._alignments.get(name)
+        pods = self._unreported.get(name)
         if not pods:
             return node
         return replace(node, unreported=tuple(pods.values()))
@@ -200,18 +219,18 @@ class NumaReports:
 def numa_node(report: NodeResourceTopology) -> NumaNode | None:
     """The report as the scheduler reads it; None for a node without zones.
 
-    Nodes of more than ``MOST_ZONES`` are left to their kubelet; amounts that can't be read are 0.
+    Nodes of more than ``MAX_ZONES`` are left to their kubelet; amounts that can't be read are 0.
     """
     zones = sorted((zone for zone in report.zones if zone.type == "Node"), key=_zone_order)
     if not 0 < len(zones) <= MAX_ZONES:
         return None
-    policy, by_pod = _policy(report)
+    policy, pod_scope = _policy(report)
     resources = tuple(sorted({each.name for zone in zones for each in zone.resources}))
     allocatable = [{each.name: each.allocatable for each in zone.resources} for zone in zones]
     available = [{each.name: each.available for each in zone.resources} for zone in zones]
     return NumaNode(
         policy,
-        by_pod,
+        pod_scope,
         tuple(zone.name for zone in zones),
         resources,
         tuple(tuple(_amount_or_zero(name, listed) for name in resources) for listed in allocatable),

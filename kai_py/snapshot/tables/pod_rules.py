@@ -1,14 +1,15 @@
-"""Pods that stand on nodes, as rules between pods see them."""
+"""Pods on nodes as rules between pods (affinity, anti-affinity, topology spread) see them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kai_py.api.records.core import Pod, PodAffinityTerm
+from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedPod:
-    """A pod on a node, and whom it refuses (its required anti-affinity)."""
+    """A pod on a node, with the terms of its required anti-affinity."""
 
     uid: str
     node: str
@@ -17,39 +18,49 @@ class PlacedPod:
     anti_affinity_terms: tuple[PodAffinityTerm, ...] = ()
 
 
-class PlacedPods:
+class PlacedPods(PodTable):
     """All pods on nodes, and whether any pod, on a node or waiting, has rules about others."""
 
-    def __init__(self) -> None:
-        """Start empty."""
+    def __init__(self, unplaced_pods: Callable[[], Iterable[str]]) -> None:
+        """Start empty; ``unplaced_pods``: the uids of the pods that wait."""
+        self._unplaced_pods = unplaced_pods
         self._placed: dict[str, PlacedPod] = {}
         self._with_rules: dict[str, None] = {}
         self._with_anti_affinity: dict[str, None] = {}
 
-    def set(self, pod: Pod, node: str) -> None:
-        """The pod stands on ``node``, or waits ("")."""
-        uid, affinity = pod.metadata.uid, pod.spec.affinity
-        refuses = (
+    def place(self, pod: DerivedPod) -> Uids:
+        """Take in where a pod is.
+
+        With the first pod that has required anti-affinity the labels of all waiting pods begin to
+        matter, so that those have to be derived again.
+        """
+        labels_mattered = self.any_anti_affinity
+        parsed, node = pod.parsed.pod, pod.placement.node
+        affinity = parsed.spec.affinity
+        terms = (
             affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else ()
         )
         if node:
-            self._placed[uid] = PlacedPod(
-                uid, node, pod.metadata.namespace, pod.metadata.labels, refuses
-            )
+            meta = parsed.metadata
+            self._placed[pod.uid] = PlacedPod(pod.uid, node, meta.namespace, meta.labels, terms)
         else:
-            self._placed.pop(uid, None)
-        _set_flag(self._with_rules, uid, value=has_pod_rules(pod))
-        _set_flag(self._with_anti_affinity, uid, value=bool(refuses))
+            self._placed.pop(pod.uid, None)
+        _set_flag(self._with_rules, pod.uid, value=has_pod_rules(parsed))
+        _set_flag(self._with_anti_affinity, pod.uid, value=bool(terms))
+        if labels_mattered or not terms:
+            return ()
+        return tuple(uid for uid in self._unplaced_pods() if uid != pod.uid)
 
-    def remove(self, uid: str) -> None:
+    def release(self, uid: str) -> Uids:
         """The pod is gone or finished."""
         self._placed.pop(uid, None)
         self._with_rules.pop(uid, None)
         self._with_anti_affinity.pop(uid, None)
+        return ()
 
     @property
     def any_anti_affinity(self) -> bool:
-        """Whether any pod refuses others, so that everybody's labels matter."""
+        """Whether any pod has required anti-affinity, so that the labels of all pods matter."""
         return bool(self._with_anti_affinity)
 
     def snapshot(self) -> tuple[PlacedPod, ...]:

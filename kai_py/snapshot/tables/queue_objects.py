@@ -1,4 +1,4 @@
-"""From a Queue as users write it to the spec in row units: the only place that knows both."""
+"""Conversion between Queue objects as users write them and QueueInfo in row units."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ GPUS = "gpus"
 
 
 def queue_info(queue: Queue, created: float = 0.0) -> QueueInfo:
-    """The spec of ``queue``; ``created`` in seconds since the epoch."""
+    """``queue`` in row units; ``created`` in seconds since the epoch."""
     spec = queue.spec
     deserved: dict[str, float] = {GPU: spec.deserved_gpus}
     ceiling: dict[str, float] = {} if spec.max_gpus is None else {GPU: spec.max_gpus}
@@ -65,16 +65,16 @@ def queue_info(queue: Queue, created: float = 0.0) -> QueueInfo:
     )
 
 
-def _namespace_rule(wanted: NamespaceFilter) -> NamespaceRule:
-    if wanted.selector is None:
-        return NamespaceRule(wanted.names)
+def _namespace_rule(namespaces: NamespaceFilter) -> NamespaceRule:
+    if namespaces.selector is None:
+        return NamespaceRule(namespaces.names)
     expressions = tuple(
         SelectorRequirement(key=each.key, operator=each.operator, values=each.values)
-        for each in wanted.selector.match_expressions
+        for each in namespaces.selector.match_expressions
     )
-    labels = dict(wanted.selector.match_labels)
+    labels = dict(namespaces.selector.match_labels)
     return NamespaceRule(
-        wanted.names, LabelSelector(match_labels=labels, match_expressions=expressions)
+        namespaces.names, LabelSelector(match_labels=labels, match_expressions=expressions)
     )
 
 
@@ -126,7 +126,7 @@ def in_api_units(amounts: Mapping[str, float]) -> dict[str, float]:
 
 
 def field_path(resource: str, bound: str) -> str:
-    """Where a Queue says ``deserved`` or ``max`` of a resource."""
+    """The field of a Queue for ``deserved`` or ``max`` (``bound``) of a resource."""
     if resource == GPU:
         return f"spec.{bound}GPUs"
     return f"spec.resources[{resource}].{bound}"

@@ -1,4 +1,4 @@
-"""The queue tree as arrays: which queues there are, who is whose parent, and what each may have.
+"""The queue tree as arrays: parents, levels, and the amounts of each queue.
 
 Queues stand level by level (all roots, then their children, ...), siblings side by side, oldest
 first. Therefore a level is a slice, the children of a queue are a slice, and a rule for all
@@ -33,8 +33,7 @@ class QueueTable:
     ``path[q, d]`` is the ancestor of q at depth d (q itself at its own depth, -1 below).
     ``level_starts`` has one entry more than there are levels. Children of q are the queues
     ``child_start[q]:child_end[q]``. ``creation_order`` ranks by age, then name: 0 is the oldest. A
-    min runtime of NaN is inherited. ``shared_depths`` and ``sides`` keep, by queue, what
-    ``policy.standing`` found of the tree.
+    min runtime of NaN is inherited. ``shared_depths`` and ``divergence`` are caches of the policy.
     """
 
     names: tuple[str, ...]

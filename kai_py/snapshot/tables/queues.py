@@ -1,10 +1,8 @@
-"""Queues as written, and what is wrong with them: parents, cycles, duplicates, amounts.
+"""Queues of all APIs as written, and their faults: parents, cycles, duplicates, amounts.
 
 A fault is a value that names the queue, the field and what to do. Nothing is dropped: a queue
-without a usable parent stands as a root (``orphans``), an impossible number counts as none, and of
-two queues of one name the older is taken.
-
-Which queues are there? Those of every API that writes them, and one of our own at most.
+without a usable parent becomes a root (``orphans``), an impossible number counts as none, and of
+two queues of one name the older counts.
 """
 
 import math
@@ -19,7 +17,7 @@ DEVICE_ATTRIBUTE = "deviceattribute/"
 
 @dataclass(frozen=True, slots=True)
 class UsageRecord:
-    """Past use of one queue by resource, decayed up to ``at``, as its status holds it.
+    """Past use of one queue by resource, decayed up to ``at``, as its status records it.
 
     ``held``: amount-seconds of the queue; ``offered``: of the cluster in the same time. Both with
     the ``half_life`` in seconds; 0 where nothing decays.
@@ -55,7 +53,7 @@ class DeviceLimit:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRule:
-    """Which namespaces' workloads a queue takes: those named, and those selected by label."""
+    """The namespaces whose workloads a queue takes: those named, and those selected by label."""
 
     names: tuple[str, ...] = ()
     selector: LabelSelector | None = None
@@ -66,14 +64,14 @@ class QueueInfo:
     """A queue as it was written, in the units of the resource rows.
 
     Of a resource missing in ``deserved`` nothing is guaranteed, except for cpu, memory and the
-    other base resources: a queue that is silent about them does not ration them. A resource missing
-    in ``max`` is unlimited, in ``weights`` it has ``weight``. ``created``, min runtimes,
+    other base resources: these are not rationed by a queue that does not name them. A resource
+    missing in ``max`` is unlimited, in ``weights`` it has ``weight``. ``created``, min runtimes,
     ``reserve_after`` and ``ageing`` are in seconds; None is inherited, also for ``ageing_limit``
     and ``max_evictions_per_hour``.
-    ``api_version`` tells the API it was written in, ``problems`` what was already found wrong with
-    it there, ``device_limits`` what its rows by attribute count, ``usage`` what its status
-    remembers, as do ``evictions``, ``namespaces`` whose workloads it takes (None: everybody's).
-    What an ``unlimited`` queue does not say is guaranteed without limit.
+    ``api_version``: the API it was written in; ``problems``: faults already found there;
+    ``device_limits``: what its rows by attribute count; ``usage`` and ``evictions``: as recorded in
+    its status; ``namespaces`` whose workloads it takes (None: all). To an ``unlimited`` queue
+    every resource that it does not name is guaranteed without limit.
     """
 
     name: str
@@ -102,7 +100,7 @@ class QueueInfo:
 def inherited(
     queues: Iterable[QueueInfo], own: Callable[[QueueInfo], float | None]
 ) -> dict[str, float]:
-    """What each queue says, or else the nearest queue above it; those with neither are left out."""
+    """The value of each queue, or else of its nearest ancestor with one; others are left out."""
     specs = {spec.name: spec for spec in queues}
     if all(own(spec) is None for spec in specs.values()):
         return {}
@@ -110,9 +108,9 @@ def inherited(
     for name in specs:
         at, seen = name, set[str]()
         while at in specs and at not in seen:
-            said = own(specs[at])
-            if said is not None:
-                found[name] = said
+            value = own(specs[at])
+            if value is not None:
+                found[name] = value
                 break
             seen.add(at)
             at = specs[at].parent
@@ -168,7 +166,7 @@ def check_queues(specs: Iterable[QueueInfo], resources: Sequence[str]) -> Checke
 
 
 def _oldest_first(specs: Iterable[QueueInfo]) -> list[QueueInfo]:
-    """By age, then name; several of one name by their text, which takes long to write."""
+    """By age, then name; only duplicates by their text, which is slow to make."""
     listed = sorted(specs, key=lambda spec: (spec.created, spec.name))
     if len({spec.name for spec in listed}) < len(listed):
         listed.sort(key=lambda spec: (spec.created, spec.name, repr(spec)))
@@ -246,31 +244,42 @@ def _cycle(name: str, cycle: Sequence[str]) -> QueueProblem:
 
 
 class QueueInfos:
-    """Queues by name and the collection in which they were found.
+    """Queues by name and the collection in which they were found."""
 
-    ``queue_spec`` turns a watched Queue into its spec. ``own`` is there as long as no object of its
-    name is.
-    """
+    def __init__(
+        self,
+        queue_info: Callable[[object], QueueInfo],
+        default_queue: QueueInfo | None,
+        set_limits: Callable[[Iterable[DeviceLimit]], None],
+    ) -> None:
+        """Start empty.
 
-    def __init__(self, queue_info: Callable[[object], QueueInfo], own: QueueInfo | None) -> None:
+        ``queue_info`` reads a watched Queue of any API. ``default_queue`` counts as long as there
+        is no object of its name. ``set_limits`` is called with the device limits of all queues.
+        """
         self._queue_info = queue_info
-        self._own = own
+        self._default_queue = default_queue
+        self._set_limits = set_limits
         self._queues: dict[tuple[str, str], QueueInfo] = {}
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
-        """Take in a change of a Queue of the collection ``kind``."""
+        """Take in one change of a Queue of the collection ``kind``."""
+        if kind.partition(".")[0] != "queues":
+            return
         if old is not None:
             self._queues.pop((self._queue_info(old).name, kind), None)
         if new is not None:
             spec = self._queue_info(new)
             self._queues[spec.name, kind] = spec
+        self._set_limits(self.device_limits())
 
     def specs(self) -> tuple[QueueInfo, ...]:
         """All of them, in an order that arrival does not change."""
         found = tuple(self._queues[key] for key in sorted(self._queues))
-        if self._own is None or any(spec.name == self._own.name for spec in found):
+        default = self._default_queue
+        if default is None or any(spec.name == default.name for spec in found):
             return found
-        return (*found, self._own)
+        return (*found, default)
 
     def device_limits(self) -> Iterator[DeviceLimit]:
         """What is counted by attributes of devices."""

@@ -1,21 +1,22 @@
-"""Which claims hold devices for pods that have ended?
+"""Claims that are still allocated for pods that have ended.
 
-The claim controller takes the reservations of a pod back some time after the pod has ended or was
-deleted, and the allocation with the last of them. Until then the devices are still held, but
-nobody has to leave for them any more: whoever counts room that is being freed counts them.
+The claim controller removes the reservations of a pod some time after the pod has ended or was
+deleted, and the allocation with the last of them. Until then the devices are still allocated, but
+they count as capacity that is being released.
 
-Claims that are reserved for PodGroups are kept apart: who uses them is seen from the pods of the
-group, and giving them back is up to their scheduler. A group without pods is ours if pods of ours
-were seen in it and it was not deleted since.
+Claims that are reserved for PodGroups are kept apart: their users are the pods of the group, and
+releasing them is up to their scheduler. A group without pods is ours if pods of ours were seen in
+it and it was not deleted since.
 
-Kept up by changes of claims and pods, O(consumers of the claim) each. A pod that is not known yet
-cannot be told from one that is gone: its claim counts as vacated until the pod is seen.
+A change of a claim or pod costs O(consumers of the claim). A pod that is not known yet cannot be
+told from one that is gone: its claim counts as releasable until the pod is seen.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import ClaimRef
 from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.dependencies import GroupSchedulers
@@ -38,20 +39,22 @@ class ReleasableClaims:
         self._releasable: dict[str, tuple[ClaimRef, ...]] = {}
         self._group_claims: dict[str, tuple[ClaimRef, frozenset[str]]] = {}
 
-    def apply(self, old: object | None, new: object | None) -> None:
-        """Take in one change of a watched object; only pods and claims matter."""
+    def apply(self, kind: str, old: object | None, new: object | None) -> None:
+        """Take in one change of a pod or claim, or the end of a PodGroup."""
         changed = new if new is not None else old
         if isinstance(changed, Pod):
             self._apply_pod(changed, exists=new is not None)
         elif isinstance(changed, ResourceClaim):
             self._apply_claim(old, new)
+        elif kind == POD_GROUPS and isinstance(old, Unstructured) and new is None:
+            self._adopted_groups.discard((old.metadata.namespace, old.metadata.name))
 
     def snapshot(self) -> tuple[ReleasableClaim, ...]:
         """Every ended consumer of an allocated claim."""
         return tuple((ref, uid) for uid, claims in self._releasable.items() for ref in claims)
 
     def group_claim_users(self, gangs: Iterable[Gang]) -> Mapping[ClaimRef, frozenset[str]]:
-        """Who uses allocated claims that are reserved for groups all of whose pods are ours."""
+        """Users of allocated claims that are reserved for groups all of whose pods are ours."""
         return group_claim_users(
             [
                 ref
@@ -71,7 +74,7 @@ class ReleasableClaims:
         )
 
     def unknown_groups(self) -> Mapping[ClaimRef, frozenset[str]]:
-        """Names of the groups that a claim is reserved for, where nobody knows whose they are."""
+        """Names of the groups that a claim is reserved for, where all of them are unknown."""
         return {
             ref: groups
             for ref, groups in self._group_claims.values()
@@ -79,13 +82,9 @@ class ReleasableClaims:
         }
 
     def adopt_group(self, namespace: str, name: str) -> None:
-        """The group is ours, also once it has no pods; nothing for one that is not there."""
+        """The group is ours, also once it has no pods; does nothing if it does not exist."""
         if self._is_group(namespace, name):
             self._adopted_groups.add((namespace, name))
-
-    def forget_group(self, namespace: str, name: str) -> None:
-        """The group was deleted."""
-        self._adopted_groups.discard((namespace, name))
 
     def _is_ours(self, namespace: str, group: str) -> bool:
         present = self._schedulers.of_group(namespace, group)

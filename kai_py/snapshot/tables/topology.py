@@ -3,8 +3,6 @@
 A topology is a list of label keys, coarse to fine. A domain of a level is a distinct combination of
 the values of its label and of all coarser ones. A node that lacks a label has no domain at that
 level, but counts for the levels it has, finer or coarser.
-
-Which topologies are there, and which labels are their levels, the coarsest first?
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +34,7 @@ class LabelColumn:
 class TopologyLevel:
     """One level of a topology.
 
-    ``codes``: (nodes,) int64 domain of each node, ``NOWHERE`` where it has none. ``names``: the
+    ``codes``: (nodes,) int64 domain of each node, ``NO_DOMAIN`` where it has none. ``names``: the
     domains, values joined by "/", in ascending order; ``first`` (domains,): a node of each.
     """
 
@@ -85,13 +83,13 @@ def topology_levels(columns: Mapping[str, LabelColumn]) -> tuple[TopologyLevel, 
 
 
 class Topologies:
-    """Topologies by name."""
+    """Node label keys of the levels of each topology, by its name."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start empty."""
         self._levels: dict[str, tuple[str, ...]] = {}
 
-    def apply(self, old: object | None, new: object | None) -> None:
+    def apply(self, _kind: str, old: object | None, new: object | None) -> None:
         """Take in a change of a watched object."""
         if isinstance(new, KaiTopology):
             self._levels[new.metadata.name] = new.node_labels
@@ -99,5 +97,5 @@ class Topologies:
             self._levels.pop(old.metadata.name, None)
 
     def levels(self) -> dict[str, tuple[str, ...]]:
-        """Labels of nodes, by topology."""
+        """Node label keys by topology, the coarsest first."""
         return dict(self._levels)

@@ -1,20 +1,12 @@
-"""What the volumes of a pod ask of a node and of other pods, beside where they can be reached.
+"""Volumes: what those of a pod require, attachments and their limits, capacity, free volumes.
 
-How many volumes can be attached to each node, by driver (CSINode ``allocatable.count``)?
+How many volumes of a driver a node can attach is in its CSINode (``allocatable.count``). A volume
+stays attached for a while after its pod has ended, and counts against the limit.
 
-Which volumes are attached to which node, whoever uses them?
+A CSIStorageCapacity says how large a volume a driver can still provision, per segment of the
+cluster and storage class. As in kube-scheduler, those without a capacity or a topology are ignored.
 
-What VolumeAttachments say, of volumes that a CSI driver attaches. A volume stays attached for a
-while after its pod has left, and takes part of what the node can attach.
-
-How much storage can drivers still make, of which class and for which nodes?
-
-CSIStorageCapacity objects, one per segment of the cluster and storage class, as far as they can be
-used at all: kube-scheduler, too, passes over those without a capacity or without a topology.
-
-Which volumes that somebody made beforehand does no claim have yet?
-
-A volume is gone from here when it names a claim, and already when we are about to write that.
+An existing volume is available until it names a claim, or until a claim is about to be written.
 """
 
 from collections.abc import Mapping
@@ -30,6 +22,7 @@ from kai_py.api.records.storage import (
 )
 from kai_py.snapshot.label_selector import label_selector_matches
 from kai_py.snapshot.resources import amount
+from kai_py.snapshot.tables.pod_table import AssumedBinding, PodTable, Uids
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +38,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class VolumeRequest:
-    """What an unbound claim asks of a volume that somebody made beforehand; ``size`` in bytes."""
+    """What an unbound claim requires of an existing volume; ``size`` in bytes."""
 
     storage_class: str
     size: float
@@ -56,7 +49,7 @@ class VolumeRequest:
 
 @dataclass(frozen=True, slots=True)
 class VolumeToProvision:
-    """A volume of ``size`` bytes that a driver makes, which tells how much it has left."""
+    """A volume of ``size`` bytes to be provisioned by a driver that reports its capacity."""
 
     storage_class: str
     size: float
@@ -64,10 +57,11 @@ class VolumeToProvision:
 
 @dataclass(frozen=True, slots=True)
 class VolumeRequirements:
-    """``exclusive``: claims, by namespace/name, that only one pod at a time may use.
+    """What the volumes of a pod require of a node, beside the nodes that reach them.
 
-    ``wishes``: those of unbound claims, the one that asks for least first. ``made``: for other
-    unbound claims, as far as a driver tells where it has room for them.
+    ``exclusive_claims``: by namespace/name, those that only one pod at a time may use.
+    ``volume_requests``: of unbound claims for existing volumes, the smallest first.
+    ``to_provision``: for other unbound claims, as far as their drivers report capacity.
     """
 
     attachments: tuple[Attachment, ...] = ()
@@ -80,13 +74,13 @@ NO_VOLUME_REQUIREMENTS = VolumeRequirements()
 
 
 class AttachLimits:
-    """What drivers said of their nodes."""
+    """How many volumes each driver can attach to each node, as CSINodes say."""
 
     def __init__(self) -> None:
-        """Nothing is said yet."""
+        """Start empty."""
         self._by_node: dict[str, Mapping[str, int]] = {}
 
-    def apply(self, old: object | None, new: object | None) -> None:
+    def apply(self, _kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a CSINode."""
         if isinstance(old, CSINode):
             self._by_node.pop(old.metadata.name, None)
@@ -108,12 +102,12 @@ class VolumeAttachments:
     """VolumeAttachments by name, and the handles of the volumes that they name."""
 
     def __init__(self) -> None:
-        """Nothing is attached."""
+        """Start empty."""
         self._known: dict[str, VolumeAttachment] = {}
         self._handles: dict[str, str] = {}
         self._by_node: Mapping[str, tuple[Attachment, ...]] | None = {}
 
-    def apply(self, old: object | None, new: object | None) -> None:
+    def apply(self, _kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a VolumeAttachment or a PersistentVolume."""
         if isinstance(old, VolumeAttachment):
             self._by_node = None
@@ -157,29 +151,29 @@ class NodeStorageCapacity:
 
 
 class StorageCapacities:
-    """What drivers offer, by namespace and name of the object that says so."""
+    """Storage capacities by namespace and name of their objects."""
 
     def __init__(self) -> None:
-        """Nothing is offered yet."""
+        """Start empty."""
         self._known: dict[tuple[str, str], NodeStorageCapacity] = {}
         self._snapshot: tuple[NodeStorageCapacity, ...] | None = ()
 
-    def apply(self, old: object | None, new: object | None) -> None:
+    def apply(self, _kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a CSIStorageCapacity."""
         if isinstance(old, CSIStorageCapacity):
             self._snapshot = None
             self._known.pop((old.metadata.namespace, old.metadata.name), None)
         if isinstance(new, CSIStorageCapacity):
             self._snapshot = None
-            offer = _parse_capacity(new)
-            if offer is not None:
-                self._known[new.metadata.namespace, new.metadata.name] = offer
+            capacity = _parse_capacity(new)
+            if capacity is not None:
+                self._known[new.metadata.namespace, new.metadata.name] = capacity
 
     def snapshot(self) -> tuple[NodeStorageCapacity, ...]:
         """All of them, by name."""
         if self._snapshot is None:
             self._snapshot = tuple(
-                offer for _, offer in sorted(self._known.items(), key=_object_name)
+                capacity for _, capacity in sorted(self._known.items(), key=_object_name)
             )
         return self._snapshot
 
@@ -189,7 +183,7 @@ def _object_name(item: tuple[tuple[str, str], NodeStorageCapacity]) -> tuple[str
 
 
 def _parse_capacity(record: CSIStorageCapacity) -> NodeStorageCapacity | None:
-    """An offer whose size can't be read is none; the size of one volume counts before the sum."""
+    """None if the size cannot be read; the largest volume counts before the total capacity."""
     size = record.capacity if record.maximum_volume_size is None else record.maximum_volume_size
     if size is None or record.node_topology is None:
         return None
@@ -215,7 +209,7 @@ class AvailableVolume:
         return self.volume.metadata.name
 
     def satisfies(self, request: VolumeRequest) -> bool:
-        """Whether a claim with this wish may have the volume, wherever its pod is."""
+        """Whether a claim with this request may have the volume, wherever its pod is."""
         spec = self.volume.spec
         return (
             spec.storage_class_name == request.storage_class
@@ -229,41 +223,47 @@ class AvailableVolume:
         )
 
 
-class AvailableVolumes:
-    """Volumes without a claim, by name; those promised to the claims of a pod, by its uid."""
+class AvailableVolumes(PodTable):
+    """Volumes without a claim, by name, and the pods to whose claims some are being given."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without volumes."""
         self._known: dict[str, AvailableVolume] = {}
-        self._assumed: dict[str, tuple[str, ...]] = {}
+        self._assumed: dict[str, str] = {}
 
-    def apply(self, old: object | None, new: object | None) -> None:
+    def apply(self, _kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a PersistentVolume."""
         if isinstance(old, PersistentVolume):
             self._known.pop(old.metadata.name, None)
-        if not isinstance(new, PersistentVolume) or new.metadata.deletion_timestamp is not None:
+        if not isinstance(new, PersistentVolume):
+            return
+        if new.spec.claim_ref is not None:
+            # What was assumed has come true; once the volume is released it is available again.
+            self._assumed.pop(new.metadata.name, None)
+        if new.metadata.deletion_timestamp is not None:
             return
         if new.spec.claim_ref is None and new.spec.storage_class_name:
             self._known[new.metadata.name] = _parse_volume(new)
 
-    def assume(self, pod_uid: str, volumes: tuple[str, ...]) -> None:
-        """The claims of a pod are being given these volumes."""
-        if volumes:
-            self._assumed[pod_uid] = volumes
+    def assume(self, binding: AssumedBinding) -> Uids:
+        """The claims of the pod are being given volumes."""
+        self._assumed.update(dict.fromkeys(binding.volumes, binding.pod_uid))
+        return ()
 
-    def forget(self, pod_uid: str) -> None:
-        """The pod gets no volumes, or is gone."""
-        self._assumed.pop(pod_uid, None)
+    def forget(self, uid: str) -> Uids:
+        """The pod gets no volumes; O(volumes that are being given)."""
+        for name in [name for name, pod in self._assumed.items() if pod == uid]:
+            del self._assumed[name]
+        return ()
 
     def snapshot(self) -> tuple[AvailableVolume, ...]:
-        """Those that nobody has or is given, the smallest first."""
-        taken = {name for names in self._assumed.values() for name in names}
-        left = (each for name, each in self._known.items() if name not in taken)
+        """Those that have no claim and are not being given to one, the smallest first."""
+        left = (each for name, each in self._known.items() if name not in self._assumed)
         return tuple(sorted(left, key=lambda each: (each.size, each.name)))
 
 
 def _parse_volume(volume: PersistentVolume) -> AvailableVolume:
-    """A volume whose size can't be read serves no claim that asks for one."""
+    """A volume whose size cannot be read has none, so that it satisfies no sized request."""
     affinity = volume.spec.node_affinity
     try:
         size = amount("storage", volume.spec.capacity.get("storage", 0))

@@ -1,0 +1,46 @@
+"""Pods of ours as members of their gangs, with what they are charged."""
+
+from kai_py.snapshot.charges import PodCharges
+from kai_py.snapshot.derivation import member, unlabelled_claim
+from kai_py.snapshot.gang_table import GangTable
+from kai_py.snapshot.settings import DeviceRegistry
+from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
+
+
+class GangMembers(PodTable):
+    """Keeps the members of ``gangs`` in step with pods."""
+
+    def __init__(
+        self,
+        gangs: GangTable,
+        charges: PodCharges,
+        devices: DeviceRegistry,
+        shared_claim_queue_label: str,
+    ) -> None:
+        """``shared_claim_queue_label``: as in the settings."""
+        self._gangs = gangs
+        self._charges = charges
+        self._devices = devices
+        self._label = shared_claim_queue_label
+
+    def place(self, pod: DerivedPod) -> Uids:
+        """Join the pod to its gang; a pod relieved of a shared claim has to be derived again."""
+        spec, demand = pod.parsed.gang_spec, pod.parsed.demand
+        if spec is None:
+            return self.release(pod.uid)
+        joining = member(
+            pod.parsed.pod,
+            demand,
+            pod.placement,
+            gpus=pod.gpus,
+            spec=spec,
+            cost=self._charges.charge_of(pod.parsed.pod, demand, pod.placement.node),
+            waiting_for=unlabelled_claim(demand, self._devices.accounting, self._label, spec.queue),
+        )
+        self._gangs.join(pod.uid, spec, joining, pod.parsed.expected)
+        return self._charges.take_to_recharge()
+
+    def release(self, uid: str) -> Uids:
+        """The pod is in no gang any more; others are charged with the claims it shared."""
+        self._gangs.remove_pod(uid)
+        return self._charges.remove(uid)

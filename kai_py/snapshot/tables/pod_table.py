@@ -1,0 +1,96 @@
+"""The protocol between the builder and the tables: what a table learns of objects and pods.
+
+An ``ObjectTable`` follows watched objects, a ``PodTable`` the life of every pod; a table may be
+both. A new feature of the snapshot is a table of its own, listed in ``registry``.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from kai_py.api.gpu_share import SharedGpu
+from kai_py.api.records.core import Pod
+from kai_py.api.records.resource import AllocationResult, ResourceClaim
+
+if TYPE_CHECKING:
+    from kai_py.snapshot.assumptions import PodPlacement
+    from kai_py.snapshot.node_usage import PodUsage
+    from kai_py.snapshot.parsed_pods import ParsedPod
+
+Uids = Iterable[str]
+"""Pods, by uid, that have to be derived again."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssumedBinding:
+    """A binding that is being written, with everything that goes with it.
+
+    ``claims``: new allocations by claim uid. ``gpus``: the shared GPUs of which the pod gets a
+    part. ``new_claim``: the claim that is created for its extended resources. ``volumes``: the
+    names of the PersistentVolumes that its claims get.
+    """
+
+    pod_uid: str
+    node: str
+    claims: Mapping[str, AllocationResult] = field(default_factory=dict)
+    gpus: tuple[SharedGpu, ...] = ()
+    new_claim: ResourceClaim | None = None
+    volumes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedPod:
+    """A pod, what it and the objects that it names say, and where it is.
+
+    ``usage``: what it takes of its node, None without a node. ``gpus``: the shared GPUs of which
+    it has a part.
+    """
+
+    uid: str
+    parsed: "ParsedPod"
+    placement: "PodPlacement"
+    gpus: tuple[SharedGpu, ...]
+    usage: "PodUsage | None"
+
+
+class ObjectTable(Protocol):
+    """A table that follows watched objects; it ignores those that do not concern it."""
+
+    def apply(self, kind: str, old: object | None, new: object | None, /) -> None:
+        """Take in one change; ``kind`` is the ``Kind.collection_name`` of the object."""
+
+
+class PodTable:
+    """A table that follows pods; it overrides the events that concern it.
+
+    Every event goes to all tables before any pod is derived again, so that the order of the tables
+    is of no importance. Each method returns the *other* pods, by uid, that have to be derived
+    again; a lazy result is consumed while they are.
+
+    A pod is observed with every change in the API and placed with every derivation. When it ends it
+    is released. When it is deleted, its assumed binding is forgotten, it is released and removed.
+    """
+
+    def observe(self, _pod: Pod, /) -> Uids:
+        """The API has the pod like this, whatever its phase and scheduler."""
+        return ()
+
+    def assume(self, _binding: AssumedBinding, /) -> Uids:
+        """A binding of the pod is being written."""
+        return ()
+
+    def forget(self, _uid: str, /) -> Uids:
+        """The assumed binding of the pod, if there is one, is withdrawn."""
+        return ()
+
+    def place(self, _pod: DerivedPod, /) -> Uids:
+        """The pod was derived: it is on a node, or waits to be placed by this scheduler."""
+        return ()
+
+    def release(self, _uid: str, /) -> Uids:
+        """The pod neither occupies nor requests anything any more."""
+        return ()
+
+    def remove(self, _pod: Pod, /) -> Uids:
+        """The pod does not exist any more."""
+        return ()

@@ -1,0 +1,162 @@
+"""All tables of the snapshot: the one place where a table is created, listed and read out.
+
+A feature is added by a table in this package, an entry in ``pod_tables`` or ``object_tables`` (or
+both), and its field in ``snapshot``. The order within a tuple is of no importance.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kai_py.api.records.core import Pod
+from kai_py.snapshot.assumptions import Assumptions, StuckTerminations
+from kai_py.snapshot.charges import PodCharges
+from kai_py.snapshot.dependencies import (
+    Dependencies,
+    GroupSchedulers,
+    ReadableKinds,
+    RecordingOwners,
+)
+from kai_py.snapshot.derivation import GpuMemory
+from kai_py.snapshot.gang_table import GangTable, copy_sums
+from kai_py.snapshot.node_usage import NodeUsageState, NodeUsageTable
+from kai_py.snapshot.object_cache import ObjectCache
+from kai_py.snapshot.parsed_pods import Identify, ParsedPods
+from kai_py.snapshot.settings import DeviceRegistry, SnapshotSettings
+from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.budgets import DisruptionBudgets
+from kai_py.snapshot.tables.claim_overlays import ClaimOverlays
+from kai_py.snapshot.tables.claims import POD_GROUPS
+from kai_py.snapshot.tables.gang_members import GangMembers
+from kai_py.snapshot.tables.ignored_markers import IgnoredMarkerTable
+from kai_py.snapshot.tables.numa import NumaReports
+from kai_py.snapshot.tables.pod_rules import PlacedPods
+from kai_py.snapshot.tables.queues import QueueInfo, QueueInfos
+from kai_py.snapshot.tables.releasable_claims import ReleasableClaims
+from kai_py.snapshot.tables.topology import Topologies
+from kai_py.snapshot.tables.volumes import (
+    AttachLimits,
+    AvailableVolumes,
+    StorageCapacities,
+    VolumeAttachments,
+)
+
+if TYPE_CHECKING:
+    from kai_py.snapshot.tables.pod_table import ObjectTable, PodTable
+
+
+class SnapshotTables:
+    """The tables by name, and as the tuples through which changes go to them."""
+
+    def __init__(
+        self,
+        identify: Identify,
+        devices: DeviceRegistry,
+        queue_info: Callable[[object], QueueInfo],
+        settings: SnapshotSettings,
+        *,
+        pods: dict[str, Pod],
+        objects: ObjectCache,
+        dependencies: Dependencies,
+        owner_kinds: ReadableKinds,
+    ) -> None:
+        """``pods`` (by uid), ``objects`` and ``dependencies`` stay up to date by the builder."""
+        self._pods, self._objects = pods, objects
+        self.node_usage = NodeUsageTable()
+        self.gangs = GangTable(settings.preemptible_below)
+        self.assumptions = Assumptions(settings.nomination_seconds)
+        self.stuck_terminations = StuckTerminations()
+        self.gpu_memory = GpuMemory()
+        self.claim_overlays = ClaimOverlays(objects, dependencies)
+        self.placed_pods = PlacedPods(self.gangs.unplaced_pods)
+        schedulers = GroupSchedulers(dependencies)
+        self.parsed_pods = ParsedPods(
+            identify,
+            devices,
+            self.gpu_memory,
+            dependencies,
+            lambda: RecordingOwners(objects, pods, owner_kinds, schedulers),
+        )
+        self.releasable_claims = ReleasableClaims(
+            schedulers,
+            settings.scheduler_names,
+            lambda namespace, name: objects.get(POD_GROUPS, namespace, name) is not None,
+        )
+        charges = PodCharges(devices, pods, dependencies, self.gpu_memory, self._is_unplaced)
+        self._queues = QueueInfos(queue_info, settings.default_queue, devices.set_limits)
+        self._topologies = Topologies()
+        self._budgets = DisruptionBudgets(pods)
+        self._numa = NumaReports()
+        self._ignored_markers = IgnoredMarkerTable()
+        self._attach_limits = AttachLimits()
+        self._attachments = VolumeAttachments()
+        self._available_volumes = AvailableVolumes()
+        self._storage_capacities = StorageCapacities()
+        self.object_tables: tuple[ObjectTable, ...] = (
+            self.releasable_claims,
+            self._queues,
+            self._topologies,
+            self._budgets,
+            self._numa,
+            self._attach_limits,
+            self._attachments,
+            self._available_volumes,
+            self._storage_capacities,
+        )
+        self.pod_tables: tuple[PodTable, ...] = (
+            self.assumptions,
+            self.stuck_terminations,
+            schedulers,
+            self._budgets,
+            self.parsed_pods,
+            self.claim_overlays,
+            self._available_volumes,
+            self.placed_pods,
+            self._ignored_markers,
+            self.gpu_memory,
+            self._numa,
+            self.node_usage,
+            GangMembers(self.gangs, charges, devices, settings.shared_claim_queue_label),
+        )
+
+    def snapshot(self, now: float, state: NodeUsageState) -> Snapshot:
+        """What all tables say at ``now``; ``state``: of ``node_usage``."""
+        gangs = self.gangs
+        return Snapshot(
+            now=now,
+            resources=state.resources,
+            nodes=state.nodes,
+            used=state.used,
+            releasing=state.releasing,
+            host_ports=state.host_ports,
+            attached=state.attached,
+            attach_limits=self._attach_limits.by_node(),
+            attachments=self._attachments.by_node(),
+            exclusive_claims=state.exclusive_claims,
+            available_volumes=self._available_volumes.snapshot(),
+            storage_capacities=self._storage_capacities.snapshot(),
+            gangs=gangs.snapshot(),
+            pending=tuple(sorted(gangs.pending)),
+            queues=self._queues.specs(),
+            queue_allocated=copy_sums(gangs.allocated),
+            queue_requested=copy_sums(gangs.requested),
+            queue_non_preemptible=copy_sums(gangs.non_preemptible),
+            below_min_members=gangs.below_min_members(),
+            started_in_part=gangs.started_in_part(),
+            devices=self._objects.devices(),
+            nominations=self.assumptions.nominations(now),
+            in_backoff=self.assumptions.in_backoff(now),
+            gpu_sharing=state.gpu_sharing,
+            placed_pods=self.placed_pods.snapshot(),
+            namespaces=self._objects.namespace_labels(),
+            topologies=self._topologies.levels(),
+            terminating=tuple(gangs.terminating.values()),
+            ignored_markers=self._ignored_markers.snapshot(),
+            releasable_claims=self.releasable_claims.snapshot(),
+            group_claim_users=self.releasable_claims.group_claim_users(gangs.gangs.values()),
+            budgets=self._budgets.snapshot(),
+            numa=self._numa.snapshot(),
+        )
+
+    def _is_unplaced(self, uid: str) -> bool:
+        pod = self._pods.get(uid)
+        return pod is None or not self.assumptions.placement(pod).node
