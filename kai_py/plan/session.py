@@ -23,6 +23,7 @@ from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.ageing import QueueAgeing
+from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime
 from kai_py.policy.score.strategies import ScoreStrategy, frequent_shapes
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats
@@ -60,6 +61,7 @@ class CycleState:
     minimisation_budget: int = 32_768
     _requests: dict[str, tuple[int, PlacementRequest | None, Floats]] = field(default_factory=dict)
     _preconditions: dict[str, Unschedulable | None] = field(default_factory=dict)
+    _reclaim_min_runtimes: dict[int, list[float]] = field(default_factory=dict)
 
     @property
     def frees_capacity(self) -> bool:
@@ -77,6 +79,20 @@ class CycleState:
             if queue is not None:
                 found.setdefault(queue, []).append(gang)
         return found
+
+    @cached_property
+    def preempt_min_runtime(self) -> list[float]:
+        """By queue, for how long its gangs are safe from preemption, in seconds."""
+        times: list[float] = preempt_min_runtime(self.quota.queues, self.quota.rules).tolist()
+        return times
+
+    def reclaim_min_runtimes(self, reclaimer: int) -> list[float]:
+        """By queue, for how long its gangs are safe from the queue ``reclaimer``, in seconds."""
+        known = self._reclaim_min_runtimes.get(reclaimer)
+        if known is None:
+            found = reclaim_min_runtime(self.quota.queues, reclaimer, self.quota.rules)
+            known = self._reclaim_min_runtimes[reclaimer] = found.tolist()
+        return known
 
     def action_cache(self, action: Action) -> ActionCache:
         """What ``action`` was told before and still holds."""
