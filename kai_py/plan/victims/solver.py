@@ -1,14 +1,18 @@
-"""Solve one request of a preemptor: what is known already about its search, else the search.
+"""Solve one request of a preemptor: what is known of its search already, else the search.
 
-a request that needs no less than one that failed before, since anything was placed, fails too
-the result is that of an equal search, if it still holds (``search_cache``)
-a search that backs off is not repeated, nor one for as many pods that request at least as much
-else search, within the probe budget, unless even an empty cluster gives no hope
+    a request that needs no less than one that failed fails too (``failed_requests``)
+    the result is that of a search with equal inputs, if there was one (``search_cache``)
+    a search that backs off is not repeated (``backoff``)
+    else search, within the probe budget, unless the request would not fit an empty cluster
+
+The loop over preemptors (``action``) is given the result and does not see which it was.
 """
 
 from typing import NamedTuple
 
 from kai_py.grouping.gang_settings import GangAffinity
+from kai_py.plan.action_searches import ActionSearches
+from kai_py.plan.failed_requests import FailedRequests
 from kai_py.plan.placement.fit import by_shape, dominates
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.search_cache import SearchKey, SearchResult
@@ -22,12 +26,11 @@ PreemptorClass = tuple[str, bool, bool, tuple[GangAffinity, ...]]
 
 
 class RequestSignature(NamedTuple):
-    """What decides how a search for pods of one shape ends."""
+    """What decides how a search for pods of one shape ends: preemptor and shape, size, priority."""
 
-    preemptor_class: PreemptorClass
-    shape: int
-    priority: int
+    kind: tuple[PreemptorClass, int]
     size: int
+    priority: int
 
 
 class VictimSolver:
@@ -36,64 +39,63 @@ class VictimSolver:
     def __init__(self, state: CycleState, strategy_class: type[VictimStrategy]) -> None:
         self._state = state
         self._backs_off = strategy_class.backs_off
-        self._cache = state.action_cache(strategy_class.action)
-        self._failed: dict[tuple[PreemptorClass, int], list[RequestSignature]] = {}
+        self._searches = ActionSearches(state, strategy_class.action)
+        self._failed = FailedRequests[SearchResult]()
 
     def solve(self, strategy: VictimStrategy) -> VictimSearch | SearchResult:
         """The search that placed the request, or how it failed."""
         gang, request = strategy.gang, strategy.request
         signature = _signature(self._state, gang, request)
-        if signature is not None and self._needs_no_less(signature):
+        if signature is not None and self._failed.find(*signature):
+            # Probes were charged for the request that failed, so this one costs none.
             return SearchResult()
         key = _search_key(gang, request, signature)
-        result = self._cached_result(key, gang) or self._backed_off_for_less(key)
+        result = self._cached_result(key, gang) or self._backed_off_result(key)
         if result is None:
             found = self._search(strategy)
             if isinstance(found, VictimSearch):
                 self._failed.clear()
                 return found
             result = found
-            self._cache.store(key, result)
+            self._searches.store(key, result)
         if signature is not None and not result.out_of_budget:
-            known = self._failed.setdefault((signature.preemptor_class, signature.shape), [])
-            known.append(signature)
+            self._failed.add(signature.kind, result, signature.size, signature.priority)
         return result
-
-    def _needs_no_less(self, signature: RequestSignature) -> bool:
-        """Whether a request for no more pods, of no lower priority, failed."""
-        known = self._failed.get((signature.preemptor_class, signature.shape), ())
-        return any(
-            signature.size >= failed.size and signature.priority <= failed.priority
-            for failed in known
-        )
 
     def _cached_result(self, key: SearchKey, gang: Gang) -> SearchResult | None:
         """The result that is known, its probes charged."""
         state = self._state
-        result = self._cache.lookup(key, self._probe_budget())
+        result = self._searches.lookup(key, self._probe_budget())
         if result is not None:
-            state.probes -= self._cache.charge(key, result)
+            state.probes -= self._searches.charge(key, result)
             state.eviction_limits.protected_by.update(result.protected_by)
-            if not result.backs_off:
-                _record_search(state, gang, result)
+            _record_search(state, gang, result)
         return result
 
-    def _backed_off_for_less(self, key: SearchKey) -> SearchResult | None:
-        """A search that backs off for as many pods, or fewer, that request no more."""
-        signature, pod = key.signature, key.pod
-        if not isinstance(signature, RequestSignature) or pod is None:
-            return None
-        for known, result in self._cache.backed_off().items():
-            less = known.signature
-            if not isinstance(less, RequestSignature) or known.pod is None:
-                continue
-            if less.preemptor_class != signature.preemptor_class or less.size > signature.size:
-                continue
-            fits = self._state.placer.shapes.fits
-            if dominates(self._state.statement, fits, pod.shape, known.pod.shape):
-                self._cache.store(key, result)
-                return result
+    def _backed_off_result(self, key: SearchKey) -> SearchResult | None:
+        """The result of a search that backs off, for the request or for one that needs no more."""
+        backed_off = self._searches.backed_off()
+        known = backed_off.get(key)
+        if known is not None:
+            self._state.eviction_limits.protected_by.update(known.result.protected_by)
+            return known.result
+        for other, search in backed_off.items():
+            if self._needs_no_more(other, key):
+                backed_off[key] = search
+                return search.result
         return None
+
+    def _needs_no_more(self, other: SearchKey, key: SearchKey) -> bool:
+        """Whether ``other`` is for as many pods, or fewer, that request no more."""
+        ours, theirs = key.signature, other.signature
+        if not isinstance(ours, RequestSignature) or not isinstance(theirs, RequestSignature):
+            return False
+        if key.pod is None or other.pod is None or theirs.size > ours.size:
+            return False
+        if theirs.kind[0] != ours.kind[0]:
+            return False
+        fits = self._state.placer.shapes.fits
+        return dominates(self._state.statement, fits, key.pod.shape, other.pod.shape)
 
     def _search(self, strategy: VictimStrategy) -> VictimSearch | SearchResult:
         """The search that placed the request, or how it ended."""
@@ -111,8 +113,7 @@ class VictimSolver:
         state.probes -= used
         out_of_budget = outcome is SearchOutcome.OUT_OF_BUDGET
         backs_off = out_of_budget and self._backs_off and budget == state.probes_per_gang
-        idle = state.statement.future_idle.copy() if backs_off else None
-        result = SearchResult(budget, used, out_of_budget, protected_by, future_idle=idle)
+        result = SearchResult(budget, used, out_of_budget, backs_off, protected_by)
         _record_search(state, strategy.gang, result)
         return search if outcome is SearchOutcome.PLACED else result
 
@@ -127,7 +128,7 @@ def _signature(state: CycleState, gang: Gang, request: PlacementRequest) -> Requ
         return None
     preemptible = gang.is_preemptible(request.members)
     preemptor_class = gang.queue, preemptible, gang.preemptible, gang.gang_affinity
-    return RequestSignature(preemptor_class, shape, gang.priority, len(request.members))
+    return RequestSignature((preemptor_class, shape), len(request.members), gang.priority)
 
 
 def _search_key(
