@@ -30,6 +30,7 @@ from kai_py.plan.actions.reclaim import reclaim
 from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.stale import stale
+from kai_py.plan.backoff import Backoff
 from kai_py.plan.outcome import build_plan, list_evictions
 from kai_py.plan.placement.fit import ShapeFits
 from kai_py.plan.placement.gang import Placer
@@ -37,6 +38,7 @@ from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.strategy import Scoring
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.search_cache import SearchCache
+from kai_py.plan.search_inputs import InputsHistory, SearchInputs
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.claims import constrain_to_cliques
 from kai_py.plan.state.devices import CycleDevices
@@ -110,10 +112,19 @@ class CycleMemory:
     history: PastUsage | None = None
     static_fits: StaticFits = field(default_factory=StaticFits)
     fair_shares: FairShareCache = field(default_factory=FairShareCache)
+    search_inputs: InputsHistory = field(default_factory=InputsHistory)
     search_cache: SearchCache = field(default_factory=SearchCache)
+    backoff: Backoff = field(default_factory=Backoff)
     cycle_count: int = 0
     out_of_budget: dict[str, int] = field(default_factory=dict)
     evictions: EvictionHistory = field(default_factory=EvictionHistory)
+
+    def start_cycle(self, snapshot: Snapshot, settings: CycleSettings) -> None:
+        """Searches of the cycle have these inputs."""
+        runtimes = min_runtimes(snapshot.queues, settings.rules)
+        self.search_inputs.start_cycle(SearchInputs(snapshot, settings, runtimes))
+        self.search_cache.start_cycle(self.search_inputs)
+        self.backoff.start_cycle(self.search_inputs)
 
     def record_searches(self, searched: Mapping[str, bool], pending: Collection[str]) -> None:
         """Remember which gangs of those ``pending`` ran out of budget, and when."""
@@ -125,9 +136,7 @@ class CycleMemory:
 
 def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Plan:
     """Decide everything that can be decided at ``snapshot.now``."""
-    memory.search_cache.start_cycle(
-        snapshot, settings, min_runtimes(snapshot.queues, settings.rules)
-    )
+    memory.start_cycle(snapshot, settings)
     # 1. Devices, queues and fair shares as the snapshot has them.
     memory.devices.sync(snapshot.devices)
     snapshot = constrain_to_cliques(snapshot, memory.devices)
@@ -157,6 +166,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         out_of_budget=memory.out_of_budget,
         reservation_seconds=settings.reservation_seconds,
         search_cache=memory.search_cache,
+        backoff=memory.backoff,
     )
     pending = [snapshot.gangs[key] for key in snapshot.pending]
     ready = [g for g in pending if g.key not in snapshot.in_backoff and not g.attempts_exhausted]

@@ -1,11 +1,7 @@
-"""What the actions of one cycle share: the statement, the queues, the placer, open obstacles.
+"""The state of one cycle that its actions share: statement, queues, placer, budgets, reasons.
 
-Pods of a gang go into room that is free now, or else into room that is being freed.
-
-Which asks need the same room, so that what one gang was told holds for others?
-
-Where all pods are of one shape, and neither a topology nor nodes that are kept for others bind the
-gang, the shape and how many there are decide. O(pods asked for).
+Requests whose pods are all of one shape, and whose gang is bound by neither a topology nor
+capacity reserved for others, are comparable by shape and size (``request_signature``).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -13,17 +9,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kai_py.grouping.gang import has_topology_constraint
+from kai_py.plan.backoff import Backoff
 from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.next_pods import PlacementRequest, next_request, precondition
 from kai_py.plan.plan import Action
-from kai_py.plan.search_cache import ActionCache, CacheEntries, SearchCache
+from kai_py.plan.search_cache import SearchCache
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.ageing import QueueAgeing
-from kai_py.policy.score.strategies import ScoreStrategy, frequent_shapes
+from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime
+from kai_py.policy.score.strategies import frequent_shapes
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -31,14 +29,14 @@ from kai_py.snapshot.snapshot import Snapshot
 
 @dataclass
 class CycleState:
-    """Mutable for the length of one cycle. ``obstacles``: gang key to what stops it.
+    """Mutable for the length of one cycle. ``unschedulable``: gang key to what stops it.
 
     ``probes``: trial placements that searches for victims may still make, ``probes_per_gang`` how
-    many of them in one search. ``most_moved``: pods that may be moved for one gang.
-    ``exhausted``: gang key to the last cycle in which its search ran out of them; ``searched``:
-    gang key to whether one did in this cycle. ``had_their_turn``: keys of gangs that have searched
-    for victims when they came to be allocated. ``vain``: what was asked in vain before.
-    ``weighable``: units that may still be looked at to find fewer victims.
+    many of them in one search. ``max_relocated_pods``: for one gang. ``out_of_budget``: gang key to
+    the last cycle in which its search ran out of probes; ``searched``: gang key to whether one did
+    in this cycle. ``searched_in_allocate``: keys of gangs that have searched for victims at their
+    turn of allocate. ``minimisation_budget``: units that may still be considered to find fewer
+    victims.
     """
 
     snapshot: Snapshot
@@ -57,16 +55,18 @@ class CycleState:
     unschedulable: dict[str, Unschedulable] = field(default_factory=dict)
     searched_in_allocate: set[str] = field(default_factory=set)
     search_cache: SearchCache = field(default_factory=SearchCache)
+    backoff: Backoff = field(default_factory=Backoff)
     minimisation_budget: int = 32_768
     _requests: dict[str, tuple[int, PlacementRequest | None, Floats]] = field(default_factory=dict)
     _preconditions: dict[str, Unschedulable | None] = field(default_factory=dict)
+    _reclaim_min_runtimes: dict[int, list[float]] = field(default_factory=dict)
 
     @property
     def frees_capacity(self) -> bool:
-        """Whether anybody is leaving, so that waiting can make sense."""
+        """Whether capacity is being released, so that waiting for it can make sense."""
         snapshot = self.snapshot
-        vacated = bool(snapshot.releasable_claims) or not all(snapshot.group_claim_users.values())
-        return vacated or bool(snapshot.releasing.any()) or bool(self.statement.evicted)
+        released = bool(snapshot.releasable_claims) or not all(snapshot.group_claim_users.values())
+        return released or bool(snapshot.releasing.any()) or bool(self.statement.evicted)
 
     @cached_property
     def evictable(self) -> Mapping[int, Sequence[Gang]]:
@@ -78,35 +78,23 @@ class CycleState:
                 found.setdefault(queue, []).append(gang)
         return found
 
-    def action_cache(self, action: Action) -> ActionCache:
-        """What ``action`` was told before and still holds."""
+    @cached_property
+    def preempt_min_runtime(self) -> list[float]:
+        """By queue, for how long its gangs are safe from preemption, in seconds."""
+        times: list[float] = preempt_min_runtime(self.quota.queues, self.quota.rules).tolist()
+        return times
 
-        def load() -> CacheEntries:
-            marks = self._fingerprint(by_share=action is Action.RECLAIM)
-            return self.search_cache.entries(action, marks, self.statement.future_idle)
-
-        return ActionCache(self.statement, load)
-
-    def _fingerprint(self, *, by_share: bool) -> Hashable:
-        """What decides over searches now, beside the snapshot; None if it can't be compared."""
-        scoring = self.placer.shapes.scoring
-        by_lot = scoring is not None and scoring.strategy is ScoreStrategy.RANDOM
-        if by_lot or self.placer.reservations.active:
-            return None
-        standing, statement = self.quota.usage, self.statement
-        held = (standing.allocated, standing.non_preemptible)
-        fair = (standing.fair, standing.total) if by_share else ()
-        return (
-            tuple((uid, each.row, each.capacity) for uid, each in statement.placed.items()),
-            tuple(statement.evicted),
-            tuple(amounts.tobytes() for amounts in (*held, *fair)),
-            self.eviction_limits.snapshot(),
-            self._score_fingerprint,
-        )
+    def reclaim_min_runtimes(self, reclaimer: int) -> list[float]:
+        """By queue, for how long its gangs are safe from the queue ``reclaimer``, in seconds."""
+        known = self._reclaim_min_runtimes.get(reclaimer)
+        if known is None:
+            found = reclaim_min_runtime(self.quota.queues, reclaimer, self.quota.rules)
+            known = self._reclaim_min_runtimes[reclaimer] = found.tolist()
+        return known
 
     @cached_property
-    def _score_fingerprint(self) -> Hashable:
-        """What scores depend on beside the nodes: the pods that are taken for those to come."""
+    def score_inputs(self) -> Hashable:
+        """What scores depend on beside the nodes: the frequent shapes, as those of pods to come."""
         scoring = self.placer.shapes.scoring
         if scoring is None:
             return None
@@ -117,9 +105,9 @@ class CycleState:
         """Record what stops ``gang``."""
         self.unschedulable[gang.key] = reason
 
-    def start_over(self, obstacles: Mapping[str, Unschedulable]) -> None:
-        """What was placed was undone: ``obstacles`` are again all that is known."""
-        self.unschedulable = dict(obstacles)
+    def start_over(self, reasons: Mapping[str, Unschedulable]) -> None:
+        """What was placed was undone: ``reasons`` are again all that is known."""
+        self.unschedulable = dict(reasons)
         self._requests.clear()
 
     def mark_placed(self, gang: Gang) -> None:
@@ -128,7 +116,7 @@ class CycleState:
         self._requests.pop(gang.key, None)
 
     def precondition(self, gang: Gang) -> Unschedulable | None:
-        """What must happen before the gang can be placed at all; looked at once in a cycle."""
+        """What must happen before the gang can be placed at all."""
         if gang.key not in self._preconditions:
             found = precondition(gang, self.quota, self.snapshot.namespaces)
             self._preconditions[gang.key] = found
@@ -139,7 +127,7 @@ class CycleState:
         return self._cached_request(gang)[1]
 
     def request_cost(self, gang: Gang) -> Floats:
-        """(quota resources,) the cost of the pods ``gang`` asks for next."""
+        """(quota resources,) the cost of the next request of ``gang``."""
         return self._cached_request(gang)[2]
 
     def _cached_request(self, gang: Gang) -> tuple[int, PlacementRequest | None, Floats]:
@@ -147,9 +135,9 @@ class CycleState:
         known = self._requests.get(gang.key)
         if known is not None and known[0] == evicted:
             return known
-        ask = next_request(gang, self.statement)
-        members = ask.members if ask is not None else gang.pending[:1]
-        found = self._requests[gang.key] = (evicted, ask, self.quota.cost_of(members))
+        request = next_request(gang, self.statement)
+        members = request.members if request is not None else gang.pending[:1]
+        found = self._requests[gang.key] = (evicted, request, self.quota.cost_of(members))
         return found
 
 
@@ -161,30 +149,30 @@ def place_earliest(
     allowed: Bools | None = None,
     explain: bool = True,
 ) -> Unschedulable | None:
-    """Place all of ``members``, or say what stops them now; arguments as of ``Placer.place``."""
-    obstacle: Unschedulable | None = None
-    for room in (Capacity.IDLE, Capacity.FUTURE_IDLE):
+    """Place all of ``members`` where it is idle, else future idle, or say what stops them."""
+    reason: Unschedulable | None = None
+    for capacity in (Capacity.IDLE, Capacity.FUTURE_IDLE):
         with state.statement.trial() as trial:
             blocked = state.placer.place(
                 state.statement,
                 gang,
                 members,
                 Action.ALLOCATE,
-                capacity=room,
+                capacity=capacity,
                 allowed=allowed,
-                explain=explain and obstacle is None,
+                explain=explain and reason is None,
             )
             if blocked is None:
                 trial.keep()
                 return None
-        obstacle = obstacle or blocked
+        reason = reason or blocked
         if not state.frees_capacity:
             break
-    return obstacle
+    return reason
 
 
 def request_signature(state: CycleState, gang: Gang, request: PlacementRequest) -> int | None:
-    """The number of the shape of all pods asked for; None where more than it decides over room."""
+    """The number of the shape of all pods of the request; None where more than that decides."""
     if state.placer.reservations.active or has_topology_constraint(gang.tree):
         return None
     first = request.members[0].shape.number

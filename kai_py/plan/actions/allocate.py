@@ -1,89 +1,84 @@
-"""Allocate: place pending gangs into free room, queue by queue, without disturbing anybody.
+"""Allocate: place pending gangs into idle capacity, queue by queue; nothing is evicted.
 
     while a queue has a gang left:
         take the queue that comes next, and its next gang
-        check the queue's bounds for the pods the gang asks for, an amount of GPU memory at its
-            price on the smallest GPUs; where that is too much, on the larger ones
-        place them into room that is free now, or else into room that is being freed
-        a gang with pods left to place goes back into its queue's line
+        check the queue's bounds for the next request, an amount of GPU memory at its cost on the
+            smallest GPUs; where that is too much, on the larger ones
+        place the request where it is idle now, or else where capacity is being released
+        a gang with pods left to place goes back into its queue
 
-A gang that finds no room spares every later gang of the same shape and at least the same size the
-search, for room only shrinks, until one that was refused got room from others. Until
-somebody does, what was tried in the last cycle is not tried again where nothing has changed since
-(``vain_searches``).
+A request that needs no less than one that failed fails too, as capacity only shrinks, until a gang
+that failed was placed at the cost of victims.
 """
 
 from collections.abc import Callable, Iterable
 
+from kai_py.plan.action_searches import ActionSearches
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.explain.reasons import Unschedulable, for_gang
+from kai_py.plan.failed_requests import FailedRequests
 from kai_py.plan.gang_queue import GangQueue
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.quota_check import check_quota, check_reserved_quota, nodes_within_quota
-from kai_py.plan.search_cache import ActionCache, SearchKey, SearchResult
+from kai_py.plan.search_cache import SearchKey, SearchResult
 from kai_py.plan.session import CycleState, place_earliest, request_signature
 from kai_py.snapshot.gangs import Gang
 
-UnschedulableShapes = dict[int, tuple[int, Unschedulable]]
-"""Shape to the smallest ask that found no room, and why."""
-
 OnUnschedulable = Callable[[Gang], bool]
-"""Told of a gang that gets nothing; whether it got room from others."""
+"""Called for a gang that could not be placed; whether it was, at the cost of victims."""
 
 
 def allocate(
     state: CycleState, gangs: Iterable[Gang], on_unschedulable: OnUnschedulable | None = None
 ) -> None:
-    """Run the action for ``gangs``; whatever stays pending gets its obstacle in ``state``."""
-    line = GangQueue(state, [gang for gang in gangs if _is_ready(state, gang)])
-    alike = EquivalentGangs(state, line)
-    hopeless, book = UnschedulableShapes(), state.action_cache(Action.ALLOCATE)
-    while (gang := _next_gang(line, alike)) is not None:
-        if _allocate_gang(state, gang, hopeless, book):
-            line.push(gang)
+    """Run the action for ``gangs``; what stays pending gets its reason in ``state``."""
+    gang_queue = GangQueue(state, [gang for gang in gangs if _is_ready(state, gang)])
+    batcher = EquivalentGangs(state, gang_queue)
+    solver = _AllocateSolver(state)
+    while (gang := _next_gang(gang_queue, batcher)) is not None:
+        if _allocate_gang(state, gang, solver):
+            gang_queue.push(gang)
         elif (
             on_unschedulable is not None
             and gang.key in state.unschedulable
             and on_unschedulable(gang)
         ):
-            hopeless.clear()
-            line.update_all()
+            solver.capacity_has_grown()
+            gang_queue.update_all()
             if state.next_request(gang) is not None:
-                line.push(gang)
+                gang_queue.push(gang)
 
 
 def _next_gang(gang_queue: GangQueue, batcher: EquivalentGangs) -> Gang | None:
-    """The next gang to be tried by itself; those that are placed many at a time come first."""
+    """The next gang to be tried by itself; batches of equivalent gangs are placed before."""
     while batcher.place_batch():
         pass
     return gang_queue.pop()
 
 
 def _is_ready(state: CycleState, gang: Gang) -> bool:
-    obstacle = state.precondition(gang)
-    if obstacle is not None:
-        state.mark_unschedulable(gang, obstacle)
-    return obstacle is None
+    reason = state.precondition(gang)
+    if reason is not None:
+        state.mark_unschedulable(gang, reason)
+    return reason is None
 
 
-def _allocate_gang(
-    state: CycleState, gang: Gang, unschedulable: UnschedulableShapes, cache: ActionCache
-) -> bool:
-    """Place what the gang asks for next; whether it should be asked again in this cycle."""
-    ask = state.next_request(gang)
-    if ask is None:
+def _allocate_gang(state: CycleState, gang: Gang, solver: "_AllocateSolver") -> bool:
+    """Place the next request of the gang; whether it has a further one in this cycle."""
+    request = state.next_request(gang)
+    if request is None:
         return False
-    over = check_quota(state.quota, gang, ask.members, state.request_cost(gang))
+    over = check_quota(state.quota, gang, request.members, state.request_cost(gang))
     if over is not None:
-        obstacle = None if _place_on_larger_gpus(state, gang, ask) else over
+        reason = None if _place_on_larger_gpus(state, gang, request) else over
     else:
-        kept = check_reserved_quota(state, gang, state.request_cost(gang))
-        obstacle = kept or _place(state, gang, ask, unschedulable, cache)
-    if obstacle is None:
+        reserved = check_reserved_quota(state, gang, state.request_cost(gang))
+        reason = reserved or solver.solve(gang, request)
+    if reason is None:
         state.mark_placed(gang)
-        return ask.has_more
-    state.mark_unschedulable(gang, obstacle)
+        return request.has_more
+    state.mark_unschedulable(gang, reason)
     return False
 
 
@@ -95,37 +90,44 @@ def _place_on_larger_gpus(state: CycleState, gang: Gang, request: PlacementReque
     return place_earliest(state, gang, request.members, allowed=allowed, explain=False) is None
 
 
-def _place(
-    state: CycleState,
-    gang: Gang,
-    request: PlacementRequest,
-    unschedulable: UnschedulableShapes,
-    cache: ActionCache,
-) -> Unschedulable | None:
-    """Place the pods, or say why not."""
-    shape, size, placed = (
-        request_signature(state, gang, request),
-        len(request.members),
-        state.statement.placed,
-    )
-    known = None if shape is None else unschedulable.get(shape)
-    if known is not None and size >= known[0]:
-        return for_gang(known[1], gang, request.members, placed)
-    question = _search_key(gang, request, shape)
-    answer = cache.lookup(question)
-    obstacle = place_earliest(state, gang, request.members) if answer is None else answer.reason
-    if obstacle is None:
-        return None
-    if answer is None:
-        cache.store(question, SearchResult(reason=obstacle))
-    if shape is None:
-        return obstacle
-    unschedulable[shape] = (size, obstacle)
-    return for_gang(obstacle, gang, request.members, placed)
+class _AllocateSolver:
+    """Places requests, or finds without trying why they can't be placed."""
+
+    def __init__(self, state: CycleState) -> None:
+        self._state = state
+        self._searches = ActionSearches(state, Action.ALLOCATE)
+        self._failed = FailedRequests[Unschedulable]()
+
+    def solve(self, gang: Gang, request: PlacementRequest) -> Unschedulable | None:
+        """Place the pods, or say why not."""
+        shape, size = request_signature(self._state, gang, request), len(request.members)
+        reason = None if shape is None else self._failed.find(shape, size)
+        if reason is None:
+            reason = self._place(gang, request, shape)
+            if reason is None or shape is None:
+                return reason
+            self._failed.add(shape, reason, size)
+        return for_gang(reason, gang, request.members, self._state.statement.placed)
+
+    def capacity_has_grown(self) -> None:
+        """Requests that failed may succeed."""
+        self._failed.clear()
+
+    def _place(
+        self, gang: Gang, request: PlacementRequest, shape: int | None
+    ) -> Unschedulable | None:
+        key = _search_key(gang, request, shape)
+        known = self._searches.lookup(key)
+        if known is not None:
+            return known.reason
+        reason = place_earliest(self._state, gang, request.members)
+        if reason is not None:
+            self._searches.store(key, SearchResult(reason=reason))
+        return reason
 
 
 def _search_key(gang: Gang, request: PlacementRequest, shape: int | None) -> SearchKey:
-    """What decides over room, and how its lack is told."""
+    """What decides whether the pods can be placed, and how it is told that they can't."""
     if shape is None:
         return SearchKey(gang.key, gang)
     leaves = tuple(dict.fromkeys(member.subgroup for member in request.members))

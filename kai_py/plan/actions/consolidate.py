@@ -1,19 +1,17 @@
-"""Consolidate: move running gangs together so that a pending gang fits; nobody loses anything.
+"""Consolidate: relocate running gangs so that a pending gang fits; no pod is lost.
 
-    for each pending preemptible gang that found no room, in the order of the gangs:
-        victims: running preemptible gangs of any queue, the cheapest node to free first
-        take the fewest that make the whole gang fit; every one of them must find room elsewhere,
-            if need be where one further pod moves away
+    for each pending preemptible gang that was not placed, in the order of the gangs:
+        candidates: running preemptible gangs of any queue, the node that is cheapest to free first
+        victims: the fewest candidates that make the request fit; every one of them must fit
+                 elsewhere, if need be where one further pod is relocated too
 
-A move is a restart. The price of a node is the number of pods that must leave it before one more
-pod of the gang fits. What is free in sum must suffice, for moving frees nothing: without that there
-is no search. Spreading pods on purpose and packing them together exclude each other, so nothing is
-moved where GPU pods are spread.
+A relocation is a restart. The cost of a node is the number of pods to evict before one more pod of
+the gang fits there. Relocating frees nothing in sum, so without enough idle resources in sum there
+is no search. Where GPU pods are spread on purpose nothing is relocated: packing would undo it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -25,84 +23,92 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.victims.action import VictimStrategy, find_victims
+from kai_py.plan.victims.action import find_victims
 from kai_py.plan.victims.order import VictimPool
-from kai_py.plan.victims.search import VictimSearch
+from kai_py.plan.victims.search import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 
 MAX_HELPERS = 8
-"""Pods that are asked to move so that another one can."""
+"""Pods that may be relocated for one refused victim."""
 
 FRACTION_TOLERANCE = 1e-6
 """Sums of parts of GPUs are off by less than this."""
 
 
 def consolidate(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
-    """Run the action for those of ``gangs`` that are still pending; ``pool``: of the moment."""
+    """Run the action for those of ``gangs`` that are still pending; ``pool``: if there is one."""
     if state.placer.shapes.gpu_strategy is FillStrategy.SPREAD:
         return
     waiting = list(gangs)
-    if not _could_help_any(state, waiting):
-        return
-    pool = pool or VictimPool(state)
-    plea = partial(_start_search, state, pool)
-    find_victims(state, waiting, VictimStrategy(Action.CONSOLIDATE, pool, plea, backs_off=True))
+    if _could_help_any(state, waiting):
+        find_victims(state, waiting, pool or VictimPool(state), Consolidation)
 
 
 def _could_help_any(state: CycleState, gangs: Iterable[Gang]) -> bool:
-    """Whether what is free in sum is enough for any gang: without that there are no turns."""
-    asks = (state.next_request(gang) for gang in gangs if gang.preemptible)
-    kinds = {tuple(member.shape.number for member in ask.members): ask for ask in asks if ask}
-    free = _total_future_idle(state)
-    return any(_is_enough(state, free, ask) for ask in kinds.values())
+    """Whether the sum of what is idle suffices for any of the gangs."""
+    requests = (state.next_request(gang) for gang in gangs if gang.preemptible)
+    kinds = {tuple(m.shape.number for m in each.members): each for each in requests if each}
+    idle = _total_future_idle(state)
+    return any(_is_enough(state, idle, request) for request in kinds.values())
 
 
-def _start_search(
-    state: CycleState, pool: VictimPool, gang: Gang, request: PlacementRequest
-) -> tuple[VictimSearch, Iterable[VictimUnit]] | None:
-    if not gang.preemptible or not _is_enough(state, _total_future_idle(state), request):
-        return None
-    reason = partial(_eviction_reason, gang)
-    search = VictimSearch(
-        state,
-        gang,
-        request,
-        Action.CONSOLIDATE,
-        reason,
-        _first_not_relocated,
-        state.max_relocated_pods,
-        partial(_helpers, state, pool),
-    )
-    return search, _candidate_units(state, pool, request)
+class Consolidation(VictimStrategy):
+    """Victims of any queue, all of which must be relocated."""
 
+    action = Action.CONSOLIDATE
+    backs_off = True
 
-def _helpers(state: CycleState, pool: VictimPool, rejected: VictimUnit) -> Iterator[VictimUnit]:
-    """A few single pods on partly free nodes that have room for a refused one once they left."""
-    if len(rejected.members) > 1:
-        return iter(())
-    moving, nodes = rejected.members[0], state.snapshot.nodes
-    wanted = _min_request(state, moving)
-    partly_free = (state.statement.future_idle > 0)[wanted > 0].all(axis=0)
-    open_rows = partly_free & state.placer.shapes.fits.static_fits.of(moving.shape, nodes).mask
+    @property
+    def max_pods(self) -> int:
+        """As configured."""
+        return self.state.max_relocated_pods
 
-    def helps(unit: VictimUnit) -> bool:
-        row = nodes.positions.get(unit.members[0].node)
-        if len(unit.members) > 1 or row is None or not open_rows[row]:
-            return False
-        free = state.statement.future_idle[:, row]
-        return bool((free + _min_request(state, unit.members[0]) >= wanted).all())
+    def candidates(self) -> Iterator[VictimUnit] | None:
+        """Every unit once, by the cost of the cheapest of its nodes; None where it can't help."""
+        idle = _total_future_idle(self.state)
+        if not self.gang.preemptible or not _is_enough(self.state, idle, self.request):
+            return None
+        return _by_node_cost(self.state, self.pool, self.request)
 
-    units = (unit for queue in pool.queues() for unit in pool.units(queue))
-    return islice(
-        (replace(unit, leaves_below_min=()) for unit in units if helps(unit)), MAX_HELPERS
-    )
+    def may_evict(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
+        """None may be lost."""
+        return units[0] if units else None
+
+    def reason(self, unit: VictimUnit) -> str:
+        """Both workloads."""
+        owner, queue = self.gang.owner, self.gang.queue
+        return (
+            f"moved to make room for workload {owner.namespace}/{owner.name} in queue {queue}: "
+            f"there is room for both it and {unit.gang.owner.name}"
+        )
+
+    def helpers(self, rejected: VictimUnit) -> Iterator[VictimUnit]:
+        """A few single pods on partly idle nodes that ``rejected`` would fit on without them."""
+        if len(rejected.members) > 1:
+            return iter(())
+        state, moving, nodes = self.state, rejected.members[0], self.state.snapshot.nodes
+        needed = _min_request(state, moving)
+        partly_idle = (state.statement.future_idle > 0)[needed > 0].all(axis=0)
+        mask = state.placer.shapes.fits.static_fits.of(moving.shape, nodes).mask
+        possible = partly_idle & mask
+
+        def helps(unit: VictimUnit) -> bool:
+            row = nodes.positions.get(unit.members[0].node)
+            if len(unit.members) > 1 or row is None or not possible[row]:
+                return False
+            idle = state.statement.future_idle[:, row]
+            return bool((idle + _min_request(state, unit.members[0]) >= needed).all())
+
+        units = (unit for queue in self.pool.queues() for unit in self.pool.units(queue))
+        helping = (replace(unit, leaves_below_min=()) for unit in units if helps(unit))
+        return islice(helping, MAX_HELPERS)
 
 
 def _total_future_idle(state: CycleState) -> Floats:
-    """(resources,) the room that is free on all nodes together."""
+    """(resources,) idle on all nodes together once terminating pods have gone."""
     free: Floats = np.maximum(state.statement.future_idle, 0.0).sum(axis=1)
     card = state.snapshot.resources.positions.get(GPU_RESOURCE)
     if card is not None:
@@ -112,15 +118,15 @@ def _total_future_idle(state: CycleState) -> Floats:
 
 
 def _is_enough(state: CycleState, free: Floats, request: PlacementRequest) -> bool:
-    """Whether as much as the ask is ``free`` (resources,)."""
-    asked = sum((_min_request(state, member) for member in request.members), np.zeros(len(free)))
-    return bool((free + FRACTION_TOLERANCE >= asked).all())
+    """Whether ``free`` (resources,) is as much as the request."""
+    needed = sum((_min_request(state, member) for member in request.members), np.zeros(len(free)))
+    return bool((free + FRACTION_TOLERANCE >= needed).all())
 
 
 def _min_request(state: CycleState, member: Member) -> Floats:
-    """(resources,) the least that a pod takes; a part of a GPU counts as its portion.
+    """(resources,) the least that a pod takes; a shared GPU counts as its fraction.
 
-    What some nodes serve by claim may take nothing of a resource.
+    Resources that some nodes serve by claim count nothing.
     """
     resources, share = state.snapshot.resources, member.shape.gpu_share
     reported = member.shape.reported_requests
@@ -132,12 +138,12 @@ def _min_request(state: CycleState, member: Member) -> Floats:
     return taken
 
 
-def _candidate_units(
+def _by_node_cost(
     state: CycleState, pool: VictimPool, request: PlacementRequest
 ) -> Iterator[VictimUnit]:
-    """Every unit once, by the price of the cheapest node it is on.
+    """Every unit once, by the cost of the cheapest node it is on.
 
-    Whoever leaves comes back, so no unit empties a leaf for those that stay.
+    All victims come back, so no unit brings a leaf below minMember for the pods that stay.
     """
     hardest = by_shape(request.members)[0][0]
     mask = state.placer.shapes.fits.static_fits.of(hardest.shape, state.snapshot.nodes).mask
@@ -149,9 +155,9 @@ def _candidate_units(
                     on_row.setdefault(row, []).append(unit)
     for units in on_row.values():
         units.sort(key=_victim_order)
-    price = {row: _pods_to_evict(state, hardest, row, units) for row, units in on_row.items()}
+    cost = {row: _pods_to_evict(state, hardest, row, units) for row, units in on_row.items()}
     offered: set[int] = set()
-    for row in sorted(on_row, key=lambda row: (price[row], _victim_order(on_row[row][0]), row)):
+    for row in sorted(on_row, key=lambda row: (cost[row], _victim_order(on_row[row][0]), row)):
         for unit in on_row[row]:
             if id(unit) not in offered:
                 offered.add(id(unit))
@@ -159,7 +165,7 @@ def _candidate_units(
 
 
 def _victim_order(unit: VictimUnit) -> tuple[int, bool, float]:
-    """Low priority first, surplus before cores, then the youngest."""
+    """Low priority first, elastic before minMember sets, then the youngest."""
     return unit.gang.priority, not unit.is_elastic, -unit.gang.created
 
 
@@ -172,7 +178,7 @@ def _rows_of(state: CycleState, unit: VictimUnit) -> Iterable[int]:
 def _pods_to_evict(
     state: CycleState, member: Member, row: int, units: Sequence[VictimUnit]
 ) -> float:
-    """Pods that must leave before one more pod like ``member`` fits on the node."""
+    """Pods to evict before one more pod like ``member`` fits on the node."""
     node, statement = state.snapshot.nodes.names[row], state.statement
     card = state.snapshot.resources.positions.get(GPU_RESOURCE)
     lacking = _missing_for_one(_min_request(state, member), statement.future_idle[:, row])
@@ -184,31 +190,20 @@ def _pods_to_evict(
         if (lacking <= FRACTION_TOLERANCE).all() and devices <= 0:
             return pods
         pods += len(unit.members)
-        for leaving in unit.members:
-            if leaving.node == node:
-                lacking = lacking - _min_request(state, leaving)
-                devices -= leaving.charge.get(GPU, 0.0) if leaving.claims else 0.0
+        for victim in unit.members:
+            if victim.node == node:
+                lacking = lacking - _min_request(state, victim)
+                devices -= victim.charge.get(GPU, 0.0) if victim.claims else 0.0
     return pods if (lacking <= FRACTION_TOLERANCE).all() and devices <= 0 else float("inf")
 
 
 def _missing_for_one(min_request: Floats, free: Floats) -> Floats:
-    """(resources,) what is missing for one pod more than fit in what is free already."""
-    asked = min_request > 0
-    fitting = np.floor((free[asked] + FRACTION_TOLERANCE) / min_request[asked]).min(initial=np.inf)
+    """(resources,) what is missing for one pod more than fit already."""
+    requested = min_request > 0
+    fitting = np.floor((free[requested] + FRACTION_TOLERANCE) / min_request[requested]).min(
+        initial=np.inf
+    )
     lacking: Floats = (
         min_request * (max(fitting, 0.0) + 1.0) - free if np.isfinite(fitting) else -free
     )
     return lacking
-
-
-def _first_not_relocated(lost: Sequence[VictimUnit]) -> VictimUnit | None:
-    """Nobody may be lost."""
-    return lost[0] if lost else None
-
-
-def _eviction_reason(preemptor: Gang, unit: VictimUnit) -> str:
-    owner, queue = preemptor.owner, preemptor.queue
-    return (
-        f"moved to make room for workload {owner.namespace}/{owner.name} in queue {queue}: "
-        f"there is room for both it and {unit.gang.owner.name}"
-    )

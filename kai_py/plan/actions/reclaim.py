@@ -1,27 +1,28 @@
-"""Reclaim: a queue below its fair share takes room back from queues above theirs.
+"""Reclaim: a queue below its fair share takes resources back from queues above theirs.
 
-    for each pending gang that found no room, in the order of the gangs:
+    for each pending gang that was not placed, in the order of the gangs:
         the gang's queue must stay within its fair share with it
-        victims: running preemptible gangs of queues that may be asked, past their min runtime or
-                 as far as they keep their floors; the queue that holds most of its due first
-        take the fewest that make the whole gang fit, as far as fairness allows;
-        those that find room elsewhere are moved and count as no loss
+        candidates: running preemptible gangs of reclaimable queues, past their min runtime or as
+                    far as they keep minMember; the most saturated queue first
+        victims: the fewest candidates that make the request fit, as far as fairness allows; those
+                 that fit elsewhere are relocated and do not count as lost
 
-Which queues may be asked, and for how much, is ``policy.reclaim_rules``; the last word has its
-``check_reclaim`` on the victims that are lost.
+Which queues are reclaimable, and for how much, is ``policy.reclaim_rules``; its ``check_reclaim``
+has the last word on the victims that are lost.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from kai_py.plan.placement.next_pods import PlacementRequest
+from kai_py.plan.gang_queue import GangQueue
 from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
-from kai_py.plan.victims.action import VictimStrategy, find_victims
-from kai_py.plan.victims.batch import BatchCheck, VictimBatch
+from kai_py.plan.victims.action import find_victims
+from kai_py.plan.victims.batch import VictimBatch
 from kai_py.plan.victims.count import could_free_enough_gpus
 from kai_py.plan.victims.order import (
     VictimPool,
@@ -29,9 +30,8 @@ from kai_py.plan.victims.order import (
     most_saturated_next,
     released_quota,
 )
-from kai_py.plan.victims.search import VictimSearch
+from kai_py.plan.victims.search import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit, unprotected_units
-from kai_py.policy.min_runtime import reclaim_min_runtime, within_min_runtime
 from kai_py.policy.queue_usage import QueueUsage, copy_usage
 from kai_py.policy.reclaim_batch import may_reclaim_batch
 from kai_py.policy.reclaim_rules import (
@@ -41,138 +41,109 @@ from kai_py.policy.reclaim_rules import (
     may_reclaim,
     reclaimable_queues,
 )
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools
 
 
 def reclaim(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
-    """Run the action for those of ``gangs`` that are still pending; ``pool``: of the moment."""
-    pool = pool or VictimPool(state)
-
-    @cache
-    def min_runtime(queue: int) -> list[float]:
-        """How long a gang of each queue is safe from this one."""
-        times: list[float] = reclaim_min_runtime(
-            state.quota.queues, queue, state.quota.rules
-        ).tolist()
-        return times
-
-    exchanges = VictimBatch(
-        state,
-        Action.RECLAIM,
-        partial(_candidate_units, state, pool, min_runtime),
-        partial(_batch_check, state),
-        partial(_eviction_reason, state),
-    )
-    plea = partial(_start_search, state, pool, min_runtime)
-    find_victims(state, gangs, VictimStrategy(Action.RECLAIM, pool, plea, exchanges.run))
+    """Run the action for those of ``gangs`` that are still pending; ``pool``: if there is one."""
+    find_victims(state, gangs, pool or VictimPool(state), Reclaim)
 
 
-def _start_search(
-    state: CycleState,
-    pool: VictimPool,
-    min_runtime: Callable[[int], list[float]],
-    gang: Gang,
-    request: PlacementRequest,
-) -> tuple[VictimSearch, Iterable[VictimUnit]] | None:
-    quota = state.quota
-    reclaimer = _reclaimer(state, gang, request.members)
-    if may_reclaim(quota.usage, reclaimer, quota.rules) is not None:
-        return None
-    asked = reclaimable_queues(quota.usage, reclaimer, quota.rules)
-    if not could_free_enough_gpus(state, pool, reclaimer, request, asked):
-        return None
-    search = VictimSearch(
-        state,
-        gang,
-        request,
-        Action.RECLAIM,
-        partial(_eviction_reason, state, gang),
-        partial(_first_rejected, state, reclaimer, copy_usage(quota.usage)),
-    )
-    units = _units_by_queue(state, pool, asked, min_runtime(reclaimer.queue))
-    return search, most_saturated_first(state, units)
+@dataclass
+class Reclaim(VictimStrategy):
+    """Victims of other queues, judged by the usage of queues before any of them is evicted."""
 
+    action = Action.RECLAIM
+    _usage_before: QueueUsage = field(init=False)
+    """When candidates were last asked for."""
 
-def _candidate_units(
-    state: CycleState, pool: VictimPool, min_runtime: Callable[[int], list[float]], gang: Gang
-) -> Iterator[VictimUnit]:
-    reclaimer = _reclaimer(state, gang, gang.members)
-    asked = reclaimable_queues(state.quota.usage, reclaimer, state.quota.rules)
-    return most_saturated_next(
-        state, _units_by_queue(state, pool, asked, min_runtime(reclaimer.queue))
-    )
+    def candidates(self) -> Iterator[VictimUnit] | None:
+        """Units of reclaimable queues, the most saturated first; None if the gang may not ask."""
+        quota = self.state.quota
+        if may_reclaim(quota.usage, self._reclaimer, quota.rules) is not None:
+            return None
+        reclaimable = self._reclaimable_queues()
+        if not could_free_enough_gpus(
+            self.state, self.pool, self._reclaimer, self.request, reclaimable
+        ):
+            return None
+        return most_saturated_first(self.state, self._units_by_queue(reclaimable))
 
+    def may_evict(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
+        """The last of the shortest prefix of ``units`` that fairness refuses."""
+        victims, rules = self._as_victims(units), self.state.quota.rules
 
-def _batch_check(state: CycleState, gang: Gang) -> BatchCheck:
-    reclaimer = _reclaimer(state, gang, gang.members)
-    before, rules = copy_usage(state.quota.usage), state.quota.rules
+        def is_refused(count: int) -> bool:
+            refusal = check_reclaim(
+                self._usage_before, self._reclaimer, victims.first(count), rules
+            )
+            return refusal is not None
 
-    def may_reclaim_all(count: int, units: Sequence[VictimUnit]) -> bool:
-        return may_reclaim_batch(before, reclaimer, count, _as_victims(state, units), rules)
+        if not units or not is_refused(len(units)):
+            return None
+        # A refused prefix stays refused when victims are added (reclaim_rules, rule 3).
+        return units[bisect_left(range(1, len(units)), 1, key=is_refused)]
 
-    return may_reclaim_all
+    def reason(self, unit: VictimUnit) -> str:
+        """What both queues hold of their fair shares."""
+        return self.reason_for(self.gang, unit)
 
+    def placed(self, gang_queue: GangQueue, victims: Sequence[VictimUnit]) -> None:
+        """Single pods that each take one victim are placed many at a time."""
+        if len(victims) == len(self.gang.members) == 1:
+            VictimBatch(self).run(gang_queue)
 
-def _reclaimer(state: CycleState, gang: Gang, members: Sequence[Member]) -> Reclaimer:
-    queue, cost = state.quota.queues.positions[gang.queue], state.quota.cost_of(members)
-    return Reclaimer(queue, cost, gang.is_preemptible(members))
+    def batch_candidates(self) -> Iterator[VictimUnit]:
+        """The units to take one after the other if every one of them is evicted."""
+        reclaimable = self._reclaimable_queues()
+        return most_saturated_next(self.state, self._units_by_queue(reclaimable))
 
-
-def _units_by_queue(
-    state: CycleState, pool: VictimPool, reclaimable: Bools, min_runtime: Sequence[float]
-) -> dict[int, Iterator[VictimUnit]]:
-    """The units of every queue that may be asked."""
-    return {
-        queue: _unprotected_units(state, pool, queue, min_runtime[queue])
-        for queue in pool.queues()
-        if reclaimable[queue]
-    }
-
-
-def _unprotected_units(
-    state: CycleState, pool: VictimPool, queue: int, min_runtime: float
-) -> Iterator[VictimUnit]:
-    now = state.snapshot.now
-    units = pool.units(queue)
-    return unprotected_units(
-        units, lambda g: within_min_runtime(g.started, min_runtime, now), state.statement
-    )
-
-
-def _first_rejected(
-    state: CycleState, reclaimer: Reclaimer, usage_before: QueueUsage, lost: Sequence[VictimUnit]
-) -> VictimUnit | None:
-    """The end of the shortest beginning of ``lost`` that fairness refuses."""
-    victims, rules = _as_victims(state, lost), state.quota.rules
-
-    def is_rejected(count: int) -> bool:
-        return check_reclaim(usage_before, reclaimer, victims.first(count), rules) is not None
-
-    if not lost or not is_rejected(len(lost)):
-        return None
-    return lost[bisect_left(range(1, len(lost)), 1, key=is_rejected)]
-
-
-def _as_victims(state: CycleState, units: Sequence[VictimUnit]) -> Victims:
-    queues = [state.quota.queues.positions[unit.gang.queue] for unit in units]
-    amounts = [released_quota(state, unit) for unit in units]
-    shape = (len(state.quota.resources), len(units))
-    return Victims(
-        np.array(queues, dtype=np.int32),
-        np.array(amounts).T.reshape(shape) if amounts else np.zeros(shape),
-    )
-
-
-def _eviction_reason(state: CycleState, preemptor: Gang, unit: VictimUnit) -> str:
-    gpu = state.quota.resources.index("gpu")
-    texts = []
-    for name in (preemptor.queue, unit.gang.queue):
-        at = state.quota.queues.positions[name]
-        standing = state.quota.usage
-        texts.append(
-            f"{name} holds {standing.allocated[gpu, at]:g} GPUs of a fair share of "
-            f"{standing.fair[gpu, at]:g}"
+    def may_evict_batch(self, count: int, units: Sequence[VictimUnit]) -> bool:
+        """Whether ``count`` gangs like this one may take ``units``, one after the other."""
+        rules = self.state.quota.rules
+        return may_reclaim_batch(
+            self._usage_before, self._reclaimer, count, self._as_victims(units), rules
         )
-    owner = preemptor.owner
-    return f"reclaimed by workload {owner.namespace}/{owner.name}: {texts[0]}, {texts[1]}"
+
+    def reason_for(self, gang: Gang, unit: VictimUnit) -> str:
+        """``reason``, where ``gang`` takes the unit."""
+        usage, gpu, texts = self.state.quota.usage, self.state.quota.resources.index("gpu"), []
+        for name in (gang.queue, unit.gang.queue):
+            at = usage.queues.positions[name]
+            texts.append(
+                f"{name} holds {usage.allocated[gpu, at]:g} GPUs of a fair share of "
+                f"{usage.fair[gpu, at]:g}"
+            )
+        owner = gang.owner
+        return f"reclaimed by workload {owner.namespace}/{owner.name}: {texts[0]}, {texts[1]}"
+
+    @cached_property
+    def _reclaimer(self) -> Reclaimer:
+        quota, members = self.state.quota, self.request.members
+        queue = quota.queues.positions[self.gang.queue]
+        return Reclaimer(queue, quota.cost_of(members), self.gang.is_preemptible(members))
+
+    def _reclaimable_queues(self) -> Bools:
+        """(queues,) those that may lose pods to the gang, as they are used now."""
+        quota = self.state.quota
+        self._usage_before = copy_usage(quota.usage)
+        return reclaimable_queues(quota.usage, self._reclaimer, quota.rules)
+
+    def _units_by_queue(self, reclaimable: Bools) -> dict[int, Iterator[VictimUnit]]:
+        min_runtimes = self.state.reclaim_min_runtimes(self._reclaimer.queue)
+        now, statement = self.state.snapshot.now, self.state.statement
+        return {
+            queue: unprotected_units(self.pool.units(queue), min_runtimes[queue], now, statement)
+            for queue in self.pool.queues()
+            if reclaimable[queue]
+        }
+
+    def _as_victims(self, units: Sequence[VictimUnit]) -> Victims:
+        queues = [self.state.quota.queues.positions[unit.gang.queue] for unit in units]
+        amounts = [released_quota(self.state, unit) for unit in units]
+        shape = (len(self.state.quota.resources), len(units))
+        return Victims(
+            np.array(queues, dtype=np.int32),
+            np.array(amounts).T.reshape(shape) if amounts else np.zeros(shape),
+        )

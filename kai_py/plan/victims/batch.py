@@ -1,20 +1,22 @@
-"""One victim for one waiting pod, many times over: searches of single pods that are alike.
+"""Batching of searches for single pods that are equivalent: one victim for one pod, many times.
 
-Where a search ended with one victim, those of the pods that come next and are like it mostly end
-so, too. Each step here is what such a search would do:
+Where a search ended with one victim, those for the next equivalent pods mostly do so too. Each step
+here is what such a search would do:
 
-    take the room that is there for one more pod; without any, the next victim leaves and gives it
-    the pod goes there, and the victim finds no room elsewhere
+    place the pod in the capacity that is there, else evict the next candidate and place it then;
+    the victim can't be relocated
 
-but whether the steps may be taken is asked once for all of them, twice as many as the time before.
-Where a step goes another way those before it stand, where they may not be taken all are undone,
-and searching goes on from there.
+but whether the evictions are allowed is checked once for all steps of a batch, and each batch is
+twice as large as the one before. Where a step ends in another way those before it stand; where the
+evictions are not allowed all are undone; the searches go on from there.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from kai_py.plan.gang_queue import GangQueue, is_equivalent
+from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
@@ -25,35 +27,52 @@ from kai_py.plan.victims.relocate import may_fit_elsewhere
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.gangs import Gang
 
-BatchCheck = Callable[[int, Sequence[VictimUnit]], bool]
-"""Whether so many gangs may take these units, one after the other."""
+
+class BatchStrategy(Protocol):
+    """What a victim strategy says about equivalent single pods."""
+
+    @property
+    def action(self) -> Action:
+        """To which evictions are attributed."""
+
+    @property
+    def state(self) -> CycleState:
+        """Of the cycle."""
+
+    @property
+    def gang(self) -> Gang:
+        """The gang that was placed."""
+
+    @property
+    def request(self) -> PlacementRequest:
+        """All its pods."""
+
+    def batch_candidates(self) -> Iterator[VictimUnit]:
+        """The units to take one after the other if every one of them is evicted."""
+
+    def may_evict_batch(self, count: int, units: Sequence[VictimUnit]) -> bool:
+        """Whether so many gangs may take the units, judged as of ``batch_candidates``."""
+
+    def reason_for(self, gang: Gang, unit: VictimUnit) -> str:
+        """Why the pods of a unit are evicted for ``gang``."""
 
 
 @dataclass(frozen=True, slots=True)
 class VictimBatch:
-    """Goes on where a search for a single pod ended.
+    """Places gangs that are equivalent to that of ``strategy``."""
 
-    Asked before the first of several steps for gangs like the one given: ``supply``, which units
-    are offered if every one of them leaves, and ``judge``, what may be taken. ``reason``: why the
-    pods of a unit leave for a gang.
-    """
+    strategy: BatchStrategy
 
-    state: CycleState
-    action: Action
-    candidates: Callable[[Gang], Iterator[VictimUnit]]
-    check: Callable[[Gang], BatchCheck]
-    reason: Callable[[Gang, VictimUnit], str]
-
-    def run(self, gang_queue: GangQueue, gang: Gang) -> None:
-        """Serve the gangs that come next in ``line`` as long as they are like ``gang``."""
-        fit = self._fit(gang)
+    def run(self, gang_queue: GangQueue) -> None:
+        """Place the gangs that come next in ``gang_queue`` as long as they are equivalent."""
+        fit = self._fit()
         size = 1
-        while fit is not None and self._place_batch(gang_queue, gang, fit, size):
+        while fit is not None and self._place_batch(gang_queue, fit, size):
             size *= 2
 
-    def _fit(self, gang: Gang) -> RunningFit | None:
-        """The room for pods like that of ``gang``; None where more than room decides."""
-        state = self.state
+    def _fit(self) -> RunningFit | None:
+        """The nodes for further pods like the one placed; None where more than capacity decides."""
+        state, gang = self.strategy.state, self.strategy.gang
         pod, queue = gang.members[0], state.quota.queues.positions[gang.queue]
         if (
             len(gang.members) != 1
@@ -66,34 +85,35 @@ class VictimBatch:
             return None
         return state.placer.shapes.packed_fit(state.statement, pod.shape, Capacity.FUTURE_IDLE)
 
-    def _place_batch(self, gang_queue: GangQueue, gang: Gang, fit: RunningFit, size: int) -> bool:
+    def _place_batch(self, gang_queue: GangQueue, fit: RunningFit, size: int) -> bool:
         """Up to ``size`` steps; whether as many were taken."""
-        state, served, taken = self.state, list[Gang](), list[VictimUnit]()
-        supply, may_take = self.candidates(gang), self.check(gang)
+        state, placed, victims = self.strategy.state, list[Gang](), list[VictimUnit]()
+        candidates = self.strategy.batch_candidates()
         with state.statement.trial() as trial:
-            while len(served) < min(size, state.probes):
+            while len(placed) < min(size, state.probes):
                 following = gang_queue.pop()
                 if following is None:
                     break
-                if not self._is_equivalent(following, gang) or not self._place_one(
-                    gang_queue, following, fit, supply, taken
+                if not self._is_equivalent(following) or not self._place_one(
+                    gang_queue, following, fit, candidates, victims
                 ):
                     gang_queue.requeue([following])
                     break
-                served.append(following)
-            if served and may_take(len(served), taken):
+                placed.append(following)
+            if placed and self.strategy.may_evict_batch(len(placed), victims):
                 trial.keep()
         if not trial.kept:
-            gang_queue.requeue(served)
-            self._update_queues(gang_queue, taken)
+            gang_queue.requeue(placed)
+            self._update_queues(gang_queue, victims)
             return False
-        for each in served:
+        for each in placed:
             state.mark_placed(each)
             state.searched.setdefault(each.key, False)
-        state.probes -= len(served)
-        return len(served) == size
+        state.probes -= len(placed)
+        return len(placed) == size
 
-    def _is_equivalent(self, other: Gang, gang: Gang) -> bool:
+    def _is_equivalent(self, other: Gang) -> bool:
+        gang = self.strategy.gang
         return other.queue == gang.queue and is_equivalent(other, gang)
 
     def _place_one(
@@ -104,25 +124,25 @@ class VictimBatch:
         candidates: Iterator[VictimUnit],
         victims: list[VictimUnit],
     ) -> bool:
-        """Place the gang, at the cost of the next unit if there is no room; whether it was so."""
-        statement, row = self.state.statement, fit.first_row()
+        """Place the gang, at the cost of the next unit if need be; whether it went like that."""
+        statement, action = self.strategy.state.statement, self.strategy.action
+        row = fit.first_row()
         if row is not None:
             return (
-                statement.place(gang, gang.members, row, self.action, capacity=Capacity.FUTURE_IDLE)
-                == 1
+                statement.place(gang, gang.members, row, action, capacity=Capacity.FUTURE_IDLE) == 1
             )
         unit = next(candidates, None)
         if unit is None or unit.is_partial:
             return False
         with statement.trial() as trial:
-            reason = self.reason(gang, unit)
+            reason = self.strategy.reason_for(gang, unit)
             for member in unit.members:
-                statement.evict(Evicted(member, unit.gang, self.action, gang, reason))
+                statement.evict(Evicted(member, unit.gang, action, gang, reason))
             row = fit.first_row()
             if row is None:
                 return False
-            statement.place(gang, gang.members, row, self.action, capacity=Capacity.FUTURE_IDLE)
-            if may_fit_elsewhere(self.state, unit):
+            statement.place(gang, gang.members, row, action, capacity=Capacity.FUTURE_IDLE)
+            if may_fit_elsewhere(self.strategy.state, unit):
                 return False
             trial.keep()
         victims.append(unit)
@@ -130,6 +150,6 @@ class VictimBatch:
         return True
 
     def _update_queues(self, gang_queue: GangQueue, victims: Sequence[VictimUnit]) -> None:
-        positions = self.state.quota.queues.positions
+        positions = self.strategy.state.quota.queues.positions
         for queue in dict.fromkeys(positions[unit.gang.queue] for unit in victims):
             gang_queue.update(queue)

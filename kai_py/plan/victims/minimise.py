@@ -1,15 +1,15 @@
-"""Who else could leave for a gang, so that fewer have to?
+"""Minimising victims: a second proposal, node by node, so that fewer pods are evicted.
 
-The order of victims takes the youngest first wherever they run: eight small pods of one node though
-three larger ones of another would do. Here the same units are offered node by node instead:
+The order of candidates takes the youngest first wherever they run: eight small pods of one node
+though three larger ones of another would do. Here the same units are proposed node by node:
 
-    loss = (gangs that lose their floor, pods that leave)
-    until no node has anything to give: of the node where room for one more copy of the largest pod
-        of the ask is the smallest loss, the units that make it
+    cost = (gangs that fall below minMember, pods that are evicted)
+    until no node has any unit left: of the node where capacity for one more replica of the largest
+        pod of the request costs least, the units that release it
 
-On a node surplus comes first, then who frees most of what is scarcest there. Choosing the fewest is
-a knapsack, so this is a second proposal: the search takes the smaller loss of the two. O(n log n)
-for n units.
+On a node elastic pods come first, then the units that release most of what is scarcest there.
+Choosing the fewest is a knapsack, so this is a proposal: the search takes the cheaper of the two.
+O(n log n) for n units.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,14 +24,14 @@ from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Member
 
 MAX_UNITS = 4096
-"""Units that are looked at for one gang."""
+"""Units that are considered for one gang."""
 
 EvictionCost = tuple[int, int]
-"""Gangs that lose their floor, pods that leave."""
+"""Gangs that fall below minMember, pods that are evicted."""
 
 
 def eviction_cost(units: Iterable[VictimUnit]) -> EvictionCost:
-    """What it costs that these units leave."""
+    """What it costs to evict these units."""
     gangs, pods = set[str](), 0
     for unit in units:
         pods += len(unit.members)
@@ -43,18 +43,18 @@ def eviction_cost(units: Iterable[VictimUnit]) -> EvictionCost:
 def by_node_eviction_cost(
     state: CycleState, request: PlacementRequest, units: Sequence[VictimUnit]
 ) -> list[VictimUnit]:
-    """Those of ``units`` that make room for pods of ``ask``, the smallest loss first."""
-    copies = _ReplicaSteps(state, request, units)
-    steps = {row: list(copies.steps(row, there)) for row, there in _by_node(state, units).items()}
-    line = [(eviction_cost(made[0]), row, 0) for row, made in steps.items() if made]
-    heapify(line)
-    offered: dict[VictimUnit, None] = {}
-    while line:
-        _, row, step = heappop(line)
-        offered |= dict.fromkeys(steps[row][step])
+    """Those of ``units`` that release capacity for pods of the request, the lowest cost first."""
+    replicas = _ReplicaSteps(state, request, units)
+    steps = {row: list(replicas.steps(row, there)) for row, there in _by_node(state, units).items()}
+    queue = [(eviction_cost(made[0]), row, 0) for row, made in steps.items() if made]
+    heapify(queue)
+    proposed: dict[VictimUnit, None] = {}
+    while queue:
+        _, row, step = heappop(queue)
+        proposed |= dict.fromkeys(steps[row][step])
         if step + 1 < len(steps[row]):
-            heappush(line, (eviction_cost(steps[row][step + 1]), row, step + 1))
-    return list(offered)
+            heappush(queue, (eviction_cost(steps[row][step + 1]), row, step + 1))
+    return list(proposed)
 
 
 def _by_node(state: CycleState, units: Iterable[VictimUnit]) -> dict[int, list[VictimUnit]]:
@@ -68,7 +68,7 @@ def _by_node(state: CycleState, units: Iterable[VictimUnit]) -> dict[int, list[V
 
 
 class _ReplicaSteps:
-    """Copies of the largest pod of an ask, and which units make room for them."""
+    """Replicas of the largest pod of a request, and the units that release capacity for them."""
 
     def __init__(
         self, state: CycleState, request: PlacementRequest, units: Iterable[VictimUnit]
@@ -81,9 +81,9 @@ class _ReplicaSteps:
             self._units_by_gang.setdefault(unit.gang.key, []).append(unit)
 
     def steps(self, row: int, there: Iterable[VictimUnit]) -> Iterator[list[VictimUnit]]:
-        """Who makes room for one copy on the node, then for one more, and so on."""
+        """The units that let one more replica fit on the node, then a further one, and so on."""
         free, released = self._state.statement.future_idle[:, row].tolist(), 0.0
-        copies, scarcest = (
+        fitting, scarcest = (
             self._shape.replicas(row, free, 0.0),
             self._shape.scarcest_resource(row, free),
         )
@@ -98,8 +98,8 @@ class _ReplicaSteps:
                 released += member.charge.get(GPU, 0.0) if member.claims else 0.0
             step |= dict.fromkeys([*self._orphaned_units(unit), unit])
             now = self._shape.replicas(row, free, released)
-            if now > copies:
-                copies = now
+            if now > fitting:
+                fitting = now
                 yield list(step)
                 step.clear()
 
@@ -108,11 +108,11 @@ class _ReplicaSteps:
         return [member for member in unit.members if member.node == node]
 
     def _freed_amount(self, pods: Iterable[Member], resource: int | None) -> float:
-        """What the node has again of a resource without these pods; of its GPUs, if None."""
+        """What these pods release of a resource; of GPUs, if None."""
         if resource is None:
             return sum(member.charge.get(GPU, 0.0) for member in pods)
-        given = (each for member in pods for each in self._freed.of(member))
-        return sum(amount for position, amount in given if position == resource)
+        freed = (each for member in pods for each in self._freed.of(member))
+        return sum(amount for position, amount in freed if position == resource)
 
     def _orphaned_units(self, unit: VictimUnit) -> list[VictimUnit]:
         peers = self._units_by_gang[unit.gang.key]

@@ -1,12 +1,11 @@
-"""In which order units are offered as victims.
+"""The order of candidates: which eviction units a search takes first.
 
-Inside a queue: low priority first, surplus before cores, the youngest first. Between queues the
-reverse of the order in which queues place: the queue that is over its share gives before the one
-that is not, the one without guarantee left before the one within it, low priority before high, and
-then the one that holds most of its due, counting what was offered already. So queues end level.
+Inside a queue: low priority first, elastic pods before minMember sets, the youngest first. Between
+queues the reverse of the order in which queues are allocated to: the most saturated first, counting
+the units taken already, so that queues end level.
 
-Units come one by one, because a search that found enough does not want the rest. Building a queue's
-units costs O(gangs log gangs) once per action, taking the next O(depth x siblings).
+Units come one by one, as a search that has enough does not need the rest. Building a queue's units
+costs O(gangs log gangs) once per action, taking the next O(depth x siblings).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,10 +20,10 @@ from kai_py.snapshot.resources import Floats
 
 
 class VictimPool:
-    """Who could leave, by queue; kept for the length of one action."""
+    """Eviction units by queue, for the length of one action."""
 
     def __init__(self, state: CycleState) -> None:
-        """Nobody's units are built before they are asked for."""
+        """The units of a queue are built when they are first asked for."""
         self._state = state
         self._lowest_priority: dict[int, int | None] = {}
         self._units: dict[int, list[VictimUnit]] = {}
@@ -32,7 +31,7 @@ class VictimPool:
         self._released_ranges: dict[int, tuple[Floats, Floats, Floats]] = {}
 
     def queues(self) -> list[int]:
-        """Queues with anybody who could leave."""
+        """Queues with preemptible running gangs."""
         return sorted(self._state.evictable)
 
     def gangs(self, queue: int) -> Sequence[Gang]:
@@ -40,7 +39,7 @@ class VictimPool:
         return self._state.evictable.get(queue, ())
 
     def lowest_priority(self, queue: int) -> int | None:
-        """The lowest priority among them; None where nobody runs."""
+        """The lowest priority among them; None where there are none."""
         if queue not in self._lowest_priority:
             self._lowest_priority[queue] = min(
                 (gang.priority for gang in self.gangs(queue)), default=None
@@ -48,7 +47,7 @@ class VictimPool:
         return self._lowest_priority[queue]
 
     def units(self, queue: int) -> Iterator[VictimUnit]:
-        """Units of a queue that are still there and may go now, in order."""
+        """Units of a queue that were not evicted and that eviction limits let go, in order."""
         return self._state.eviction_limits.evictable(
             self._remaining(queue), self._state.statement.evicted
         )
@@ -59,16 +58,16 @@ class VictimPool:
                 self._state, self._state.evictable.get(queue, ())
             )
         units, evicted = self._units[queue], self._state.statement.evicted
-        at = self._evicted_count.get(queue, 0)
-        while at < len(units) and units[at].members[0].pod.uid in evicted:
-            at += 1
-        self._evicted_count[queue] = at
-        for position in range(at, len(units)):
+        first = self._evicted_count.get(queue, 0)
+        while first < len(units) and units[first].members[0].pod.uid in evicted:
+            first += 1
+        self._evicted_count[queue] = first
+        for position in range(first, len(units)):
             if not any(member.pod.uid in evicted for member in units[position].members):
                 yield units[position]
 
     def released_range(self, queue: int) -> tuple[Floats, Floats, Floats]:
-        """(resources,) three times: the least and the most that a unit gives back, and all do.
+        """(resources,) three times: the least and the most that a unit releases, and the sum.
 
         Of the units that were there when the action began.
         """
@@ -85,14 +84,14 @@ class VictimPool:
         return known
 
     def invalidate(self, queue: int) -> None:
-        """A gang of the queue that has running pods was given more: its units differ now."""
+        """Pods of a running gang of the queue were placed: its units differ now."""
         self._units.pop(queue, None)
         self._evicted_count.pop(queue, None)
         self._released_ranges.pop(queue, None)
 
 
 def in_eviction_order(state: CycleState, gangs: Iterable[Gang]) -> list[VictimUnit]:
-    """The order inside one queue; the units of a gang keep theirs."""
+    """The order inside a queue; the units of a gang keep theirs."""
     ranked = [
         ((unit.gang.priority, not unit.is_elastic, -unit.gang.created), unit)
         for gang in sorted(gangs, key=lambda g: g.key, reverse=True)
@@ -104,46 +103,43 @@ def in_eviction_order(state: CycleState, gangs: Iterable[Gang]) -> list[VictimUn
 def most_saturated_first(
     state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]]
 ) -> Iterator[VictimUnit]:
-    """The order between queues, through the tree."""
+    """The order between queues, through the tree; each unit counts as released once it is taken."""
     if len(by_queue) == 1:
         yield from next(iter(by_queue.values()))
         return
-    line = QueueOrder(state.quota.usage, state.quota.rules, reverse=True)
+    order = QueueOrder(state.quota.usage, state.quota.rules, reverse=True)
     nothing = np.zeros(len(state.quota.resources))
     following = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
     for queue, unit in following.items():
-        line.update(queue, None if unit is None else nothing)
-    while (giver := line.first()) is not None and (unit := following[giver]) is not None:
-        yield unit
-        line.release(giver, released_quota(state, unit))
-        following[giver] = next(by_queue[giver], None)
-        line.update(giver, None if following[giver] is None else nothing)
+        order.update(queue, None if unit is None else nothing)
+    while (first := order.first()) is not None and (candidate := following[first]) is not None:
+        yield candidate
+        order.release(first, released_quota(state, candidate))
+        following[first] = next(by_queue[first], None)
+        order.update(first, None if following[first] is None else nothing)
 
 
 def most_saturated_next(
     state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]]
 ) -> Iterator[VictimUnit]:
-    """The first by ``most_saturated_first`` as things stand whenever one is asked for.
-
-    Whoever was offered has left by then.
-    """
+    """``most_saturated_first`` where each unit taken is evicted before the next is asked for."""
     if len(by_queue) == 1:
         yield from next(iter(by_queue.values()))
         return
-    line = QueueOrder(state.quota.usage, state.quota.rules, reverse=True)
+    order = QueueOrder(state.quota.usage, state.quota.rules, reverse=True)
     nothing = np.zeros(len(state.quota.resources))
     following = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
     while True:
         for queue, unit in following.items():
-            line.update(queue, None if unit is None else nothing)
-        giver = line.first()
-        unit = None if giver is None else following[giver]
-        if giver is None or unit is None:
+            order.update(queue, None if unit is None else nothing)
+        first = order.first()
+        candidate = None if first is None else following[first]
+        if first is None or candidate is None:
             return
-        yield unit
-        following[giver] = next(by_queue[giver], None)
+        yield candidate
+        following[first] = next(by_queue[first], None)
 
 
 def released_quota(state: CycleState, unit: VictimUnit) -> Floats:
-    """(quota resources,) what a unit gives back to its queue."""
+    """(quota resources,) what the queue of a unit has less allocated without it."""
     return state.quota.cost_of(unit.members)

@@ -1,11 +1,12 @@
-"""Which victims find room elsewhere? They are moved: what was running runs on, somewhere else.
+"""Relocation of victims: those that fit elsewhere are restarted there and are not lost.
 
-Gangs are placed again by priority, then age, each with its core before its surplus. A subgroup or
-core is placed whole or lost; surplus of a leaf that lost its floor is lost with it. Those of its
-pods whose room nobody took stay where they are: a pod placed on its own node is not evicted. The
-claims of a pod that were made for it alone are made anew with it, so that it gets other devices,
-wherever they are. Pods that name claims of others are not moved. Rules between pods are asked of
-those who stay as of those who move: the one for whom room is made may refuse them.
+Gangs are placed again by priority, then age, each with its minMember set before its elastic pods. A
+subgroup or minMember set is relocated whole or lost; elastic pods of a leaf that fell below
+minMember are lost with it. Those of its pods whose capacity is still idle stay where they are: a
+pod placed on its own node is not evicted. Claims that were made for a pod alone are made again with
+it, so that it gets other devices, wherever they are; pods that name claims of others are not
+relocated. Rules between pods are checked for the pods that stay as for those relocated: the
+preemptor may refuse them.
 """
 
 from collections.abc import Sequence
@@ -21,20 +22,20 @@ from kai_py.snapshot.gangs import Gang, Member
 
 
 def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> list[VictimUnit]:
-    """Place evicted ``units`` of running gangs where there is room; those that found none."""
+    """Place evicted ``units`` of running gangs elsewhere; returns those that fit nowhere: lost."""
     by_gang: dict[str, list[VictimUnit]] = {}
     for unit in units:
         by_gang.setdefault(unit.gang.key, []).append(unit)
-    moved: set[int] = set()
+    relocated: set[int] = set()
     for group in sorted(by_gang.values(), key=lambda group: _relocation_order(group[0].gang)):
         lost_leaves: set[str] = set()
         for unit in reversed(group):
             orphaned = any(member.subgroup in lost_leaves for member in unit.members)
             if not orphaned and _relocate_unit(state, unit, action):
-                moved.add(id(unit))
+                relocated.add(id(unit))
             else:
                 lost_leaves.update(unit.leaves_below_min)
-    return [unit for unit in units if id(unit) not in moved]
+    return [unit for unit in units if id(unit) not in relocated]
 
 
 def _relocation_order(gang: Gang) -> tuple[int, float, str]:
@@ -56,7 +57,7 @@ def _relocate_unit(state: CycleState, unit: VictimUnit, action: Action) -> bool:
 
 
 def may_fit_elsewhere(state: CycleState, unit: VictimUnit) -> bool:
-    """Whether the nodes have the resources for the pods of a unit: most victims find none."""
+    """Whether the nodes have the resources for the pods of a unit; cheap, and mostly they don't."""
     return all(
         _shape_may_fit(state, group) for group in by_shape(_as_recreated(state, unit.members))
     )
@@ -64,13 +65,13 @@ def may_fit_elsewhere(state: CycleState, unit: VictimUnit) -> bool:
 
 def _shape_may_fit(state: CycleState, group: Sequence[Member]) -> bool:
     shape, positions = group[0].shape, state.snapshot.nodes.positions
-    copies = state.placer.shapes.fits.future_replicas(state.statement, shape)
-    found = int(copies.sum())
-    if found >= len(group) or len(group) == 1:
-        return found >= len(group)
+    replicas = state.placer.shapes.fits.future_replicas(state.statement, shape)
+    fitting = int(replicas.sum())
+    if fitting >= len(group) or len(group) == 1:
+        return fitting >= len(group)
     mask = state.placer.shapes.fits.static_fits.of(shape, state.snapshot.nodes).mask
     rows = [positions.get(member.node) for member in group]
-    return found + sum(row is not None and not mask[row] for row in rows) >= len(group)
+    return fitting + sum(row is not None and not mask[row] for row in rows) >= len(group)
 
 
 def _try_relocation(
@@ -109,7 +110,7 @@ def _keep_in_place(state: CycleState, gang: Gang, member: Member, action: Action
 
 
 def _allowed_by_pod_rules(state: CycleState, member: Member, row: int) -> bool:
-    """Whether the rules between pods let the pod be on a node with those who come there."""
+    """Whether the rules between pods allow the pod beside those placed on its node."""
     statement = state.statement
     if not statement.pods_on_nodes:
         return True
@@ -118,7 +119,7 @@ def _allowed_by_pod_rules(state: CycleState, member: Member, row: int) -> bool:
 
 
 def _owns_all_claims(member: Member) -> bool:
-    """Whether every claim of the pod goes with it."""
+    """Whether every claim of the pod is deleted with it."""
     claims = (use.claim for use in member.shape.claims if use.claim is not None)
     return all(
         any(owner.uid == member.pod.uid for owner in claim.metadata.owner_references)
@@ -127,13 +128,13 @@ def _owns_all_claims(member: Member) -> bool:
 
 
 def _as_recreated(state: CycleState, members: Sequence[Member]) -> list[Member]:
-    """The pods as they come back: labelled, and with claims that have no devices yet."""
+    """The pods as they will be recreated: with labels, and with claims not allocated yet."""
     known = [_with_own_labels(state, member) for member in members]
     return [_with_new_claims(member) if member.claims else member for member in known]
 
 
 def _with_own_labels(state: CycleState, member: Member) -> Member:
-    """The pod with the labels by which others may refuse it; it may have come before they did."""
+    """The pod with the labels that rules of other pods select by, as they are now."""
     seen = state.statement.pods_on_nodes.get(member.pod.uid)
     if seen is None or member.shape.labels == seen.labels:
         return member
@@ -142,7 +143,7 @@ def _with_own_labels(state: CycleState, member: Member) -> Member:
 
 
 def _with_new_claims(member: Member) -> Member:
-    """``member`` as its successor; the number of the shape stays its own from cycle to cycle."""
+    """``member`` as its successor; the number of its shape is stable from cycle to cycle."""
     shape = member.shape
     uses = tuple(replace(use, claim=None, node_selector=None) for use in shape.claims)
     new = replace(shape, number=-2 - shape.number, claims=uses)

@@ -1,41 +1,36 @@
-"""What leaves together when a gang must give room, and in which order.
+"""Eviction units: the pods of a gang that are evicted together, and in which order.
 
-A gang gives its surplus first: pods above a leaf's floor one by one, then subgroups above what
-their parent needs. What is left is its core: it leaves as a whole, because a gang without its floor
-is worth nothing. A semi-preemptible gang never gives the pods up to the floor of a leaf. Leaves and
-subgroups that have most of their floor give first; one that is to leave whole gives no part of
-itself.
+A gang loses its elastic pods first: pods above the minMember of a leaf one by one, then subgroups
+above the number that their parent needs. What is left is its minMember set, which is evicted as a
+whole, because a gang below minMember does no work. Leaves and subgroups that have most of their
+minimum come first; one that is to be evicted whole loses no part of itself. Of a semi-preemptible
+gang the pods up to the minMember of a leaf are never evicted. O(pods x subgroups) per gang.
 
-O(pods x subgroups) per gang.
-
-Which pods of an elastic gang may leave so that it keeps its core?
-
-Units offer the surplus of a gang in a fixed order. Where those pods are not in the way and others
-of the gang are, the core is asked for as well, and with it goes everything. But pods of a leaf are
-alike: any of them may be its surplus. So of a gang that is to lose a core, the pods that leave are
-looked at one by one, and those that are needed leave as surplus, if every leaf of them keeps its
-floor. The same goes for a gang that is safe for now: it may lose its surplus, whichever pods that
-is. Gangs without surplus, semi-preemptible ones (whose core is certain pods) and those that
-leave whole are as they were offered. O(pods) per gang.
+Any pod of a leaf may be an elastic one. So of a gang that would lose its minMember set the search
+looks at the pods one by one: those that are needed go as elastic pods if every leaf keeps
+minMember without them (``split_by_pod``, ``keeps_min_members``). The same holds for a gang within
+its min runtime, whose units are then partial. Gangs without elastic pods, semi-preemptible ones and
+those evicted whole stay as they are. O(pods) per gang.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kai_py.grouping.gang import Subgroup, is_satisfied
 from kai_py.plan.placement.next_pods import active_counts, members_by_leaf, neediest_first
 from kai_py.plan.state.statement import Statement
+from kai_py.policy.min_runtime import within_min_runtime
 from kai_py.snapshot.gangs import Gang, Member
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimUnit:
-    """Pods that leave together, of one gang.
+    """Pods of one gang that are evicted together.
 
-    ``empties``: the leaves that lose their floor with it, so that units of them that were offered
-    before can't stay behind. A unit that empties none is surplus. ``in_part``: its gang must keep
-    its floors, so only as many of its pods may leave as are surplus.
+    ``leaves_below_min``: the leaves that fall below minMember with it, so that units of them that
+    were taken before can't stay. A unit with none is elastic. ``is_partial``: its gang must keep
+    minMember, so only as many of its pods may be evicted as are elastic.
     """
 
     gang: Gang
@@ -45,15 +40,15 @@ class VictimUnit:
 
     @property
     def is_elastic(self) -> bool:
-        """Whether every leaf of the gang keeps its floor without the unit."""
+        """Whether every leaf of the gang keeps minMember without the unit."""
         return not self.leaves_below_min
 
 
 def victim_units(gang: Gang, statement: Statement) -> list[VictimUnit]:
-    """The units of a running gang, in the order in which it gives them.
+    """The units of a running gang, in order.
 
-    Pods that leave anyway are in no unit. Pods that were placed in this cycle do not run yet: they
-    count for no floor, and what they are part of is not offered whole.
+    Pods that were evicted already are in no unit. Pods that were placed in this cycle do not run
+    yet: they do not count for minMember, and what they are part of is not evicted whole.
     """
     units = _units_in_order(gang, statement)
     if not gang.semi_preemptible:
@@ -69,21 +64,21 @@ def _units_in_order(gang: Gang, statement: Statement) -> list[VictimUnit]:
     if len(gang.members) == len(staying) == gang.tree.min_pods():
         return [VictimUnit(gang, tuple(staying), leaves)]
     starting = frozenset(m.subgroup for m in gang.members if m.pod.uid in statement.placed)
-    stock = _RunningPods(Counter(m.subgroup for m in staying), members_by_leaf(staying), starting)
+    pods = _RunningPods(Counter(m.subgroup for m in staying), members_by_leaf(staying), starting)
     units: list[VictimUnit] = []
     if is_satisfied(gang.tree, active_counts(gang, statement)):
         while (
-            unit := _elastic_pod(gang, gang.tree, stock) or _spare_subgroup(gang, gang.tree, stock)
+            unit := _elastic_pod(gang, gang.tree, pods) or _spare_subgroup(gang, gang.tree, pods)
         ) is not None:
             units.append(unit)
-    core = [member for member in staying if member in stock.candidates.get(member.subgroup, ())]
-    if core and not starting:
-        units.append(VictimUnit(gang, tuple(core), leaves))
+    min_set = [member for member in staying if member in pods.candidates.get(member.subgroup, ())]
+    if min_set and not starting:
+        units.append(VictimUnit(gang, tuple(min_set), leaves))
     return units
 
 
 def is_orphaned(unit: VictimUnit, others: Iterable[VictimUnit]) -> bool:
-    """Whether ``unit`` would be left in a leaf that one of ``others`` empties."""
+    """Whether ``unit`` is of a leaf that one of ``others`` brings below minMember."""
     leaves = {member.subgroup for member in unit.members}
     return any(
         other is not unit
@@ -100,9 +95,9 @@ def pods_of(units: Iterable[VictimUnit]) -> list[Member]:
 
 @dataclass(frozen=True, slots=True)
 class _RunningPods:
-    """The running pods that are left while units are taken, counted and listed by leaf.
+    """The running pods that are in no unit yet, counted and listed by leaf.
 
-    ``starting``: the leaves that were given pods in this cycle.
+    ``starting``: the leaves of which pods were placed in this cycle.
     """
 
     running: Counter[str]
@@ -116,7 +111,7 @@ class _RunningPods:
 
 
 def _elastic_pod(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimUnit | None:
-    """One pod above the floor of its leaf."""
+    """One pod above the minMember of its leaf."""
     if tree.evicted_together:
         return None
     if not tree.children:
@@ -132,7 +127,7 @@ def _elastic_pod(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimUnit |
 
 
 def _spare_subgroup(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimUnit | None:
-    """All pods of one subgroup that its parent can do without."""
+    """All pods of one subgroup that its parent does not need."""
     if tree.evicted_together:
         return None
     children = neediest_first(tree.children, pods.running)
@@ -151,7 +146,7 @@ def _spare_subgroup(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimUni
 
 
 def _whole_subgroup(group: Subgroup, pods: _RunningPods) -> list[Member]:
-    """Everything below ``group``, unless part of it is only being started."""
+    """All pods below ``group``; none while part of it is being started."""
     leaves = [leaf.name for leaf in group.leaves()]
     if not pods.starting.isdisjoint(leaves):
         return []
@@ -159,24 +154,24 @@ def _whole_subgroup(group: Subgroup, pods: _RunningPods) -> list[Member]:
 
 
 def elastic_gangs_below_min(units: Iterable[VictimUnit], statement: Statement) -> list[Gang]:
-    """The gangs that lose floors with ``units`` though they run more pods than that."""
+    """The gangs that fall below minMember with ``units`` though they have elastic pods."""
     losing = {unit.gang.key: unit.gang for unit in units if not unit.is_elastic}
     return [gang for gang in losing.values() if _has_elastic_pods(gang, statement)]
 
 
 def unprotected_units(
-    units: Iterable[VictimUnit], is_protected: Callable[[Gang], bool], statement: Statement
+    units: Iterable[VictimUnit], min_runtime: float, now: float, statement: Statement
 ) -> Iterator[VictimUnit]:
-    """``units``, of gangs that are safe only what they can lose beside their floors."""
+    """``units``; of gangs within ``min_runtime`` (seconds) only what is above minMember."""
     for unit in units:
-        if unit.is_elastic or not is_protected(unit.gang):
+        if unit.is_elastic or not within_min_runtime(unit.gang.started, min_runtime, now):
             yield unit
         elif _has_elastic_pods(unit.gang, statement):
             yield replace(unit, is_partial=True)
 
 
 def split_by_pod(units: Iterable[VictimUnit], gang: Gang) -> list[VictimUnit]:
-    """``units``, with a unit for each pod of ``gang``, the last in its order first."""
+    """``units``, with a unit for each pod of ``gang``, the last of its order first."""
     apart: list[VictimUnit] = []
     for unit in units:
         if unit.gang.key == gang.key:
@@ -187,17 +182,19 @@ def split_by_pod(units: Iterable[VictimUnit], gang: Gang) -> list[VictimUnit]:
 
 
 def keeps_min_members(gang: Gang, units: Sequence[VictimUnit], statement: Statement) -> bool:
-    """Whether ``gang`` goes on without its pods of ``units``: leaves that give have their floors.
+    """Whether ``gang`` and every leaf that loses pods keep minMember without ``units``.
 
-    Pods that are only being started do not count.
+    Pods that are being started do not count.
     """
     left = _running_by_leaf(gang, statement)
-    given = pods_of(unit for unit in units if unit.gang.key == gang.key)
-    for member in given:
+    evicted = pods_of(unit for unit in units if unit.gang.key == gang.key)
+    for member in evicted:
         left[member.subgroup] -= 1
-    least = {leaf.name: leaf.min_members for leaf in gang.tree.leaves()}
-    whole = all(left[member.subgroup] >= least.get(member.subgroup, 0) for member in given)
-    return whole and is_satisfied(gang.tree, left)
+    minimum = {leaf.name: leaf.min_members for leaf in gang.tree.leaves()}
+    keeps_leaves = all(
+        left[member.subgroup] >= minimum.get(member.subgroup, 0) for member in evicted
+    )
+    return keeps_leaves and is_satisfied(gang.tree, left)
 
 
 def _has_elastic_pods(gang: Gang, statement: Statement) -> bool:
@@ -212,7 +209,7 @@ def _evicted_whole(tree: Subgroup) -> bool:
 
 
 def _running_by_leaf(gang: Gang, statement: Statement) -> dict[str, int]:
-    """Pods by leaf that run and stay."""
+    """Running pods by leaf, without those evicted."""
     left: dict[str, int] = {}
     for member in gang.bound:
         if member.pod.uid not in statement.evicted:

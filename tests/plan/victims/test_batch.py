@@ -82,7 +82,7 @@ def worlds(draw):
 @given(worlds())
 def test_the_plan_is_that_of_a_search_for_each(each: World):
     at_once = each.plan()
-    with patch.object(VictimBatch, "follow"):
+    with patch.object(VictimBatch, "run"):
         assert each.plan() == at_once
 
 

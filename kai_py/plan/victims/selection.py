@@ -1,0 +1,113 @@
+"""The units selected so far in a search for victims, and whether they suffice, by counting.
+
+Two things must hold: the nodes have capacity for the request once the units have left (``count``),
+and the preemptor's queue and every queue above it stay within ``max`` once it has come. Both are
+counted in O(pods of the unit) each; nothing is placed.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from kai_py.plan.placement.next_pods import PlacementRequest
+from kai_py.plan.session import CycleState
+from kai_py.plan.victims.count import CapacityCount
+from kai_py.plan.victims.order import released_quota
+from kai_py.plan.victims.units import VictimUnit, is_orphaned
+from kai_py.policy.queue_usage import exceeds, shared_depth
+from kai_py.snapshot.gangs import Gang
+
+
+class VictimSelection:
+    """Units taken for one request, in the order in which they were offered."""
+
+    def __init__(self, state: CycleState, gang: Gang, request: PlacementRequest) -> None:
+        """Nothing is taken yet."""
+        self.units: list[VictimUnit] = []
+        self._capacity_count = CapacityCount(state, gang, request.members)
+        self._queue_limits = _QueueLimits(state, gang, request)
+        self._excluded: dict[str, list[VictimUnit]] = {}
+        """By gang: units that stay, so that no unit is taken that would orphan one of them."""
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the request could fit once the units have left."""
+        return self._capacity_count.is_enough and self._queue_limits.within_limits
+
+    def take_until_enough(self, candidates: Iterator[VictimUnit], min_units: int) -> bool:
+        """Take units until they are enough and at least ``min_units``; whether to try them.
+
+        Where the candidates end before that, a try is worth it if any unit was added.
+        """
+        added = False
+        while not (self.is_enough and len(self.units) >= min_units):
+            unit = next(candidates, None)
+            if unit is None:
+                return added and self.is_enough
+            if any(is_orphaned(each, [unit]) for each in self._excluded.get(unit.gang.key, ())):
+                continue
+            self.units.append(unit)
+            self.count(unit, 1.0)
+            added = True
+        return True
+
+    def count(self, unit: VictimUnit, sign: float) -> None:
+        """Count the unit as evicted (or, with -1, as back again)."""
+        self._capacity_count.release(unit.members, sign)
+        self._queue_limits.release(unit, sign)
+
+    def unneeded(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
+        """Units that counting shows to be of no use, each the only one of its gang.
+
+        Replicas on a node only grow with what is released there: where all that is released makes
+        none fit, no part of it does.
+        """
+        if not self._queue_limits.never_exceeded:
+            return []
+        gained = dict[str, bool]()
+        for unit in units:
+            for member in unit.members:
+                if member.node not in gained:
+                    gained[member.node] = self._capacity_count.has_gained(member.node)
+        of_gang = Counter(unit.gang.key for unit in units)
+        return [
+            unit
+            for unit in units
+            if of_gang[unit.gang.key] == 1 and not any(gained[m.node] for m in unit.members)
+        ]
+
+    def exclude(self, unit: VictimUnit) -> None:
+        """Take the unit no more, nor any unit that would orphan it."""
+        self._excluded.setdefault(unit.gang.key, []).append(unit)
+        for removed in [u for u in self.units if u is unit or is_orphaned(unit, [u])]:
+            self.units.remove(removed)
+            self.count(removed, -1.0)
+
+
+class _QueueLimits:
+    """The max of the preemptor's queue and of those above it; no cost where none is set."""
+
+    def __init__(self, state: CycleState, gang: Gang, request: PlacementRequest) -> None:
+        usage, queue = state.quota.usage, state.quota.queues.positions[gang.queue]
+        self.within_limits = self.never_exceeded = True
+        if not usage.queues.has_max[queue]:
+            return
+        ancestors = usage.queues.ancestors(queue)
+        self._state = state
+        self._cost = state.quota.cost_of(request.members)
+        self._allocated = usage.allocated[:, ancestors] + self._cost[:, None]
+        self._max = usage.queues.max[:, ancestors]
+        self._shared = shared_depth(usage.queues, queue)
+        self._check()
+        self.never_exceeded = self.within_limits
+
+    def release(self, unit: VictimUnit, sign: float) -> None:
+        """The queues above both the unit and the preemptor have less allocated."""
+        if self.never_exceeded:
+            return
+        shared = self._shared[self._state.quota.queues.positions[unit.gang.queue]]
+        self._allocated[:, :shared] -= sign * released_quota(self._state, unit)[:, None]
+        self._check()
+
+    def _check(self) -> None:
+        requested = self._cost > 0
+        self.within_limits = not exceeds(self._allocated[requested], self._max[requested]).any()

@@ -1,0 +1,251 @@
+"""Whatever a search depends on: if it changes, no result of before is used."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+
+import numpy as np
+import pytest
+
+from kai_py.plan.backoff import BackedOff, Backoff
+from kai_py.plan.cycle import CycleSettings
+from kai_py.plan.plan import Action
+from kai_py.plan.search_cache import SearchCache, SearchKey, SearchResult
+from kai_py.plan.search_inputs import (
+    ENTER_AS_FACTS,
+    Decisions,
+    InputsChange,
+    InputsHistory,
+    SearchInputs,
+    inputs_change,
+)
+from kai_py.plan.session import CycleState
+from kai_py.plan.state.capacity import Capacity
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.snapshot import Snapshot
+from tests.support.scenario import cluster, job_with_pods, node, queue, shared
+
+RUNS, WAITS = "default/Job/runs", "default/Job/waits"
+DECISIONS = Decisions((("uid", 0, Capacity.IDLE),), ("other",), (b"1",), (b"2",), None, None)
+KEY, FAILED = SearchKey("request"), SearchResult(reason=None)
+
+
+def snapshot():
+    part = job_with_pods("part", 1, gpus=0, queue="a", node="n1")
+    return cluster(
+        queue("a", 2),
+        node("n0", 2),
+        node("n1", 2),
+        job_with_pods("runs", 1, queue="a", node="n0"),
+        [part[0], *(shared(each, "0.5") for each in part[1:])],
+        job_with_pods("waits", 1, gpus=4, queue="a"),
+    ).snapshot()
+
+
+SNAPSHOT = snapshot()
+SETTINGS = CycleSettings()
+
+
+def variants(value):
+    """Values of the same type that differ in one place, by the name of the place."""
+    if is_dataclass(value):
+        for each in fields(value):
+            if each.init and each.compare:
+                for path, other in variants(getattr(value, each.name)):
+                    yield f"{each.name}{path}", replace(value, **{each.name: other})
+        return
+    yield "", changed(value)
+    if isinstance(value, Mapping):
+        for key, first in list(value.items())[:1]:
+            yield from ((f".{p}", {**value, key: other}) for p, other in inner(first))
+    elif isinstance(value, tuple):
+        for first in value[:1]:
+            yield from ((f".{p}", (other, *value[1:])) for p, other in inner(first))
+
+
+def changed(value):
+    match value:
+        case np.ndarray():
+            other = value.copy()
+            if not other.size or other.dtype.kind not in "bif":
+                return np.ones(1)
+            other.flat[0] = not other.flat[0] if other.dtype == bool else other.flat[0] + 1
+            return other
+        case Mapping():
+            return {**value, "more": "more"}
+        case tuple():
+            return (*value, "more")
+        case frozenset():
+            return value | {"more"}
+        case Enum():
+            return next(each for each in type(value) if each is not value)
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1.0
+    return f"{value}-other"
+
+
+def inner(value):
+    return variants(value) if is_dataclass(value) else ()
+
+
+def named(pairs):
+    return [pytest.param(value, id=name) for name, value in pairs]
+
+
+def snapshots():
+    """The snapshot with one place of one field changed, but for fields that enter as facts."""
+    for each in fields(Snapshot):
+        if each.name not in ENTER_AS_FACTS:
+            for path, other in variants(getattr(SNAPSHOT, each.name)):
+                yield f"{each.name}{path}", replace(SNAPSHOT, **{each.name: other})
+
+
+def running_gangs():
+    """Every place of a running gang and of its pod, but for the list of pods itself."""
+    gang = SNAPSHOT.gangs[RUNS]
+    for each in fields(Gang):
+        if each.compare and each.name != "members":
+            for path, other in variants(getattr(gang, each.name)):
+                yield f"{each.name}{path}", replace(gang, **{each.name: other})
+    yield "no members", replace(gang, members=())
+    for path, member in variants(gang.members[0]):
+        yield f"members.{path}", replace(gang, members=(member,))
+
+
+def used_after(inputs, decisions=DECISIONS, action=Action.RECLAIM):
+    """Whether a result of the cycle before is used with these inputs."""
+    cache, history = SearchCache(), InputsHistory()
+    for each in (SearchInputs(SNAPSHOT, SETTINGS, (30.0,)), inputs):
+        history.start_cycle(each)
+        cache.start_cycle(history)
+        if each is not inputs:
+            cache.entries(Action.RECLAIM, DECISIONS).results[KEY] = FAILED
+    return KEY in cache.entries(action, decisions).results
+
+
+def with_snapshot(**changes):
+    return SearchInputs(replace(SNAPSHOT, **changes), SETTINGS, (30.0,))
+
+
+def test_a_result_is_used_while_nothing_changes():
+    assert used_after(with_snapshot())
+    assert used_after(SearchInputs(snapshot_again(), SETTINGS, (30.0,)))
+    assert not used_after(with_snapshot(), action=Action.PREEMPT)
+
+
+def snapshot_again():
+    """The same cluster, its parts not the same objects as far as equality is defined for them."""
+    return replace(SNAPSHOT, used=SNAPSHOT.used.copy(), queues=tuple(map(replace, SNAPSHOT.queues)))
+
+
+@pytest.mark.parametrize("changed", named(snapshots()))
+def test_every_field_of_the_snapshot_counts(changed):
+    assert not used_after(SearchInputs(changed, SETTINGS, (30.0,)))
+
+
+@pytest.mark.parametrize("changed", named(running_gangs()))
+def test_everything_about_running_gangs_counts(changed):
+    assert not used_after(with_snapshot(gangs={**SNAPSHOT.gangs, RUNS: changed}))
+
+
+@pytest.mark.parametrize("changed", named(variants(SETTINGS)))
+def test_every_setting_counts(changed):
+    assert not used_after(SearchInputs(SNAPSHOT, changed, (30.0,)))
+
+
+@pytest.mark.parametrize("changed", named(variants(DECISIONS)))
+def test_everything_decided_before_counts(changed):
+    assert not used_after(with_snapshot(), changed)
+
+
+def test_time_counts_by_the_min_runtimes_that_end():
+    started = SNAPSHOT.gangs[RUNS].started
+    assert np.isfinite(started)
+
+    def at(seconds):
+        return SearchInputs(replace(SNAPSHOT, now=started + seconds), SETTINGS, (30.0,))
+
+    assert inputs_change(at(10.0), at(20.0)) is InputsChange.UNCHANGED
+    assert inputs_change(at(20.0), at(40.0)) is InputsChange.CHANGED
+    assert inputs_change(at(40.0), at(50.0)) is InputsChange.UNCHANGED
+
+
+FACTS = {
+    "now": "protected",
+    "gangs": "gangs with pods on nodes",
+    "pending": "which gangs are tried",
+    "in_backoff": "which gangs are tried",
+    "ignored_markers": "which gangs are tried",
+    "below_min_members": "what was decided before",
+    "started_in_part": "what was decided before",
+    "queue_allocated": "usage",
+    "queue_non_preemptible": "usage",
+    "queue_requested": "shares",
+}
+
+
+def test_no_other_field_is_left_out():
+    assert set(FACTS) == ENTER_AS_FACTS
+
+
+@pytest.mark.parametrize("name", sorted(set(FACTS) - {"now", "gangs"}))
+def test_fields_that_enter_as_facts_do_not_count_themselves(name):
+    value = getattr(SNAPSHOT, name)
+    more = {**value, "more": {}} if isinstance(value, Mapping) else (*value, "more")
+    assert used_after(with_snapshot(**{name: more}))
+
+
+def test_gangs_that_only_wait_do_not_count():
+    waits = SNAPSHOT.gangs[WAITS]
+    coming = {**SNAPSHOT.gangs, "default/Job/more": replace(waits, key="default/Job/more")}
+    assert used_after(with_snapshot(gangs=coming))
+    assert used_after(
+        with_snapshot(gangs={key: gang for key, gang in SNAPSHOT.gangs.items() if key != WAITS})
+    )
+
+
+def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
+    """A field that is added must be put into one of these."""
+    inputs = {"snapshot", "quota", "statement", "placer", "eviction_limits"}
+    of_settings = {"max_relocated_pods", "probes_per_gang"}
+    budgets = {"probes", "minimisation_budget"}
+    order_of_gangs = {"ageing", "out_of_budget", "searched_in_allocate"}
+    other_actions = {"staleness_grace", "reservation_seconds"}
+    results = {"searched", "unschedulable", "search_cache", "backoff"}
+    derived = {"_requests", "_preconditions", "_reclaim_min_runtimes"}
+    known = inputs | of_settings | budgets | order_of_gangs | other_actions | results | derived
+    assert {each.name for each in fields(CycleState)} == known
+
+
+def test_nothing_is_kept_by_a_cache_that_is_disabled():
+    cache, history = SearchCache(enabled=False), InputsHistory()
+    for _ in range(2):
+        history.start_cycle(with_snapshot())
+        cache.start_cycle(history)
+        entries = cache.entries(Action.RECLAIM, DECISIONS)
+        assert not entries.results
+        entries.results[KEY] = FAILED
+
+
+@pytest.mark.parametrize(
+    ("idle", "change", "kept"),
+    [
+        (0.0, {}, True),
+        (-1.0, {"used": SNAPSHOT.used + 1}, True),
+        (1.0, {"used": SNAPSHOT.used - 1}, False),
+        (0.0, {"gangs": {}}, False),
+        (0.0, {"namespaces": {"new": {}}}, False),
+    ],
+)
+def test_a_search_backs_off_until_a_pod_has_left_or_a_node_has_come(idle, change, kept):
+    backoff, history, before = Backoff(), InputsHistory(), np.full((2, 2), 4.0)
+
+    def cycle(inputs, future_idle):
+        history.start_cycle(inputs)
+        backoff.start_cycle(history)
+        return backoff.searches(Action.CONSOLIDATE, DECISIONS, future_idle)
+
+    cycle(with_snapshot(), before)[KEY] = BackedOff(FAILED, before)
+    assert (KEY in cycle(with_snapshot(**change), before + idle)) == kept
