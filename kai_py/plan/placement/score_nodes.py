@@ -99,7 +99,7 @@ class ScoredNodes:
         """Remember the GPU class of a pod on a node; it stays until the cycle ends."""
         self._gpu_classes[row] |= gpu_class(self._gpu_request(shape, np.array([row])))
 
-    def pick(self, shape: Shape, mask: Bools, preference: Floats | None) -> NodeChoice | None:
+    def pick(self, shape: Shape, mask: Bools, preference: Ints | None) -> NodeChoice | None:
         """The best of the nodes in ``mask``, of those with the highest preference; None if full."""
         levels = self._shape_scores(shape)
         able = np.where(mask, levels.score, INFEASIBLE)
@@ -266,10 +266,10 @@ class _ShapeScores:
     device: Ints
     seen: int = 0
     by_inputs: dict[ScoreInputs, tuple[float, int]] = field(default_factory=dict)
-    _preference: Floats | None = None
+    _preference: Ints | None = None
     _differs: bool = False
 
-    def prefers(self, preference: Floats) -> bool:
+    def prefers(self, preference: Ints) -> bool:
         """Whether some nodes are preferred to others; mostly asked of the same array again."""
         if preference is not self._preference:
             self._preference = preference
@@ -291,7 +291,7 @@ class ScoredFit:
     scored: ScoredNodes
     shape: Shape
     mask: Bools
-    preference: Floats
+    preference: Ints
 
     def is_feasible(self) -> bool:
         """Whether one pod fits."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from kai_py.plan.placement.fit import static_preference
+from kai_py.plan.placement.preferences import rank_nodes, static_preferences
 from kai_py.plan.placement.score_nodes import ScoredFit, ScoredNodes
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
@@ -90,8 +90,8 @@ class Scoring:
         known = self._fits.get((shape.number, capacity))
         if known is None:
             static = static_fits.of(shape, statement.snapshot.nodes)
-            preference = static_preference(statement, shape, static)
-            known = ScoredFit(self.nodes(statement, capacity), shape, static.mask, preference)
+            ranks = rank_nodes(static_preferences(statement, shape, static), len(static.mask))
+            known = ScoredFit(self.nodes(statement, capacity), shape, static.mask, ranks)
             self._fits[shape.number, capacity] = known
         return known
 
