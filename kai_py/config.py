@@ -9,15 +9,16 @@ import enum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from kai_py.api.autoscaling import AutoscalingConfig
-from kai_py.api.choices import FillStrategy, Profile
+from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy, Profile
 from kai_py.api.duration import Duration
+from kai_py.api.extensions import ExtensionGroup, extension_names
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.measured_usage import PrometheusUsage
 from kai_py.api.model import ApiModel, Name, QualifiedName
-from kai_py.api.problems import field_problems
+from kai_py.api.problems import field_problems, unknown_name
 from kai_py.grouping.rule import RuleFile as GroupingRules
 from kai_py.grouping.rule_table import RuleTable
 
@@ -30,25 +31,15 @@ class ConfigurationError(ValueError):
     """The configuration cannot be used; the message has one line per problem."""
 
 
-class PlacementMode(enum.StrEnum):
-    """How each next pod chooses among nodes and GPUs with room, by a score."""
+def _known_score(name: str) -> str:
+    known = (*BuiltInScore, *extension_names(ExtensionGroup.SCORES))
+    if name not in known:
+        raise ValueError(unknown_name("score", name, known))
+    return name
 
-    RANDOM = "random"
-    """By lot."""
-    DOT_PRODUCT = "dot-product"
-    """The node whose free CPU and GPUs are least of what the pod asks for."""
-    CLUSTERING = "clustering"
-    """The node with pods that ask for as many GPUs."""
-    PACKING = "packing"
-    """GPUs in use before nodes in use before idle nodes."""
-    BEST_FIT = "best-fit"
-    """The node that is left with the least CPU and GPUs."""
-    FGD = "fgd"
-    """Where the least room becomes useless for pods like those that run and wait."""
-    FRUGAL = "frugal"
-    """As fgd, but counts how many such pods fit, and those more that few nodes can hold."""
-    BY_SHAPE = "together"
-    """No score: all pods of a shape at once, by ``gpu`` and ``cpu``."""
+
+def _known_strategy(name: str) -> str:
+    return name if name == NO_SCORE else _known_score(name)
 
 
 class LogLevel(enum.StrEnum):
@@ -74,10 +65,12 @@ class PlacementConfig(ApiModel):
     """For pods that ask for GPUs or other devices."""
     cpu: FillStrategy = FillStrategy.BINPACK
     """For pods that ask for none."""
-    strategy: PlacementMode | None = None
+    strategy: Annotated[str, AfterValidator(_known_strategy)] | None = None
     """A score that places pods one by one, in place of ``gpu`` and ``cpu``; not for pods with
-    claims, which keep to those. By default ``frugal`` while GPUs could be left over that nobody can
-    use, all else here is ``binpack`` and the rules are native, and ``together`` otherwise."""
+    claims, which keep to those. One of ``best-fit``, ``fgd``, ``frugal``, the name of an installed
+    score, or ``together`` for no score. By default ``frugal`` while GPUs could be left over that no
+    pod can use, all else here is ``binpack`` and the rules are native, and ``together``
+    otherwise."""
     shared_gpus: FillStrategy | None = None
     """Among the GPUs of a node, for pods that ask for a part of one; by default as ``gpu``."""
 

@@ -10,11 +10,10 @@ from dataclasses import replace
 
 from msgspec import Raw
 
-from kai_py.api.choices import FillStrategy, Profile
+from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy, Profile
 from kai_py.api.records.kai import KaiQueue
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
 from kai_py.config import Configuration
-from kai_py.config import PlacementMode as PlacementChoice
 from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.queues import kai_queue_info
 from kai_py.dialects.kai.workloads import KaiQueueNaming
@@ -29,7 +28,7 @@ from kai_py.plan.state.queues import PastUsage, Quota, gpus_of_nodes, quota_of
 from kai_py.policy.ageing import Ageing
 from kai_py.policy.external_usage import ExternalUsage, UsageByQueue
 from kai_py.policy.fairness_rules import PROFILES, FairnessRules
-from kai_py.policy.score.strategies import ScoreStrategy
+from kai_py.policy.score.registry import WeightedScore
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.resources import Floats
@@ -165,8 +164,8 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         gpu_strategy=configuration.placement.gpu,
         cpu_strategy=configuration.placement.cpu,
         sharing_strategy=configuration.placement.shared_gpus or configuration.placement.gpu,
-        strategy=_score_strategy(configuration),
-        default_strategy=_default_score_strategy(configuration),
+        scores=_scores(configuration),
+        default_scores=_default_scores(configuration),
         victim_probes=configuration.budgets.victims,
         victim_probes_per_gang=configuration.budgets.victims_per_gang,
         max_relocated_pods=configuration.eviction.consolidate_at_most,
@@ -179,20 +178,18 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
     )
 
 
-def _score_strategy(configuration: Configuration) -> ScoreStrategy | None:
+def _scores(configuration: Configuration) -> tuple[WeightedScore, ...]:
     named = configuration.placement.strategy
-    if named is None or named is PlacementChoice.BY_SHAPE:
-        return None
-    return ScoreStrategy(named.value)
+    return () if named in (None, NO_SCORE) else (WeightedScore(named),)
 
 
-def _default_score_strategy(configuration: Configuration) -> ScoreStrategy | None:
+def _default_scores(configuration: Configuration) -> tuple[WeightedScore, ...]:
     """Ours, unless told otherwise; spreading, and KAI's rules, keep to what they say."""
     placement = configuration.placement
     asked = (placement.gpu, placement.cpu, placement.shared_gpus or placement.gpu)
     packs = all(each is FillStrategy.BINPACK for each in asked)
     ours = configuration.rules is Profile.NATIVE and placement.strategy is None
-    return ScoreStrategy.FRUGAL if packs and ours else None
+    return (WeightedScore(BuiltInScore.FRUGAL),) if packs and ours else ()
 
 
 def _actions(configuration: Configuration) -> tuple[Action, ...]:

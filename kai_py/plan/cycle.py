@@ -34,7 +34,7 @@ from kai_py.plan.outcome import build_plan, list_evictions
 from kai_py.plan.placement.fit import ShapeFits
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.pods import ShapePlacer
-from kai_py.plan.placement.strategy import Scoring
+from kai_py.plan.placement.scoring import Scoring
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.search_cache import SearchCache
 from kai_py.plan.session import CycleState
@@ -49,8 +49,8 @@ from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.fairness_rules import NATIVE, BypassPolicy, FairnessRules
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.min_runtime import min_runtimes, preemption_delay
+from kai_py.policy.score.registry import WeightedScore
 from kai_py.policy.score.stranding import could_strand
-from kai_py.policy.score.strategies import ScoreStrategy
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -83,9 +83,9 @@ class CycleSettings:
     gpu_strategy: FillStrategy = FillStrategy.BINPACK
     cpu_strategy: FillStrategy = FillStrategy.BINPACK
     sharing_strategy: FillStrategy = FillStrategy.BINPACK
-    strategy: ScoreStrategy | None = None
-    default_strategy: ScoreStrategy | None = None
-    """In place of a missing ``strategy`` where pods could leave GPUs free that nobody can use."""
+    scores: tuple[WeightedScore, ...] = ()
+    default_scores: tuple[WeightedScore, ...] = ()
+    """In place of missing ``scores`` where pods could leave GPUs free that no pod can use."""
     victim_probes: int = 20_000
     victim_probes_per_gang: int = 500
     max_relocated_pods: int = 16
@@ -208,18 +208,18 @@ def _placer(
 def _scoring(
     snapshot: Snapshot, settings: CycleSettings, static_fits: StaticFits
 ) -> Scoring | None:
-    """The strategy that is named, or the default where it packs better than no score."""
+    """The scores that are configured, or the default where it packs better than none."""
     if not snapshot.pending:
         return None
-    if settings.strategy is not None:
-        return Scoring.for_snapshot(settings.strategy, snapshot, static_fits)
-    if settings.default_strategy is None:
+    if settings.scores:
+        return Scoring.for_snapshot(settings.scores, snapshot, static_fits)
+    if not settings.default_scores:
         return None
     waiting = (snapshot.gangs[key] for key in snapshot.pending)
     shapes = {member.shape.number: member.shape for gang in waiting for member in gang.pending}
     if not could_strand(shapes.values(), snapshot, static_fits):
         return None
-    return Scoring.for_snapshot(settings.default_strategy, snapshot, static_fits, by_default=True)
+    return Scoring.for_snapshot(settings.default_scores, snapshot, static_fits, by_default=True)
 
 
 def next_deadline(snapshot: Snapshot, settings: CycleSettings) -> float | None:

@@ -23,7 +23,7 @@ from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.ageing import QueueAgeing
-from kai_py.policy.score.strategies import ScoreStrategy, frequent_shapes
+from kai_py.policy.score.workload import frequent_shapes
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -89,9 +89,7 @@ class CycleState:
 
     def _fingerprint(self, *, by_share: bool) -> Hashable:
         """What decides over searches now, beside the snapshot; None if it can't be compared."""
-        scoring = self.placer.shapes.scoring
-        by_lot = scoring is not None and scoring.strategy is ScoreStrategy.RANDOM
-        if by_lot or self.placer.reservations.active:
+        if self.placer.reservations.active:
             return None
         standing, statement = self.quota.usage, self.statement
         held = (standing.allocated, standing.non_preemptible)
@@ -111,7 +109,7 @@ class CycleState:
         if scoring is None:
             return None
         counted = ((shape.number, count) for shape, count in frequent_shapes(self.snapshot))
-        return (scoring.strategy, scoring.by_default, *counted)
+        return (scoring.scores, scoring.by_default, *counted)
 
     def mark_unschedulable(self, gang: Gang, reason: Unschedulable) -> None:
         """Record what stops ``gang``."""

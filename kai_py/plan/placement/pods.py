@@ -32,7 +32,7 @@ from kai_py.plan.placement.preferences import (
 )
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.placement.score_nodes import ScoredFit
-from kai_py.plan.placement.strategy import Scoring
+from kai_py.plan.placement.scoring import Scoring
 from kai_py.plan.plan import Action
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
@@ -110,7 +110,7 @@ class ShapePlacer:
         scoring = self.scoring
         if scoring is None:
             return self.packed_fit(statement, shape, capacity)
-        if not scoring.depends_on_capacity_only or not only_resources_decide(statement, shape):
+        if not only_resources_decide(statement, shape):
             return None
         if scoring.by_default and not requests_devices(shape):
             off = self.fits.running_fit(statement, shape, capacity, avoid_devices=True)
@@ -157,7 +157,7 @@ class ShapePlacer:
         statement, room, shape = attempt.statement, attempt.capacity, members[0].shape
         static = self.fits.static_fit(statement, shape, room)
         preferences = {**static_preferences(statement, shape, static), **node_set.preferences}
-        if scoring.depends_on_capacity_only and only_resources_decide(statement, shape):
+        if only_resources_decide(statement, shape):
             mask, nodes = static.mask & node_set.mask, scoring.nodes(statement, room)
             ranks = rank_nodes(preferences, len(mask))
             rows = ScoredFit(nodes, shape, mask, ranks).next_rows(len(members))
@@ -197,7 +197,6 @@ class ShapePlacer:
                 gang, [member], pick.row, action, capacity=room, gpu_fraction=pick.gpu_fraction
             ):
                 return done
-            scored.record_gpu_class(shape, pick.row)
             if has_pod_rules(shape):
                 static = self.fits.static_fit(statement, shape, room)
         return len(members)
