@@ -9,16 +9,16 @@ import enum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from kai_py.api.autoscaling import AutoscalingConfig
-from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy, Profile
+from kai_py.api.choices import Profile
 from kai_py.api.duration import Duration
-from kai_py.api.extensions import ExtensionGroup, extension_names
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.measured_usage import PrometheusUsage
 from kai_py.api.model import ApiModel, Name, QualifiedName
-from kai_py.api.problems import field_problems, unknown_name
+from kai_py.api.placement import InstalledAction, PlacementConfig
+from kai_py.api.problems import field_problems
 from kai_py.grouping.rule import RuleFile as GroupingRules
 from kai_py.grouping.rule_table import RuleTable
 
@@ -29,17 +29,6 @@ Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
 
 class ConfigurationError(ValueError):
     """The configuration cannot be used; the message has one line per problem."""
-
-
-def _known_score(name: str) -> str:
-    known = (*BuiltInScore, *extension_names(ExtensionGroup.SCORES))
-    if name not in known:
-        raise ValueError(unknown_name("score", name, known))
-    return name
-
-
-def _known_strategy(name: str) -> str:
-    return name if name == NO_SCORE else _known_score(name)
 
 
 class LogLevel(enum.StrEnum):
@@ -56,23 +45,6 @@ class LogFormat(enum.StrEnum):
 
     TEXT = "text"
     JSON = "json"
-
-
-class PlacementConfig(ApiModel):
-    """Choice of nodes, by what the pods ask for."""
-
-    gpu: FillStrategy = FillStrategy.BINPACK
-    """For pods that ask for GPUs or other devices."""
-    cpu: FillStrategy = FillStrategy.BINPACK
-    """For pods that ask for none."""
-    strategy: Annotated[str, AfterValidator(_known_strategy)] | None = None
-    """A score that places pods one by one, in place of ``gpu`` and ``cpu``; not for pods with
-    claims, which keep to those. One of ``best-fit``, ``fgd``, ``frugal``, the name of an installed
-    score, or ``together`` for no score. By default ``frugal`` while GPUs could be left over that no
-    pod can use, all else here is ``binpack`` and the rules are native, and ``together``
-    otherwise."""
-    shared_gpus: FillStrategy | None = None
-    """Among the GPUs of a node, for pods that ask for a part of one; by default as ``gpu``."""
 
 
 class FairShareConfig(ApiModel):
@@ -308,6 +280,8 @@ class Configuration(ApiModel):
     """Which gang of a queue asks first."""
     eviction: EvictionConfig = EvictionConfig()
     """When running pods may be ended for others."""
+    extra_actions: Annotated[tuple[InstalledAction, ...], Field(max_length=16)] = ()
+    """Installed actions that run in each cycle after ``allocate`` and before pods are evicted."""
     budgets: BudgetsConfig = BudgetsConfig()
     """Bounds of the searches."""
     devices: DevicesConfig = DevicesConfig()

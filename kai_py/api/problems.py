@@ -66,7 +66,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """Say that there is no such thing, and which was probably meant or which there are."""
     names = tuple(known)
     nearest = closest_match(name, names)
-    advice = f"did you mean {nearest}?" if nearest else f"known are {', '.join(names)}"
+    advice = f"did you mean {nearest}?" if nearest else f"known are {', '.join(names) or 'none'}"
     return f"there is no {kind} {name}; {advice}"
 
 

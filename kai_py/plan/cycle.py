@@ -27,6 +27,7 @@ from kai_py.plan.actions.allocate_in_turn import VictimAction, allocate_without_
 from kai_py.plan.actions.consolidate import consolidate
 from kai_py.plan.actions.preempt import preempt
 from kai_py.plan.actions.reclaim import reclaim
+from kai_py.plan.actions.registry import registered_action
 from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.stale import stale
@@ -95,6 +96,8 @@ class CycleSettings:
     cooldown: float = 0.0
     suspend_jobs: bool = False
     actions: tuple[Action, ...] = tuple(ACTIONS)
+    extra_actions: tuple[str, ...] = ()
+    """Registered actions that run after ``allocate``, before those that evict."""
 
 
 @dataclass
@@ -177,6 +180,9 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
             )
         else:
             ACTIONS[action](state, ready)
+        if action is Action.ALLOCATE:
+            for name in settings.extra_actions:
+                registered_action(name)(state, ready)
         ready = [gang for gang in ready if _has_unplaced_pods(state, gang)]
     explain_protections(state, ready, settings.actions)
     report_reservations(state)
