@@ -12,11 +12,12 @@ from typing import Annotated
 from pydantic import Field, ValidationError, model_validator
 
 from kai_py.api.autoscaling import AutoscalingConfig
-from kai_py.api.choices import FillStrategy, Profile
+from kai_py.api.choices import Profile
 from kai_py.api.duration import Duration
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.measured_usage import PrometheusUsage
 from kai_py.api.model import ApiModel, Name, QualifiedName
+from kai_py.api.placement import InstalledAction, PlacementConfig
 from kai_py.api.problems import field_problems
 from kai_py.grouping.rule import RuleFile as GroupingRules
 from kai_py.grouping.rule_table import RuleTable
@@ -28,27 +29,6 @@ Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
 
 class ConfigurationError(ValueError):
     """The configuration cannot be used; the message has one line per problem."""
-
-
-class PlacementMode(enum.StrEnum):
-    """How each next pod chooses among nodes and GPUs with room, by a score."""
-
-    RANDOM = "random"
-    """By lot."""
-    DOT_PRODUCT = "dot-product"
-    """The node whose free CPU and GPUs are least of what the pod asks for."""
-    CLUSTERING = "clustering"
-    """The node with pods that ask for as many GPUs."""
-    PACKING = "packing"
-    """GPUs in use before nodes in use before idle nodes."""
-    BEST_FIT = "best-fit"
-    """The node that is left with the least CPU and GPUs."""
-    FGD = "fgd"
-    """Where the least room becomes useless for pods like those that run and wait."""
-    FRUGAL = "frugal"
-    """As fgd, but counts how many such pods fit, and those more that few nodes can hold."""
-    BY_SHAPE = "together"
-    """No score: all pods of a shape at once, by ``gpu`` and ``cpu``."""
 
 
 class LogLevel(enum.StrEnum):
@@ -65,21 +45,6 @@ class LogFormat(enum.StrEnum):
 
     TEXT = "text"
     JSON = "json"
-
-
-class PlacementConfig(ApiModel):
-    """Choice of nodes, by what the pods ask for."""
-
-    gpu: FillStrategy = FillStrategy.BINPACK
-    """For pods that ask for GPUs or other devices."""
-    cpu: FillStrategy = FillStrategy.BINPACK
-    """For pods that ask for none."""
-    strategy: PlacementMode | None = None
-    """A score that places pods one by one, in place of ``gpu`` and ``cpu``; not for pods with
-    claims, which keep to those. By default ``frugal`` while GPUs could be left over that nobody can
-    use, all else here is ``binpack`` and the rules are native, and ``together`` otherwise."""
-    shared_gpus: FillStrategy | None = None
-    """Among the GPUs of a node, for pods that ask for a part of one; by default as ``gpu``."""
 
 
 class FairShareConfig(ApiModel):
@@ -315,6 +280,8 @@ class Configuration(ApiModel):
     """Which gang of a queue asks first."""
     eviction: EvictionConfig = EvictionConfig()
     """When running pods may be ended for others."""
+    extra_actions: Annotated[tuple[InstalledAction, ...], Field(max_length=16)] = ()
+    """Installed actions that run in each cycle after ``allocate`` and before pods are evicted."""
     budgets: BudgetsConfig = BudgetsConfig()
     """Bounds of the searches."""
     devices: DevicesConfig = DevicesConfig()

@@ -7,14 +7,15 @@ while the first goes on applying changes, but not while it freezes.
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from msgspec import Raw
 
-from kai_py.api.choices import FillStrategy, Profile
+from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy, Profile
+from kai_py.api.extensions import ExtensionError, ExtensionGroup, load_extension
 from kai_py.api.records.kai import KaiQueue
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
-from kai_py.config import Configuration
-from kai_py.config import PlacementMode as PlacementChoice
+from kai_py.config import Configuration, ConfigurationError
 from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.queues import kai_queue_info
 from kai_py.dialects.kai.workloads import KaiQueueNaming
@@ -23,13 +24,14 @@ from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.inventory import Inventory
 from kai_py.grouping.owners import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
+from kai_py.plan.actions.registry import register_action, registered_actions
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, next_deadline, run_cycle
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.state.queues import PastUsage, Quota, gpus_of_nodes, quota_of
 from kai_py.policy.ageing import Ageing
 from kai_py.policy.external_usage import ExternalUsage, UsageByQueue
 from kai_py.policy.fairness_rules import PROFILES, FairnessRules
-from kai_py.policy.score.strategies import ScoreStrategy
+from kai_py.policy.score.registry import WeightedScore, register_score, registered_scores
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.resources import Floats
@@ -165,8 +167,8 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         gpu_strategy=configuration.placement.gpu,
         cpu_strategy=configuration.placement.cpu,
         sharing_strategy=configuration.placement.shared_gpus or configuration.placement.gpu,
-        strategy=_score_strategy(configuration),
-        default_strategy=_default_score_strategy(configuration),
+        scores=_scores(configuration),
+        default_scores=_default_scores(configuration),
         victim_probes=configuration.budgets.victims,
         victim_probes_per_gang=configuration.budgets.victims_per_gang,
         max_relocated_pods=configuration.eviction.consolidate_at_most,
@@ -176,23 +178,45 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         cooldown=configuration.eviction.cooldown,
         suspend_jobs=configuration.eviction.suspend_jobs,
         actions=_actions(configuration),
+        extra_actions=_extra_actions(configuration),
     )
 
 
-def _score_strategy(configuration: Configuration) -> ScoreStrategy | None:
-    named = configuration.placement.strategy
-    if named is None or named is PlacementChoice.BY_SHAPE:
-        return None
-    return ScoreStrategy(named.value)
+def _scores(configuration: Configuration) -> tuple[WeightedScore, ...]:
+    """The configured scores, loaded where an installed package has them."""
+    placement = configuration.placement
+    scores = tuple(WeightedScore(each.name, each.weight) for each in placement.scores)
+    if placement.strategy is not None and placement.strategy != NO_SCORE:
+        scores = (WeightedScore(placement.strategy),)
+    for each in scores:
+        if each.name not in registered_scores():
+            register_score(each.name, _load(ExtensionGroup.SCORES, each.name))
+    return scores
 
 
-def _default_score_strategy(configuration: Configuration) -> ScoreStrategy | None:
-    """Ours, unless told otherwise; spreading, and KAI's rules, keep to what they say."""
+def _extra_actions(configuration: Configuration) -> tuple[str, ...]:
+    """The configured actions of installed packages, loaded."""
+    for name in configuration.extra_actions:
+        if name not in registered_actions():
+            register_action(name, _load(ExtensionGroup.ACTIONS, name))
+    return configuration.extra_actions
+
+
+def _load(group: ExtensionGroup, name: str) -> Any:
+    try:
+        return load_extension(group, name)
+    except ExtensionError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _default_scores(configuration: Configuration) -> tuple[WeightedScore, ...]:
+    """Ours, unless scores are configured; spreading and KAI's rules use none."""
     placement = configuration.placement
     asked = (placement.gpu, placement.cpu, placement.shared_gpus or placement.gpu)
     packs = all(each is FillStrategy.BINPACK for each in asked)
-    ours = configuration.rules is Profile.NATIVE and placement.strategy is None
-    return ScoreStrategy.FRUGAL if packs and ours else None
+    named = placement.strategy is not None or bool(placement.scores)
+    ours = configuration.rules is Profile.NATIVE and not named
+    return (WeightedScore(BuiltInScore.FRUGAL),) if packs and ours else ()
 
 
 def _actions(configuration: Configuration) -> tuple[Action, ...]:

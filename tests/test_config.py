@@ -51,6 +51,14 @@ def test_settings_are_taken():
         ("\n\nhttp:\n  prot: 1", "kai.yaml:4: http.prot: no such field; did you mean port?"),
         ("http: {zzz: 1}", "kai.yaml:1: http.zzz: no such field; known are host, port"),
         ("commit: {concurrency: 0}", "kai.yaml:1: commit.concurrency: Input should be greater"),
+        (
+            "placement: {strategy: frugl}",
+            "kai.yaml:1: placement.strategy: there is no score frugl; did you mean frugal?",
+        ),
+        (
+            "placement: {strategy: packing}",
+            "kai.yaml:1: placement.strategy: there is no score packing; known are best-fit, fgd, f",
+        ),
         ("placement: {gpu: binpak}", "kai.yaml:1: placement.gpu: Input should be 'binpack' or"),
         ("nodePool: pool-a", "kai.yaml:1: nodePool: must be a mapping of fields"),
         ("[]", "kai.yaml:1: must be a mapping of fields"),

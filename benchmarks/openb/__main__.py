@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.openb.choice import CHOICES, chosen_strategy
+from benchmarks.openb.choice import CHOICES, chosen_score
 from benchmarks.openb.curve import allocation_curve
 from benchmarks.openb.replay import PlacedPod, replay
 from benchmarks.openb.trace import read_trace, whole_gpus
@@ -24,7 +24,7 @@ def main() -> None:
     if options.whole:
         trace = whole_gpus(trace)
     began = time.perf_counter()
-    placed = replay(trace, chosen_strategy(options.strategy, trace))
+    placed = replay(trace, chosen_score(options.strategy, trace))
     seconds = time.perf_counter() - began
     if options.placements:
         _write(options.placements, placed)

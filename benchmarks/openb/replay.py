@@ -2,11 +2,14 @@
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from benchmarks.openb.scores import STATEFUL_SCORES
+from benchmarks.openb.scores.clustering import Clustering
 from benchmarks.openb.trace import Trace, TraceNode, TracePod, target_shapes
+from kai_py.api.choices import BuiltInScore
 from kai_py.api.gpu_share import GPU_RESOURCE, gpu_share
 from kai_py.api.records.core import (
     Affinity,
@@ -29,7 +32,7 @@ from kai_py.grouping.gang import Owner, Subgroup
 from kai_py.plan.placement.fit import ShapeFits
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.pods import ShapePlacer
-from kai_py.plan.placement.strategy import Scoring
+from kai_py.plan.placement.scoring import Scoring
 from kai_py.plan.plan import Action
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices
@@ -37,8 +40,9 @@ from kai_py.plan.state.queues import quota_of
 from kai_py.plan.state.statement import Assignment, Statement
 from kai_py.policy.fairness_rules import NATIVE
 from kai_py.policy.fit import StaticFits
+from kai_py.policy.score.registry import WeightedScore
 from kai_py.policy.score.stranding import could_strand
-from kai_py.policy.score.strategies import ScoreStrategy
+from kai_py.policy.score.workload import TargetWorkload, target_workload
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.node_usage import NodeUsageTable
 from kai_py.snapshot.shape import Shape, ShapeTable
@@ -86,7 +90,7 @@ class _NodeGpus:
 class Replay:
     """The placement core over a trace."""
 
-    def __init__(self, trace: Trace, strategy: ScoreStrategy | None) -> None:
+    def __init__(self, trace: Trace, score: str | None) -> None:
         self._shapes: dict[TracePod, Shape] = {}
         self._table = ShapeTable()
         ranked = sorted(trace.nodes, key=lambda node: node.rank)
@@ -96,8 +100,8 @@ class Replay:
         devices = ClusterDevices()
         quota = quota_of(snapshot, NATIVE, devices.accounting, np.zeros(len(ranked)))
         self._statement = Statement(snapshot, quota, CycleDevices(devices, snapshot))
-        scoring = None if strategy is None else self._scoring(trace, strategy, snapshot)
-        self._placer = Placer(ShapePlacer(ShapeFits(self._statics), scoring=scoring))
+        self._scoring = None if score is None else self._scoring_by(score, trace)
+        self._placer = Placer(ShapePlacer(ShapeFits(self._statics), scoring=self._scoring))
         self._gpus = [_NodeGpus(list(range(node.gpus))) for node in ranked]
 
     def place(self, pod: TracePod, number: int) -> PlacedPod:
@@ -108,6 +112,8 @@ class Replay:
         if self._placer.place(statement, GANG, [member], Action.ALLOCATE, capacity=Capacity.IDLE):
             return PlacedPod(pod)
         planned = statement.placed[member.pod.uid]
+        if self._scoring is not None and isinstance(self._scoring.score, Clustering):
+            self._scoring.score.record(planned.row, pod.gpus, pod.gpu_milli)
         devices = self._gpus[planned.row].give(planned, pod.gpus)
         return PlacedPod(pod, self._names[planned.row], devices)
 
@@ -116,11 +122,19 @@ class Replay:
         shapes = [self._shape(pod) for pod in dict.fromkeys(pods)]
         return could_strand(shapes, self._snapshot, self._statics)
 
-    def _scoring(self, trace: Trace, strategy: ScoreStrategy, snapshot: Snapshot) -> Scoring:
+    def _scoring_by(self, score: str, trace: Trace) -> Scoring:
         """The pods of the list are those to come, as in the paper."""
-        counted = target_shapes(trace.listed, memory=strategy is ScoreStrategy.FRUGAL)
+        counted = target_shapes(trace.listed, memory=score == BuiltInScore.FRUGAL)
         shapes = [(self._shape(pod), count) for pod, count in counted]
-        return Scoring.for_shapes(strategy, shapes, snapshot, self._statics)
+
+        def workload() -> TargetWorkload:
+            made = target_workload(shapes, self._snapshot, self._statics)
+            if score not in STATEFUL_SCORES:
+                return made
+            # Nodes of different kinds share no scores.
+            return replace(made, node_kind=np.arange(len(self._names)))
+
+        return Scoring((WeightedScore(score),), workload)
 
     def _shape(self, pod: TracePod) -> Shape:
         known = self._shapes.get(pod)
@@ -131,9 +145,9 @@ class Replay:
         return known
 
 
-def replay(trace: Trace, strategy: ScoreStrategy | None) -> list[PlacedPod]:
-    """Every arrival in order; without a strategy as bin-packing has it."""
-    core = Replay(trace, strategy)
+def replay(trace: Trace, score: str | None) -> list[PlacedPod]:
+    """Every arrival in order; without a score as bin-packing has it."""
+    core = Replay(trace, score)
     return [core.place(pod, number) for number, pod in enumerate(trace.arrivals)]
 
 

@@ -8,23 +8,24 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.machine import ROOT
-from benchmarks.openb.choice import DEFAULT, chosen_strategy
+from benchmarks.openb.choice import DEFAULT, chosen_score
 from benchmarks.openb.curve import allocation_curve
 from benchmarks.openb.replay import replay
+from benchmarks.openb.scores import SCORES, PaperScore
 from benchmarks.openb.simulation import simulation_benchmarks
 from benchmarks.openb.trace import read_trace, whole_gpus
 from benchmarks.row import Benchmark, Measured
-from kai_py.policy.score.strategies import ScoreStrategy
+from kai_py.api.choices import BuiltInScore
 
 DATA = Path(os.environ.get("KAI_PY_DATA") or ROOT.parent / "shared" / "data") / "openb"
 SEEDS, ASKED = (42, 43, 44), 130
 PUBLISHED = {
-    ScoreStrategy.RANDOM: "87.47 %",
-    ScoreStrategy.DOT_PRODUCT: "90.85 %",
-    ScoreStrategy.CLUSTERING: "91.88 %",
-    ScoreStrategy.PACKING: "92.00 %",
-    ScoreStrategy.BEST_FIT: "93.08 %",
-    ScoreStrategy.FGD: "95.39 %",
+    PaperScore.RANDOM: "87.47 %",
+    PaperScore.DOT_PRODUCT: "90.85 %",
+    PaperScore.CLUSTERING: "91.88 %",
+    PaperScore.PACKING: "92.00 %",
+    BuiltInScore.BEST_FIT: "93.08 %",
+    BuiltInScore.FGD: "95.39 %",
 }
 """Means of all published seeds, default list."""
 
@@ -51,16 +52,16 @@ def openb_benchmarks() -> list[Benchmark]:
             title=f"openb trace, 1,213 nodes, 10,800 pods, {ASKED} % asked: {strategy.value}",
             run=partial(measure, "default", (strategy.value,)),
             peer=PUBLISHED.get(strategy, ""),
-            aim="5 s" if strategy is ScoreStrategy.FGD else "",
+            aim="5 s" if strategy is BuiltInScore.FGD else "",
         )
-        for strategy in ScoreStrategy
+        for strategy in SCORES
     ]
     lists = [
         Benchmark(
             part="openb",
             name=f"list-{name}",
             title=f"openb list {name}, {ASKED} % asked: our default, and fgd",
-            run=partial(measure, name, (DEFAULT, ScoreStrategy.FGD.value)),
+            run=partial(measure, name, (DEFAULT, BuiltInScore.FGD.value)),
             peer=f"fgd {published}",
         )
         for name, published in PUBLISHED_FGD.items()
@@ -69,7 +70,7 @@ def openb_benchmarks() -> list[Benchmark]:
         part="openb",
         name="list-default-whole",
         title=f"openb list default without shared GPUs, {ASKED} % asked: our default, and fgd",
-        run=partial(measure, "default", (DEFAULT, ScoreStrategy.FGD.value), whole=True),
+        run=partial(measure, "default", (DEFAULT, BuiltInScore.FGD.value), whole=True),
     )
     return [*strategies, *lists, whole, *simulation_benchmarks(DATA)]
 
@@ -86,7 +87,7 @@ def measure(name: str, strategies: Sequence[str], *, whole: bool = False) -> Mea
             trace = whole_gpus(trace)
         for strategy in strategies:
             began = time.perf_counter()
-            placed = replay(trace, chosen_strategy(strategy, trace))
+            placed = replay(trace, chosen_score(strategy, trace))
             times[strategy].append(time.perf_counter() - began)
             given[strategy].append(allocation_curve(placed, trace.capacity)[ASKED])
     means = {strategy: f"{statistics.fmean(each):.2f} %" for strategy, each in given.items()}

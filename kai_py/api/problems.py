@@ -62,6 +62,14 @@ def closest_match(word: str, known: Iterable[str]) -> str | None:
     return by_lower[matches[0]] if matches else None
 
 
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """Say that there is no such thing, and which was probably meant or which there are."""
+    names = tuple(known)
+    nearest = closest_match(name, names)
+    advice = f"did you mean {nearest}?" if nearest else f"known are {', '.join(names) or 'none'}"
+    return f"there is no {kind} {name}; {advice}"
+
+
 def _unknown_field(path: FieldPath, model: type[BaseModel]) -> FieldProblem:
     known = _keys_at(path[:-1], model)
     suggestion = closest_match(str(path[-1]), known)

@@ -9,7 +9,6 @@ from kai_py.plan.plan import Action
 from kai_py.plan.search_cache import SearchEntries, SearchKey, SearchResult
 from kai_py.plan.search_inputs import Decisions
 from kai_py.plan.session import CycleState
-from kai_py.policy.score.strategies import ScoreStrategy
 
 
 class ActionSearches:
@@ -71,9 +70,7 @@ def decisions_so_far(state: CycleState, *, by_share: bool) -> Decisions | None:
 
     ``by_share``: whether shares of queues decide.
     """
-    scoring = state.placer.shapes.scoring
-    by_lot = scoring is not None and scoring.strategy is ScoreStrategy.RANDOM
-    if by_lot or state.placer.reservations.active:
+    if state.placer.reservations.active:
         return None
     usage, statement = state.quota.usage, state.statement
     return Decisions(

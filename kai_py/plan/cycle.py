@@ -27,6 +27,7 @@ from kai_py.plan.actions.allocate_in_turn import VictimAction, allocate_without_
 from kai_py.plan.actions.consolidate import consolidate
 from kai_py.plan.actions.preempt import preempt
 from kai_py.plan.actions.reclaim import reclaim
+from kai_py.plan.actions.registry import registered_action
 from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.stale import stale
@@ -35,7 +36,7 @@ from kai_py.plan.outcome import build_plan, list_evictions
 from kai_py.plan.placement.fit import ShapeFits
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.pods import ShapePlacer
-from kai_py.plan.placement.strategy import Scoring
+from kai_py.plan.placement.scoring import Scoring
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.search_cache import SearchCache
 from kai_py.plan.search_inputs import InputsHistory, SearchInputs
@@ -51,8 +52,8 @@ from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.fairness_rules import NATIVE, BypassPolicy, FairnessRules
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.min_runtime import min_runtimes, preemption_delay
+from kai_py.policy.score.registry import WeightedScore
 from kai_py.policy.score.stranding import could_strand
-from kai_py.policy.score.strategies import ScoreStrategy
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -85,9 +86,9 @@ class CycleSettings:
     gpu_strategy: FillStrategy = FillStrategy.BINPACK
     cpu_strategy: FillStrategy = FillStrategy.BINPACK
     sharing_strategy: FillStrategy = FillStrategy.BINPACK
-    strategy: ScoreStrategy | None = None
-    default_strategy: ScoreStrategy | None = None
-    """In place of a missing ``strategy`` where pods could leave GPUs free that nobody can use."""
+    scores: tuple[WeightedScore, ...] = ()
+    default_scores: tuple[WeightedScore, ...] = ()
+    """In place of missing ``scores`` where pods could leave GPUs free that no pod can use."""
     victim_probes: int = 20_000
     victim_probes_per_gang: int = 500
     max_relocated_pods: int = 16
@@ -97,6 +98,8 @@ class CycleSettings:
     cooldown: float = 0.0
     suspend_jobs: bool = False
     actions: tuple[Action, ...] = tuple(ACTIONS)
+    extra_actions: tuple[str, ...] = ()
+    """Registered actions that run after ``allocate``, before those that evict."""
 
 
 @dataclass
@@ -187,6 +190,9 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
             )
         else:
             ACTIONS[action](state, ready)
+        if action is Action.ALLOCATE:
+            for name in settings.extra_actions:
+                registered_action(name)(state, ready)
         ready = [gang for gang in ready if _has_unplaced_pods(state, gang)]
     explain_protections(state, ready, settings.actions)
     report_reservations(state)
@@ -218,18 +224,18 @@ def _placer(
 def _scoring(
     snapshot: Snapshot, settings: CycleSettings, static_fits: StaticFits
 ) -> Scoring | None:
-    """The strategy that is named, or the default where it packs better than no score."""
+    """The scores that are configured, or the default where it packs better than none."""
     if not snapshot.pending:
         return None
-    if settings.strategy is not None:
-        return Scoring.for_snapshot(settings.strategy, snapshot, static_fits)
-    if settings.default_strategy is None:
+    if settings.scores:
+        return Scoring.for_snapshot(settings.scores, snapshot, static_fits)
+    if not settings.default_scores:
         return None
     waiting = (snapshot.gangs[key] for key in snapshot.pending)
     shapes = {member.shape.number: member.shape for gang in waiting for member in gang.pending}
     if not could_strand(shapes.values(), snapshot, static_fits):
         return None
-    return Scoring.for_snapshot(settings.default_strategy, snapshot, static_fits, by_default=True)
+    return Scoring.for_snapshot(settings.default_scores, snapshot, static_fits, by_default=True)
 
 
 def next_deadline(snapshot: Snapshot, settings: CycleSettings) -> float | None:

@@ -21,7 +21,7 @@ from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.ageing import QueueAgeing
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime
-from kai_py.policy.score.strategies import frequent_shapes
+from kai_py.policy.score.workload import frequent_shapes
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -99,7 +99,7 @@ class CycleState:
         if scoring is None:
             return None
         counted = ((shape.number, count) for shape, count in frequent_shapes(self.snapshot))
-        return (scoring.strategy, scoring.by_default, *counted)
+        return (scoring.scores, scoring.by_default, *counted)
 
     def mark_unschedulable(self, gang: Gang, reason: Unschedulable) -> None:
         """Record what stops ``gang``."""

@@ -22,7 +22,7 @@ from kai_py.snapshot.resources import Floats, Ints
 def fill(
     count: int,
     replicas: Ints,
-    preference: Floats,
+    preference: Ints,
     slack: Floats,
     strategy: FillStrategy = FillStrategy.BINPACK,
     *,
@@ -30,9 +30,10 @@ def fill(
 ) -> list[tuple[int, int]]:
     """(node row, pods) in placement order; fewer than ``count`` pods when they don't all fit.
 
-    ``copies``: (nodes,) int64, pods of the shape that fit. ``preference``: (nodes,) float64, higher
-    first. ``slack``: (nodes,) float64, how empty a node is; only breaks ties. ``first``: (nodes,)
-    int64, of the copies those that bin-packing uses up before any other of the same preference.
+    ``replicas``: (nodes,) int64, pods of the shape that fit. ``preference``: (nodes,) int64, ranks,
+    higher first. ``slack``: (nodes,) float64, how empty a node is; only breaks ties.
+    ``preferred_replicas``: (nodes,) int64, of the replicas those that bin-packing uses up before
+    any other of the same preference.
     """
     candidates = np.flatnonzero(replicas)
     if count <= 0 or not candidates.size:
@@ -54,7 +55,7 @@ def fill(
     return placed
 
 
-def _tiers(candidates: Ints, preference: Floats) -> Iterator[Ints]:
+def _tiers(candidates: Ints, preference: Ints) -> Iterator[Ints]:
     """Rows of equal preference, most preferred first."""
     wanted = preference[candidates]
     if wanted.min() == wanted.max():

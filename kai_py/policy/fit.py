@@ -20,8 +20,6 @@ from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
 
 NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
-DEVICE_PLUGIN_BONUS = 0.25
-"""Saves DRA devices for claims; below 1, so that any preference of the pod outweighs it."""
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
@@ -29,13 +27,15 @@ UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule
 class StaticFit:
     """``mask``: (nodes,) bool. ``removed``: the count of nodes that each filter removes, in order.
 
-    ``preference``: (nodes,) float64, higher is better: preferred node affinity minus untolerated
-    soft taints, plus a bonus below 1 for nodes whose device plugin serves the pod.
+    ``preference``: (nodes,) weights of preferred node affinity minus soft taints that are not
+    tolerated, higher first. ``served_by_plugin``: (nodes,) bool, where a device plugin has the
+    extended resources for which a claim could be made; None if the pod requests none of those.
     """
 
     mask: Bools
     removed: tuple[tuple[str, int], ...]
-    preference: Floats
+    preference: Ints
+    served_by_plugin: Bools | None = None
 
 
 @dataclass
@@ -66,11 +66,10 @@ def static_fit(shape: Shape, nodes: NodeColumns) -> StaticFit:
             removed.append((reason, count))
             mask &= passes
     preference = _stated_preference(shape, nodes) - unwanted_taints(shape.tolerations, nodes)
-    if shape.extended.resources:
-        preference = preference + DEVICE_PLUGIN_BONUS * _served_by_plugin(shape, nodes)
+    served = _served_by_plugin(shape, nodes) if shape.extended.resources else None
     for array in (mask, preference):
         array.flags.writeable = False
-    return StaticFit(mask, tuple(removed), preference)
+    return StaticFit(mask, tuple(removed), preference, served)
 
 
 def _served_by_plugin(shape: Shape, nodes: NodeColumns) -> Bools:
@@ -153,8 +152,8 @@ def _filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
             yield reason, matches_selector(use.node_selector, nodes)
 
 
-def _stated_preference(shape: Shape, nodes: NodeColumns) -> Floats:
-    score = np.zeros(len(nodes))
+def _stated_preference(shape: Shape, nodes: NodeColumns) -> Ints:
+    score = np.zeros(len(nodes), dtype=np.int64)
     affinity = shape.affinity.node_affinity if shape.affinity else None
     for preferred in affinity.preferred if affinity else ():
         if preferred.weight:

@@ -18,7 +18,7 @@ rule is involved.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from kai_py.policy.fit import StaticFit, matches_own_selectors
 from kai_py.policy.tolerations import tolerated_nodes
 from kai_py.snapshot.label_selector import label_selector_matches
 from kai_py.snapshot.nodes import NodeColumns
-from kai_py.snapshot.resources import Bools, Floats, Ints
+from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.pod_rules import PlacedPod
 from kai_py.snapshot.tables.topology import LabelColumn
@@ -69,10 +69,10 @@ class PodRules:
             passes = self._passes_spread(shape, constraint, labelled)
             yield "didn't match pod topology spread constraints", passes
 
-    def preference(self, shape: Shape) -> Floats:
+    def preference(self, shape: Shape) -> Ints:
         """(nodes,) the sum of the weights of preferred terms, affinity minus anti-affinity."""
-        score = np.zeros(len(self.nodes))
-        for rules, sign in ((shape.pod_affinity, 1.0), (shape.pod_anti_affinity, -1.0)):
+        score = np.zeros(len(self.nodes), dtype=np.int64)
+        for rules, sign in ((shape.pod_affinity, 1), (shape.pod_anti_affinity, -1)):
             for preferred in rules.preferred if rules else ():
                 _, counts = self._count_selected(shape, preferred.pod_affinity_term)
                 score += sign * preferred.weight * np.minimum(counts, 1)
@@ -210,7 +210,7 @@ def apply_pod_rules(pod_rules: PodRules, shape: Shape, static: StaticFit) -> Sta
             removed.append((reason, count))
             mask &= passes
     preference = static.preference + pod_rules.preference(shape)
-    return StaticFit(mask, tuple(removed), preference)
+    return replace(static, mask=mask, removed=tuple(removed), preference=preference)
 
 
 def has_pod_rules(shape: Shape) -> bool:

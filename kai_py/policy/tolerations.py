@@ -6,7 +6,7 @@ import numpy as np
 
 from kai_py.api.records.core import Taint, Toleration
 from kai_py.snapshot.nodes import NodeColumns
-from kai_py.snapshot.resources import Bools, Floats
+from kai_py.snapshot.resources import Bools, Ints
 
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
@@ -25,8 +25,8 @@ def tolerated_nodes(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Bo
     return np.array(tolerated, dtype=np.bool_)[nodes.taint_codes]
 
 
-def unwanted_taints(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Floats:
-    """(nodes,) float64: how many PreferNoSchedule taints are not tolerated."""
+def unwanted_taints(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Ints:
+    """(nodes,) int64: how many PreferNoSchedule taints are not tolerated."""
     counts = [
         sum(
             taint.effect == "PreferNoSchedule" and not tolerates(tolerations, taint)
@@ -34,7 +34,7 @@ def unwanted_taints(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Fl
         )
         for taints in nodes.taint_lists
     ]
-    return np.array(counts, dtype=np.float64)[nodes.taint_codes]
+    return np.array(counts, dtype=np.int64)[nodes.taint_codes]
 
 
 def _covers(toleration: Toleration, taint: Taint) -> bool:

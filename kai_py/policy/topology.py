@@ -19,17 +19,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_py.snapshot.resources import Bools, Floats, Ints
+from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.tables.topology import NO_DOMAIN, TopologyLevel
 
 
 @dataclass(frozen=True, slots=True)
 class DomainCandidate:
-    """A domain to try; ``mask``: (nodes,) bool. The unbounded one has no name."""
+    """A domain to try; ``mask``: (nodes,) bool. The unbounded one has no name.
+
+    ``domain_rank``: (nodes,) higher first; None if its nodes are equal.
+    """
 
     name: str
     mask: Bools
-    preference: Floats | None = None
+    domain_rank: Ints | None = None
 
 
 def candidate_domains(
@@ -69,12 +72,12 @@ def candidate_domains(
             if mask.any():
                 finer = () if preferred is None else levels[position + 1 : preferred + 1]
                 yield DomainCandidate(
-                    level.names[domain], mask, _near_preference(finer, replicas[0] * mask, occupied)
+                    level.names[domain], mask, _domain_ranks(finer, replicas[0] * mask, occupied)
                 )
     if required is None:
         everywhere = np.ones(len(replicas[0]), dtype=np.bool_)
         finer = () if preferred is None else levels[: preferred + 1]
-        yield DomainCandidate("", everywhere, _near_preference(finer, replicas[0], occupied))
+        yield DomainCandidate("", everywhere, _domain_ranks(finer, replicas[0], occupied))
 
 
 def _tightest_first(replicas: Sequence[Ints], holds: Bools) -> list[int]:
@@ -98,10 +101,10 @@ def _same_domains(level: TopologyLevel, occupied: Bools) -> Bools:
     return np.isin(level.codes, domains[domains != NO_DOMAIN])
 
 
-def _near_preference(
+def _domain_ranks(
     levels: Sequence[TopologyLevel], replicas: Ints, occupied: Bools | None
-) -> Floats | None:
-    """(nodes,) a preference below 1 that fills one domain after the other, nearest first.
+) -> Ints | None:
+    """(nodes,) an order, higher first, that fills one domain after the other, nearest first.
 
     From the coarsest level down: domains of ``occupied`` nodes, then the largest, then by name. So
     everything below a domain comes before its siblings.
@@ -119,5 +122,5 @@ def _near_preference(
             level.codes,
         ]
     order, rank = np.unique(np.column_stack(keys), axis=0, return_inverse=True)
-    preference: Floats = (len(order) - rank.reshape(-1)) / (2.0 * (len(order) + 1))
-    return preference
+    ranks: Ints = len(order) - rank.reshape(-1)
+    return ranks

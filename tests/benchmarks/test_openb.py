@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.openb.choice import chosen_strategy
+from benchmarks.openb.choice import chosen_score
 from benchmarks.openb.curve import allocation_curve
 from benchmarks.openb.replay import PlacedPod, replay
+from benchmarks.openb.scores import SCORES
 from benchmarks.openb.trace import TracePod, read_trace, target_shapes, whole_gpus
-from kai_py.policy.score.strategies import ScoreStrategy
+from kai_py.api.choices import BuiltInScore
 from tests.support.repository import OPENB, needs
 
 
@@ -50,10 +51,10 @@ def audit(trace, placed):
         assert amount <= limits.get(what, 1000)
 
 
-@pytest.mark.parametrize("strategy", ScoreStrategy)
-def test_nothing_is_given_away_twice(small, strategy):
+@pytest.mark.parametrize("score", SCORES)
+def test_nothing_is_given_away_twice(small, score):
     trace = read_trace(small, "small", 1)
-    placed = replay(trace, strategy)
+    placed = replay(trace, score)
     audit(trace, placed)
     assert [each.pod for each in placed] == list(trace.arrivals)
     assert sum(bool(each.node) for each in placed) > 10
@@ -61,7 +62,7 @@ def test_nothing_is_given_away_twice(small, strategy):
 
 
 def test_the_same_seed_gives_the_same_placements(small):
-    runs = [replay(read_trace(small, "small", 7), ScoreStrategy.FGD) for _ in range(2)]
+    runs = [replay(read_trace(small, "small", 7), BuiltInScore.FGD) for _ in range(2)]
     assert runs[0] == runs[1]
 
 
@@ -86,10 +87,10 @@ def test_without_shared_gpus_the_others_come_again_until_130_percent(small):
 
 def test_the_default_scores_where_gpus_could_be_left_over(small):
     trace = whole_gpus(read_trace(small, "small", 1))
-    assert chosen_strategy("default", trace) is ScoreStrategy.FRUGAL
+    assert chosen_score("default", trace) == BuiltInScore.FRUGAL
     light = replace(trace, arrivals=tuple(pod for pod in trace.arrivals if pod.name[0] == "c"))
-    assert chosen_strategy("default", light) is None
-    assert chosen_strategy("fgd", light) is ScoreStrategy.FGD
+    assert chosen_score("default", light) is None
+    assert chosen_score("fgd", light) == BuiltInScore.FGD
 
 
 @pytest.mark.slow
@@ -106,7 +107,7 @@ def test_published_curves_are_met(strategy, published, within):
             if (row["list"], row["policy"], row["seed"]) == ("default", published, "42")
         ]
     trace = read_trace(OPENB, "default", 42)
-    placed = replay(trace, ScoreStrategy(strategy))
+    placed = replay(trace, strategy)
     audit(trace, placed)
     ours = allocation_curve(placed, trace.capacity)
     for asked in range(1, 131):
@@ -119,9 +120,9 @@ def test_ours_packs_the_trace_better_than_fragmentation_gradient_descent():
     trace = read_trace(OPENB, "default", 42)
     given = {
         strategy: allocation_curve(replay(trace, strategy), trace.capacity)[130]
-        for strategy in (ScoreStrategy.FGD, ScoreStrategy.FRUGAL)
+        for strategy in (BuiltInScore.FGD, BuiltInScore.FRUGAL)
     }
-    assert given[ScoreStrategy.FRUGAL] > given[ScoreStrategy.FGD] + 0.1
+    assert given[BuiltInScore.FRUGAL] > given[BuiltInScore.FGD] + 0.1
 
 
 @pytest.mark.slow
@@ -129,7 +130,7 @@ def test_ours_packs_the_trace_better_than_fragmentation_gradient_descent():
 def test_the_default_packs_whole_gpus_better_than_fragmentation_gradient_descent():
     trace = whole_gpus(read_trace(OPENB, "default", 42))
     given = {
-        name: allocation_curve(replay(trace, chosen_strategy(name, trace)), trace.capacity)[130]
+        name: allocation_curve(replay(trace, chosen_score(name, trace)), trace.capacity)[130]
         for name in ("default", "fgd")
     }
     assert given["default"] > given["fgd"] + 0.5

@@ -1,6 +1,8 @@
 """The reference pages, made from the code: commands, configuration, resources, metrics.
 
 python -m tests.docs.reference        writes docs/reference; a test fails where it differs
+
+Tables inside other pages stand between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +21,7 @@ from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.kai_metrics import KaiQueueMetrics
 from kai_py.observe.metrics import Metrics
+from kai_py.plan.placement.preferences import TIERS
 from kai_py.plan.plan import Plan
 from tests.support import scenario
 from tests.support.repository import DOCS
@@ -34,6 +37,24 @@ def reference() -> dict[str, str]:
         "resources.md": _resources(),
         "metrics.md": _metrics(),
     }
+
+
+def with_tables(name: str, page: str) -> str:
+    """A page of docs/ with its generated tables as the code has them now."""
+    for title, table in TABLES.get(name, {}).items():
+        begin = f"<!-- generated: {title} -->\n"
+        head, _, rest = page.partition(begin)
+        page = f"{head}{begin}{table()}{rest[rest.index('<!-- end -->') :]}"
+    return page
+
+
+def _preference_tiers() -> str:
+    rows = ((str(at), f"`{t.name}`", t.meaning, t.source) for at, t in enumerate(TIERS, 1))
+    return _table(("order", "preference", "prefers", "comes from"), rows)
+
+
+TABLES = {"placement.md": {"preference tiers": _preference_tiers}}
+"""By page of docs/ the tables in it, by title."""
 
 
 def _table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
@@ -170,6 +191,9 @@ def write(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in reference().items():
         (directory / name).write_text(text, encoding="utf-8")
+    for name in TABLES:
+        page = DOCS / name
+        page.write_text(with_tables(name, page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

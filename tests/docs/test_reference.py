@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.docs.reference import reference
+from tests.docs.reference import TABLES, reference, with_tables
 from tests.support.repository import DOCS
 
 PAGES = reference()
@@ -12,6 +12,12 @@ PAGES = reference()
 def test_the_page_is_as_the_code_has_it(name):
     kept = (DOCS / "reference" / name).read_text(encoding="utf-8")
     assert kept == PAGES[name], "run make generate and commit"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_generated_tables_are_as_the_code_has_them(name):
+    page = (DOCS / name).read_text(encoding="utf-8")
+    assert page == with_tables(name, page), "run make generate and commit"
 
 
 def test_everything_is_explained():

@@ -24,7 +24,7 @@ from kai_py.plan.placement.gang import Placer
 from kai_py.plan.plan import Action, Stage
 from kai_py.plan.search_cache import SearchCache
 from kai_py.plan.victims.search import VictimSearch
-from kai_py.policy.score.strategies import ScoreStrategy
+from kai_py.policy.score.registry import WeightedScore
 from tests.support.scenario import cluster, job_with_pods, node, pod, queue, shared
 
 NODES, QUEUES = 3, ("a", "b", "c")
@@ -66,8 +66,8 @@ configurations = st.sampled_from(
         {},
         {"victim_probes": 11, "victim_probes_per_gang": 3, "actions": tuple(Action)[2:]},
         {"victim_probes": 11, "victim_probes_per_gang": 3},
-        {"default_strategy": ScoreStrategy.FRUGAL},
-        {"strategy": ScoreStrategy.RANDOM},
+        {"default_scores": (WeightedScore("frugal"),)},
+        {"scores": (WeightedScore("fgd", 2), WeightedScore("best-fit"))},
         {"cooldown": 25.0},
     ]
 )

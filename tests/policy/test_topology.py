@@ -50,7 +50,7 @@ def test_required_bounds_how_far_preferred_widens():
 
 
 def order(candidate):
-    return list(np.argsort(-candidate.preference, kind="stable"))
+    return list(np.argsort(-candidate.domain_rank, kind="stable"))
 
 
 def test_without_a_domain_that_holds_all_the_roomiest_is_filled_first_then_the_nearest():
@@ -70,7 +70,7 @@ def test_inside_a_coarser_domain_finer_ones_are_filled_one_by_one():
     )
     assert [each.name for each in wide] == ["z1"]
     assert order(wide[0])[:3] == [2, 0, 1]
-    assert wide[0].preference[2] > wide[0].preference[0] == wide[0].preference[1]
+    assert wide[0].domain_rank[2] > wide[0].domain_rank[0] == wide[0].domain_rank[1]
 
 
 def test_hops_count_from_where_the_group_runs():

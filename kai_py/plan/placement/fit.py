@@ -1,14 +1,12 @@
-"""How many pods of a shape fit on each node as things stand, and which of the nodes are preferred?
+"""How many pods of a shape fit on each node now.
 
-What of the verdict lasts for the cycle is kept: the static masks, and for shapes to which nothing
-but room matters a ``RunningFit`` that follows each change. O(nodes x resources) for anything else.
+What lasts for the cycle is kept: the static masks and, for shapes about which only capacity
+decides, a ``RunningFit`` that follows each change. O(nodes x resources) for anything else.
 
-What kind of pods are these, which are the largest, and how empty is a node for them?
-
-Does room for a pod of one shape mean room for one of another? Then the other is no harder.
-
-Every node that takes the one takes the other, it asks for no more of anything, and nothing but
-room decides about either. A whole GPU is no less than any part of one. O(nodes).
+``by_shape`` groups the pods of a gang, the largest first. ``dominates`` compares two shapes: where
+every node that takes the one takes the other, which requests no more of anything, and only capacity
+decides about either, the one fits nowhere if the other does not. A whole GPU is no less than any
+part of one. O(nodes).
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,6 +17,11 @@ import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.dra.allocation_query import Alternatives
+from kai_py.plan.placement.preferences import (
+    nodes_without_devices,
+    rank_nodes,
+    static_preferences,
+)
 from kai_py.plan.placement.running_fit import RunningFit, is_resources_only
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
@@ -50,12 +53,6 @@ def largest_first(groups: Iterable[list[Member]]) -> list[list[Member]]:
     return sorted(groups, key=_size, reverse=True)
 
 
-def requests_devices(shape: Shape) -> bool:
-    """Whether a pod of the shape asks for anything beyond the base resources."""
-    extended = any(name not in BASE_RESOURCES for name in shape.requests)
-    return bool(shape.claims) or extended or shape.gpu_share is not None
-
-
 def _size(group: Sequence[Member]) -> tuple[float, float, float]:
     charge, requests = group[0].charge, group[0].shape.requests
     return (
@@ -81,15 +78,6 @@ def slack_row(shape: Shape, resources: ResourceIndex) -> int | None:
 
 MAX_RUNNING_FITS = 64
 """Shapes whose fit is kept up to date at a time."""
-
-GPU_NODE_PENALTY = 0.5
-"""Pods without devices avoid GPU nodes; below 1, so that any stated preference outweighs it."""
-
-ALTERNATIVE_PENALTY = 1e-5
-"""What an alternative of a claim counts that is passed over; a claim has 256 of them at most."""
-
-IDLE_BONUS = 1e-7
-"""What room that is free already counts; less than any other preference."""
 
 
 class ShapeCapacity(NamedTuple):
@@ -181,10 +169,9 @@ class ShapeFits:
             statement,
             shape,
             nodes_without_devices(statement, static) if avoid_devices else static.mask,
-            static_preference(statement, shape, static),
+            rank_nodes(static_preferences(statement, shape, static), len(static.mask)),
             slack_row(shape, statement.snapshot.resources),
             capacity=capacity,
-            idle_bonus=IDLE_BONUS,
         )
         if len(self._running_fits) >= MAX_RUNNING_FITS:
             del self._running_fits[next(iter(self._running_fits))]
@@ -206,46 +193,9 @@ class ShapeFits:
         return replicas_that_fit(shape, statement.snapshot.resources, free, mask, nodes.allocatable)
 
 
-def static_preference(statement: Statement, shape: Shape, static: StaticFit) -> Floats:
-    """What stays the same in a cycle: stated preferences, and GPU nodes kept for those in need."""
-    if requests_devices(shape):
-        return static.preference
-    return static.preference - GPU_NODE_PENALTY * device_nodes(statement)
-
-
-def device_nodes(statement: Statement) -> Bools:
-    """(nodes,) bool: the node reports anything beyond the base resources."""
-    return np.asarray(statement.snapshot.nodes.allocatable[len(BASE_RESOURCES) :].any(axis=0))
-
-
-def nodes_without_devices(statement: Statement, static: StaticFit) -> Bools:
-    """(nodes,) bool: nodes without devices that take the pod, if it prefers no other to them."""
-    if static.preference.min(initial=0.0) != static.preference.max(initial=0.0):
-        return np.zeros(len(static.mask), dtype=np.bool_)
-    return static.mask & ~device_nodes(statement)
-
-
 def only_resources_decide(statement: Statement, shape: Shape) -> bool:
     """Whether a pod fits a node that takes it as soon as what it requests is free there."""
     return not statement.snapshot.placed_pods and is_resources_only(shape, statement.limits)
-
-
-def alternative_preference(capacity: ShapeCapacity) -> Floats | float:
-    """(nodes,) a preference for nodes where claims get what they list first."""
-    if capacity.alternatives is None:
-        return 0.0
-    return capacity.alternatives.depth.astype(np.float64) * -ALTERNATIVE_PENALTY
-
-
-def idle_preference(
-    statement: Statement, shape: Shape, mask: Bools, capacity: Capacity
-) -> Floats | float:
-    """(nodes,) a preference for nodes with room now, where others would have to be waited for."""
-    if capacity is Capacity.IDLE or not (statement.future_idle > statement.idle).any():
-        return 0.0
-    allocatable, resources = statement.snapshot.nodes.allocatable, statement.snapshot.resources
-    copies = replicas_that_fit(shape, resources, statement.free(Capacity.IDLE), mask, allocatable)
-    return np.where(copies > 0, IDLE_BONUS, 0.0)
 
 
 def dominates(statement: Statement, fits: ShapeFits, shape: Shape, other: Shape) -> bool:

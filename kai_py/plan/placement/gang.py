@@ -20,10 +20,9 @@ from kai_py.grouping.gang import Subgroup, has_topology_constraint
 from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable, with_reserved_nodes
 from kai_py.plan.placement.fit import by_shape, largest_first
 from kai_py.plan.placement.pods import Attempt, NodeSet, ShapePlacer
+from kai_py.plan.placement.preferences import NEAR_GANG, inside_domain
 from kai_py.plan.placement.running_fit import fits_by_resources
 from kai_py.plan.placement.topology import (
-    NEAR_GANG_BONUS,
-    combined_preference,
     domain_candidates,
     largest_domain,
     near_nodes,
@@ -137,9 +136,7 @@ class Placer:
             if self._place_group(attempt, tree, members, NodeSet(node_set.mask & near)) is None:
                 trial.keep()
                 return None
-        return self._place_group(
-            attempt, tree, members, NodeSet(node_set.mask, np.where(near, NEAR_GANG_BONUS, 0.0))
-        )
+        return self._place_group(attempt, tree, members, NodeSet(node_set.mask, {NEAR_GANG: near}))
 
     def _place_group(
         self, attempt: Attempt, group: Subgroup, members: Sequence[Member], node_set: NodeSet
@@ -157,8 +154,8 @@ class Placer:
             return found
         for candidate in found:
             with attempt.statement.trial() as trial:
-                preference = combined_preference(node_set.preference, candidate.preference)
-                inside = NodeSet(node_set.mask & candidate.mask, preference)
+                preferences = inside_domain(node_set.preferences, candidate.domain_rank)
+                inside = NodeSet(node_set.mask & candidate.mask, preferences)
                 if self._place_inside(attempt, group, members, inside) is None:
                     trial.keep()
                     return None

@@ -14,27 +14,33 @@ from kai_py.api.choices import FillStrategy
 from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable, for_gang, insufficient_capacity
 from kai_py.plan.placement.fit import (
     ShapeFits,
-    alternative_preference,
-    idle_preference,
-    nodes_without_devices,
     only_resources_decide,
-    requests_devices,
     slack,
-    static_preference,
+)
+from kai_py.plan.placement.preferences import (
+    ALTERNATIVES,
+    IDLE,
+    NO_PREFERENCES,
+    NUMA_ZONES,
+    Preferences,
+    idle_nodes,
+    idle_of,
+    nodes_without_devices,
+    rank_nodes,
+    requests_devices,
+    static_preferences,
 )
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.placement.score_nodes import ScoredFit
-from kai_py.plan.placement.strategy import Scoring
-from kai_py.plan.placement.topology import combined_preference
+from kai_py.plan.placement.scoring import Scoring
 from kai_py.plan.plan import Action
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fill import fill
-from kai_py.policy.fit import StaticFit
 from kai_py.policy.pod_rules import has_pod_rules
-from kai_py.policy.score.numa_zones import fill_by_numa_zones, numa_zone_preference
+from kai_py.policy.score.numa_zones import fewer_zones, fill_by_numa_zones, zone_layers
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import Bools, Floats, Ints
+from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 
 
@@ -49,10 +55,10 @@ class Attempt(NamedTuple):
 
 
 class NodeSet(NamedTuple):
-    """Nodes that may be used, (nodes,) bool, and which of them to prefer, (nodes,) below 1."""
+    """Nodes that may be used, (nodes,) bool, and which of them the gang prefers."""
 
     mask: Bools
-    preference: Floats | None = None
+    preferences: Preferences = NO_PREFERENCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ class ShapePlacer:
         scoring = self.scoring
         if scoring is None:
             return self.packed_fit(statement, shape, capacity)
-        if not scoring.depends_on_capacity_only or not only_resources_decide(statement, shape):
+        if not only_resources_decide(statement, shape):
             return None
         if scoring.by_default and not requests_devices(shape):
             off = self.fits.running_fit(statement, shape, capacity, avoid_devices=True)
@@ -150,17 +156,16 @@ class ShapePlacer:
         """One after the other: each changes what the next one's choices are worth."""
         statement, room, shape = attempt.statement, attempt.capacity, members[0].shape
         static = self.fits.static_fit(statement, shape, room)
-        preference = static_preference(statement, shape, static)
-        if node_set.preference is not None:
-            preference = preference + node_set.preference
-        if scoring.depends_on_capacity_only and only_resources_decide(statement, shape):
+        preferences = {**static_preferences(statement, shape, static), **node_set.preferences}
+        if only_resources_decide(statement, shape):
             mask, nodes = static.mask & node_set.mask, scoring.nodes(statement, room)
-            rows = ScoredFit(nodes, shape, mask, preference).next_rows(len(members))
+            ranks = rank_nodes(preferences, len(mask))
+            rows = ScoredFit(nodes, shape, mask, ranks).next_rows(len(members))
             done = len(rows)
             if done == len(members):
                 statement.place_resources_only(attempt.gang, members, rows, attempt.action, room)
         else:
-            inside = node_set._replace(preference=preference)
+            inside = node_set._replace(preferences=preferences)
             done = self._place_one_by_one(attempt, members, inside, scoring)
         if done == len(members):
             return None
@@ -178,22 +183,20 @@ class ShapePlacer:
         statement, gang, action, room, _ = attempt
         shape, scored = members[0].shape, scoring.nodes(statement, room)
         static = self.fits.static_fit(statement, shape, room)
+        ranks = rank_nodes(node_set.preferences, len(static.mask))
         for done, member in enumerate(members):
             mask, limited = static.mask & node_set.mask, statement.limits.replicas(shape, room, 1)
             if limited is not None:
                 mask &= limited > 0
-            within, preference = (
-                statement.numa_zones.replicas_by_zones(shape, room, 1),
-                node_set.preference,
-            )
-            if within is not None:
-                preference = combined_preference(preference, numa_zone_preference(within))
-            pick = scored.pick(shape, mask, preference)
+            by_zones = statement.numa_zones.replicas_by_zones(shape, room, 1)
+            if by_zones is not None:
+                zones = {NUMA_ZONES: fewer_zones(by_zones)}
+                ranks = rank_nodes({**node_set.preferences, **zones}, len(mask))
+            pick = scored.pick(shape, mask, ranks)
             if pick is None or not statement.place(
                 gang, [member], pick.row, action, capacity=room, gpu_fraction=pick.gpu_fraction
             ):
                 return done
-            scored.record_gpu_class(shape, pick.row)
             if has_pod_rules(shape):
                 static = self.fits.static_fit(statement, shape, room)
         return len(members)
@@ -209,10 +212,14 @@ class ShapePlacer:
         shape, count = members[0].shape, len(members)
         running_fit.refresh()
         copies = np.where(node_set.mask, running_fit.replicas, 0)
-        preference = running_fit.preference
-        if node_set.preference is not None:
-            preference = preference + node_set.preference
-        chunks = fill(count, copies, preference, running_fit.slack, self.strategy(shape))
+        ranks = running_fit.preference
+        if node_set.preferences:
+            static = self.fits.static_fit(statement, shape, room)
+            preferences = {**static_preferences(statement, shape, static), **node_set.preferences}
+            if room is Capacity.FUTURE_IDLE:
+                preferences[IDLE] = idle_of(ranks)
+            ranks = rank_nodes(preferences, len(copies))
+        chunks = fill(count, copies, ranks, running_fit.slack, self.strategy(shape))
         found = sum(pods for _, pods in chunks)
         if found < count:
             if not attempt.explain:
@@ -242,14 +249,23 @@ class ShapePlacer:
             together = len(left) if shape.shares_claims and len(left) == len(members) else 0
             count = 1 if paired or together else len(left)
             found = self.fits.capacity(statement, shape, mask, count, room, min_replicas=together)
+            by_zones = statement.numa_zones.replicas_by_zones(shape, room, count)
+            preferences = {
+                **static_preferences(statement, shape, static),
+                **node_set.preferences,
+                **idle_nodes(statement, shape, mask, room),
+            }
+            if found.alternatives is not None:
+                preferences[ALTERNATIVES] = -found.alternatives.depth
+            if by_zones is not None:
+                preferences[NUMA_ZONES] = zone_layers(by_zones)
             chunks = fill_by_numa_zones(
                 count,
                 found.replicas,
-                self._preference(attempt, shape, static, node_set, mask)
-                + alternative_preference(found),
+                rank_nodes(preferences, len(mask)),
                 slack(shape, statement.snapshot.resources, found.free),
                 self.strategy(shape),
-                replicas_by_zones=statement.numa_zones.replicas_by_zones(shape, room, count),
+                replicas_by_zones=by_zones,
                 preferred_replicas=found.preferred_replicas,
             )
             if sum(pods for _, pods in chunks) < count:
@@ -273,11 +289,3 @@ class ShapePlacer:
             if paired:
                 static = self.fits.static_fit(statement, shape, room)
         return None
-
-    def _preference(
-        self, attempt: Attempt, shape: Shape, static: StaticFit, node_set: NodeSet, mask: Bools
-    ) -> Floats:
-        statement = attempt.statement
-        preference = static_preference(statement, shape, static)
-        preference = preference + idle_preference(statement, shape, mask, attempt.capacity)
-        return preference if node_set.preference is None else preference + node_set.preference

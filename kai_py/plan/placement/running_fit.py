@@ -17,13 +17,14 @@ from math import floor
 import numpy as np
 
 from kai_py.api.choices import FillStrategy
+from kai_py.plan.placement.preferences import with_idle
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.limits.base import NodeLimits
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fill import fill
 from kai_py.policy.fit import replicas_that_fit
 from kai_py.policy.pod_rules import has_pod_rules
-from kai_py.snapshot.resources import Bools, Floats, Ints
+from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 
 FEW_CHANGES = 8
@@ -32,7 +33,7 @@ FEW_CHANGES = 8
 REORDER_FRACTION = 4
 """When more than a few nodes and one in so many changed, all are sorted anew."""
 
-NodeKey = tuple[float, int, float, int]
+NodeKey = tuple[int, int, float, int]
 """A node that has room: preference (less is better), pods that fit, slack, row."""
 
 
@@ -50,11 +51,11 @@ def fits_by_resources(shape: Shape, limits: NodeLimits) -> bool:
 
 
 class RunningFit:
-    """The fit of a plain shape for pods that start now, or that wait for room.
+    """The fit of a plain shape for pods that start now, or that wait for capacity.
 
-    ``allowed``: (nodes,) bool, the static verdict. ``preference``: (nodes,) higher first.
-    ``slack_row``: the resource by which a node counts as empty, if any node has it. ``now_bonus``:
-    what nodes are preferred by that have room already, for pods that may wait.
+    ``allowed``: (nodes,) bool, the static verdict. ``preference``: (nodes,) ranks, higher first;
+    for pods that may wait, idle capacity is their last tier. ``slack_row``: the resource by which a
+    node counts as empty, if any node has it.
     """
 
     def __init__(
@@ -62,11 +63,10 @@ class RunningFit:
         statement: Statement,
         shape: Shape,
         allowed: Bools,
-        preference: Floats,
+        preference: Ints,
         slack_row: int | None,
         *,
         capacity: Capacity = Capacity.IDLE,
-        idle_bonus: float = 0.0,
     ) -> None:
         resources, free = statement.snapshot.resources, statement.free(capacity)
         self.statement = statement
@@ -80,8 +80,8 @@ class RunningFit:
             now = replicas_that_fit(
                 shape, resources, statement.free(Capacity.IDLE), allowed, allocatable
             )
-            self.preference = preference + np.where(now > 0, idle_bonus, 0.0)
-        self._static_preference, self._idle_bonus = preference, idle_bonus
+            self.preference = with_idle(preference, idle=now > 0)
+        self._static_preference = preference
         self.slack = np.zeros(len(allowed)) if slack_row is None else free[slack_row].copy()
         self._slack_row = slack_row
         self._requests = [
@@ -154,9 +154,7 @@ class RunningFit:
         if self.capacity is Capacity.FUTURE_IDLE:
             now = self.statement.free_on(row, Capacity.IDLE)
             starts = all(now[position] >= asked for position, asked in self._requests)
-            self.preference[row] = self._static_preference[row] + (
-                self._idle_bonus if starts else 0.0
-            )
+            self.preference[row] = with_idle(self._static_preference[row], idle=starts)
         if self._slack_row is not None:
             self.slack[row] = free[self._slack_row]
 
@@ -168,9 +166,7 @@ class RunningFit:
         self.replicas[rows] = np.maximum(np.min(fits, axis=0), 0).astype(np.int64)
         if self.capacity is Capacity.FUTURE_IDLE:
             starts = np.all([now[position] >= asked for position, asked in self._requests], axis=0)
-            self.preference[rows] = self._static_preference[rows] + np.where(
-                starts, self._idle_bonus, 0.0
-            )
+            self.preference[rows] = with_idle(self._static_preference[rows], idle=starts)
         if self._slack_row is not None:
             self.slack[rows] = free[self._slack_row]
 
@@ -187,7 +183,7 @@ class RunningFit:
 
     def _key(self, row: int) -> NodeKey:
         return (
-            -float(self.preference[row]),
+            -int(self.preference[row]),
             int(self.replicas[row]),
             float(self.slack[row]),
             row,

@@ -32,7 +32,6 @@ from kai_py.policy.score.node_capacity import (
     NodeCapacity,
     Score,
     free_milli_by_node,
-    gpu_class,
 )
 from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
@@ -42,8 +41,8 @@ INFEASIBLE = -np.inf
 FEW_CHANGES = 8
 """So many changed nodes are looked up one by one, more of them scored as arrays."""
 
-ScoreInputs = tuple[bytes, bytes, int, int]
-"""Free room, free parts of GPUs, kind and GPU classes of a node: all that its level depends on."""
+ScoreInputs = tuple[bytes, bytes, int]
+"""Free capacity, free parts of GPUs, and kind of a node: all that its score depends on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +61,9 @@ class ScoredNodes:
         statement: Statement,
         score: Score,
         capacity: Capacity,
-        *,
-        uses_gpu_classes: bool,
-        node_kinds: Ints | None = None,
+        node_kinds: Ints,
     ) -> None:
-        """``sees_classes``: whether the score asks which GPU classes are on a node.
-
-        ``kinds``: (nodes,) numbers, all that it asks of a node beside its room; None: more.
-        """
+        """``node_kinds``: (nodes,) numbers; nodes of one kind differ in nothing but capacity."""
         self._statement = statement
         self._score = score
         self._capacity = capacity
@@ -81,25 +75,11 @@ class ScoredNodes:
             devices = snapshot.nodes.allocatable[self._gpu_row]
         self._devices = np.asarray(devices, dtype=np.int64)
         self._free_milli = self._all_free_milli(int(self._devices.max(initial=0)) or 1)
-        self._gpu_classes = np.zeros(nodes, dtype=np.int64)
-        self._node_kinds = None if node_kinds is None else self._distinct_kinds(node_kinds)
+        self._node_kinds = self._distinct_kinds(node_kinds)
         self._shapes: dict[int, _ShapeScores] = {}
         self._seen = len(statement.changed_rows)
-        if uses_gpu_classes:
-            self._record_bound_pods()
 
-    def _record_bound_pods(self) -> None:
-        positions = self._statement.snapshot.nodes.positions
-        for gang in self._statement.snapshot.gangs.values():
-            for member in gang.bound:
-                if member.node in positions:
-                    self.record_gpu_class(member.shape, positions[member.node])
-
-    def record_gpu_class(self, shape: Shape, row: int) -> None:
-        """Remember the GPU class of a pod on a node; it stays until the cycle ends."""
-        self._gpu_classes[row] |= gpu_class(self._gpu_request(shape, np.array([row])))
-
-    def pick(self, shape: Shape, mask: Bools, preference: Floats | None) -> NodeChoice | None:
+    def pick(self, shape: Shape, mask: Bools, preference: Ints | None) -> NodeChoice | None:
         """The best of the nodes in ``mask``, of those with the highest preference; None if full."""
         levels = self._shape_scores(shape)
         able = np.where(mask, levels.score, INFEASIBLE)
@@ -160,7 +140,7 @@ class ScoredNodes:
 
     def _score_inputs(self, row: int, kind: int) -> ScoreInputs:
         room = self._free(row).tobytes(), self._free_milli[row].tobytes()
-        return (*room, kind, int(self._gpu_classes[row]))
+        return (*room, kind)
 
     def _sync(self) -> None:
         changes = self._statement.changed_rows
@@ -206,7 +186,7 @@ class ScoredNodes:
         return GpuRequest(cpu, memory, share.devices, milli)
 
     def _rescore(self, shape: Shape, scores: "_ShapeScores", rows: Ints) -> None:
-        if self._node_kinds is None or len(rows) > FEW_CHANGES:
+        if len(rows) > FEW_CHANGES:
             self._score_rows(shape, scores, rows)
             return
         new: dict[ScoreInputs, list[int]] = {}
@@ -251,7 +231,6 @@ class ScoredNodes:
             memory=free[snapshot.resources.positions["memory"], able],
             free_milli=free_milli[able],
             devices=self._devices[at],
-            gpu_classes=self._gpu_classes[at],
         )
         scores = self._score(replace(ask, milli=ask.milli[able]), rooms)
         level[able], device[able] = scores.score, scores.gpu
@@ -266,10 +245,10 @@ class _ShapeScores:
     device: Ints
     seen: int = 0
     by_inputs: dict[ScoreInputs, tuple[float, int]] = field(default_factory=dict)
-    _preference: Floats | None = None
+    _preference: Ints | None = None
     _differs: bool = False
 
-    def prefers(self, preference: Floats) -> bool:
+    def prefers(self, preference: Ints) -> bool:
         """Whether some nodes are preferred to others; mostly asked of the same array again."""
         if preference is not self._preference:
             self._preference = preference
@@ -291,7 +270,7 @@ class ScoredFit:
     scored: ScoredNodes
     shape: Shape
     mask: Bools
-    preference: Floats
+    preference: Ints
 
     def is_feasible(self) -> bool:
         """Whether one pod fits."""

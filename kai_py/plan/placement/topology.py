@@ -1,10 +1,9 @@
-"""From a subgroup's topology constraint to the node sets to try it in.
+"""From topology constraints and gang affinity to the node sets in which pods are tried.
 
-Where would a gang rather be, because another gang is there?
-
-The nodes on which pods of the other gang run or were placed, or all nodes that share their value of
-a label. Of several wishes the first that somebody runs for counts. It is a wish: a gang goes there
-if all that it asks for fits, else it prefers those nodes and takes others too.
+The nodes near another gang are those on which its pods run or were placed, or all nodes that share
+their value of a label. Of several preferences the first with any such node counts. A gang goes
+there if all that it requests fits, else it prefers those nodes (tier ``near-gang``) and takes
+others too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import replicas_that_fit, static_fit
 from kai_py.policy.topology import DomainCandidate, candidate_domains
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.resources import Bools, Floats, Ints
+from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.topology import NO_DOMAIN, TopologyLevel
 
@@ -198,10 +197,6 @@ def _occupied_nodes(statement: Statement, gang: Gang, group: Subgroup) -> Bools 
     return pinned
 
 
-NEAR_GANG_BONUS = 0.25
-"""What nearness is worth among other preferences of a gang, which are below 1."""
-
-
 def near_nodes(statement: Statement, gang: Gang) -> Bools | None:
     """(nodes,) bool: where the gang would rather be; None if it does not care."""
     for wish in gang.gang_affinity:
@@ -209,13 +204,6 @@ def near_nodes(statement: Statement, gang: Gang) -> Bools | None:
         if nodes.any():
             return nodes
     return None
-
-
-def combined_preference(one: Floats | None, other: Floats | None) -> Floats | None:
-    """Two preferences, (nodes,) each, as one."""
-    if one is None or other is None:
-        return one if other is None else other
-    return one + other
 
 
 def _nodes_near(statement: Statement, preference: GangAffinity) -> Bools:

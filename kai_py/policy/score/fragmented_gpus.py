@@ -1,4 +1,4 @@
-"""How many GPUs of a cluster are free but of no use to pods like those that run and wait?
+"""The GPUs of a cluster that are free but of no use to pods like those that run and wait.
 
 The sum of ``fragmentation`` over the nodes that take pods, in GPUs. Only GPUs of the device plugin
 are seen, not those of claims. O(nodes x shapes).
@@ -10,8 +10,12 @@ from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.fragmentation import fragmentation
 from kai_py.policy.score.node_capacity import WHOLE_GPU, free_milli_by_node
-from kai_py.policy.score.strategies import frequent_shapes, target_workload
-from kai_py.policy.score.workload import FreeCapacity, FreeGpus
+from kai_py.policy.score.workload import (
+    FreeCapacity,
+    FreeGpus,
+    frequent_shapes,
+    target_workload,
+)
 from kai_py.snapshot.snapshot import Snapshot
 
 

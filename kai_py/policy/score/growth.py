@@ -18,6 +18,7 @@ import numpy as np
 from kai_py.policy.score.node_capacity import (
     ANY_DEVICE,
     DECIMALS,
+    MAX_SCORE,
     WHOLE_GPU,
     GpuRequest,
     NodeCapacity,
@@ -25,8 +26,6 @@ from kai_py.policy.score.node_capacity import (
 )
 from kai_py.policy.score.workload import FreeCapacity, FreeGpus, TargetWorkload
 from kai_py.snapshot.resources import Floats, Ints
-
-MAX_SCORE = 100.0
 
 Waste = Callable[[TargetWorkload, FreeCapacity], Floats]
 """(n,) milli-GPU of nodes that a workload can't use."""

@@ -1,8 +1,8 @@
-"""What scores see: one ask, and the room of nodes, as columns.
+"""What scores see: one request, and the free capacity of nodes, as columns.
 
 A GPU is measured in thousandths (*milli*). A node's GPUs stand as a row of free parts, in no
 particular order; one that is fully used, or that the node doesn't have, is 0. Scores are whole
-levels: coarse on purpose, because exact ones follow noise instead of the order of the nodes.
+numbers: coarse on purpose, because exact ones follow noise instead of the order of the nodes.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,7 @@ import numpy as np
 
 from kai_py.snapshot.resources import Floats, Ints
 
+MAX_SCORE = 100.0
 WHOLE_GPU = 1000.0
 ANY_DEVICE = -1
 DECIMALS = 6
@@ -19,7 +20,7 @@ DECIMALS = 6
 
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
-    """What the next pod asks for.
+    """What the next pod requests.
 
     ``cpu`` in millicores, ``memory`` in bytes, ``devices`` GPUs. ``milli``: (n,) of each GPU, on
     every node.
@@ -33,11 +34,11 @@ class GpuRequest:
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """Room of n nodes.
+    """Free capacity of n nodes.
 
     ``rows``: (n,) which nodes of the cluster. ``cpu``: (n,) free millicores. ``memory``: (n,) free
-    bytes. ``parts``: (n, devices) free milli. ``devices``: (n,) GPUs of the node, in use or not.
-    ``classes``: (n,) bits of the GPU classes of the pods there, see ``gpu_class``.
+    bytes. ``free_milli``: (n, devices) of each GPU. ``devices``: (n,) GPUs of the node, in use or
+    not.
     """
 
     rows: Ints
@@ -45,36 +46,34 @@ class NodeCapacity:
     memory: Floats
     free_milli: Floats
     devices: Ints
-    gpu_classes: Ints
 
 
 @dataclass(frozen=True, slots=True)
 class NodeScores:
-    """``level``: (n,) the highest wins. ``device``: (n,) column of ``parts`` for a shared GPU."""
+    """``score``: (n,) the highest wins. ``gpu``: (n,) column of ``free_milli`` for a shared GPU.
+
+    ``gpu`` is ``ANY_DEVICE`` where it makes no difference.
+    """
 
     score: Floats
     gpu: Ints
 
 
 Score = Callable[[GpuRequest, NodeCapacity], NodeScores]
-"""Levels of nodes that all have room for the ask."""
+"""Scores of nodes that all have capacity for the request."""
+
+
+def any_gpu(capacity: NodeCapacity) -> Ints:
+    """(n,) no GPU in particular."""
+    return np.full(len(capacity.rows), ANY_DEVICE, dtype=np.int64)
 
 
 def tightest_gpu(request: GpuRequest, capacity: NodeCapacity) -> Ints:
-    """(n,) the GPU with the least room that is enough; ``ANY_DEVICE`` unless a part is asked."""
+    """(n,) the fullest GPU that has enough; ``ANY_DEVICE`` unless a part is requested."""
     if request.devices != 1 or not (request.milli < WHOLE_GPU).any():
-        return np.full(len(capacity.rows), ANY_DEVICE, dtype=np.int64)
+        return any_gpu(capacity)
     enough = capacity.free_milli >= request.milli[:, None]
     return np.asarray(np.where(enough, capacity.free_milli, np.inf).argmin(axis=1), dtype=np.int64)
-
-
-def gpu_class(request: GpuRequest) -> int:
-    """Bit of a pod's GPU class: 0 for none, 1 for a part, then by how many whole GPUs."""
-    if not request.devices:
-        return 0
-    if (request.milli < WHOLE_GPU).all():
-        return 1
-    return 2 << min(request.devices, 60)
 
 
 def free_milli_by_node(
@@ -82,8 +81,8 @@ def free_milli_by_node(
 ) -> Floats:
     """(nodes, devices) free milli, those of shared GPUs first.
 
-    ``rows``, ``free``: (shared GPUs,) node of each and what is free of it, 0 to 1. ``whole``:
-    (nodes,) GPUs that nobody has.
+    ``rows``, ``free_fractions``: (shared GPUs,) node of each and what is free of it, 0 to 1.
+    ``idle_gpus``: (nodes,) GPUs that no pod has.
     """
     parts = np.zeros((len(idle_gpus), devices))
     order = np.argsort(rows, kind="stable")

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kai_py.api.choices import FillStrategy
+from kai_py.api.choices import BuiltInScore, FillStrategy
 from kai_py.api.records.core import Container, Pod, ResourceRequirements, Taint
-from kai_py.policy.score.strategies import ScoreStrategy
+from kai_py.policy.score.registry import WeightedScore
 from tests.plan.state.limits.test_numa import report, whole
 from tests.support.scenario import cluster, job_with_pods, node, placed, queue
 
 FRUGAL, SPREAD = (
-    {"default_strategy": ScoreStrategy.FRUGAL},
+    {"default_scores": (WeightedScore(BuiltInScore.FRUGAL),)},
     {"cpu_strategy": FillStrategy.SPREAD},
 )
 POLICIES = ["best-effort", "none", "restricted", "something-new"]
@@ -31,7 +31,9 @@ def world(*objects, **settings):
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize(
-    "chosen", [{}, FRUGAL, SPREAD, *({"strategy": each} for each in ScoreStrategy)], ids=str
+    "chosen",
+    [{}, FRUGAL, SPREAD, *({"scores": (WeightedScore(each),)} for each in BuiltInScore)],
+    ids=str,
 )
 def test_one_zone_comes_before_two(policy, chosen):
     """The other node is fuller and first by name, so packing alone would take it."""

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.plan.cycle import CycleSettings
+from kai_py.plan.placement.preferences import with_idle
 from kai_py.plan.placement.running_fit import RunningFit, is_resources_only
 from kai_py.plan.plan import Action
 from kai_py.plan.state.capacity import Capacity
@@ -39,13 +40,10 @@ def statement():
     return Statement(snapshot, quota, CycleDevices(world.devices, snapshot))
 
 
-BONUS = 0.25
-
-
 def running_fit(trial, shape, preference, room=Capacity.IDLE):
     allowed = np.arange(NODES) % 7 != 0
     slack_row = trial.snapshot.resources.positions["nvidia.com/gpu"]
-    return RunningFit(trial, shape, allowed, preference, slack_row, capacity=room, idle_bonus=BONUS)
+    return RunningFit(trial, shape, allowed, preference, slack_row, capacity=room)
 
 
 def agrees(running, shape, preference):
@@ -56,7 +54,7 @@ def agrees(running, shape, preference):
         for room in (Capacity.IDLE, running.capacity)
     )
     if running.capacity is Capacity.FUTURE_IDLE:
-        preference = preference + np.where(now > 0, BONUS, 0.0)
+        preference = with_idle(preference, idle=now > 0)
     slack = trial.free(running.capacity)[resources.positions["nvidia.com/gpu"]]
     taken = fill(1, fresh, preference, slack)
     assert running.first_row() == (taken[0][0] if taken else None)
@@ -87,7 +85,7 @@ def test_kept_equals_fresh(done, tiers, kept_for):
     trial = statement()
     waiting = [members(trial, f"p{kind}-") for kind in range(len(REQUESTS))]
     runs = members(trial, "run")
-    preference = np.arange(NODES) % 3.0 if tiers else np.zeros(NODES)
+    preference = np.arange(NODES) % 3 if tiers else np.zeros(NODES, dtype=np.int64)
     shapes = [each[0][1].shape for each in waiting]
     kept = [running_fit(trial, shape, preference, kept_for) for shape in shapes]
     for act, kind, row, room, keep in done:
@@ -121,7 +119,7 @@ def _place(trial, waiting, row, room):
 def test_a_resource_that_no_node_has_fits_nowhere():
     trial = statement()
     ((_, member),) = members(trial, "elsewhere")
-    running = running_fit(trial, member.shape, np.zeros(NODES))
+    running = running_fit(trial, member.shape, np.zeros(NODES, dtype=np.int64))
     assert running.first_row() is None
     ((_, plain), *_) = members(trial, "p0")
     trial.place(

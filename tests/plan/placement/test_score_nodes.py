@@ -7,22 +7,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kai_py.api.choices import BuiltInScore
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
-from kai_py.plan.placement.strategy import Scoring
+from kai_py.plan.placement.scoring import Scoring
 from kai_py.plan.plan import Action
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Evicted
 from kai_py.policy.fit import StaticFits
-from kai_py.policy.score.strategies import ScoreStrategy
+from kai_py.policy.score.registry import WeightedScore
 from tests.plan.state.test_statement import statement
 from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
 from tests.support.worlds import gang, member, world
 
-STRATEGIES = [each for each in ScoreStrategy if each is not ScoreStrategy.RANDOM]
+SCORES = [
+    *((WeightedScore(each),) for each in BuiltInScore),
+    (WeightedScore("frugal", 2), WeightedScore("best-fit")),
+]
 
 
 def picks(scoring, trial):
-    everywhere, flat = np.ones(len(trial.snapshot.nodes), dtype=bool), np.zeros(2)
+    everywhere, flat = np.ones(len(trial.snapshot.nodes), dtype=bool), np.zeros(2, dtype=int)
     shapes = {m.shape.number: m.shape for g in trial.snapshot.gangs.values() for m in g.members}
     return [
         scoring.nodes(trial, room).pick(shapes[number], everywhere, flat)
@@ -39,30 +43,27 @@ steps = st.lists(
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
-@given(steps, st.sampled_from(STRATEGIES), st.sampled_from(Capacity), st.booleans())
-def test_remembered_levels_are_those_scored_anew(done, strategy, room, keep):
+@given(steps, st.sampled_from(SCORES), st.sampled_from(Capacity), st.booleans())
+def test_remembered_levels_are_those_scored_anew(done, scores, room, keep):
     trial = statement()
-    scoring = Scoring.for_snapshot(strategy, trial.snapshot, StaticFits())
+    scoring = Scoring.for_snapshot(scores, trial.snapshot, StaticFits())
     picks(scoring, trial)
     with trial.trial() as block:
         for kind, index, row in done:
-            act(trial, scoring, kind, index, row, room)
+            act(trial, kind, index, row, room)
             picks(scoring, trial)
         if keep:
             block.keep()
-    fresh = Scoring.for_snapshot(strategy, trial.snapshot, StaticFits())
-    if strategy is ScoreStrategy.CLUSTERING:
-        return
+    fresh = Scoring.for_snapshot(scores, trial.snapshot, StaticFits())
     assert picks(scoring, trial) == picks(fresh, trial)
 
 
-def act(trial, scoring, kind, index, row, room):
+def act(trial, kind, index, row, room):
     gangs = sorted(trial.snapshot.gangs.values(), key=lambda gang: gang.key)
     if kind == "place":
         waiting = [(g, m) for g in gangs for m in g.pending if m.pod.uid not in trial.placed]
         gang, member = waiting[index % len(waiting)]
-        if trial.place(gang, [member], row, Action.ALLOCATE, capacity=room):
-            scoring.nodes(trial, room).record_gpu_class(member.shape, row)
+        trial.place(gang, [member], row, Action.ALLOCATE, capacity=room)
         return
     running = [(g, m) for g in gangs for m in g.bound if m.pod.uid not in trial.evicted]
     if running:
@@ -70,10 +71,10 @@ def act(trial, scoring, kind, index, row, room):
         trial.evict(Evicted(member, gang, Action.PREEMPT, gang, "test"))
 
 
-@pytest.mark.parametrize("strategy", ScoreStrategy)
-def test_every_strategy_fills_a_cluster_and_never_more(strategy):
+@pytest.mark.parametrize("scores", SCORES, ids=str)
+def test_every_score_fills_a_cluster_and_never_more(scores):
     pods = [shared(pod(f"p{i}", 0, queue="q"), "0.5") for i in range(9)]
-    world = cluster(queue("q", 64), node("a", 2), node("b", 2), pods, strategy=strategy)
+    world = cluster(queue("q", 64), node("a", 2), node("b", 2), pods, scores=scores)
     plan = world.plan()
     assert len(placed(plan)) == 8
     held: dict[str, float] = {}
@@ -86,37 +87,37 @@ def test_every_strategy_fills_a_cluster_and_never_more(strategy):
     assert "Insufficient GPU fraction" in plan.unplaced[0].message
 
 
-@pytest.mark.parametrize("strategy", ScoreStrategy)
-def test_gangs_stay_whole(strategy):
+@pytest.mark.parametrize("scores", SCORES, ids=str)
+def test_gangs_stay_whole(scores):
     gang = job_with_pods("j", 3, 2, queue="q")
-    settings = {"strategy": strategy}
+    settings = {"scores": scores}
     assert not placed(cluster(queue("q", 64), node("a", 4), gang, **settings).plan())
     assert len(placed(cluster(queue("q", 64), node("a", 6), gang, **settings).plan())) == 3
 
 
-@pytest.mark.parametrize("strategy", ScoreStrategy)
-def test_mixed_gangs_that_fit_are_placed(strategy):
+@pytest.mark.parametrize("scores", SCORES, ids=str)
+def test_mixed_gangs_that_fit_are_placed(scores):
     mixed = gang("mixed", nodes="---")
     shaped = (
         member(m.pod.name, size, "") for m, size in zip(mixed.members, (2, 4, 3), strict=True)
     )
     rooms = {"a": 4, "b": 5}
-    plan = world(rooms, replace(mixed, members=tuple(shaped)), strategy=strategy).plan()
+    plan = world(rooms, replace(mixed, members=tuple(shaped)), scores=scores).plan()
     assert sorted(placed(plan).values()) == ["a", "b", "b"]
 
 
-@pytest.mark.parametrize("strategy", [ScoreStrategy.FGD, ScoreStrategy.FRUGAL])
-def test_fragmentation_keeps_whole_gpus_for_those_who_want_them(strategy):
+@pytest.mark.parametrize("name", [BuiltInScore.FGD, BuiltInScore.FRUGAL])
+def test_fragmentation_keeps_whole_gpus_for_those_who_want_them(name):
     parts = [shared(pod(f"old{i}", 0, queue="q", node="a"), "0.5", group="g") for i in range(1)]
     waits = [shared(pod("half", 0, queue="q"), "0.5"), pod("one", 1, queue="q", created=9)]
     nodes = (node("a", 2), node("b", 1))
-    plan = cluster(queue("q", 64), *nodes, parts, waits, strategy=strategy).plan()
+    plan = cluster(queue("q", 64), *nodes, parts, waits, scores=(WeightedScore(name),)).plan()
     assert placed(plan)["half"] == "a"
     [group] = [p.gpus[0].group for g in plan.placements for p in g.pods if p.gpus]
     assert group == "g"
 
 
-DEFAULT = {"default_strategy": ScoreStrategy.FRUGAL}
+DEFAULT = {"default_scores": (WeightedScore(BuiltInScore.FRUGAL),)}
 
 
 def test_gangs_with_whole_gpus_keep_to_few_nodes_by_default():
@@ -126,14 +127,12 @@ def test_gangs_with_whole_gpus_keep_to_few_nodes_by_default():
     gang = job_with_pods("j", 4, 1, queue="q")
     found = placed(cluster(queue("q", 64), *nodes, gang, heavy, **DEFAULT).plan())
     assert {row for name, row in found.items() if name != "heavy"} == {"c"}
-    named = {"strategy": ScoreStrategy.FRUGAL}
+    named = {"scores": (WeightedScore(BuiltInScore.FRUGAL),)}
     found = placed(cluster(queue("q", 64), *nodes, gang, heavy, **named).plan())
     assert {row for name, row in found.items() if name != "heavy"} == {"a-short", "b-short"}
 
 
-@pytest.mark.parametrize(
-    "chosen", [{"strategy": each} for each in ScoreStrategy] + [DEFAULT], ids=str
-)
+@pytest.mark.parametrize("chosen", [{"scores": each} for each in SCORES] + [DEFAULT], ids=str)
 @pytest.mark.parametrize("pods", [1, 3])
 def test_pods_without_devices_leave_gpu_nodes_alone_while_others_have_room(chosen, pods):
     nodes = node("a", 8), node("b", 0, cpu="3"), node("c", 8)

@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kai_py.api.choices import BuiltInScore
 from kai_py.plan.placement import score_nodes
 from kai_py.plan.placement.score_nodes import ScoredFit
-from kai_py.plan.placement.strategy import Scoring
+from kai_py.plan.placement.scoring import Scoring
 from kai_py.plan.plan import Action
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices
@@ -16,11 +17,13 @@ from kai_py.plan.state.queues import quota_of
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fairness_rules import NATIVE
 from kai_py.policy.fit import StaticFits
-from kai_py.policy.score.strategies import ScoreStrategy
+from kai_py.policy.score.registry import WeightedScore
 from tests.support.scenario import cluster, node, pod, queue
 
-UNFORESEEN = (ScoreStrategy.RANDOM, ScoreStrategy.CLUSTERING)
-FORESEEN = [each for each in ScoreStrategy if each not in UNFORESEEN]
+SCORES = [
+    *((WeightedScore(each),) for each in BuiltInScore),
+    (WeightedScore("fgd"), WeightedScore("best-fit", 3)),
+]
 
 machines = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 12)), min_size=1, max_size=5)
 asks = st.lists(
@@ -45,8 +48,8 @@ def statement(shapes, sizes):
     return Statement(snapshot, quota, CycleDevices(world.devices, snapshot))
 
 
-def fit_of(trial, shape, strategy, mask, preference):
-    nodes = Scoring.for_snapshot(strategy, trial.snapshot, StaticFits()).nodes(trial, Capacity.IDLE)
+def fit_of(trial, shape, scores, mask, preference):
+    nodes = Scoring.for_snapshot(scores, trial.snapshot, StaticFits()).nodes(trial, Capacity.IDLE)
     return ScoredFit(nodes, shape, mask, preference)
 
 
@@ -63,13 +66,13 @@ def kinds(trial):
     machines,
     asks,
     st.integers(1, 12),
-    st.sampled_from(FORESEEN),
+    st.sampled_from(SCORES),
     chunks,
     st.lists(st.booleans(), min_size=5, max_size=5),
-    st.lists(st.sampled_from([0.0, 0.0, -0.5, 1.0]), min_size=5, max_size=5),
+    st.lists(st.sampled_from([0, 0, -1, 2]), min_size=5, max_size=5),
 )
 def test_rows_ahead_are_those_of_one_pod_after_the_other(
-    sizes, shapes, count, strategy, chunk, allowed, preferred
+    sizes, shapes, count, scores, chunk, allowed, preferred
 ):
     trial, mask = statement(shapes, sizes), np.array(allowed[: len(sizes)])
     preference = np.array(preferred[: len(sizes)])
@@ -79,8 +82,8 @@ def test_rows_ahead_are_those_of_one_pod_after_the_other(
             mock.patch.object(score_nodes, "NODES_AT_ONCE", chunk[0]),
             mock.patch.object(score_nodes, "REPLICAS_AT_ONCE", chunk[1]),
         ):
-            foreseen = fit_of(trial, shape, strategy, mask, preference).next_rows(count)
-        each = fit_of(trial, shape, strategy, mask, preference)
+            foreseen = fit_of(trial, shape, scores, mask, preference).next_rows(count)
+        each = fit_of(trial, shape, scores, mask, preference)
         nodes = np.arange(len(sizes))
         ahead = each.scored.scores_ahead(shape, nodes, np.zeros_like(nodes), count + 1)
         rows = []

@@ -90,7 +90,6 @@ def rooms(room, parts):
         memory=np.array([float(room[1])]),
         free_milli=np.array([parts], dtype=float),
         devices=np.array([len(parts)]),
-        gpu_classes=np.array([0]),
     )
 
 
@@ -178,7 +177,6 @@ def machines_of(cpu, memory):
         memory=np.array(memory, dtype=float),
         free_milli=np.full((nodes, 4), 1000.0),
         devices=np.full(nodes, 4),
-        gpu_classes=np.zeros(nodes, dtype=int),
     )
 
 

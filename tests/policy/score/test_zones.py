@@ -6,27 +6,28 @@ from hypothesis import strategies as st
 
 from kai_py.api.choices import FillStrategy
 from kai_py.policy.fill import fill
-from kai_py.policy.score.numa_zones import ZONE_PENALTY, fill_by_numa_zones, numa_zone_preference
+from kai_py.policy.score.numa_zones import fewer_zones, fill_by_numa_zones, zone_layers
 
-NEEDS = st.lists(st.integers(1, 3), max_size=4).map(sorted)
+ZONES = 3
+NEEDS = st.lists(st.integers(1, ZONES), max_size=4).map(sorted)
 """Zones that the pods of a node need, in the order in which they come."""
 
-PREFERENCES = st.sampled_from([0.0, 1e-5, 0.25, 1.0])
+RANKS = st.integers(0, 3)
 
 
 @given(
-    st.lists(st.tuples(NEEDS, PREFERENCES), min_size=1, max_size=4),
+    st.lists(st.tuples(NEEDS, RANKS), min_size=1, max_size=4),
     st.integers(1, 6),
     st.sampled_from(FillStrategy),
 )
 def test_pods_are_worth_what_they_are_when_each_takes_the_best_node(nodes, count, strategy):
     copies = np.array([len(needs) for needs, _ in nodes])
-    preference = np.array([wanted for _, wanted in nodes])
+    rank = np.array([wanted for _, wanted in nodes])
     within = np.array([[sum(n <= z for n in needs) for needs, _ in nodes] for z in (1, 2, 3)])
     chunks = fill_by_numa_zones(
         count,
         copies,
-        preference,
+        ZONES * rank + zone_layers(within),
         np.zeros(len(nodes)),
         strategy,
         replicas_by_zones=np.minimum(within, count),
@@ -37,11 +38,11 @@ def test_pods_are_worth_what_they_are_when_each_takes_the_best_node(nodes, count
     assert (given_to <= copies).all()
     assert given_to.sum() == min(count, copies.sum())
     worth = [
-        preference[row] - ZONE_PENALTY * (need - 1)
+        ZONES * rank[row] - (need - 1)
         for row, (needs, _) in enumerate(nodes)
         for need in needs[: given_to[row]]
     ]
-    assert np.allclose(sorted(worth), sorted(one_by_one(nodes, count)), atol=1e-12)
+    assert sorted(worth) == sorted(one_by_one(nodes, count))
 
 
 def one_by_one(nodes, count):
@@ -50,7 +51,7 @@ def one_by_one(nodes, count):
     worth = []
     for _ in range(count):
         open_to_it = [
-            (wanted - ZONE_PENALTY * (needs[0] - 1), row)
+            (ZONES * wanted - (needs[0] - 1), row)
             for row, (needs, wanted) in enumerate(left)
             if needs
         ]
@@ -63,7 +64,7 @@ def one_by_one(nodes, count):
 
 
 def test_where_one_zone_will_do_everywhere_nodes_are_filled_as_ever():
-    copies, flat = np.array([2, 5, 3]), np.zeros(3)
+    copies, flat = np.array([2, 5, 3]), np.zeros(3, dtype=int)
     within = np.array([[2, 3, 3], [3, 3, 3]])
     for strategy in FillStrategy:
         chunks = fill_by_numa_zones(3, copies, flat, flat, strategy, replicas_by_zones=within)
@@ -72,7 +73,7 @@ def test_where_one_zone_will_do_everywhere_nodes_are_filled_as_ever():
 
 def test_nodes_that_hold_more_than_is_asked_are_told_apart_by_their_room():
     """Zones are counted up to what is asked, and spreading goes by all the room there is."""
-    copies, flat = np.array([4, 9, 9]), np.zeros(3)
+    copies, flat = np.array([4, 9, 9]), np.zeros(3, dtype=int)
     within = np.array([[1, 1, 0], [1, 1, 1]])
     chunks = fill_by_numa_zones(
         1, copies, flat, flat, FillStrategy.SPREAD, replicas_by_zones=within
@@ -86,7 +87,7 @@ def test_what_goes_first_on_a_node_comes_after_the_wish_for_few_zones():
     chunks = fill_by_numa_zones(
         2,
         copies,
-        flat,
+        zone_layers(within),
         flat,
         FillStrategy.BINPACK,
         replicas_by_zones=within,
@@ -95,11 +96,6 @@ def test_what_goes_first_on_a_node_comes_after_the_wish_for_few_zones():
     assert sorted(chunks) == [(0, 1), (0, 1)]
 
 
-def test_the_next_pod_wishes_for_the_node_where_it_needs_fewest():
-    assert (
-        numa_zone_preference(np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]])) / -ZONE_PENALTY
-    ).tolist() == [
-        0,
-        1,
-        2,
-    ]
+def test_the_next_pod_goes_where_it_needs_the_fewest_zones():
+    within = np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]])
+    assert fewer_zones(within).tolist() == [0, -1, -2]

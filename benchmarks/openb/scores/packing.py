@@ -1,6 +1,6 @@
 """Packing: GPUs in use first, then nodes in use, then small idle nodes.
 
-    level = max(50, 100 - i)    fits on GPUs in use; i: tenths of a percent idle on those it takes
+    score = max(50, 100 - i)    fits on GPUs in use; i: tenths of a percent idle on those it takes
             max(33, 50 - w)     else on a node in use, taking w idle GPUs
             max(33 - d, d)      else on an idle node of d GPUs
 
@@ -20,16 +20,16 @@ from kai_py.policy.score.node_capacity import (
 
 
 def packing(request: GpuRequest, capacity: NodeCapacity) -> NodeScores:
-    """Levels 0 to 100; O(nodes x devices)."""
+    """Scores 0 to 100; O(nodes x devices)."""
     device = tightest_gpu(request, capacity)
     if not request.devices:
         return NodeScores(np.zeros(len(capacity.rows)), device)
     room = np.take_along_axis(capacity.free_milli, np.maximum(device, 0)[:, None], axis=1)[:, 0]
     joins = (device >= 0) & (room < WHOLE_GPU)
     idle = (capacity.free_milli >= WHOLE_GPU).sum(axis=1)
-    level = np.select(
+    score = np.select(
         [joins, idle < capacity.devices],
         [np.maximum(50.0, 100.0 - np.floor(room / 100.0)), max(33.0, 50.0 - request.devices)],
         np.maximum(33.0 - capacity.devices, capacity.devices),
     )
-    return NodeScores(level, device)
+    return NodeScores(score, device)

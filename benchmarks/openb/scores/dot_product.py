@@ -1,6 +1,6 @@
-"""Dot product: the node whose free room points least along what is asked.
+"""Dot product: the node whose free capacity points least along what is asked.
 
-    level = floor(100 (1 - (c a + g b) / 2))
+    score = floor(100 (1 - (c a + g b) / 2))
 
 where c and g are the free CPU and GPUs, a and b what is asked, as parts of 128 cores and 8 GPUs.
 Policy and scale as in "Beware of Fragmentation" (Weng et al., USENIX ATC 2023).
@@ -13,10 +13,10 @@ from kai_py.policy.score.node_capacity import GpuRequest, NodeCapacity, NodeScor
 
 
 def dot_product(request: GpuRequest, capacity: NodeCapacity) -> NodeScores:
-    """Levels 0 to 100; O(nodes x devices)."""
+    """Scores 0 to 100; O(nodes x devices)."""
     along_cpu = (capacity.cpu / REFERENCE_MILLICORES) * (request.cpu / REFERENCE_MILLICORES)
     along_gpus = (capacity.free_milli.sum(axis=1) / REFERENCE_GPU_MILLI) * (
         request.devices * request.milli / REFERENCE_GPU_MILLI
     )
-    level = np.floor(np.round(100.0 * (1.0 - (along_cpu + along_gpus) / 2), 9))
-    return NodeScores(level, tightest_gpu(request, capacity))
+    score = np.floor(np.round(100.0 * (1.0 - (along_cpu + along_gpus) / 2), 9))
+    return NodeScores(score, tightest_gpu(request, capacity))

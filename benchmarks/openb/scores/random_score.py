@@ -1,6 +1,6 @@
-"""A node by lot, the floor that every other strategy is measured against.
+"""A random node, the floor that every other score is measured against.
 
-The lot of a node is a hash of it and of a count of picks, so that the same pods in the same order
+The value of a node is a hash of it and of a count of picks, so that the same pods in the same order
 go to the same nodes.
 """
 
@@ -10,11 +10,11 @@ from itertools import count
 import numpy as np
 
 from kai_py.policy.score.node_capacity import (
-    ANY_DEVICE,
     WHOLE_GPU,
     GpuRequest,
     NodeCapacity,
     NodeScores,
+    any_gpu,
 )
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -29,7 +29,7 @@ def random_score() -> Callable[[GpuRequest, NodeCapacity], NodeScores]:
         drawn = next(calls)
         level = _random_values(capacity.rows.astype(np.uint64), drawn)
         if request.devices != 1 or not (request.milli < WHOLE_GPU).any():
-            return NodeScores(level, np.full(len(capacity.rows), ANY_DEVICE, dtype=np.int64))
+            return NodeScores(level, any_gpu(capacity))
         columns = np.arange(capacity.free_milli.shape[1], dtype=np.uint64)
         lots = _random_values(
             capacity.rows.astype(np.uint64)[:, None] * np.uint64(64) + columns, drawn

@@ -1,0 +1,76 @@
+"""The configuration of placement: fill strategies and scores.
+
+Names of scores and actions are those that come with the scheduler and those of installed packages;
+any other is an error that gives the nearest.
+"""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+
+from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy
+from kai_py.api.extensions import ExtensionGroup, extension_names
+from kai_py.api.model import ApiModel
+from kai_py.api.problems import unknown_name
+
+
+def _known_score(name: str) -> str:
+    known = (*BuiltInScore, *extension_names(ExtensionGroup.SCORES))
+    if name not in known:
+        raise ValueError(unknown_name("score", name, known))
+    return name
+
+
+def _known_action(name: str) -> str:
+    known = extension_names(ExtensionGroup.ACTIONS)
+    if name not in known:
+        raise ValueError(unknown_name("installed action", name, known))
+    return name
+
+
+def _known_strategy(name: str) -> str:
+    return name if name == NO_SCORE else _known_score(name)
+
+
+ScoreName = Annotated[str, AfterValidator(_known_score)]
+InstalledAction = Annotated[str, AfterValidator(_known_action)]
+"""The name of an action of an installed package."""
+
+
+class ScoreConfig(ApiModel):
+    """A score among several."""
+
+    name: ScoreName
+    """``best-fit``, ``fgd``, ``frugal``, or the name of an installed score."""
+    weight: Annotated[int, Field(ge=1, le=100, strict=True)] = 1
+    """What it is multiplied by when all are added."""
+
+
+class PlacementConfig(ApiModel):
+    """Choice of nodes, by what the pods ask for."""
+
+    gpu: FillStrategy = FillStrategy.BINPACK
+    """For pods that ask for GPUs or other devices."""
+    cpu: FillStrategy = FillStrategy.BINPACK
+    """For pods that ask for none."""
+    strategy: Annotated[str, AfterValidator(_known_strategy)] | None = None
+    """A score that places pods one by one, in place of ``gpu`` and ``cpu``; not for pods with
+    claims, which keep to those. One of ``best-fit``, ``fgd``, ``frugal``, the name of an installed
+    score, or ``together`` for no score. By default ``frugal`` while GPUs could be left over that no
+    pod can use, all else here is ``binpack`` and the rules are native, and ``together``
+    otherwise."""
+    scores: Annotated[tuple[ScoreConfig, ...], Field(max_length=16)] = ()
+    """Scores that are normalised to 0 to 100, multiplied by ``weight`` and added; in place of
+    ``strategy``, which names one."""
+    shared_gpus: FillStrategy | None = None
+    """Among the GPUs of a node, for pods that ask for a part of one; by default as ``gpu``."""
+
+    @model_validator(mode="after")
+    def _names_scores_once(self) -> "PlacementConfig":
+        if self.scores and self.strategy is not None:
+            raise ValueError("strategy is the short form of one score: set it or scores, not both")
+        names = [each.name for each in self.scores]
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated is not None:
+            raise ValueError(f"scores: {repeated} is listed twice")
+        return self

@@ -1,0 +1,176 @@
+"""The preference tiers: why one node goes before another that takes the pod as well.
+
+A pod without devices avoids nodes with devices while others have capacity: tier ``gpu-nodes``.
+
+Tiers are compared in the order of ``TIERS``, and a later one decides only where all before it are
+equal. Only nodes that are equal in every tier are told apart by score, or packed or spread. So a
+tier is a whole number per node, the higher the better, and no amount of a lower tier outweighs a
+higher one. docs/placement.md has the list as a table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.statement import Statement
+from kai_py.policy.fit import StaticFit, replicas_that_fit
+from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Ints
+from kai_py.snapshot.shape import Shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreferenceTier:
+    """``name``; ``meaning``: what is preferred; ``source``: who asks for it."""
+
+    name: str
+    meaning: str
+    source: str
+
+
+STATED = PreferenceTier(
+    "stated",
+    "more weight of preferred node affinity and preferred pod (anti-)affinity, "
+    "minus the number of `PreferNoSchedule` taints that are not tolerated",
+    "the pod, as in kube-scheduler; weights add up",
+)
+GPU_NODES = PreferenceTier(
+    "gpu-nodes",
+    "for pods that request no devices: nodes that report none",
+    "keeps GPU nodes free for pods that need them",
+)
+NEAR_GANG = PreferenceTier(
+    "near-gang",
+    "nodes near another gang, where not all pods have capacity there",
+    "the gang's affinity to another gang",
+)
+DOMAIN = PreferenceTier(
+    "domain",
+    "domains with pods of the gang, then roomier domains, from the coarsest level down; "
+    "of nested subgroups the outer one first",
+    "the gang's preferred topology",
+)
+DEVICE_PLUGIN = PreferenceTier(
+    "device-plugin",
+    "for extended resources that a DeviceClass can serve: nodes whose device plugin does",
+    "keeps devices that claims can have for claims",
+)
+ALTERNATIVES = PreferenceTier(
+    "alternatives",
+    "nodes whose devices fit earlier alternatives of `firstAvailable`",
+    "the claim",
+)
+NUMA_ZONES = PreferenceTier(
+    "numa-zones",
+    "nodes on which the pod needs fewer NUMA zones",
+    "*least NUMA nodes* of NodeResourceTopologyMatch",
+)
+IDLE = PreferenceTier(
+    "idle",
+    "nodes whose capacity is idle now, before those that must be waited for",
+    "starts sooner",
+)
+
+# Domain and nearness are wishes of a user, so they come before DEVICE_PLUGIN, which only saves
+# devices. GPU_NODES comes before both: a gang that is too large for the nodes near another one
+# should not spread over nodes with GPUs.
+TIERS = (STATED, GPU_NODES, NEAR_GANG, DOMAIN, DEVICE_PLUGIN, ALTERNATIVES, NUMA_ZONES, IDLE)
+"""In the order in which they decide."""
+
+Preferences = Mapping[PreferenceTier, Ints | Bools]
+"""What is known by tier, (nodes,) each, higher first; tiers that are missing decide nothing."""
+
+NO_PREFERENCES: Preferences = MappingProxyType({})
+
+MAX_SPAN = 2**52
+"""Ranks below it are exact as floats, too: scores compare them with -inf."""
+
+
+def rank_nodes(preferences: Preferences, nodes: int) -> Ints:
+    """(nodes,) one rank that orders nodes as the tiers do one after the other; higher first.
+
+    The tiers are the digits of a number, the first tier the highest digit. A tier of shape (k, 1)
+    or (k, nodes) makes the ranks (k, nodes). O(nodes), and O(nodes log nodes) if tiers differ so
+    widely that the number would be too long.
+    """
+    rank = np.zeros(nodes, dtype=np.int64)
+    if not nodes:
+        return rank
+    span = 1
+    for tier in TIERS:
+        values = preferences.get(tier)
+        if values is None:
+            continue
+        low, high = int(values.min()), int(values.max())
+        if low == high:
+            continue
+        if span * (high - low + 1) >= MAX_SPAN:
+            rank, values = _dense(rank), _dense(values)
+            span, low, high = int(rank.max()) + 1, 0, int(values.max())
+        rank = rank * (high - low + 1) + (values.astype(np.int64) - low)
+        span *= high - low + 1
+    return rank
+
+
+def inside_domain(preferences: Preferences, domain: Ints | None) -> Preferences:
+    """``preferences`` of an outer subgroup, and the order of domains (nodes,) of one inside it."""
+    if domain is None:
+        return preferences
+    outer = preferences.get(DOMAIN)
+    if outer is not None:
+        domain = _dense(outer) * (int(domain.max(initial=0)) + 1) + domain
+    return {**preferences, DOMAIN: domain}
+
+
+def with_idle(rank: Ints, *, idle: Bools | bool) -> Ints:
+    """Ranks of all tiers but the last, and the last: whether capacity is idle; (nodes,) each."""
+    return rank * 2 + idle
+
+
+def idle_of(rank: Ints) -> Ints:
+    """(nodes,) 0 or 1: the last tier of ranks made by ``with_idle``."""
+    return rank % 2
+
+
+def static_preferences(statement: Statement, shape: Shape, static: StaticFit) -> Preferences:
+    """What stays the same in a cycle, whatever is placed."""
+    if not requests_devices(shape):
+        return {STATED: static.preference, GPU_NODES: ~device_nodes(statement)}
+    if static.served_by_plugin is None:
+        return {STATED: static.preference}
+    return {STATED: static.preference, DEVICE_PLUGIN: static.served_by_plugin}
+
+
+def requests_devices(shape: Shape) -> bool:
+    """Whether a pod of the shape requests anything beyond the base resources."""
+    extended = any(name not in BASE_RESOURCES for name in shape.requests)
+    return bool(shape.claims) or extended or shape.gpu_share is not None
+
+
+def device_nodes(statement: Statement) -> Bools:
+    """(nodes,) bool: the node reports anything beyond the base resources."""
+    return np.asarray(statement.snapshot.nodes.allocatable[len(BASE_RESOURCES) :].any(axis=0))
+
+
+def nodes_without_devices(statement: Statement, static: StaticFit) -> Bools:
+    """(nodes,) bool: nodes without devices that take the pod, if it prefers no other to them."""
+    if static.preference.min(initial=0) != static.preference.max(initial=0):
+        return np.zeros(len(static.mask), dtype=np.bool_)
+    return static.mask & ~device_nodes(statement)
+
+
+def idle_nodes(statement: Statement, shape: Shape, mask: Bools, capacity: Capacity) -> Preferences:
+    """Tier ``IDLE`` for pods of a shape; nothing where no capacity is waited for."""
+    if capacity is Capacity.IDLE or not (statement.future_idle > statement.idle).any():
+        return NO_PREFERENCES
+    allocatable, resources = statement.snapshot.nodes.allocatable, statement.snapshot.resources
+    idle = statement.free(Capacity.IDLE)
+    return {IDLE: replicas_that_fit(shape, resources, idle, mask, allocatable) > 0}
+
+
+def _dense(values: Ints | Bools) -> Ints:
+    """The same order in the numbers from 0 up."""
+    ranks = np.unique(values, return_inverse=True)[1]
+    return np.asarray(ranks, dtype=np.int64).reshape(values.shape)

@@ -1,0 +1,80 @@
+"""The scores of a cycle: which are configured, and the scored nodes they make.
+
+The target workload is made when the first pod is scored: many cycles score none.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kai_py.plan.placement.preferences import rank_nodes, static_preferences
+from kai_py.plan.placement.score_nodes import ScoredFit, ScoredNodes
+from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.statement import Statement
+from kai_py.policy.fit import StaticFits
+from kai_py.policy.score.node_capacity import Score
+from kai_py.policy.score.registry import WeightedScore, combined_score
+from kai_py.policy.score.workload import TargetWorkload, frequent_shapes, target_workload
+from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Scored nodes of one statement, made when they are first needed.
+
+    ``by_default``: no score is configured, so that ``scores`` decide only where they pack better:
+    gangs with whole GPUs keep to few nodes, and pods without devices to nodes without them.
+    """
+
+    scores: tuple[WeightedScore, ...]
+    workload: Callable[[], TargetWorkload]
+    by_default: bool = False
+    _scored_nodes: dict[Capacity, ScoredNodes] = field(default_factory=dict)
+    _fits: dict[tuple[int, Capacity], ScoredFit] = field(default_factory=dict)
+
+    @classmethod
+    def for_snapshot(
+        cls,
+        scores: tuple[WeightedScore, ...],
+        snapshot: Snapshot,
+        static_fits: StaticFits,
+        *,
+        by_default: bool = False,
+    ) -> "Scoring":
+        """For the pods of a snapshot: those that run and wait are taken for those to come."""
+
+        def workload() -> TargetWorkload:
+            return target_workload(frequent_shapes(snapshot), snapshot, static_fits)
+
+        return cls(scores, workload, by_default)
+
+    @cached_property
+    def score(self) -> Score:
+        """All scores as one."""
+        return combined_score(self.scores, self._target_workload)
+
+    def nodes(self, statement: Statement, capacity: Capacity) -> ScoredNodes:
+        """The nodes as the statement has them; always to be called with the same statement."""
+        made = self._scored_nodes.get(capacity)
+        if made is None:
+            kinds = self._target_workload.node_kind
+            made = ScoredNodes(statement, self.score, capacity, kinds)
+            self._scored_nodes[capacity] = made
+        return made
+
+    def fit(
+        self, statement: Statement, shape: Shape, capacity: Capacity, static_fits: StaticFits
+    ) -> ScoredFit:
+        """Where single pods of a shape go about which only capacity and score decide."""
+        known = self._fits.get((shape.number, capacity))
+        if known is None:
+            static = static_fits.of(shape, statement.snapshot.nodes)
+            ranks = rank_nodes(static_preferences(statement, shape, static), len(static.mask))
+            known = ScoredFit(self.nodes(statement, capacity), shape, static.mask, ranks)
+            self._fits[shape.number, capacity] = known
+        return known
+
+    @cached_property
+    def _target_workload(self) -> TargetWorkload:
+        return self.workload()

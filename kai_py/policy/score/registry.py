@@ -1,0 +1,117 @@
+"""The scores by name, and one score made of several with weights.
+
+A score says how good a node, and which GPU of it, is for the next pod; the node with the highest
+score is taken, the first by name where several have it. ``register_score`` adds one. A score is a
+pure function of numpy arrays over nodes that have capacity for the pod:
+
+    score(request, capacity) -> NodeScores(score, gpu)
+
+- What it says of a node depends on the pod and on that node alone, so that only nodes that changed
+  are scored again.
+- Its range is 0 to 100, as kube-scheduler's ``MinNodeScore`` and ``MaxNodeScore``, or what its
+  definition says. Whole numbers tie; exact ones follow noise instead of the order of the nodes.
+- Alone it counts as it is. Several are normalised to whole numbers from 0 to 100 each and added by
+  weight; unlike kube-scheduler's ``NormalizeScore`` by their range, not by the best candidate, for
+  else placing one pod would change the scores of all nodes. The GPU is chosen by the score with the
+  largest weight that names one, of several the first.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kai_py.api.choices import BuiltInScore
+from kai_py.api.problems import unknown_name
+from kai_py.policy.score.best_fit import best_fit
+from kai_py.policy.score.fragmentation import fragmentation
+from kai_py.policy.score.frugal import stranded
+from kai_py.policy.score.growth import least_growth_score
+from kai_py.policy.score.node_capacity import (
+    ANY_DEVICE,
+    MAX_SCORE,
+    GpuRequest,
+    NodeCapacity,
+    NodeScores,
+    Score,
+    any_gpu,
+)
+from kai_py.policy.score.workload import TargetWorkload
+from kai_py.snapshot.resources import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreDefinition:
+    """A score that needs more than the pod and the nodes, or has a range of its own.
+
+    ``for_workload``: makes the score for the pods that are likely to come. ``lowest``,
+    ``highest``: its range.
+    """
+
+    for_workload: Callable[[TargetWorkload], Score]
+    lowest: float = 0.0
+    highest: float = MAX_SCORE
+
+    def normalize(self, score: Floats) -> Floats:
+        """(n,) whole numbers 0 to 100 for scores in its range, and for those beyond its ends."""
+        part = (score - self.lowest) / (self.highest - self.lowest)
+        return np.floor(np.round(np.clip(part, 0.0, 1.0) * MAX_SCORE, 9))
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedScore:
+    """A registered score and how much it counts beside others."""
+
+    name: str
+    weight: int = 1
+
+
+class UnknownScoreError(ValueError):
+    """No score of that name is registered."""
+
+
+_DEFINITIONS: dict[str, ScoreDefinition] = {
+    BuiltInScore.BEST_FIT: ScoreDefinition(lambda _: best_fit),
+    BuiltInScore.FGD: ScoreDefinition(lambda each: least_growth_score(each, fragmentation)),
+    BuiltInScore.FRUGAL: ScoreDefinition(lambda each: least_growth_score(each, stranded)),
+}
+
+
+def register_score(name: str, score: Score | ScoreDefinition) -> None:
+    """Make a score known by ``name``; raises ValueError if one has that name already."""
+    definition = score if isinstance(score, ScoreDefinition) else ScoreDefinition(lambda _: score)
+    if name in _DEFINITIONS:
+        raise ValueError(f"a score {name} is registered already")
+    _DEFINITIONS[name] = definition
+
+
+def registered_scores() -> tuple[str, ...]:
+    """The names of all scores."""
+    return tuple(_DEFINITIONS)
+
+
+def score_definition(name: str) -> ScoreDefinition:
+    """The score of a name; raises UnknownScoreError, which names the nearest."""
+    if name in _DEFINITIONS:
+        return _DEFINITIONS[name]
+    raise UnknownScoreError(unknown_name("score", name, _DEFINITIONS))
+
+
+def combined_score(scores: Sequence[WeightedScore], workload: TargetWorkload) -> Score:
+    """One score of at least one registered, each by its weight."""
+    if len(scores) == 1:
+        return score_definition(scores[0].name).for_workload(workload)
+    heaviest_first = sorted(scores, key=lambda each: -each.weight)
+    parts = [(score_definition(each.name), each.weight) for each in heaviest_first]
+    made = [(part, part.for_workload(workload), weight) for part, weight in parts]
+
+    def score(request: GpuRequest, capacity: NodeCapacity) -> NodeScores:
+        total = np.zeros(len(capacity.rows))
+        gpu = any_gpu(capacity)
+        for part, function, weight in made:
+            found = function(request, capacity)
+            total += weight * part.normalize(found.score)
+            gpu = np.where(gpu == ANY_DEVICE, found.gpu, gpu)
+        return NodeScores(total, gpu)
+
+    return score
