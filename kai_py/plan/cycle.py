@@ -31,15 +31,15 @@ from kai_py.plan.actions.registry import registered_action
 from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.stale import stale
-from kai_py.plan.backoff import Backoff
 from kai_py.plan.outcome import build_plan, list_evictions
 from kai_py.plan.placement.fit import ShapeFits
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.scoring import Scoring
 from kai_py.plan.plan import Action, Plan
-from kai_py.plan.search_cache import SearchCache
-from kai_py.plan.search_inputs import InputsHistory, SearchInputs
+from kai_py.plan.search_cache.backoff import Backoff
+from kai_py.plan.search_cache.cache import SearchCache
+from kai_py.plan.search_cache.inputs import InputsHistory, SearchInputs
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.claims import constrain_to_cliques
 from kai_py.plan.state.devices import CycleDevices

@@ -22,7 +22,7 @@ from kai_py.api.records.disruption import (
 )
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.plan import Action, Stage
-from kai_py.plan.search_cache import SearchCache
+from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.policy.score.registry import WeightedScore
 from tests.support.scenario import cluster, job_with_pods, node, pod, queue, shared

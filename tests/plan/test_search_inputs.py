@@ -7,11 +7,11 @@ from enum import Enum
 import numpy as np
 import pytest
 
-from kai_py.plan.backoff import BackedOff, Backoff
 from kai_py.plan.cycle import CycleSettings
 from kai_py.plan.plan import Action
-from kai_py.plan.search_cache import SearchCache, SearchKey, SearchResult
-from kai_py.plan.search_inputs import (
+from kai_py.plan.search_cache.backoff import BackedOff, Backoff
+from kai_py.plan.search_cache.cache import SearchCache, SearchKey, SearchResult
+from kai_py.plan.search_cache.inputs import (
     ENTER_AS_FACTS,
     Decisions,
     InputsChange,

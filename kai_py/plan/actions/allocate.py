@@ -13,16 +13,15 @@ that failed was placed at the cost of victims.
 
 from collections.abc import Callable, Iterable
 
-from kai_py.plan.action_searches import ActionSearches
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.explain.reasons import Unschedulable, for_gang
-from kai_py.plan.failed_requests import FailedRequests
 from kai_py.plan.gang_queue import GangQueue
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.quota_check import check_quota, check_reserved_quota, nodes_within_quota
-from kai_py.plan.search_cache import SearchKey, SearchResult
-from kai_py.plan.session import CycleState, place_earliest, request_signature
+from kai_py.plan.search_cache.cache import SearchKey, SearchResult
+from kai_py.plan.search_cache.failed_requests import FailedRequests
+from kai_py.plan.session import ActionSearches, CycleState, place_earliest, request_signature
 from kai_py.snapshot.gangs import Gang
 
 OnUnschedulable = Callable[[Gang], bool]

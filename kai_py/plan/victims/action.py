@@ -16,7 +16,7 @@ from kai_py.plan.gang_queue import GangQueue
 from kai_py.plan.placement.next_pods import PlacementRequest, next_request
 from kai_py.plan.plan import Stage
 from kai_py.plan.quota_check import check_reserved_quota
-from kai_py.plan.search_cache import SearchResult
+from kai_py.plan.search_cache.cache import SearchResult
 from kai_py.plan.session import CycleState
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.search import VictimSearch, VictimStrategy

@@ -11,12 +11,11 @@ The loop over preemptors (``action``) is given the result and does not see which
 from typing import NamedTuple
 
 from kai_py.grouping.gang_settings import GangAffinity
-from kai_py.plan.action_searches import ActionSearches
-from kai_py.plan.failed_requests import FailedRequests
 from kai_py.plan.placement.fit import by_shape, dominates
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.search_cache import SearchKey, SearchResult
-from kai_py.plan.session import CycleState, request_signature
+from kai_py.plan.search_cache.cache import SearchKey, SearchResult
+from kai_py.plan.search_cache.failed_requests import FailedRequests
+from kai_py.plan.session import ActionSearches, CycleState, request_signature
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch, VictimStrategy
 from kai_py.policy.pod_rules import PodRules
 from kai_py.snapshot.gangs import Gang

@@ -10,8 +10,8 @@ have them.
 from dataclasses import dataclass
 
 from kai_py.plan.plan import Action
-from kai_py.plan.search_cache import SearchKey, SearchResult
-from kai_py.plan.search_inputs import Decisions, InputsChange, InputsHistory
+from kai_py.plan.search_cache.cache import SearchKey, SearchResult
+from kai_py.plan.search_cache.inputs import Decisions, InputsChange, InputsHistory
 from kai_py.snapshot.resources import Floats
 
 

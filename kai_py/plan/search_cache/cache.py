@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.plan import Action
-from kai_py.plan.search_inputs import Decisions, InputsChange, InputsHistory
+from kai_py.plan.search_cache.inputs import Decisions, InputsChange, InputsHistory
 from kai_py.snapshot.gangs import Gang, Member
 
 
