@@ -47,7 +47,7 @@ function ask(change) {
 
 async function learnKinds() {
   const kinds = await get("/v1/node-kinds").catch(() => []);
-  offer(kind, kinds.map((each) => [each.like, kindOf(each)]));
+  offer(kind, kinds.map((each) => [each.example, kindOf(each)]));
 }
 
 function kindOf(it) {
@@ -57,7 +57,7 @@ function kindOf(it) {
     many > 0 && !["channel", "daemon"].includes(name));
   const parts = held.slice(0, 2).map(([name, many]) => `${amount(many)} × ${name}`);
   const what = parts.join(", ") || it.type || "no GPUs";
-  return `${it.like}: ${what} (${several(it.nodes, "node")})`;
+  return `${it.example}: ${what} (${several(it.count, "node")})`;
 }
 
 /** Pairs of option and text, as the command line has them. */
