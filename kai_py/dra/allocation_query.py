@@ -259,13 +259,13 @@ class AllocationQuery:
         assert self.layout is not None
         return self.layout.views[node]
 
-    def _copy(self, node: int, state: DeviceState, taken: Sequence[AllocationStep]) -> DeviceState:
-        """Copy the state of one node's pools, with the pods of ``taken`` allocated on top."""
+    def _copy(self, node: int, state: DeviceState, steps: Sequence[AllocationStep]) -> DeviceState:
+        """Copy the state of one node's pools, with the pods of ``steps`` allocated on top."""
         pools = (pool.id for pool in self._view(node).pools)
         copy = DeviceState(
             state.find_device, {p: state.pools[p] for p in pools if p in state.pools}
         )
-        for step in taken:
+        for step in steps:
             self._mark_allocated(node, step.picks, copy)
         return copy
 

@@ -182,30 +182,30 @@ def _with_value(
 
 
 def _constrained_count(
-    problem: _CountingProblem, eligible: EligibleDevices, plan: ParsedClaim, index: int
+    problem: _CountingProblem, eligible: EligibleDevices, claim: ParsedClaim, index: int
 ) -> int:
     """The number of devices that a constraint covers in any solution."""
     total = 0
-    for request in plan.requests:
+    for request in claim.requests:
         possible = _possible_options(problem, request, eligible)
         if possible and all(index in option.constraints for option in possible):
             total += min(problem.counts[option.position] for option in possible)
     return total
 
 
-def _has_full_flow(wanted: Sequence[int], supply: Mapping[int, int]) -> bool:
+def _has_full_flow(demand: Sequence[int], supply: Mapping[int, int]) -> bool:
     """Whether every request gets its amount; ``supply``: devices by bit mask of requests."""
     masks = sorted(supply)
     available = [supply[mask] for mask in masks]
-    flow = [[0] * len(masks) for _ in wanted]
+    flow = [[0] * len(masks) for _ in demand]
     return all(
         _augment(request, masks, available, flow)
-        for request, amount in enumerate(wanted)
+        for request, amount in enumerate(demand)
         for _ in range(amount)
     )
 
 
-def _augment(start: int, masks: Sequence[int], left: list[int], given: list[list[int]]) -> bool:
+def _augment(start: int, masks: Sequence[int], available: list[int], flow: list[list[int]]) -> bool:
     """Find one more device for ``start``, moving devices of other requests where it helps."""
     reached: dict[int, tuple[int, int] | None] = {start: None}
     queue = deque((start,))
@@ -214,11 +214,11 @@ def _augment(start: int, masks: Sequence[int], left: list[int], given: list[list
         for group, mask in enumerate(masks):
             if not mask >> request & 1:
                 continue
-            if left[group]:
-                left[group] -= 1
-                _shift_flow(request, group, reached, given)
+            if available[group]:
+                available[group] -= 1
+                _shift_flow(request, group, reached, flow)
                 return True
-            for other, row in enumerate(given):
+            for other, row in enumerate(flow):
                 if row[group] and other not in reached:
                     reached[other] = (request, group)
                     queue.append(other)
@@ -229,12 +229,12 @@ def _shift_flow(
     request: int,
     group: int,
     reached: Mapping[int, tuple[int, int] | None],
-    given: list[list[int]],
+    flow: list[list[int]],
 ) -> None:
-    given[request][group] += 1
+    flow[request][group] += 1
     step = reached[request]
     while step is not None:
         before, shared = step
-        given[request][shared] -= 1
-        given[before][shared] += 1
+        flow[request][shared] -= 1
+        flow[before][shared] += 1
         request, step = before, reached[before]

@@ -159,9 +159,9 @@ class ClusterDevices:
         if self._has_fixed_charge(spec):
             return {}
         allocated = ResourceClaim(spec=spec, status=ResourceClaimStatus(allocation=allocation))
-        most, actual = self.accounting.claim_spec(spec), self.accounting.claim(allocated)
+        highest, actual = self.accounting.claim_spec(spec), self.accounting.claim(allocated)
         difference = {
-            name: most.get(name, 0.0) - actual.get(name, 0.0) for name in {**most, **actual}
+            name: highest.get(name, 0.0) - actual.get(name, 0.0) for name in {**highest, **actual}
         }
         return {name: amount for name, amount in difference.items() if amount}
 

@@ -98,9 +98,9 @@ def _counted_slices(slices: Sequence[ParsedSlice], features: Features) -> list[P
     return [parsed for parsed in slices if features.compatibility_groups or not parsed.has_groups]
 
 
-def _is_readable(piece: ParsedSlice, features: Features) -> bool:
-    spec = piece.slice.spec
-    if piece.has_groups and not features.compatibility_groups:
+def _is_readable(parsed: ParsedSlice, features: Features) -> bool:
+    spec = parsed.slice.spec
+    if parsed.has_groups and not features.compatibility_groups:
         return False
     partitioned = spec.per_device_node_selection or bool(spec.shared_counters)
     return features.partitionable_devices or not partitioned
@@ -139,15 +139,15 @@ def _pool(
     )
 
 
-def _devices(piece: ParsedSlice, strategy: AllocationStrategy) -> tuple[DeviceRow, ...]:
+def _devices(parsed: ParsedSlice, strategy: AllocationStrategy) -> tuple[DeviceRow, ...]:
     """The devices of a slice.
 
     First fit skips those in one slice with counters, as Kubernetes 1.37 does; drivers for 1.34
     published such slices.
     """
-    if strategy is AllocationStrategy.FIRST_FIT and piece.slice.spec.shared_counters:
+    if strategy is AllocationStrategy.FIRST_FIT and parsed.slice.spec.shared_counters:
         return ()
-    return piece.rows
+    return parsed.rows
 
 
 def _newest(slices: Iterable[ParsedSlice]) -> list[ParsedSlice]:

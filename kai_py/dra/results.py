@@ -53,7 +53,7 @@ def build_allocations(
 
 def _allocation(
     claim: ResourceClaim,
-    plan: ParsedClaim,
+    parsed: ParsedClaim,
     eligibility: Eligibility,
     view: NodeDevices,
     picks: Sequence[DevicePick],
@@ -67,9 +67,9 @@ def _allocation(
                 _result(claim, options[pick.option], row, pick, eligibility.features)
                 for pick, row in zip(picks, rows, strict=True)
             ),
-            config=tuple(_config(plan, [chosen[request] for request in sorted(chosen)])),
+            config=tuple(_config(parsed, [chosen[request] for request in sorted(chosen)])),
         ),
-        node_selector=_node_selector(plan.name, view, rows),
+        node_selector=_node_selector(parsed.name, view, rows),
     )
 
 
@@ -101,7 +101,9 @@ def _share_id(claim: ResourceClaim, option: Option, row: DeviceRow) -> str:
     return str(uuid.uuid5(SHARE_IDS, f"{owner}/{option.name}/{row.id}"))
 
 
-def _config(plan: ParsedClaim, chosen: Sequence[Option]) -> Iterator[DeviceAllocationConfiguration]:
+def _config(
+    parsed: ParsedClaim, chosen: Sequence[Option]
+) -> Iterator[DeviceAllocationConfiguration]:
     by_class: dict[str, list[Option]] = {}
     for option in chosen:
         by_class.setdefault(option.device_class.metadata.name, []).append(option)
@@ -110,16 +112,16 @@ def _config(plan: ParsedClaim, chosen: Sequence[Option]) -> Iterator[DeviceAlloc
         for config in options[0].device_class.spec.config:
             yield DeviceAllocationConfiguration(
                 source="FromClass",
-                requests=() if len(options) == len(plan.requests) else names,
+                requests=() if len(options) == len(parsed.requests) else names,
                 opaque=config.opaque,
             )
-    for config_entry in plan.config:
+    for config_entry in parsed.config:
         named = [option for option in chosen if _applies_to(config_entry.requests, option)]
         if config_entry.requests and not named:
             continue
         yield DeviceAllocationConfiguration(
             source="FromClaim",
-            requests=() if len(named) == len(plan.requests) else config_entry.requests,
+            requests=() if len(named) == len(parsed.requests) else config_entry.requests,
             opaque=config_entry.opaque,
         )
 

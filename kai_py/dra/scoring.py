@@ -68,7 +68,7 @@ class BestFit:
         groups = _rank_groups(localities, _remaining_count(search_state, option))
         taken_devices = [each.pick.device for each in search_state.records]
         taken = Counter(self._locality(rows[device], device) for device in taken_devices)
-        near = {
+        shared = {
             locality: sum(
                 count * _shared_attributes(locality, other) for other, count in taken.items()
             )
@@ -77,7 +77,7 @@ class BestFit:
         ranks = {
             device: (
                 *self._penalty(rows[device], device),
-                -near[localities[device]],
+                -shared[localities[device]],
                 *(
                     losses.of(device)
                     if by_physical
@@ -175,11 +175,15 @@ def _remaining_count(search_state: SearchState, option: Option) -> int:
     return max(option.count, requested - len(search_state.records))
 
 
-def _rank_groups(localities: dict[int, Locality], wanted: int) -> dict[Locality, Rank]:
+def _rank_groups(localities: dict[int, Locality], requested: int) -> dict[Locality, Rank]:
     """Rank groups of nearby devices: the smallest that is enough, else the largest."""
     sizes = Counter(localities.values())
     return {
-        locality: (float(size < wanted), float(size if size >= wanted else -size), float(number))
+        locality: (
+            float(size < requested),
+            float(size if size >= requested else -size),
+            float(number),
+        )
         for number, (locality, size) in enumerate(sizes.items())
     }
 

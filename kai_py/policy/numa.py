@@ -127,21 +127,21 @@ def _allocate_container(
 
 
 def _zone_sets(
-    node: NumaNode, free: AmountsByZone, asked: ZoneRequest
+    node: NumaNode, free: AmountsByZone, requested: ZoneRequest
 ) -> Iterator[tuple[int, ...]]:
     """The sets of zones that the policy accepts, in order."""
-    for size in _zone_set_sizes(node, free, asked):
+    for size in _zone_set_sizes(node, free, requested):
         yield from combinations(range(len(node.zones)), size)
 
 
-def _zone_set_sizes(node: NumaNode, free: AmountsByZone, asked: ZoneRequest) -> Sequence[int]:
+def _zone_set_sizes(node: NumaNode, free: AmountsByZone, requested: ZoneRequest) -> Sequence[int]:
     """The accepted numbers of zones, in order."""
     if node.policy is NumaPolicy.SINGLE_NUMA_NODE:
         return (1,)
     if node.policy is NumaPolicy.RESTRICTED:
-        sizes = {_min_zones(node.allocatable, *each) for each in asked}
+        sizes = {_min_zones(node.allocatable, *each) for each in requested}
         return tuple(sizes) if len(sizes) == 1 else ()
-    least = max(_min_zones(free, *each) for each in asked)
+    least = max(_min_zones(free, *each) for each in requested)
     return range(least, len(node.zones) + 1)
 
 
@@ -156,10 +156,10 @@ def _min_zones(amounts: AmountsByZone, at: int, amount: float) -> int:
 
 
 def _subtract_from_zones(
-    free: AmountsByZone, zones: Sequence[int], asked: ZoneRequest
+    free: AmountsByZone, zones: Sequence[int], requested: ZoneRequest
 ) -> AmountsByZone:
     left = [list(zone) for zone in free]
-    for at, amount in asked:
+    for at, amount in requested:
         missing = amount
         for zone in zones:
             part = min(missing, left[zone][at])

@@ -80,10 +80,10 @@ def candidate_domains(
         yield DomainCandidate("", everywhere, _domain_ranks(finer, replicas[0], occupied))
 
 
-def _tightest_first(replicas: Sequence[Ints], holds: Bools) -> list[int]:
-    """Domains with ``holds``, by their replicas (domains,) per level, the coarsest level first."""
+def _tightest_first(replicas: Sequence[Ints], fits: Bools) -> list[int]:
+    """Domains that fit the pods, by their replicas (domains,) per level, coarsest level first."""
     order = np.lexsort(replicas[::-1])
-    domains: list[int] = order[holds[order]].tolist()
+    domains: list[int] = order[fits[order]].tolist()
     return domains
 
 

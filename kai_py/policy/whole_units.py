@@ -98,7 +98,7 @@ def _hand_out_remainders(siblings: Siblings, remainder: Floats, left: Floats) ->
     order = np.lexsort([np.broadcast_to(key, remainder.shape) for key in keys])
     has_remainder = np.take_along_axis(remainder, order, axis=-1) > 0
     earlier = running_sums(siblings.group, has_remainder.astype(np.float64))
-    due = np.clip(left[..., siblings.group] - earlier, 0.0, 1.0)
+    granted = np.clip(left[..., siblings.group] - earlier, 0.0, 1.0)
     units = np.empty(remainder.shape)
-    np.put_along_axis(units, order, np.where(has_remainder, due, 0.0), axis=-1)
+    np.put_along_axis(units, order, np.where(has_remainder, granted, 0.0), axis=-1)
     return units

@@ -57,9 +57,9 @@ def min_sub_group_problems(spec: KaiPodGroupSpec) -> Iterator[str]:
         )
 
 
-def _min_sub_group_problem(where: str, wanted: int | None, children: int) -> Iterator[str]:
-    if wanted is not None and wanted > children:
-        yield f"{where}.minSubGroup is {wanted}, but there are only {children} subgroups below"
+def _min_sub_group_problem(location: str, required: int | None, children: int) -> Iterator[str]:
+    if required is not None and required > children:
+        yield f"{location}.minSubGroup is {required}, but there are only {children} subgroups below"
 
 
 def _children(spec: KaiPodGroupSpec) -> Mapping[str, list[KaiSubGroup]]:

@@ -47,10 +47,12 @@ def _blocked_message(diagnosis: AllocationDiagnosis, blocked: OptionDiagnosis) -
     counts = _counts_text(diagnosis.devices, blocked.rejected)
     if not blocked.matching:
         return f"no device matches selector: {counts}{_closest_text(blocked.closest)}"
-    most = (
+    maximum = (
         f"at most {blocked.max_on_one_node} on a node" if blocked.max_on_one_node else "none left"
     )
-    return f"insufficient allocatable devices: wants {_requested(blocked.option)}, {most}; {counts}"
+    return (
+        f"insufficient allocatable devices: wants {_requested(blocked.option)}, {maximum}; {counts}"
+    )
 
 
 def _requested(option: Option) -> str:

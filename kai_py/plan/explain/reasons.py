@@ -98,11 +98,11 @@ def for_gang(
 
 def with_reserved_nodes(reason: Unschedulable, nodes: int, replicas: int) -> Unschedulable:
     """The reason of a gang that is kept from ``nodes`` nodes; ``replicas`` pods would fit there."""
-    kept = f"{nodes} nodes are kept for gangs that have waited longer"
+    note = f"{nodes} nodes are kept for gangs that have waited longer"
     shortage = reason.shortage
     reserved = shortage is not None and shortage.found + replicas >= shortage.needed
     stage = Stage.RESERVED if reserved else reason.stage
-    return replace(reason, stage=stage, message=f"{reason.message.rstrip('.')}; {kept}.")
+    return replace(reason, stage=stage, message=f"{reason.message.rstrip('.')}; {note}.")
 
 
 def _insufficient_resources(
@@ -140,8 +140,12 @@ def _insufficient_gpu_shares(statement: Statement, shape: Shape, static: StaticF
     if share is None or parts is None:
         return []
     unknown = static.mask & np.isinf(statement.shared_gpus.required_mib(share))
-    short = int(np.count_nonzero(static.mask & ~unknown & (parts.total < 1)))
-    texts = [f"{short} Insufficient GPU fraction ({share} is asked of a GPU)"] if short else []
+    insufficient = int(np.count_nonzero(static.mask & ~unknown & (parts.total < 1)))
+    texts = (
+        [f"{insufficient} Insufficient GPU fraction ({share} is asked of a GPU)"]
+        if insufficient
+        else []
+    )
     if unknown.any():
         label = f"label {MEMORY_LABEL} is missing"
         texts.append(f"{int(unknown.sum())} don't say how much memory a GPU has ({label})")

@@ -1,1 +1,1 @@
-"""The state that one cycle changes reversibly: the statement and what it is made of."""
+"""The state that one cycle changes reversibly: the statement and its parts."""

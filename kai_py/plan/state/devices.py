@@ -67,9 +67,11 @@ class CycleDevices:
         """(nodes,) int64: pods of ``shape``, at most ``count``, for which there are devices."""
         reachable, missing = self._shape_claims(shape, mask)
         replicas = np.zeros(len(mask), dtype=np.int64)
-        for made, rows in extended_claims_by_node(shape, self._snapshot, np.flatnonzero(reachable)):
+        for templates, rows in extended_claims_by_node(
+            shape, self._snapshot, np.flatnonzero(reachable)
+        ):
             replicas += self._cluster.count_fits(
-                [*missing, *made],
+                [*missing, *templates],
                 self._snapshot.nodes.records,
                 self._states[capacity],
                 limit=count,
@@ -82,10 +84,12 @@ class CycleDevices:
     ) -> Alternatives | None:
         """Which alternatives up to ``count`` pods of ``shape`` get on each node."""
         reachable, missing = self._shape_claims(shape, mask)
-        found = Alternatives(*np.zeros((2, len(mask)), dtype=np.int64))
-        for made, rows in extended_claims_by_node(shape, self._snapshot, np.flatnonzero(reachable)):
+        result = Alternatives(*np.zeros((2, len(mask)), dtype=np.int64))
+        for templates, rows in extended_claims_by_node(
+            shape, self._snapshot, np.flatnonzero(reachable)
+        ):
             part = self._cluster.alternatives(
-                [*missing, *made],
+                [*missing, *templates],
                 self._snapshot.nodes.records,
                 self._states[capacity],
                 limit=count,
@@ -93,8 +97,8 @@ class CycleDevices:
             )
             if part is None:
                 return None
-            found.depth[rows], found.pods[rows] = part
-        return found
+            result.depth[rows], result.pods[rows] = part
+        return result
 
     def allocate(self, member: Member, row: int, capacity: Capacity) -> PodDevices | None:
         """Allocate the pod's claims on a node; None when the devices are not there."""
@@ -102,15 +106,17 @@ class CycleDevices:
             return PodDevices()
         missing = [ref for ref in member.claims if self._allocation(ref) is None]
         claims = [self._claim(member, ref) for ref in missing]
-        made = extended_claims_of_pod(member, self._snapshot, row)
+        templates = extended_claims_of_pod(member, self._snapshot, row)
         result = self._cluster.allocate(
-            [*claims, *made], self._snapshot.nodes.records, row, self._states[capacity]
+            [*claims, *templates], self._snapshot.nodes.records, row, self._states[capacity]
         )
         if not isinstance(result, Allocation) or self._are_reassigned(member.claims):
             return None
         new = list(zip(missing, result.allocations, strict=False))
         undo = [self._record_allocation(ref, allocation) for ref, allocation in new]
-        to_create = claim_to_create(member, made[0], result.allocations[-1]) if made else None
+        to_create = (
+            claim_to_create(member, templates[0], result.allocations[-1]) if templates else None
+        )
         if to_create is not None:
             undo += [
                 state.mark_allocated(result.allocations[-1]) for state in self._states.values()
@@ -143,20 +149,20 @@ class CycleDevices:
         everywhere = np.arange(len(nodes), dtype=np.int64)
         return any(
             self._cluster.count_fits(
-                [*missing, *made], nodes, self._empty_state, limit=1, node_rows=rows
+                [*missing, *templates], nodes, self._empty_state, limit=1, node_rows=rows
             ).any()
-            for made, rows in extended_claims_by_node(shape, self._snapshot, everywhere)
+            for templates, rows in extended_claims_by_node(shape, self._snapshot, everywhere)
         )
 
     def unschedulable_reason(self, shape: Shape, mask: Bools) -> str:
         """One sentence: why the claims of ``shape`` can't be allocated in ``mask``."""
         reachable, missing = self._shape_claims(shape, mask)
-        made, rows = max(
+        templates, rows = max(
             extended_claims_by_node(shape, self._snapshot, np.flatnonzero(reachable)),
             key=lambda part: (len(part[0]), len(part[1])),
             default=((), np.flatnonzero(reachable)),
         )
-        missing = [*missing, *made]
+        missing = [*missing, *templates]
         if not missing:
             # Every claim is allocated, so the only way to fail is a claim whose devices were
             # reassigned.
@@ -165,7 +171,9 @@ class CycleDevices:
         diagnosis = diagnose_allocation(self._cluster, missing, nodes, state, rows)
         if isinstance(diagnosis, AllocationError):
             return str(diagnosis)
-        head = f"{len(rows) if made else int(np.count_nonzero(mask))} cannot allocate all claims"
+        head = (
+            f"{len(rows) if templates else int(np.count_nonzero(mask))} cannot allocate all claims"
+        )
         return f"{head}: {diagnosis_message(diagnosis, missing)}"
 
     def _shape_claims(self, shape: Shape, mask: Bools) -> tuple[Bools, list[ResourceClaim]]:
