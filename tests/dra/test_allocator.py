@@ -71,7 +71,7 @@ def test_no_device_gets_two_holders_and_no_counter_is_overdrawn(question):
 
 
 def _held(pools, pool, name):
-    return pool in pools and name in pools[pool].holdings
+    return pool in pools and name in pools[pool].devices
 
 
 def _drawn(pools, pool, counter):

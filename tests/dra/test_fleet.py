@@ -47,7 +47,7 @@ def one_by_one(claims, node, inventory, state, limit):
         if not isinstance(answer, Allocation):
             break
         for allocation in answer.allocations:
-            state.hold(allocation)
+            state.mark_allocated(allocation)
         count += 1
     return count
 

@@ -25,7 +25,7 @@ def one_by_one(standing, waiting, costs, rules):
             break
         order.append(leaf)
         left[leaf] -= 1
-        for queue in standing.queues.lines[leaf]:
+        for queue in standing.queues.ancestors(leaf):
             for _ in range(costs.pods[leaf]):
                 standing.allocated[:, queue] += costs.pod[:, leaf]
         line.update(leaf, cost if left[leaf] else None)
