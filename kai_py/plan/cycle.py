@@ -1,18 +1,17 @@
 """One scheduling cycle: from a snapshot to a plan, as a numbered list.
 
 Pure: the same snapshot, rules and settings give the same plan, byte for byte. The clock is
-``snapshot.now``. ``CycleMemory`` keeps what would be computed again, and past use.
+``snapshot.now``. ``CycleMemory`` keeps what would be computed again, and past usage.
 
-When could the next plan differ though nothing in the cluster changes?
+``next_deadline`` says when the next plan could differ though nothing in the cluster changes. The
+clock alone ends four things: the grace period of a gang below minMember, the delay before a pending
+gang may evict, the time for which capacity stays reserved for pods that are not created yet, and,
+while a gang is pending, the min runtime of a running one. Every min runtime that is set anywhere
+counts for every gang: a superfluous cycle costs little. Deadlines are rounded up to whole seconds,
+so that many of them cause few cycles.
 
-The clock alone ends four things: the grace of a gang that runs below its floor, the delay before a
-waiting gang may evict others, the time for which room is kept for pods that come later, and, while
-somebody waits, the time for which a running gang is safe.
-Of the min runtimes every one that is set anywhere counts for every gang: a cycle too many costs
-little. Moments are rounded up to whole seconds, so that many of them make few cycles.
-
-Complexity: O(gangs that wait, are short or come in stages), and while somebody waits O(gangs x
-different min runtimes).
+Complexity: O(gangs that are pending, below minMember or started in part), and while a gang is
+pending O(gangs x different min runtimes).
 """
 
 import math
@@ -64,7 +63,7 @@ ACTIONS: Mapping[Action, Callable[[CycleState, Sequence[Gang]], None]] = {
     Action.PREEMPT: preempt,
     Action.STALE: stale,
 }
-"""In the order in which they run: what disturbs nobody comes first."""
+"""In the order in which they run: what evicts no pod comes first."""
 
 VICTIM_ACTIONS: Mapping[Action, VictimAction] = {
     Action.CONSOLIDATE: consolidate,
@@ -78,8 +77,8 @@ class CycleSettings:
     """What of the configuration a cycle follows; ``actions`` run in the order given.
 
     ``victim_probes``: trial placements of all searches for victims in a cycle, and of one search.
-    ``consolidate_at_most``: pods moved for one gang. ``staleness_grace`` in seconds, as is
-    ``hold_seconds``: how long room is kept for pods that come later.
+    ``max_relocated_pods``: for one gang. ``staleness_grace`` in seconds, as is
+    ``reservation_seconds``: how long capacity stays reserved for pods that are not created yet.
     """
 
     rules: FairnessRules = NATIVE
@@ -106,9 +105,9 @@ class CycleSettings:
 class CycleMemory:
     """What one cycle leaves to the next: results that stay true while their inputs do, and history.
 
-    Dropping results changes nothing but time. ``exhausted``: gang key to the cycle, of ``cycles``
-    so far, in which its search ran out of budget: it comes last in the next. ``history`` is None
-    where past use does not count.
+    Dropping results changes nothing but time. ``out_of_budget``: gang key to the cycle, by
+    ``cycle_count``, in which its search ran out of budget: it comes last in the next.
+    ``history`` is None where past usage does not count.
     """
 
     devices: ClusterDevices
@@ -123,7 +122,7 @@ class CycleMemory:
     evictions: EvictionHistory = field(default_factory=EvictionHistory)
 
     def start_cycle(self, snapshot: Snapshot, settings: CycleSettings) -> None:
-        """Searches of the cycle have these inputs."""
+        """Begin a cycle whose searches have these inputs."""
         runtimes = min_runtimes(snapshot.queues, settings.rules)
         self.search_inputs.start_cycle(SearchInputs(snapshot, settings, runtimes))
         self.search_cache.start_cycle(self.search_inputs)
@@ -174,13 +173,13 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     pending = [snapshot.gangs[key] for key in snapshot.pending]
     ready = [g for g in pending if g.key not in snapshot.in_backoff and not g.attempts_exhausted]
 
-    # 2. Gangs that started in part, or were promised room, start or keep it.
+    # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
     reserve_expected(state)
     resume(state, ready)
-    # 3. Gangs that have waited too long get nodes that empty for them.
+    # 3. Gangs that have waited too long get nodes reserved as they drain.
     reserve(state, (gang for gang in ready if _has_unplaced_pods(state, gang)))
-    # 4. Everybody else takes what is free, then what moving others gives, then what fairness and
-    #    priority give; at last, gangs that lost too many pods for too long are ended.
+    # 4. The others take idle capacity, then what consolidation frees, then what fairness and
+    #    priority allow; at last, gangs below minMember for too long are evicted.
     for action in settings.actions:
         if action is Action.ALLOCATE and settings.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST:
             allocate_without_bypass(
@@ -197,9 +196,9 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     explain_protections(state, ready, settings.actions)
     report_reservations(state)
     memory.record_searches(state.searched, snapshot.gangs)
-    # 5. Gangs behind our gate that their queues have room for may wait for nodes.
+    # 5. Gangs behind our scheduling gate are admitted as far as their queues allow.
     admitted = admit(state, pending)
-    # 6. What was decided, and why the rest waits.
+    # 6. What was decided, and why the rest stays pending.
     evictions = list_evictions(state, suspend_jobs=settings.suspend_jobs)
     memory.evictions.record(evictions, snapshot.now)
     inventory = memory.devices.inventory
@@ -207,7 +206,7 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
 
 
 def _has_unplaced_pods(state: CycleState, gang: Gang) -> bool:
-    """Whether any pod of the gang has found no place yet."""
+    """Whether any pod of the gang is not placed yet."""
     placed = state.statement.placed
     return any(member.pod.uid not in placed for member in gang.pending)
 

@@ -1,17 +1,17 @@
-"""Small gangs that are alike, placed many at a time: whose turns are next, and where do they go?
+"""Batches of small equivalent gangs, placed at once where the round-robin order is known.
 
-The order of turns follows from what each costs (``policy.turns``), so queues are not asked gang by
-gang. Single pods of one kind find their nodes at once too, by how many fit on each or by their
-scores (``next_rows`` of the fit); else room is found for one gang after the other. The plan is that
-of placing them one by one:
+The order of turns follows from what each gang costs (``policy.round_robin``), so queues are not
+asked gang by gang. Single pods of one class also find their nodes at once, by how many fit on each
+or by their scores (``next_rows`` of the fit); otherwise nodes are found gang by gang. The plan is
+that of placing them one by one:
 
-    run = the next turns, as long as every queue has a gang like its first to offer,
-          no max is passed, and there is room now
-    place the run; whatever comes next is a turn like any other
+    batch = the next turns, as long as every queue has a gang equivalent to its first to offer,
+            no limit is exceeded, and there is idle capacity
+    place the batch; the next gang has a turn of its own
 
-Alike are preemptible gangs of equally many pods, all of one shape and one cost, that start together
-and that nothing but room on nodes stops. Only so many gangs of each queue are looked at as the last
-run used, twice over, and fewer after none was found, so looking costs no more than placing did.
+Equivalent are preemptible gangs of equally many pods, all of one shape and one cost, that start
+together and depend on node capacity alone. The lookahead is twice what the last batch used and
+shrinks after none was found, so looking ahead costs no more than placing did.
 """
 
 from collections import Counter
@@ -31,26 +31,26 @@ from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.tables.queue_tree import Index
 
 FIRST_LOOKAHEAD = 128
-"""Gangs of each queue that are looked at first."""
+"""Gangs of each queue that the first batch may take."""
 
 MAX_PAUSE = 64
-"""Turns after which a run is looked for again at the latest."""
+"""Turns after which a batch is tried again at the latest."""
 
 SMALL_BATCH = 4
-"""So many gangs are placed one by one as fast."""
+"""This few gangs are placed one by one as fast."""
 
 
 class EquivalentGangs:
-    """Takes runs of alike gangs from ``line``."""
+    """Takes batches of equivalent gangs from ``gang_queue``."""
 
     def __init__(self, state: CycleState, gang_queue: GangQueue) -> None:
-        """Nothing is looked at yet."""
+        """Start with the first lookahead."""
         self._state, self._gang_queue = state, gang_queue
         self._lookahead = FIRST_LOOKAHEAD
         self._pause = self._pause_left = 0
 
     def place_batch(self) -> bool:
-        """Place the next run in free room; False where one gang is to be tried after the other."""
+        """Place the next batch in idle capacity; False where the next gang is to be tried alone."""
         if self._pause_left:
             self._pause_left -= 1
             return False
@@ -65,39 +65,41 @@ class EquivalentGangs:
         return False
 
     def _place_next(self) -> Counter[int]:
-        """Place a run; how many of its turns each queue had."""
+        """Place a batch; how many of its turns each queue had."""
         first = {queue: gangs[0] for queue, gangs in self._gang_queue.peek(1).items()}
         if not first or not all(self._is_equivalent(gang, gang) for gang in first.values()):
             return Counter()
-        costs, kinds = (
+        costs, classes = (
             self._costs(first),
             {_equivalence_class(gang): gang for gang in first.values()},
         )
-        if not costs.request_same_resources(list(first)) or not self._have_capacity(kinds.values()):
+        if not costs.request_same_resources(list(first)) or not self._have_capacity(
+            classes.values()
+        ):
             return Counter()
-        alike = {
+        equivalent = {
             queue: list(takewhile(partial(self._is_equivalent, other=first[queue]), gangs))
             for queue, gangs in self._gang_queue.peek(self._lookahead).items()
         }
-        order = self._round_robin({queue: len(gangs) for queue, gangs in alike.items()}, costs)
+        order = self._round_robin({queue: len(gangs) for queue, gangs in equivalent.items()}, costs)
         if not order.size:
             return Counter()
-        following = {queue: iter(gangs) for queue, gangs in alike.items()}
-        run = [next(following[queue]) for queue in order.tolist()]
-        count, rows = self._assume_capacity(run, one_class=len(kinds) == 1)
-        run, order = run[:count], order[:count]
-        self._state.statement.place_batch(run, rows, order, costs)
-        for gang in run:
+        following = {queue: iter(gangs) for queue, gangs in equivalent.items()}
+        batch = [next(following[queue]) for queue in order.tolist()]
+        count, rows = self._assume_capacity(batch, one_class=len(classes) == 1)
+        batch, order = batch[:count], order[:count]
+        self._state.statement.place_batch(batch, rows, order, costs)
+        for gang in batch:
             self._state.mark_placed(gang)
         return Counter(order.tolist())
 
     def _is_equivalent(self, gang: Gang, other: Gang) -> bool:
-        """Whether the gang is like ``other``, and waits; all of such a gang is placed, or none."""
+        """Whether the gang is equivalent to ``other`` and still pending."""
         placed = self._state.statement.placed
         return is_equivalent(gang, other) and gang.members[0].pod.uid not in placed
 
     def _costs(self, first: Mapping[int, Gang]) -> GangCosts:
-        """What gangs cost that are like the first of their queues."""
+        """The cost of gangs equivalent to the first of their queues."""
         quota, queues = self._state.quota, list(first)
         pod = np.zeros_like(quota.usage.allocated)
         pods = np.zeros(len(quota.queues), np.int64)
@@ -106,7 +108,7 @@ class EquivalentGangs:
         return GangCosts(pod, pods)
 
     def _round_robin(self, counts: Mapping[int, int], costs: GangCosts) -> Index:
-        """The next turns, until a queue comes to a gang not looked at or of another kind."""
+        """The next turns, up to the first gang beyond the lookahead or of another class."""
         if sum(counts.values()) <= SMALL_BATCH:
             return np.empty(0, np.int32)
         quota = self._state.quota
@@ -119,7 +121,7 @@ class EquivalentGangs:
         return order[:end]
 
     def _have_capacity(self, gangs: Iterable[Gang]) -> bool:
-        """Whether nothing but room decides about the pods of all these gangs, and there is some."""
+        """Whether capacity alone decides where the pods of these gangs go, and there is some."""
         if self._state.placer.reservations.active:
             return False
         fits = map(self._fit, gangs)
@@ -131,9 +133,9 @@ class EquivalentGangs:
         return fit(statement, gang.members[0].shape, Capacity.IDLE)
 
     def _assume_capacity(self, batch: Sequence[Gang], *, one_class: bool) -> tuple[int, list[int]]:
-        """Take the room of the next gangs, as far as they fit; how many do, a row for each pod.
+        """Take capacity for the next gangs as far as they fit: how many do, and a row for each pod.
 
-        ``alike``: across queues, too.
+        ``one_class``: the gangs of all queues are equivalent.
         """
         statement, rows = self._state.statement, list[int]()
         if one_class and len(batch[0].members) == 1:
@@ -150,7 +152,7 @@ class EquivalentGangs:
         return len(batch), rows
 
     def _rows_for(self, gang: Gang) -> list[int]:
-        """Where the pods of a gang go; nowhere if not all of them fit."""
+        """The rows of a gang's pods; empty if not all of them fit."""
         fit, pods = self._fit(gang), gang.members
         if isinstance(fit, RunningFit) and len(pods) > 1:
             return fit.rows_together(len(pods), self._state.placer.shapes.strategy(pods[0].shape))

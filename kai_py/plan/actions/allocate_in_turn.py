@@ -1,25 +1,23 @@
-"""Allocate in turn: what a gang needs together with victims goes to nobody who comes after it.
+"""Allocate without head-of-line bypass: no gang takes what an earlier one needs with victims.
 
-    place everybody who finds free room, in order
-    of the gangs that found none, those that others were given room before (``passed_over``):
-        undo it, and once more in the same order: such a gang may at its turn also move others,
-        reclaim and preempt; what is left goes to those after it
+    place every gang that fits idle capacity, in order
+    of the gangs that did not fit, those that later gangs have bypassed:
+        undo it, and once more in the same order: such a gang may at its turn also consolidate,
+        reclaim and preempt; what is left goes to the gangs after it
 
-So no pod starts in room that a gang before it takes back a cycle later. The second pass is only
-made where somebody was passed over, and ``MOST_SERVED`` gangs may make others leave in it; the rest
-have their turns afterwards, like everybody who was not passed over.
+So no pod starts on capacity that a gang ahead of it would reclaim a cycle later. The second pass is
+made only where a gang was bypassed, and ``MAX_PREEMPTORS`` gangs may evict in it; the rest have
+their turns afterwards, like every gang that was not bypassed.
 
-Who was passed over: found no room, and then others took some of what it needs with victims?
+A gang that gets nothing at its turn is bypassed if later gangs take
 
-Of a gang that gets nothing, what is left at its turn is remembered. Those who come after it take
+    capacity: a node that may take its pods has less left of a requested resource than at its turn,
+              and less than as many of them request as an empty node would hold;
+    quota:    its queue, or an ancestor, could be allocated its pods at its turn and no longer can.
 
-    room, where on a node that may take its pods less is left than at its turn of a resource that
-    they ask for, and less than as many of them ask for as an empty node would hold;
-    bounds, where its queue, or one above it, could hold it at its turn and can't any more.
-
-That is necessary for standing in its way, not sufficient: whether victims make room for it is for
-the search to say. Gangs of a kind, alike in queue and pods, are looked at once, the first of
-``MOST_KINDS`` kinds. O(nodes x resources) per kind.
+That is necessary for standing in its way, not sufficient: whether victims free enough capacity is
+for the search to say. Gangs of one class, alike in queue and pods, are checked once, the first
+``MAX_GANG_CLASSES`` classes. O(nodes x resources) per class.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -49,7 +47,7 @@ GangClass = tuple[str, bool, str, tuple[tuple[int, int], ...]]
 
 
 def gang_class(gang: Gang, request: PlacementRequest) -> GangClass:
-    """What gangs have in common that need the same room."""
+    """What gangs that need the same capacity have in common."""
     own = gang.key if has_topology_constraint(gang.tree) else ""
     if len(request.members) == 1:
         pods: tuple[tuple[int, int], ...] = ((request.members[0].shape.number, 1),)
@@ -61,7 +59,7 @@ def gang_class(gang: Gang, request: PlacementRequest) -> GangClass:
 
 @dataclass(frozen=True, slots=True)
 class _FailedAttempt:
-    """A gang got nothing when ``placed`` pods had been placed and so much was left."""
+    """A gang got nothing when ``placed`` pods had been placed and this much was left."""
 
     gang: Gang
     request: PlacementRequest
@@ -71,72 +69,72 @@ class _FailedAttempt:
 
 
 class BypassTracker:
-    """Remembers who gets nothing while others do."""
+    """Finds the gangs that get nothing while later ones take what they need."""
 
     def __init__(self, state: CycleState) -> None:
-        """Nobody had a turn yet."""
+        """Start with no failed attempt."""
         self._state = state
         self._attempts: dict[GangClass, _FailedAttempt] = {}
         self._remaining: tuple[int, Floats, QueueUsage] | None = None
 
     def record(self, gang: Gang) -> bool:
-        """The gang gets nothing at its turn; False, for that stays so."""
-        ask = self._state.next_request(gang)
-        if ask is not None and len(self._attempts) < MAX_GANG_CLASSES:
-            kind = gang_class(gang, ask)
-            if kind not in self._attempts:
-                self._attempts[kind] = _FailedAttempt(gang, ask, *self._remaining_now())
+        """Record that the gang gets nothing at its turn; False, because that stays so."""
+        request = self._state.next_request(gang)
+        if request is not None and len(self._attempts) < MAX_GANG_CLASSES:
+            known = gang_class(gang, request)
+            if known not in self._attempts:
+                self._attempts[known] = _FailedAttempt(gang, request, *self._remaining_now())
         return False
 
     def bypassed(self) -> set[GangClass]:
-        """The kinds of which somebody was passed over."""
-        return {kind for kind, turn in self._attempts.items() if self._was_bypassed(turn)}
+        """The classes of which a gang was bypassed."""
+        return {each for each, attempt in self._attempts.items() if self._was_bypassed(attempt)}
 
     def _remaining_now(self) -> tuple[int, Floats, QueueUsage]:
         placed = len(self._state.statement.placed)
         if self._remaining is None or self._remaining[0] != placed:
-            standing = copy_usage(self._state.quota.usage)
-            self._remaining = placed, self._state.statement.future_idle.copy(), standing
+            usage = copy_usage(self._state.quota.usage)
+            self._remaining = placed, self._state.statement.future_idle.copy(), usage
         return self._remaining
 
     def _was_bypassed(self, attempt: _FailedAttempt) -> bool:
-        came = list(self._state.statement.placed.values())[attempt.placed :]
-        if not came:
+        placed_since = list(self._state.statement.placed.values())[attempt.placed :]
+        if not placed_since:
             return False
         groups = by_shape(attempt.request.members)
-        room = any(self._lost_capacity(attempt, group, came) for group in groups)
-        return room or self._lost_quota(attempt)
+        lost = any(self._lost_capacity(attempt, group, placed_since) for group in groups)
+        return lost or self._lost_quota(attempt)
 
     def _lost_capacity(
         self, attempt: _FailedAttempt, group: list[Member], placed_since: list[Assignment]
     ) -> bool:
-        """Whether nodes have less for pods of one shape, and that is little."""
+        """Whether nodes have less left for pods of one shape, and too little for them."""
         state, shape = self._state, group[0].shape
         nodes, statement = state.snapshot.nodes, state.statement
         mask = state.placer.shapes.fits.static_fits.of(shape, nodes).mask
         if shape.needs_devices:
             return any(each.member.shape.needs_devices and mask[each.row] for each in placed_since)
-        asked = statement.request_vector(shape)
-        card = state.snapshot.resources.positions.get(GPU_RESOURCE)
-        if shape.gpu_share is not None and card is not None:
+        requested = statement.request_vector(shape)
+        gpu_row = state.snapshot.resources.positions.get(GPU_RESOURCE)
+        if shape.gpu_share is not None and gpu_row is not None:
             if any(each.gpus and mask[each.row] for each in placed_since):
                 return True
-            asked = asked.copy()
-            asked[card] = shape.gpu_share.devices
+            requested = requested.copy()
+            requested[gpu_row] = shape.gpu_share.devices
         whole = nodes.allocatable
         empty = replicas_that_fit(shape, state.snapshot.resources, whole, mask, whole)
-        enough = asked[:, None] * np.minimum(empty, len(group))
+        enough = requested[:, None] * np.minimum(empty, len(group))
         taken = attempt.future_idle > statement.future_idle
         return bool(
-            (taken & (statement.future_idle < enough) & (asked > 0)[:, None])[:, mask].any()
+            (taken & (statement.future_idle < enough) & (requested > 0)[:, None])[:, mask].any()
         )
 
     def _lost_quota(self, attempt: _FailedAttempt) -> bool:
-        """Whether the queue could hold the gang at its turn, or take room back for it."""
+        """Whether the queue could hold the gang at its turn, or reclaim, and no longer can."""
         quota, gang = self._state.quota, attempt.gang
         queue, cost = quota.queues.positions[gang.queue], quota.cost_of(attempt.request.members)
-        line = quota.queues.ancestors(queue)
-        if not (quota.usage.allocated[:, line] > attempt.usage.allocated[:, line]).any():
+        ancestors = quota.queues.ancestors(queue)
+        if not (quota.usage.allocated[:, ancestors] > attempt.usage.allocated[:, ancestors]).any():
             return False
         preemptible = gang.is_preemptible(attempt.request.members)
         reclaimer = Reclaimer(queue, cost, preemptible)
@@ -152,27 +150,27 @@ class BypassTracker:
 MAX_PREEMPTORS = 16
 
 VictimAction = Callable[[CycleState, Sequence[Gang], VictimPool], None]
-"""An action that makes others leave."""
+"""An action that evicts pods for the gangs given."""
 
 
 def allocate_without_bypass(
     state: CycleState, gangs: Iterable[Gang], victim_actions: Sequence[VictimAction]
 ) -> None:
-    """Run the action for ``gangs``; ``seekers`` are tried one after the other."""
-    everybody, obstacles = list(gangs), dict(state.unschedulable)
+    """Run the action for ``gangs``; ``victim_actions`` are tried one after the other."""
+    all_gangs, reasons = list(gangs), dict(state.unschedulable)
     with state.statement.trial() as trial:
-        passed_over = BypassTracker(state)
-        allocate(state, everybody, passed_over.record)
-        kinds = passed_over.bypassed() if victim_actions else set()
-        if not kinds or not state.evictable:
+        tracker = BypassTracker(state)
+        allocate(state, all_gangs, tracker.record)
+        bypassed = tracker.bypassed() if victim_actions else set()
+        if not bypassed or not state.evictable:
             trial.keep()
             return
-    state.start_over(obstacles)
-    allocate(state, everybody, _BypassedGangs(state, kinds, victim_actions).find_victims)
+    state.start_over(reasons)
+    allocate(state, all_gangs, _BypassedGangs(state, bypassed, victim_actions).find_victims)
 
 
 class _BypassedGangs:
-    """Makes room for gangs of some kinds when they come."""
+    """Lets gangs of the bypassed classes search for victims at their turn."""
 
     def __init__(
         self,
@@ -180,30 +178,30 @@ class _BypassedGangs:
         gang_classes: set[GangClass],
         victim_actions: Sequence[VictimAction],
     ) -> None:
-        """Nobody came yet."""
+        """Start before the first gang."""
         self._state, self._gang_classes, self._victim_actions = state, gang_classes, victim_actions
         self._placed_count = 0
         self._pool: tuple[int, VictimPool] | None = None
 
     def find_victims(self, gang: Gang) -> bool:
-        """Whether the gang, which finds no free room, got room from others."""
-        state, ask = self._state, self._state.next_request(gang)
-        if ask is None or self._placed_count >= MAX_PREEMPTORS or gang.key in state.out_of_budget:
+        """Whether the gang, which fits no idle capacity, was placed at the cost of victims."""
+        state, request = self._state, self._state.next_request(gang)
+        if request is None or self._placed_count >= MAX_PREEMPTORS:
             return False
-        kind = gang_class(gang, ask)
-        if kind not in self._gang_classes:
+        known = gang_class(gang, request)
+        if gang.key in state.out_of_budget or known not in self._gang_classes:
             return False
-        for seek in self._victim_actions:
-            seek(state, [gang], self._victim_pool())
-            if ask.members[0].pod.uid in state.statement.placed:
+        for action in self._victim_actions:
+            action(state, [gang], self._victim_pool())
+            if request.members[0].pod.uid in state.statement.placed:
                 self._placed_count += 1
                 return True
-        self._gang_classes.discard(kind)
+        self._gang_classes.discard(known)
         state.searched_in_allocate.add(gang.key)
         return False
 
     def _victim_pool(self) -> VictimPool:
-        """Who could leave, built anew whenever anybody was placed."""
+        """The candidates, collected again whenever pods were placed."""
         placed = len(self._state.statement.placed)
         if self._pool is None or self._pool[0] != placed:
             self._pool = placed, VictimPool(self._state)
