@@ -114,7 +114,7 @@ AmountsByZone = tuple[tuple[float, ...], ...]
 """(zones, resources) in row units."""
 
 MAX_ZONES = 16
-"""A kubelet that aligns starts on nodes of at most 8, unless told otherwise."""
+"""A kubelet that aligns starts on nodes of at most 8 unless it is configured otherwise."""
 
 
 class NumaPolicy(StrEnum):
