@@ -2,10 +2,10 @@
 
 The rule of one step, for the next of the pods that are left:
 
-- *bin-pack*: stay on the node chosen last while it has room. Else, among the nodes with the highest
-  preference, take the tightest one that holds all that are left, or, if none does, the roomiest.
-  So k pods use the fewest nodes, and what they leave over is as whole as possible.
-- *spread*: among the nodes with the highest preference, take the one with the most room left.
+- *bin-pack*: stay on the node chosen last while pods fit. Else, among the nodes with the highest
+  preference, take the tightest one that holds all that are left, or, if none does, the one that
+  holds most. So k pods use the fewest nodes, and what they leave over is as whole as possible.
+- *spread*: among the nodes with the highest preference, take the one that holds most.
 
 Ties go to the node that is fuller already (bin-pack) and then to the lower row. Cost: one sort of
 the nodes that fit, O(n log n), however many pods.
@@ -67,14 +67,14 @@ def _tiers(candidates: Ints, preference: Ints) -> Iterator[Ints]:
 
 def _pack(count: int, rows: Ints, replicas: Ints, slack: Floats) -> list[tuple[int, int]]:
     """Fill the roomiest nodes until one of the others holds what is left; ``rows`` ascend."""
-    room = replicas[rows]
-    if room.max() >= count:
-        tightest = rows[room == room[room >= count].min()]
+    fits = replicas[rows]
+    if fits.max() >= count:
+        tightest = rows[fits == fits[fits >= count].min()]
         return [(int(tightest[slack[tightest].argmin()]), count)]
-    order = np.lexsort((slack[rows], -room))
-    full = order[: np.searchsorted(np.cumsum(room[order[:count]]), count)]
-    placed = list(zip(rows[full].tolist(), room[full].tolist(), strict=True))
-    others = -room[order[len(full) :]]
+    order = np.lexsort((slack[rows], -fits))
+    full = order[: np.searchsorted(np.cumsum(fits[order[:count]]), count)]
+    placed = list(zip(rows[full].tolist(), fits[full].tolist(), strict=True))
+    others = -fits[order[len(full) :]]
     if not others.size or not others[0]:
         return placed
     left = count - sum(pods for _, pods in placed)
@@ -85,17 +85,17 @@ def _pack(count: int, rows: Ints, replicas: Ints, slack: Floats) -> list[tuple[i
 
 def _spread(count: int, rows: Ints, replicas: Ints) -> list[tuple[int, int]]:
     """Lower every node to one water level; what the last level can't take goes to lower rows."""
-    room = replicas[rows]
-    if count >= room.sum():
-        return [(int(row), int(pods)) for row, pods in zip(rows, room, strict=True)]
-    low, high = 0, int(room.max())
+    fits = replicas[rows]
+    if count >= fits.sum():
+        return [(int(row), int(pods)) for row, pods in zip(rows, fits, strict=True)]
+    low, high = 0, int(fits.max())
     while low < high:
         level = (low + high) // 2
-        if np.maximum(room - level, 0).sum() <= count:
+        if np.maximum(fits - level, 0).sum() <= count:
             high = level
         else:
             low = level + 1
-    given = np.maximum(room - low, 0)
-    at_level = np.flatnonzero(np.minimum(room, low) == low) if low else np.empty(0, np.int64)
+    given = np.maximum(fits - low, 0)
+    at_level = np.flatnonzero(np.minimum(fits, low) == low) if low else np.empty(0, np.int64)
     given[at_level[: count - int(given.sum())]] += 1
     return [(int(row), int(pods)) for row, pods in zip(rows, given, strict=True) if pods]

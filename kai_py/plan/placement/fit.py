@@ -126,7 +126,7 @@ class ShapeFits:
         *,
         min_replicas: int = 0,
     ) -> ShapeCapacity:
-        """The room for ``count`` pods on the nodes of ``mask``.
+        """The capacity for ``count`` pods on the nodes of ``mask``.
 
         ``together``: keep to nodes that hold so many by resources, where there are any.
         """
@@ -154,7 +154,7 @@ class ShapeFits:
     def running_fit(
         self, statement: Statement, shape: Shape, capacity: Capacity, *, avoid_devices: bool = False
     ) -> RunningFit | None:
-        """The fit of a shape kept from pod to pod, where nothing but room decides.
+        """The fit of a shape kept from pod to pod, where capacity alone decides.
 
         ``off_devices``: only on nodes without devices, where it prefers no other to them.
         """
@@ -199,7 +199,7 @@ def only_resources_decide(statement: Statement, shape: Shape) -> bool:
 
 
 def dominates(statement: Statement, fits: ShapeFits, shape: Shape, other: Shape) -> bool:
-    """Whether a pod of ``shape`` has room nowhere where one of ``other`` has none."""
+    """Whether a pod of ``shape`` fits only where one of ``other`` fits too."""
     if shape is other:
         return True
     if (

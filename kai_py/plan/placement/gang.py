@@ -1,13 +1,12 @@
-"""Placing the pods of a gang: down its tree, largest shape first, all pods of a shape in one fill.
+"""Placement of a gang: down its tree, largest shape first, all pods of a shape in one fill.
 
 A subgroup with a topology constraint is tried in one domain after the other; its children are
 placed inside. The caller opens the trial; a failure leaves it to be undone. Each fill sees what the
 fills before it took, so the result is the same as placing pod by pod.
 
-Gangs of pods of several sizes: where the largest first finds no room, a search may.
-
-Only where room alone decides, for few pods, and where nobody leaves for them: searches for victims
-try many placements, each of which would pay for a search of its own.
+Gangs of pods of several sizes that do not fit largest first are placed by an exact search, only
+where capacity alone decides, for few pods, and where no pod is evicted for them: searches for
+victims make many trial placements, each of which would pay for an exact search of its own.
 """
 
 from collections.abc import Sequence
@@ -110,13 +109,13 @@ class Placer:
         where = NodeSet(
             np.ones(len(statement.snapshot.nodes), np.bool_) if allowed is None else allowed
         )
-        obstacle = self._place_near(attempt, members, where, near)
-        if obstacle is None or not kept or not explain:
-            return obstacle
-        return with_reserved_nodes(obstacle, len(kept), self._replicas_on(attempt, members, kept))
+        reason = self._place_near(attempt, members, where, near)
+        if reason is None or not kept or not explain:
+            return reason
+        return with_reserved_nodes(reason, len(kept), self._replicas_on(attempt, members, kept))
 
     def _replicas_on(self, attempt: Attempt, members: Sequence[Member], rows: Sequence[int]) -> int:
-        """How many of the pods have room on these nodes, each shape by itself."""
+        """How many of the pods fit on these nodes, each shape by itself."""
         inside = ~exclude_rows(tuple(rows), None, len(attempt.statement.snapshot.nodes))
         sizes = [(part[0].shape, len(part)) for part in by_shape(members)]
         return sum(int(self.shapes.replicas(attempt, s, inside, n).sum()) for s, n in sizes)
@@ -128,7 +127,7 @@ class Placer:
         node_set: NodeSet,
         near: Bools | None,
     ) -> Unschedulable | None:
-        """On the nodes ``near`` the gang if they hold it, else as many there as there is room."""
+        """On the nodes ``near`` the gang if they hold it, else as many pods there as fit."""
         tree = attempt.gang.tree
         if near is None:
             return self._place_group(attempt, tree, members, node_set)
@@ -177,7 +176,7 @@ class Placer:
                 for child in group.children
                 if (own := _members_of(child, members))
             )
-        return next((obstacle for step in steps if (obstacle := step()) is not None), None)
+        return next((reason for step in steps if (reason := step()) is not None), None)
 
     def _most_constrained_first(
         self, attempt: Attempt, parts: Sequence[list[Member]], node_set: NodeSet
@@ -195,20 +194,20 @@ class Placer:
     def _place_mixed(
         self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_set: NodeSet
     ) -> Unschedulable | None:
-        """The largest first, and if that leaves some without room, by search."""
-        statement, gang, action, room, _ = attempt
+        """The largest first, and if some do not fit then, by exact search."""
+        statement, gang, action, capacity, _ = attempt
         with statement.trial() as trial:
             steps = (self.shapes.place(attempt, part, node_set) for part in parts)
-            obstacle = next((each for each in steps if each is not None), None)
-            if obstacle is None:
+            reason = next((each for each in steps if each is not None), None)
+            if reason is None:
                 trial.keep()
                 return None
         masks = [
-            self.shapes.fits.static_fit(statement, part[0].shape, room).mask & node_set.mask
+            self.shapes.fits.static_fit(statement, part[0].shape, capacity).mask & node_set.mask
             for part in parts
         ]
-        found = place_exactly(statement, gang, parts, masks, action, capacity=room)
-        return None if found else obstacle
+        found = place_exactly(statement, gang, parts, masks, action, capacity=capacity)
+        return None if found else reason
 
 
 def _members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:

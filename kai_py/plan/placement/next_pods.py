@@ -1,8 +1,8 @@
-"""Which pods of a gang to place next, and what must be true before any is.
+"""The pods of a gang to place next, and what must be true before any is placed.
 
-A gang whose floor is not reached asks for exactly the pods that reach it, all or nothing, and with
-them for room for the pods that its framework makes once these run. A gang
-that has its floor asks for its surplus: pod by pod, or an optional subgroup at a time.
+A gang below minMember requests exactly the pods that reach it, all or nothing, and with them
+capacity for the pods that its framework creates once these run. A gang at minMember requests its
+elastic pods: pod by pod, or an optional subgroup at a time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -93,7 +93,7 @@ def elastic_pods(gang: Gang, statement: Statement) -> tuple[PodRef, ...]:
 
 
 def active_counts(gang: Gang, statement: Statement) -> dict[str, int]:
-    """Pods per leaf that hold room or were given some, as this cycle has decided so far."""
+    """Pods per leaf that are bound or placed, as this cycle has decided so far."""
     counts: dict[str, int] = {}
     for member in gang.members:
         uid = member.pod.uid

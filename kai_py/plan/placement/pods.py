@@ -1,7 +1,7 @@
-"""Placing pods of one shape: all in one fill, or one after the other where each changes the next.
+"""Placement of pods of one shape: all in one fill, or one by one where each changes the next.
 
-Where room alone decides, the kept fits of the shape do (``running_fit``, ``scored_fit``); else what
-every node has room for is asked anew.
+Where capacity alone decides, the fits kept per shape do it (``running_fit``, ``score_nodes``);
+otherwise the capacity of every node is counted again.
 """
 
 from collections.abc import Sequence
@@ -74,20 +74,20 @@ class ShapePlacer:
         self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet
     ) -> Unschedulable | None:
         """Place all of ``members``, pods of one shape, or say what stops them."""
-        obstacle = self._place_shape(attempt, members, node_set)
-        if obstacle is None:
+        reason = self._place_shape(attempt, members, node_set)
+        if reason is None:
             return None
-        return for_gang(obstacle, attempt.gang, members, attempt.statement.placed)
+        return for_gang(reason, attempt.gang, members, attempt.statement.placed)
 
     def replicas(self, attempt: Attempt, shape: Shape, mask: Bools, count: int) -> Ints:
         """(nodes,) how many pods of ``shape`` fit, devices included, at most ``count`` of those."""
-        statement, room = attempt.statement, attempt.capacity
-        running = self.fits.running_fit(statement, shape, room)
+        statement, capacity = attempt.statement, attempt.capacity
+        running = self.fits.running_fit(statement, shape, capacity)
         if running is not None:
             running.refresh()
             return np.where(mask, running.replicas, 0)
-        mask = self.fits.static_fit(statement, shape, room).mask & mask
-        return self.fits.capacity(statement, shape, mask, count, room).replicas
+        mask = self.fits.static_fit(statement, shape, capacity).mask & mask
+        return self.fits.capacity(statement, shape, mask, count, capacity).replicas
 
     def strategy(self, shape: Shape) -> FillStrategy:
         """How pods of the shape share nodes."""
@@ -106,7 +106,7 @@ class ShapePlacer:
     def single_pod_fit(
         self, statement: Statement, shape: Shape, capacity: Capacity
     ) -> RunningFit | ScoredFit | None:
-        """The fit by which single pods of the shape go, by score or packed, while it has room."""
+        """The fit that places single pods of the shape, scored or packed, while one is feasible."""
         scoring = self.scoring
         if scoring is None:
             return self.packed_fit(statement, shape, capacity)
@@ -119,7 +119,7 @@ class ShapePlacer:
         return scoring.fit(statement, shape, capacity, self.fits.static_fits)
 
     def gang_fit(self, statement: Statement, shape: Shape, capacity: Capacity) -> RunningFit | None:
-        """The fit by which pods of the shape go that start together, if room alone decides."""
+        """The fit that places pods of the shape together, if capacity alone decides."""
         scoring = self.scoring
         if scoring is not None and not (scoring.by_default and requests_devices(shape)):
             return None
@@ -154,16 +154,18 @@ class ShapePlacer:
         self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet, scoring: Scoring
     ) -> Unschedulable | None:
         """One after the other: each changes what the next one's choices are worth."""
-        statement, room, shape = attempt.statement, attempt.capacity, members[0].shape
-        static = self.fits.static_fit(statement, shape, room)
+        statement, capacity, shape = attempt.statement, attempt.capacity, members[0].shape
+        static = self.fits.static_fit(statement, shape, capacity)
         preferences = {**static_preferences(statement, shape, static), **node_set.preferences}
         if only_resources_decide(statement, shape):
-            mask, nodes = static.mask & node_set.mask, scoring.nodes(statement, room)
+            mask, nodes = static.mask & node_set.mask, scoring.nodes(statement, capacity)
             ranks = rank_nodes(preferences, len(mask))
             rows = ScoredFit(nodes, shape, mask, ranks).next_rows(len(members))
             done = len(rows)
             if done == len(members):
-                statement.place_resources_only(attempt.gang, members, rows, attempt.action, room)
+                statement.place_resources_only(
+                    attempt.gang, members, rows, attempt.action, capacity
+                )
         else:
             inside = node_set._replace(preferences=preferences)
             done = self._place_one_by_one(attempt, members, inside, scoring)
@@ -171,34 +173,37 @@ class ShapePlacer:
             return None
         if not attempt.explain:
             return UNEXPLAINED
-        copies = self.replicas(attempt, shape, node_set.mask, 1)
+        replicas = self.replicas(attempt, shape, node_set.mask, 1)
         return insufficient_capacity(
-            statement, shape, static, replicas=copies, needed=len(members), found=done
+            statement, shape, static, replicas=replicas, needed=len(members), found=done
         )
 
     def _place_one_by_one(
         self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet, scoring: Scoring
     ) -> int:
         """How many found a place, each seeing those before it."""
-        statement, gang, action, room, _ = attempt
-        shape, scored = members[0].shape, scoring.nodes(statement, room)
-        static = self.fits.static_fit(statement, shape, room)
+        statement, gang, action, capacity, _ = attempt
+        shape, scored = members[0].shape, scoring.nodes(statement, capacity)
+        static = self.fits.static_fit(statement, shape, capacity)
         ranks = rank_nodes(node_set.preferences, len(static.mask))
         for done, member in enumerate(members):
-            mask, limited = static.mask & node_set.mask, statement.limits.replicas(shape, room, 1)
+            mask, limited = (
+                static.mask & node_set.mask,
+                statement.limits.replicas(shape, capacity, 1),
+            )
             if limited is not None:
                 mask &= limited > 0
-            by_zones = statement.numa_zones.replicas_by_zones(shape, room, 1)
+            by_zones = statement.numa_zones.replicas_by_zones(shape, capacity, 1)
             if by_zones is not None:
                 zones = {NUMA_ZONES: fewer_zones(by_zones)}
                 ranks = rank_nodes({**node_set.preferences, **zones}, len(mask))
             pick = scored.pick(shape, mask, ranks)
             if pick is None or not statement.place(
-                gang, [member], pick.row, action, capacity=room, gpu_fraction=pick.gpu_fraction
+                gang, [member], pick.row, action, capacity=capacity, gpu_fraction=pick.gpu_fraction
             ):
                 return done
             if has_pod_rules(shape):
-                static = self.fits.static_fit(statement, shape, room)
+                static = self.fits.static_fit(statement, shape, capacity)
         return len(members)
 
     def _place_resources_only(
@@ -208,52 +213,54 @@ class ShapePlacer:
         node_set: NodeSet,
         running_fit: RunningFit,
     ) -> Unschedulable | None:
-        statement, gang, action, room, _ = attempt
+        statement, gang, action, capacity, _ = attempt
         shape, count = members[0].shape, len(members)
         running_fit.refresh()
-        copies = np.where(node_set.mask, running_fit.replicas, 0)
+        replicas = np.where(node_set.mask, running_fit.replicas, 0)
         ranks = running_fit.preference
         if node_set.preferences:
-            static = self.fits.static_fit(statement, shape, room)
+            static = self.fits.static_fit(statement, shape, capacity)
             preferences = {**static_preferences(statement, shape, static), **node_set.preferences}
-            if room is Capacity.FUTURE_IDLE:
+            if capacity is Capacity.FUTURE_IDLE:
                 preferences[IDLE] = idle_of(ranks)
-            ranks = rank_nodes(preferences, len(copies))
-        chunks = fill(count, copies, ranks, running_fit.slack, self.strategy(shape))
+            ranks = rank_nodes(preferences, len(replicas))
+        chunks = fill(count, replicas, ranks, running_fit.slack, self.strategy(shape))
         found = sum(pods for _, pods in chunks)
         if found < count:
             if not attempt.explain:
                 return UNEXPLAINED
-            static = self.fits.static_fit(statement, shape, room)
+            static = self.fits.static_fit(statement, shape, capacity)
             return insufficient_capacity(
-                statement, shape, static, replicas=copies, needed=count, found=found
+                statement, shape, static, replicas=replicas, needed=count, found=found
             )
         rows = [row for row, pods in chunks for _ in range(pods)]
-        statement.place_resources_only(gang, members, rows, action, room)
+        statement.place_resources_only(gang, members, rows, action, capacity)
         return None
 
     def _place_together(
         self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet
     ) -> Unschedulable | None:
-        statement, gang, action, room, _ = attempt
+        statement, gang, action, capacity, _ = attempt
         shape = members[0].shape
-        running = self.fits.running_fit(statement, shape, room)
+        running = self.fits.running_fit(statement, shape, capacity)
         if running is not None:
             return self._place_resources_only(attempt, members, node_set, running)
         paired = has_pod_rules(shape)
-        static = self.fits.static_fit(statement, shape, room)
+        static = self.fits.static_fit(statement, shape, capacity)
         closed = np.zeros(len(statement.snapshot.nodes), dtype=np.bool_)
         left = list(members)
         while left:
             mask = static.mask & node_set.mask & ~closed
             together = len(left) if shape.shares_claims and len(left) == len(members) else 0
             count = 1 if paired or together else len(left)
-            found = self.fits.capacity(statement, shape, mask, count, room, min_replicas=together)
-            by_zones = statement.numa_zones.replicas_by_zones(shape, room, count)
+            found = self.fits.capacity(
+                statement, shape, mask, count, capacity, min_replicas=together
+            )
+            by_zones = statement.numa_zones.replicas_by_zones(shape, capacity, count)
             preferences = {
                 **static_preferences(statement, shape, static),
                 **node_set.preferences,
-                **idle_nodes(statement, shape, mask, room),
+                **idle_nodes(statement, shape, mask, capacity),
             }
             if found.alternatives is not None:
                 preferences[ALTERNATIVES] = -found.alternatives.depth
@@ -281,11 +288,11 @@ class ShapePlacer:
                     found=done,
                 )
             for row, pods in chunks:
-                placed = statement.place(gang, left[:pods], row, action, capacity=room)
+                placed = statement.place(gang, left[:pods], row, action, capacity=capacity)
                 del left[:placed]
                 if placed < pods:
                     closed[row] = True
                     break
             if paired:
-                static = self.fits.static_fit(statement, shape, room)
+                static = self.fits.static_fit(statement, shape, capacity)
         return None

@@ -1,8 +1,8 @@
-"""How many pods of one shape fit on each node, and where the next one goes, kept up to date.
+"""Running fit: how many pods of one shape fit on each node, and where the next one goes.
 
-Nothing but the room on nodes may decide: no devices of claims, no parts of GPUs, no limits beside
-the room, no rules between pods. Then a placement changes the answer on its own node only, so a node
-is asked again when the statement says that its room changed:
+Node capacity alone may decide: no devices of claims, no parts of GPUs, no other limits of nodes, no
+pod rules. Then a placement changes the answer on its own node only, so a node is counted again when
+the statement says that its capacity changed:
 
     fit[node] = floor(min over requested resources of free / request), 0 where it may not go
 
@@ -31,19 +31,19 @@ FEW_CHANGES = 8
 """So many changed nodes are asked one by one, more of them as arrays."""
 
 REORDER_FRACTION = 4
-"""When more than a few nodes and one in so many changed, all are sorted anew."""
+"""When more than a few nodes and one in this many changed, all are sorted again."""
 
 NodeKey = tuple[int, int, float, int]
-"""A node that has room: preference (less is better), pods that fit, slack, row."""
+"""A feasible node: preference (less is better), pods that fit, slack, row."""
 
 
 def is_resources_only(shape: Shape, limits: NodeLimits) -> bool:
-    """Whether nothing but the room on nodes decides where pods of the shape go."""
+    """Whether node capacity alone decides where pods of the shape go."""
     return fits_by_resources(shape, limits) and not limits.tracked(shape)
 
 
 def fits_by_resources(shape: Shape, limits: NodeLimits) -> bool:
-    """Whether nothing but the room on nodes decides where pods of the shape fit."""
+    """Whether node capacity alone decides where pods of the shape fit."""
     special = (
         shape.has_claims or shape.plugin_equivalents or limits.refusing(shape) or shape.gpu_share
     )
@@ -131,7 +131,7 @@ class RunningFit:
     def next_rows(self, count: int) -> list[int]:
         """The rows of the next ``count`` single pods that start now; fewer if not all fit.
 
-        What ``first`` would say after each of them: a node that was chosen has less room, and so
+        What ``first_row`` would say after each of them: a chosen node has less capacity, and so
         stays the first until it is full.
         """
         self.refresh()
@@ -197,7 +197,7 @@ class RunningFit:
         return self._key(self._order[self._next]) if self._next < len(self._order) else None
 
     def _in_order(self) -> Ints:
-        """Rows that have room, by key."""
+        """Feasible rows, by key."""
         rows = np.flatnonzero(self.replicas)
         keys = (rows, self.slack[rows], self.replicas[rows], -self.preference[rows])
         return rows[np.lexsort(keys)]

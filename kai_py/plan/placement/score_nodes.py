@@ -1,17 +1,15 @@
-"""Where do pods of one shape go that are placed one by one by score, found without placing them?
+"""Nodes by score: the best node, and GPU of it, for the next pod of a shape, and for many at once.
 
-A pod changes the level of its own node only. So the levels that a node has after one more copy,
-two more, … are scored in one go, for many nodes at a time, and a heap merges the nodes: the next
-pod goes to the first by (preference, level, row), and its node comes back with its next level. The
-rows are those of picking and placing pod by pod. O(log n) a pod, and one score per node and copy.
+Scores are kept per shape; the statement lists the nodes that changed, and only those are scored
+again (nodes in a state that was seen before not even then), so a placement costs what has changed
+since the last pod of its shape, plus one pass over the scores. Ties go to the first node by name:
+an order that stays the same is part of why the scores pack well.
 
-Which node, and which GPU of it, has the highest level for the next pod of a shape?
-
-Used when a placement strategy with scores is configured. Levels are kept per shape; the statement
-lists the nodes that changed, and only those are scored again, nodes in a state that was seen before
-not even then, so that a placement costs what has changed since the last pod of its shape, plus one
-pass over the levels. Ties go to the first node by
-name: an order that stays the same is part of why the strategies pack well.
+A pod changes the score of its own node only. So the scores that a node has after one more replica,
+two more, … are computed in one go, for many nodes at a time, and a heap merges the nodes: the next
+pod goes to the first by (preference, score, row), and its node comes back with its next score. The
+rows are those of choosing and placing pod by pod. O(log n) a pod, and one score per node and
+replica.
 """
 
 import heapq
@@ -54,7 +52,7 @@ class NodeChoice:
 
 
 class ScoredNodes:
-    """The room of all nodes as a statement changes it, and levels per shape; one per room."""
+    """The free capacity of nodes as a statement changes it, and scores per shape."""
 
     def __init__(
         self,
@@ -129,7 +127,7 @@ class ScoredNodes:
         return known
 
     def _distinct_kinds(self, score_kinds: Ints) -> list[int]:
-        """By node, a number that nodes share which differ in nothing but their room."""
+        """By node, a number shared by nodes that differ in nothing but their free capacity."""
         snapshot = self._statement.snapshot
         reported = snapshot.nodes.allocatable > 0
         memory = snapshot.gpu_sharing.memory
@@ -139,8 +137,8 @@ class ScoredNodes:
         return listed
 
     def _score_inputs(self, row: int, kind: int) -> ScoreInputs:
-        room = self._free(row).tobytes(), self._free_milli[row].tobytes()
-        return (*room, kind)
+        free = self._free(row).tobytes(), self._free_milli[row].tobytes()
+        return (*free, kind)
 
     def _sync(self) -> None:
         changes = self._statement.changed_rows
@@ -225,14 +223,14 @@ class ScoredNodes:
         if not able.any():
             return level, device
         at = rows[able]
-        rooms = NodeCapacity(
+        capacity = NodeCapacity(
             rows=at,
             cpu=free[snapshot.resources.positions["cpu"], able],
             memory=free[snapshot.resources.positions["memory"], able],
             free_milli=free_milli[able],
             devices=self._devices[at],
         )
-        scores = self._score(replace(ask, milli=ask.milli[able]), rooms)
+        scores = self._score(replace(ask, milli=ask.milli[able]), capacity)
         level[able], device[able] = scores.score, scores.gpu
         return level, device
 
@@ -262,7 +260,7 @@ NODES_AT_ONCE, REPLICAS_AT_ONCE = 64, 8
 
 @dataclass(frozen=True, slots=True)
 class ScoredFit:
-    """The nodes of a shape that only room and score decide about.
+    """The nodes of a shape for which capacity and score alone decide.
 
     ``mask``: (nodes,) bool, where it may go. ``preference``: (nodes,) higher goes before the level.
     """
@@ -305,7 +303,7 @@ class ScoredFit:
         return chosen
 
     def _best(self, scores: Floats, count: int) -> Ints:
-        """At most ``count`` rows with room, the best first: more nodes so many pods can't reach."""
+        """At most ``count`` feasible rows, the best first: that many pods reach no further node."""
         rows = np.flatnonzero(scores > INFEASIBLE)
         return rows[np.lexsort((rows, -scores[rows], -self.preference[rows]))[:count]]
 

@@ -98,14 +98,14 @@ def _fits_empty(
     leaves = {leaf.name for leaf in group.leaves()}
     shapes = [m.shape for m in gang.members if m.subgroup in leaves][: max(1, group.min_pods())]
     holds = np.ones(len(level.names), dtype=np.bool_)
-    room = snapshot.nodes.allocatable
+    fitting = snapshot.nodes.allocatable
     for number in dict.fromkeys(shape.number for shape in shapes):
-        alike = [shape for shape in shapes if shape.number == number]
-        if alike[0].has_claims:
+        equal_shapes = [shape for shape in shapes if shape.number == number]
+        if equal_shapes[0].has_claims:
             return False
-        mask = static_fit(alike[0], snapshot.nodes).mask
-        copies = replicas_that_fit(alike[0], snapshot.resources, room, mask, room)
-        holds &= level.sums(copies) >= len(alike)
+        mask = static_fit(equal_shapes[0], snapshot.nodes).mask
+        replicas = replicas_that_fit(equal_shapes[0], snapshot.resources, fitting, mask, fitting)
+        holds &= level.sums(replicas) >= len(equal_shapes)
     return bool(holds.any())
 
 
@@ -116,7 +116,7 @@ def largest_domain(
     replicas: Sequence[Ints],
     counts: Sequence[int],
 ) -> tuple[str, int]:
-    """The domain with room for most of the pods, and for how many; "" where the level is unknown.
+    """The domain that fits most of the pods, and how many; "" where the level is unknown.
 
     Arguments as of ``domain_candidates``.
     """
@@ -124,19 +124,19 @@ def largest_domain(
     level = _level(statement.snapshot, constraint, constraint.required_level)
     if level is None:
         return "", 0
-    room = np.zeros(len(level.names), dtype=np.int64)
+    fitting = np.zeros(len(level.names), dtype=np.int64)
     for each, count in zip(replicas, counts, strict=True):
-        room += np.minimum(level.sums(each), count)
-    if not len(room):
+        fitting += np.minimum(level.sums(each), count)
+    if not len(fitting):
         return "", 0
-    best = int(np.argmax(room))
-    return level.names[best], int(room[best])
+    best = int(np.argmax(fitting))
+    return level.names[best], int(fitting[best])
 
 
 def topology_unsatisfied(
     gang: Gang, group: Subgroup, needed: int, best: tuple[str, int]
 ) -> Unschedulable:
-    """No domain holds the group; ``best``: the one with room for most of its pods."""
+    """No domain holds the group; ``best``: the one that fits most of its pods."""
     constraint = group.topology or TopologyConstraint()
     part = f", subgroup {group.name}" if group.name else ""
     level = constraint.required_level or constraint.preferred_level or constraint.fitting_level
@@ -148,10 +148,10 @@ def topology_unsatisfied(
 
 
 def _domain_capacity_text(best: tuple[str, int], needed: int) -> str:
-    name, room = best
-    if not name or not 0 < room < needed:
+    name, fitting = best
+    if not name or not 0 < fitting < needed:
         return f"no domain has room for {needed} pods"
-    return f"no domain has room for {needed} pods, {name} for {room} of them"
+    return f"no domain has fitting for {needed} pods, {name} for {fitting} of them"
 
 
 def _level_keys(snapshot: Snapshot, constraint: TopologyConstraint) -> tuple[str, ...] | None:

@@ -141,7 +141,7 @@ def _field_equal(before: Snapshot, now: Snapshot, name: str) -> bool:
             np.array_equal(getattr(ours, part.name), getattr(theirs, part.name))
             for part in fields(GpuSharing)
         )
-    # Columns of nodes are made anew with every change, and hold arrays without equality.
+    # Columns of nodes are built again with every change, and hold arrays without equality.
     return name != "nodes" and bool(ours == theirs)
 
 

@@ -3,7 +3,7 @@
     for each gang in the order of ``gang_queue``:
         its next request, unless a bound that no eviction changes refuses it
         solve it: search for victims by the strategy of the action (``solver``, ``search``)
-        apply the result: queues that lost pods are ordered anew, or the gang is told why not
+        apply the result: queues that lost pods are reordered, or the gang gets its reason
 
 A gang is tried once per action, and not before its preemption delay has passed. Gangs whose search
 ran out of probes in an earlier cycle come after all others.

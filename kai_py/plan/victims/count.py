@@ -1,17 +1,16 @@
-"""How many pods of an ask find room once certain pods have left, without placing any.
+"""Counting capacity: how many pods of a request fit once certain pods are released.
 
-For each shape of the ask the copies that fit are summed over the nodes, or over the nodes of each
-domain where the gang must stay within one; releasing a pod changes one node. For an ask of one
-shape without claims, limits of nodes, subgroups with bounds of their own or neighbours to mind the
-count is exact: the ask fits if and only if a sum reaches it. For every other ask the count is
-necessary, and only placing tells. O(nodes) once, O(resources) per pod released.
+For each shape of the request the replicas that fit are summed over the nodes, or over the nodes of
+each domain where the gang must stay within one; releasing a pod changes one node. For a request of
+one shape without claims, limits of nodes, subgroups with constraints of their own or pod rules the
+count is exact: the request fits if and only if a sum reaches it. For every other request the count
+is necessary, and only placing tells. O(nodes) once, O(resources) per pod released.
 
-Can fairness ever give a gang the GPUs it asks for? A "no" is proven without any search.
-
-Moving a victim frees nothing in sum. So the GPUs that are free on all nodes together, and those of
-the victims that may be lost, must reach what the gang asks for. How many may be lost of a queue is
-bounded by how far it is above its due (``reclaim_rules.most_victims``), times the largest of them.
-O(queues) per gang, after one pass over the units of each queue.
+A bound comes before any reclaim: relocating a victim frees nothing in sum, so the GPUs that are
+free on all nodes together, and those of the victims that may be lost, must reach what the gang
+requests. How many a queue may lose is bounded by how far it is above its due
+(``reclaim_rules.max_victims``), times the largest of them. O(queues) per gang, after one pass over
+the units of each queue.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,23 +37,23 @@ from kai_py.snapshot.tables.topology import NO_DOMAIN
 
 
 class CapacityCount:
-    """Room for the pods of an ask as others are released."""
+    """Capacity for the pods of a request as other pods are released."""
 
     def __init__(self, state: CycleState, gang: Gang, members: Sequence[Member]) -> None:
-        """Nobody is released yet."""
+        """Start with no pod released."""
         self._state = state
         self._domains = required_domains(state.statement, gang, gang.tree)
         self._free = dict[int, list[float]]()
         self._freed_devices: dict[int, float] = {}
         self._freed = FreedResources(state)
         self._shapes = [ShapeCount(state, group, self._domains) for group in by_shape(members)]
-        counts = [want.is_enough for want in self._shapes]
+        counts = [each.is_enough for each in self._shapes]
         self._domain_is_enough = [all(each) for each in zip(*counts, strict=True)]
         self._enough_domains = sum(self._domain_is_enough)
 
     @property
     def is_enough(self) -> bool:
-        """Whether every shape finds its number of copies, in one domain."""
+        """Whether every shape reaches its number of replicas, in one domain."""
         return self._enough_domains > 0
 
     def release(self, members: Iterable[Member], sign: float = 1.0) -> None:
@@ -77,9 +76,9 @@ class CapacityCount:
             self._recount(row)
 
     def has_gained(self, node: str) -> bool:
-        """Whether a node has room for more copies than before anybody was released."""
+        """Whether a node holds more replicas than before any pod was released."""
         row = self._state.snapshot.nodes.positions.get(node)
-        return row is not None and any(want.has_gained(row) for want in self._shapes)
+        return row is not None and any(each.has_gained(row) for each in self._shapes)
 
     def _recount(self, row: int) -> None:
         domain = 0 if self._domains is None else int(self._domains[row])
@@ -87,27 +86,27 @@ class CapacityCount:
             return
         free, devices = self._free[row], self._freed_devices.get(row, 0.0)
         changed = False
-        for want in self._shapes:
-            changed |= want.set_replicas(row, domain, want.replicas(row, free, devices))
+        for shape in self._shapes:
+            changed |= shape.set_replicas(row, domain, shape.replicas(row, free, devices))
         if changed:
             before, now = (
                 self._domain_is_enough[domain],
-                all(want.is_enough[domain] for want in self._shapes),
+                all(each.is_enough[domain] for each in self._shapes),
             )
             self._enough_domains += now - before
             self._domain_is_enough[domain] = now
 
 
 class FreedResources:
-    """What nodes have again when pods leave; asked once for a shape."""
+    """What nodes get back when pods are evicted; computed once per shape."""
 
     def __init__(self, state: CycleState) -> None:
-        """Nothing was asked yet."""
+        """Start with no shape computed."""
         self._state = state
         self._known: dict[int, list[tuple[int, float]]] = {}
 
     def of(self, member: Member) -> list[tuple[int, float]]:
-        """Resource row and amount of all that a node has again when a pod of this shape leaves."""
+        """Resource rows and amounts that a node gets back when a pod of this shape is evicted."""
         known = self._known.get(member.shape.number)
         if known is None:
             amounts = max_freed(self._state, member).tolist()
@@ -117,7 +116,7 @@ class FreedResources:
 
 
 class ShapeCount:
-    """``count`` pods of a shape, the copies that fit by node and their sums by domain."""
+    """``count`` pods of a shape: the replicas that fit by node, and their sums by domain."""
 
     def __init__(
         self, state: CycleState, group: Sequence[Member], domains: Ints | None = None
@@ -163,7 +162,7 @@ class ShapeCount:
         self.is_enough = [copies >= self._count for copies in self._sums]
 
     def replicas(self, row: int, free: Sequence[float], devices: float) -> int:
-        """Copies that fit on one node with this much free, and so many devices released."""
+        """Replicas that fit on one node with this much free and this many devices released."""
         if not self._mask[row] or not self._possible:
             return 0
         fitting = float("inf")
@@ -184,7 +183,7 @@ class ShapeCount:
         return max(0, int(min(fitting, 1 if self._one_per_node else self._count)))
 
     def scarcest_resource(self, row: int, free: Sequence[float]) -> int | None:
-        """The resource that allows for the fewest copies there; None: devices, or nothing asked."""
+        """The resource that allows the fewest replicas there; None: devices, or no request."""
         if self._device_replicas or self._share is not None:
             return None
         counted = [
@@ -195,12 +194,12 @@ class ShapeCount:
         return min(counted, default=(0.0, None))[1]
 
     def has_gained(self, row: int) -> bool:
-        """Whether the node holds more copies than at first."""
+        """Whether the node holds more replicas than at first."""
         copies = self._by_row.get(row)
         return copies is not None and copies > self._initial[row]
 
     def set_replicas(self, row: int, domain: int, replicas: int) -> bool:
-        """The node holds so many copies now; whether it held others before."""
+        """Set the replicas of a node; whether that changed them."""
         before = self._by_row.get(row)
         if before is None:
             before = int(self._initial[row])
@@ -213,7 +212,7 @@ class ShapeCount:
 
 
 def _sums_by_domain(fitting: Ints, domains: Ints | None) -> list[int]:
-    """Copies by domain; of all nodes where none is required."""
+    """Replicas by domain; of all nodes where none is required."""
     if domains is None:
         return [int(fitting.sum())]
     sums = np.zeros(int(domains.max(initial=0)) + 1, dtype=np.int64)
@@ -224,7 +223,7 @@ def _sums_by_domain(fitting: Ints, domains: Ints | None) -> list[int]:
 
 
 def _max_shares_per_gpu(state: CycleState, shape: Shape) -> list[float]:
-    """By node, the most pods of the shape that one whole GPU has parts for."""
+    """By node, the most pods of the shape that can share one whole GPU."""
     if shape.gpu_share is None:
         return []
     need = state.statement.shared_gpus.required_mib(shape.gpu_share)
@@ -233,7 +232,7 @@ def _max_shares_per_gpu(state: CycleState, shape: Shape) -> list[float]:
 
 
 def max_freed(state: CycleState, member: Member) -> Floats:
-    """(resources,) the most that a node has again when the pod leaves; a part counts as its GPU."""
+    """(resources,) the most that evicting the pod frees; a part of a GPU counts as its GPU."""
     vector, card = (
         state.statement.request_vector(member.shape),
         state.snapshot.resources.positions.get(GPU_RESOURCE),
@@ -247,7 +246,7 @@ def max_freed(state: CycleState, member: Member) -> Floats:
 
 
 def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
-    """Whether enough headroom is all it takes to place ``members``."""
+    """Whether enough counted capacity is all it takes to place ``members``."""
     shape = members[0].shape
     return (
         all(member.shape is shape for member in members)
@@ -268,7 +267,7 @@ def could_free_enough_gpus(
     request: PlacementRequest,
     reclaimable: Bools,
 ) -> bool:
-    """Whether enough GPUs could come free; ``asked_queues``: (queues,) whose pods may be lost."""
+    """Whether enough GPUs could be freed; ``reclaimable``: (queues,) whose pods may be lost."""
     needed = sum(
         member.shape.reported_requests.get(GPU_RESOURCE, 0.0) for member in request.members
     )

@@ -1,17 +1,17 @@
-"""Who holds the room that a gang waits for, and which rule lets them keep it?
+"""Protections: which rule keeps the pods that have the capacity a pending gang is short of.
 
-A gang that lacks nothing but room would start if others left. Where those who could leave may not,
-the stage is the rule that keeps them, and not the room:
+A gang that is short of nothing but capacity would start if other pods were evicted. Where they may
+not be, the stage is the rule that protects them, and not the capacity:
 
-    FairShare          its own queue would hold more than its fair share (or, for pods that can't be
-                       taken back, more than it deserves), so it may take nothing from other queues
-    EvictionBudget     who may be asked is spared for now: a disruption budget, an eviction rate
-    VictimsProtected   the other queues hold no more than their due, or what they hold above it,
-                       past its min runtime, is not enough
+    FairShare          its own queue would exceed its fair share (or, for non-preemptible pods, what
+                       it deserves), so it may reclaim nothing from other queues
+    EvictionBudget     the candidates are protected for now: a disruption budget, an eviction rate
+    VictimsProtected   the other queues are within their due, or what they have above it, past its
+                       min runtime, is not enough
 
-It stays what it was where the gang would not fit on empty nodes, where nobody who could leave runs,
-and where it may evict nobody by its own choice. Only told, never decided by. O(nodes) per shape and
-O(queues) per kind of gang (queue, priority, cost), once per cycle.
+The stage stays as it was where the gang would not fit on empty nodes, where no candidate runs, and
+where the gang chose not to preempt. For explanation only, never for decisions. O(nodes) per shape
+and O(queues) per class of gang (queue, priority, cost), once per cycle.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class _Findings:
 def explain_protections(
     state: CycleState, gangs: Sequence[Gang], actions: Sequence[Action]
 ) -> None:
-    """Name for each of ``gangs`` that lacks room who keeps it from them, and by which rule."""
+    """Say for each of ``gangs`` short of capacity which rule protects the pods that have it."""
     short = [gang for gang in gangs if gang.may_preempt and _lacks_capacity(state, gang)]
     if not short:
         return
@@ -60,18 +60,18 @@ def explain_protections(
     if not known.pool.queues():
         return
     for gang in short:
-        obstacle = state.unschedulable[gang.key]
+        reason = state.unschedulable[gang.key]
         ask = state.next_request(gang)
         if ask is None or not _fits_empty_nodes(state, ask, known.fits):
             continue
         verdict = _cached_verdict(state, gang, ask, actions, known)
         if verdict is not None:
-            state.mark_unschedulable(gang, _with_protections(obstacle, *verdict))
+            state.mark_unschedulable(gang, _with_protections(reason, *verdict))
 
 
 def _lacks_capacity(state: CycleState, gang: Gang) -> bool:
-    obstacle = state.unschedulable.get(gang.key)
-    return obstacle is not None and obstacle.stage in CAPACITY_STAGES
+    reason = state.unschedulable.get(gang.key)
+    return reason is not None and reason.stage in CAPACITY_STAGES
 
 
 def _with_protections(
@@ -85,7 +85,7 @@ def _with_protections(
 
 
 def _fits_empty_nodes(state: CycleState, request: PlacementRequest, fits: dict[int, int]) -> bool:
-    """Whether empty nodes would have room for the pods, shape by shape."""
+    """Whether empty nodes would fit the pods, shape by shape."""
     snapshot = state.snapshot
     for members in by_shape(request.members):
         shape = members[0].shape
@@ -132,8 +132,8 @@ def _find_verdict(
     rules = {each.rule for each in found}
     if not rules - {ProtectionRule.PRIORITY}:
         return None
-    spared = ProtectionRule.EVICTION_LIMITS in rules
-    return (Stage.EVICTION_BUDGET if spared else Stage.VICTIMS_PROTECTED), tuple(found)
+    limited = ProtectionRule.EVICTION_LIMITS in rules
+    return (Stage.EVICTION_BUDGET if limited else Stage.VICTIMS_PROTECTED), tuple(found)
 
 
 def _own_share_refusal(state: CycleState, reclaimer: Reclaimer) -> Protection | None:

@@ -1,4 +1,4 @@
-"""How much free GPU can't be used by the pods that are likely to come?
+"""Fragmentation: the free GPU capacity that the pods likely to come cannot use.
 
 Of a node n with free CPU c and free GPU parts R_g the shape m of the target workload M can't use
 

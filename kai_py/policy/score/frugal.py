@@ -1,4 +1,4 @@
-"""How much free GPU is lost to the pods that are likely to come, the more so where few can take it?
+"""The frugal score: the free GPU capacity lost to pods likely to come, weighted by scarcity.
 
 *Frugal* is ours. It places as fragmentation gradient descent does (see ``fragmentation``, from
 which it takes A), by another measure of what the target workload M can use of a node n:
@@ -13,9 +13,9 @@ which it takes A), by another measure of what the target workload M can use of a
   parts of which a multiple of a shape leaves something over. A alone counts a node as whole until
   its last core is gone; B alone follows every single pod and packs multi-GPU pods worse.
 - *Supply* s_m is the part of all GPUs that is on nodes which hold such a pod when they are empty.
-  Who accepts any GPU can go elsewhere, who needs one of few can't: its share counts more, so that
-  the rare model is left to those who ask for it. The square root is half-way between counting pods
-  and counting pods per GPU they may use.
+  A pod that accepts any GPU can go elsewhere, one that needs a rare model cannot: its share counts
+  more, so that the rare model is left to pods that request it. The square root is half-way between
+  counting pods and counting pods per GPU they may use.
 
 The weights of A and B and the root were chosen on the openb lists of docs/packing.md, and held on
 orders of arrival that were not used for it. O(nodes x shapes).

@@ -1,11 +1,9 @@
-"""On which node, and on which GPU of it, does a measure of waste grow least with the next pod?
+"""The score by growth: a pod goes where a measure of waste grows least.
 
-A pod goes where the waste grows least:
+    score = floor(levels / (1 + exp(growth / 1000)))        growth in milli-GPU
 
-    level = floor(levels / (1 + exp(growth / 1000)))        growth in milli-GPU
-
-Only so many levels, and ties by the stable order of the nodes: both matter, an exact gradient packs
-worse. Amounts are rounded to 1e-6 milli before they are compared, so that equal ones tie.
+Only this many levels, and ties by the stable order of the nodes: both matter, an exact gradient
+packs worse. Amounts are rounded to 1e-6 milli before they are compared, so that equal ones tie.
 
 Nodes before and after go through the measure as one array: O(sizes x devices + shapes) per node
 and distinct GPU.
@@ -80,7 +78,7 @@ def least_growth_score(
 
 
 def _distinct_gpus(free_milli: Floats, milli: Floats) -> tuple[Ints, Ints]:
-    """(pairs,) nodes and GPUs with room for ``milli``, of equal GPUs of a node only the first."""
+    """(pairs,) nodes and GPUs that fit ``milli``, of equal GPUs of a node only the first."""
     equal = free_milli[:, :, None] == free_milli[:, None, :]
     first = equal.argmax(axis=2) == np.arange(free_milli.shape[1])
     at, device = np.nonzero(first & (free_milli >= milli[:, None]))

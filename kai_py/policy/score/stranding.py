@@ -1,9 +1,9 @@
-"""Could pods of these shapes leave GPUs free that nobody can use any more?
+"""Whether pods of these shapes could strand GPUs: leave some free that no pod can use any more.
 
 Where none can, bin-packing without a score packs as well, and faster. A shape can if it
 
-    asks for a part of a GPU, or for no GPU where a node with GPUs takes it
-    asks for more CPU or memory per GPU than a node has free per free GPU
+    requests a part of a GPU, or no GPU where a node with GPUs takes it
+    requests more CPU or memory per GPU than a node has free per free GPU
     accepts other nodes with GPUs than another shape does
 
 Pods with claims have devices that scores do not see, and don't count. O(nodes x shapes).
