@@ -32,7 +32,7 @@ class ConfigurationError(ValueError):
 
 
 class LogLevel(enum.StrEnum):
-    """Least important record that is logged."""
+    """Lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -41,60 +41,62 @@ class LogLevel(enum.StrEnum):
 
 
 class LogFormat(enum.StrEnum):
-    """Form of a log record."""
+    """Format of log records."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class FairShareConfig(ApiModel):
-    """How past use counts when what is left over is divided among queues."""
+    """Effect of past usage on the division of the remainder among queues."""
 
     half_life: PositiveDuration | None = None
-    """Time after which past use counts half; without it only the present counts."""
+    """Time after which past usage counts half; without it only current usage counts."""
     prometheus: PrometheusUsage | None = None
-    """Takes past use from Prometheus; without a half-life all of the window counts alike."""
+    """Takes past usage from Prometheus; without a half-life the whole window counts equally."""
     usage_weight: Annotated[float, Field(ge=0, le=100)] = 1.0
-    """How far past use lowers a queue's claim; 0: not at all."""
+    """How much past usage reduces a queue's claim to the remainder; 0: not at all."""
 
 
 class OrderConfig(ApiModel):
-    """Which gang of a queue asks first."""
+    """Order of the gangs of a queue."""
 
     ageing: PositiveDuration | None = None
-    """Time of waiting that counts as one point of priority; without it waiting counts nothing."""
+    """Pending time that counts as one point of priority; without it pending time does not count."""
     ageing_limit: PositiveCount = 1000
-    """Points of priority that a gang gains at most."""
+    """Maximum points of priority that a gang gains by pending."""
 
 
 class EvictionConfig(ApiModel):
-    """When running pods may be moved or ended for others."""
+    """When running pods may be relocated or evicted for others."""
 
     preempt: bool = True
     """Inside a queue, by priority."""
     reclaim: bool = True
     """Between queues, by fair share."""
     consolidate: bool = True
-    """Moving pods together so that a gang fits; only when all of them can run elsewhere."""
+    """Consolidation: relocating pods so that a gang fits; only when all of them can be
+    relocated."""
     consolidate_at_most: Annotated[int, Field(ge=0, strict=True)] = 16
-    """Pods moved for one gang."""
+    """Maximum number of pods relocated for one gang."""
     preempt_min_runtime: Duration = 0.0
     """Time a workload runs before it may be preempted, unless its queue says otherwise."""
     reclaim_min_runtime: Duration = 0.0
     """Time a workload runs before it may be reclaimed, unless its queue says otherwise."""
     staleness_grace: Duration = 60.0
-    """Time a gang may run below its floor before the rest of it is evicted."""
+    """Time a gang may run below minMember before its remaining pods are evicted."""
     suspend_jobs: bool = False
-    """Jobs of which all pods must go are suspended, and resumed when there is room again, unless
+    """Jobs all of whose pods are evicted are suspended, and resumed when they fit again, unless
     their annotation scheduling.kai.io/on-eviction says otherwise."""
     cooldown: Duration = 0.0
     """Time after an eviction for which no pod of the same workload is evicted again."""
     hold_expiry: PositiveDuration = 300.0
-    """Time for which room won by eviction is kept for its gang."""
+    """Time for which capacity freed by eviction stays nominated for its gang."""
 
 
 class BudgetsConfig(ApiModel):
-    """Bounds of the searches of one cycle; running out is reported and tried again later."""
+    """Budgets of the searches of one cycle; a search that exhausts its budget is reported and
+    repeated later."""
 
     victims: PositiveCount = 20_000
     """Trial placements in the searches for victims of one cycle."""
@@ -117,32 +119,32 @@ class DevicesConfig(ApiModel):
     gpu_classes: tuple[Name, ...] = ()
     """Further DeviceClasses whose devices count as GPUs."""
     parity: bool = False
-    """Answer exactly as kube-scheduler would: first fit instead of best fit, and a selector that
-    fails on any device keeps the pod waiting instead of not matching that device."""
+    """Allocate exactly as kube-scheduler would: first fit instead of best fit, and a selector
+    that fails on any device keeps the pod pending instead of not matching that device."""
 
 
 class DoubleAllocationPolicy(enum.StrEnum):
-    """What becomes of a claim of ours when another scheduler gives away its device too."""
+    """Handling of a claim of kai-py whose device another scheduler allocates too."""
 
     GIVE_WAY_BEFORE_START = "give-way-before-start"
-    """It is given back, and its pods are evicted, unless one of them has started."""
+    """The claim is deallocated and its pods are evicted, unless one of them has started."""
     GIVE_WAY = "give-way"
-    """It is given back, and its pods are evicted, in any case."""
+    """The claim is deallocated and its pods are evicted."""
     KEEP = "keep"
-    """It stays as it is."""
+    """The claim is kept."""
 
 
 class CommitConfig(ApiModel):
-    """Carrying plans out against the API."""
+    """Commit of plans to the API."""
 
     concurrency: Annotated[int, Field(ge=1, le=1024, strict=True)] = 16
-    """Writes in flight at once."""
+    """Maximum number of concurrent writes."""
     queue_status_interval: PositiveDuration = 5.0
-    """Least time between two writes of a queue's status."""
+    """Minimum time between two writes of a queue's status."""
     binding_timeout: PositiveDuration = 600.0
-    """How long drivers may take to make allocated devices ready (their binding conditions)."""
+    """Timeout for drivers to make allocated devices ready (their binding conditions)."""
     double_allocation: DoubleAllocationPolicy = DoubleAllocationPolicy.GIVE_WAY_BEFORE_START
-    """What to do once our pods are bound and another scheduler allocates one of their devices."""
+    """Handling of devices of bound pods that another scheduler allocates too."""
 
 
 class KaiConfig(ApiModel):
@@ -153,7 +155,7 @@ class KaiConfig(ApiModel):
     write_status: bool = True
     """Write statuses of KAI's Queues and PodGroups; off while KAI's controllers write them."""
     queue_metrics: bool = False
-    """Serve the metrics kai_queue_* beside our own."""
+    """Also serve the metrics kai_queue_* of KAI-Scheduler."""
 
 
 class GroveConfig(ApiModel):
@@ -172,7 +174,7 @@ class VolcanoConfig(ApiModel):
 
 
 class KueueConfig(ApiModel):
-    """Kueue beside the scheduler."""
+    """Operation together with Kueue."""
 
     coexistence: bool = False
     """Kueue owns the quota, the scheduler places what it admits: work that names no queue goes to
@@ -190,9 +192,9 @@ class WebhookConfig(ApiModel):
     namespace: Name = "kai-py"
     """Namespace of the Service ``kai-py-webhook`` and of the Secret of that name."""
     self_managed: bool = True
-    """Make the certificate in the Secret and renew it; off where something else writes it."""
+    """Create the certificate in the Secret and renew it; off where something else writes it."""
     names: Annotated[tuple[str, ...], Field(max_length=16)] = ()
-    """Further names and IP addresses in the certificate, beside the Service's."""
+    """Names and IP addresses in the certificate, in addition to those of the Service."""
 
 
 class HttpConfig(ApiModel):
@@ -203,25 +205,25 @@ class HttpConfig(ApiModel):
     port: Port = 8080
     """Port to listen on; 0 takes a free one."""
     token_file: Path | None = None
-    """File with the bearer token that /v1 asks for, read anew for every request; else the
-    environment variable KAI_PY_HTTP_TOKEN. Without either /v1 is open on loopback and closed
-    elsewhere; metrics and probes are always open."""
+    """File with the bearer token that /v1 requires, read for every request; else the environment
+    variable KAI_PY_HTTP_TOKEN. Without either /v1 is open on loopback and closed elsewhere;
+    metrics and probes are always open."""
     review_tokens: bool = True
-    """Whether the API server is asked about other bearer tokens: whose they are (TokenReview), and
-    whether that user may get the path (SubjectAccessReview)."""
+    """Whether the API server reviews other bearer tokens: their user (TokenReview), and whether
+    that user may get the path (SubjectAccessReview)."""
 
 
 class LogConfig(ApiModel):
-    """What is logged."""
+    """Logging."""
 
     level: LogLevel = LogLevel.INFO
-    """Least important record."""
+    """Lowest level."""
     format: LogFormat = LogFormat.TEXT
-    """Form of a record."""
+    """Format of records."""
 
 
 class LeaderElectionConfig(ApiModel):
-    """Of several replicas one schedules, by Lease; the others stand by."""
+    """Leader election by Lease: one replica schedules, the others are standbys."""
 
     enabled: bool = True
     """Whether to take the lease before scheduling."""
@@ -262,36 +264,36 @@ class Configuration(ApiModel):
     scheduler_aliases: Annotated[tuple[Name, ...], Field(max_length=16)] = ()
     """Further values of spec.schedulerName that are ours, for example while users change over."""
     default_queue: Name | None = None
-    """Queue of pods that name none; without it such pods wait and say so, or, under the ``kai``
-    rules, go to ``default-queue``."""
+    """Queue of pods that name none; without it such pods stay pending with a message, or, under
+    the ``kai`` rules, go to ``default-queue``."""
     rules: Profile = Profile.NATIVE
-    """Which rules decide where two designs differ."""
+    """Rules where kai-py and KAI-Scheduler differ."""
     cycle_period: PositiveDuration = 0.1
-    """Least time from the start of one cycle to the next; nothing happens without a change."""
+    """Minimum time from the start of one cycle to the next; a cycle starts only after a change."""
     resync_period: PositiveDuration = 300.0
-    """Longest time without a full cycle, whether or not something changed."""
+    """Maximum time without a full cycle, even without a change."""
     node_pool: NodePoolConfig = NodePoolConfig()
     """The part of the cluster this replica schedules."""
     placement: PlacementConfig = PlacementConfig()
     """Choice of nodes."""
     fair_share: FairShareConfig = FairShareConfig()
-    """How past use counts."""
+    """Effect of past usage on fair shares."""
     order: OrderConfig = OrderConfig()
-    """Which gang of a queue asks first."""
+    """Order of the gangs of a queue."""
     eviction: EvictionConfig = EvictionConfig()
-    """When running pods may be ended for others."""
+    """When running pods may be relocated or evicted for others."""
     extra_actions: Annotated[tuple[InstalledAction, ...], Field(max_length=16)] = ()
     """Installed actions that run in each cycle after ``allocate`` and before pods are evicted."""
     budgets: BudgetsConfig = BudgetsConfig()
-    """Bounds of the searches."""
+    """Budgets of the searches."""
     devices: DevicesConfig = DevicesConfig()
     """What counts as a GPU, how devices are chosen."""
     commit: CommitConfig = CommitConfig()
-    """Carrying plans out."""
+    """Commit of plans."""
     grouping: GroupingRules = GroupingRules()
-    """Which owners' pods are gangs; these rules go before the built-in ones."""
+    """Rules that group pods by their owners; they take precedence over the built-in ones."""
     leader_election: LeaderElectionConfig = LeaderElectionConfig()
-    """One of several replicas schedules."""
+    """Leader election by Lease: one replica schedules, the others are standbys."""
     kai: KaiConfig = KaiConfig()
     """The API of KAI-Scheduler."""
     grove: GroveConfig = GroveConfig()
@@ -299,15 +301,15 @@ class Configuration(ApiModel):
     volcano: VolcanoConfig = VolcanoConfig()
     """The API of Volcano."""
     kueue: KueueConfig = KueueConfig()
-    """Kueue beside the scheduler."""
+    """Operation together with Kueue."""
     autoscaling: AutoscalingConfig = AutoscalingConfig()
-    """How work that waits calls for nodes."""
+    """How pending work triggers scale-ups."""
     http: HttpConfig = HttpConfig()
     """Where metrics and health are served."""
     webhook: WebhookConfig = WebhookConfig()
     """Defaults and checks before objects are stored."""
     log: LogConfig = LogConfig()
-    """What is logged."""
+    """Logging."""
 
     @model_validator(mode="after")
     def _grouping_is_known(self) -> "Configuration":

@@ -258,6 +258,6 @@ def spec_of_queue(watched: object) -> QueueInfo:
     if isinstance(watched, KaiQueue):
         return kai_queue_info(watched)
     if not isinstance(watched, WatchedQueue):
-        raise TypeError(f"{type(watched).__name__} is no watched Queue")
+        raise TypeError(f"{type(watched).__name__} is not a watched Queue")
     created = watched.metadata.creation_timestamp
     return queue_info(watched.queue, created.timestamp() if created else 0.0)

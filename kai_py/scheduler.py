@@ -214,7 +214,9 @@ class Scheduler:
                 with self._metrics.timed("total", number):
                     await self._cycle(number, may_act)
             except Exception:
-                log.exception("the scheduling cycle failed; the next one starts afresh")
+                log.exception(
+                    "the scheduling cycle failed; the next one starts from a new snapshot"
+                )
                 self._metrics.cycle_failures.inc()
                 # The failure may come from cached state: rebuild it.
                 self._planner.reset()
@@ -239,7 +241,7 @@ class Scheduler:
 
     async def _cycle(self, number: int, may_act: Callable[[], bool]) -> None:
         now = time.time()
-        with self._metrics.timed("freeze", number):
+        with self._metrics.timed("snapshot", number):
             snapshot = self._planner.freeze(now)
         with self._metrics.timed("plan", number):
             plan, node_gpus = await asyncio.to_thread(self._decide, snapshot)

@@ -15,7 +15,7 @@ READY = Condition(
 
 def test_conditions_of_pods_do_not_matter():
     old = Pod(metadata=ObjectMeta(name="a", resource_version="1"))
-    waiting = Condition(type="PodScheduled", status="False", message="no room.")
+    waiting = Condition(type="PodScheduled", status="False", message="no capacity.")
     new = Pod(
         metadata=ObjectMeta(name="a", resource_version="2"), status=PodStatus(conditions=(waiting,))
     )

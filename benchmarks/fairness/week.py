@@ -62,12 +62,12 @@ def fairness(scenario: Scenario, result: SimulationResult) -> Fairness:
     summary = summarise(result)
     parts = [queue.received / queue.entitled for queue in summary.queues if queue.entitled > 0]
     return Fairness(
-        jain=summary.jain,
+        jain=summary.jain_index,
         worst_part=min(parts),
         slowest_gang=max(max(each) for each in slowed.values()),
         slowest_queue=max(statistics.fmean(each) for each in slowed.values()),
         gangs=sum(map(len, slowed.values())),
-        used=summary.used,
+        used=summary.allocated,
     )
 
 

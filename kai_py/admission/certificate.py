@@ -106,7 +106,7 @@ async def ensure_certificate(
     except CertificateError as error:
         if not settings.self_managed:
             raise
-        log.warning("%s; a new certificate takes its place", error)
+        log.warning("%s; replaced by a new certificate", error)
         return await _renew(client, settings, secret, b"")
     if not settings.self_managed or not await asyncio.to_thread(expires_soon, found.served):
         return found
@@ -202,5 +202,5 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
             ["openssl", *arguments], capture_output=True, check=False, timeout=OPENSSL_SECONDS
         )
     except FileNotFoundError:
-        text = "the program openssl is needed to make certificates: install it, or set "
-        raise CertificateError(text + "webhook.selfManaged: false and write the Secret") from None
+        text = "openssl is required to create certificates: install it, or set "
+        raise CertificateError(text + "webhook.selfManaged: false and create the Secret") from None

@@ -171,9 +171,9 @@ async def _allow_on_error(
     try:
         return await handle(*given, **named)
     except (ApiError, ValueError) as error:
-        log.warning("passes unseen: %s", error)
+        log.warning("admitted without review: %s", error)
     except Exception:  # kopf would refuse the object for it
-        log.exception("passes unseen, by a fault of ours")
+        log.exception("admitted without review: internal error")
     return None
 
 

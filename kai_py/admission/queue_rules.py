@@ -30,7 +30,10 @@ def judge_deletion(name: str, others: Sequence[QueueInfo]) -> AdmissionVerdict:
     if not children:
         return AdmissionVerdict()
     listed = ", ".join(map(repr, children))
-    text = f"queue {name!r} is the parent of {listed}, which stand as roots until it is back"
+    text = (
+        f"queue {name!r} is the parent of {listed}, which are treated as roots until it "
+        "exists again"
+    )
     return AdmissionVerdict(warnings=(text,))
 
 
@@ -91,8 +94,8 @@ def _overcommitted(queue: QueueInfo, rest: Sequence[QueueInfo]) -> Iterator[str]
                 yield (
                     f"queue {parent.name!r}: its children are guaranteed "
                     f"{amount_text(total, resource)} together, its own "
-                    f"{field_path(resource, 'deserved')} is {amount_text(own, resource)}: "
-                    "they get less than they are promised"
+                    f"{field_path(resource, 'deserved')} is {amount_text(own, resource)}: they "
+                    "cannot all get what they deserve"
                 )
 
 

@@ -104,11 +104,11 @@ async def maintain_certificate(
         try:
             current = await ensure_certificate(client, settings, current)
             if files.write(current):
-                log.info("the certificate is a new one")
+                log.info("the certificate was renewed")
             # Applying the manifests again removes the bundle.
             await publish_authority(client, current.authority)
         except (CertificateError, ApiError) as error:
-            log.warning("certificate: %s; the one before is served on", error)
+            log.warning("certificate: %s; the previous certificate stays in use", error)
 
 
 def _settings(

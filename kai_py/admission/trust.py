@@ -45,7 +45,9 @@ async def publish_authority(client: Client, authority: bytes) -> None:
         try:
             await _write(client, kind, bundle)
         except ApiError as error:
-            log.warning("%s %s does not know our certificate: %s", kind.name, WEBHOOK_NAME, error)
+            log.warning(
+                "%s %s does not have the webhook's certificate: %s", kind.name, WEBHOOK_NAME, error
+            )
 
 
 async def _write(client: Client, kind: Kind[WebhookConfiguration], bundle: str) -> None:
@@ -62,4 +64,4 @@ async def _write(client: Client, kind: Kind[WebhookConfiguration], bundle: str) 
         await client.patch(
             resource, WEBHOOK_NAME, [precondition, *changes], patch_type=PatchType.JSON
         )
-        log.info("%s %s has our certificate", kind.name, WEBHOOK_NAME)
+        log.info("%s %s has the webhook's certificate", kind.name, WEBHOOK_NAME)

@@ -15,7 +15,7 @@ NO_CLASS = "none"
 
 
 class ProvisioningConfig(ApiModel):
-    """ProvisioningRequests (autoscaling.x-k8s.io): one for each gang that waits for room."""
+    """ProvisioningRequests (autoscaling.x-k8s.io): one for each gang that is short of capacity."""
 
     class_name: Name | None = None
     """Class of the requests, such as ``best-effort-atomic-scale-up.autoscaling.x-k8s.io``; without
@@ -25,17 +25,17 @@ class ProvisioningConfig(ApiModel):
     )
     """Parameters of the class."""
     retry_after: Annotated[Duration, Field(gt=0)] = 300.0
-    """Time after which a request that failed, or whose room was given up, is made anew."""
+    """Time after which a request that failed, or whose capacity was not used, is created again."""
 
 
 class AutoscalingConfig(ApiModel):
-    """Calling for nodes."""
+    """Scale-up requests."""
 
     surplus: bool = True
-    """Whether pods above the floor of a gang call for nodes, too."""
+    """Whether elastic pods (above minMember) also trigger scale-ups."""
     futile_scale_ups: Annotated[int, Field(ge=1, strict=True)] = 3
-    """A gang that has no more room than before after so many scale-ups calls no more."""
+    """After this many scale-ups without more capacity for it, a gang triggers no more."""
     settled_after: Annotated[Duration, Field(gt=0)] = 300.0
     """Time from the first new node of a scale-up until all of it is ready for pods."""
     provisioning: ProvisioningConfig = ProvisioningConfig()
-    """Asking for the nodes of a gang at once."""
+    """Requests for the nodes of a whole gang at once."""

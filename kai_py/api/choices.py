@@ -4,12 +4,12 @@ import enum
 
 
 class Profile(enum.StrEnum):
-    """Which rules decide where two designs differ."""
+    """Rules where kai-py and KAI-Scheduler differ."""
 
     NATIVE = "native"
-    """Our own: exact shares without rounding, leaving a max out means unlimited."""
+    """Rules of kai-py: exact shares without rounding; an absent max means unlimited."""
     KAI = "kai"
-    """Those of KAI, for clusters that move over and for its test tables."""
+    """Rules of KAI-Scheduler, for clusters that migrate from it and for its test tables."""
 
 
 class BuiltInScore(enum.StrEnum):
@@ -18,9 +18,11 @@ class BuiltInScore(enum.StrEnum):
     BEST_FIT = "best-fit"
     """The node that is left with the least CPU and GPUs."""
     FGD = "fgd"
-    """Where the least capacity becomes useless for pods like those that run and wait."""
+    """The least increase of capacity that pods like the running and pending ones cannot use
+    (fragmentation gradient descent)."""
     FRUGAL = "frugal"
-    """As fgd, but counts how many such pods fit, and those more that few nodes can hold."""
+    """As fgd, but counts how many replicas of such pods fit, with more weight on pods that few
+    nodes are feasible for."""
 
 
 NO_SCORE = "together"
@@ -28,9 +30,9 @@ NO_SCORE = "together"
 
 
 class FillStrategy(enum.StrEnum):
-    """How pods choose among nodes with room."""
+    """How pods choose among feasible nodes."""
 
     BINPACK = "binpack"
-    """The fullest node first: whole nodes stay free for gangs."""
+    """The fullest node first: whole nodes stay idle for gangs."""
     SPREAD = "spread"
     """The emptiest node first."""

@@ -52,7 +52,7 @@ class Cron:
             latest_time = max(times, default=None)
             if latest_time is not None:
                 return datetime(day.year, day.month, day.day, *latest_time, tzinfo=UTC).timestamp()
-        raise CronError("it never fires: there is no such day")
+        raise CronError("it never fires: no such date exists")
 
     def _on(self, day: int, month: int, weekday: int) -> bool:
         if month not in self.months:
@@ -87,7 +87,7 @@ def _values(part: str, field: str, least: int, most: int) -> frozenset[int]:
             high = most if span == "*" or (slash and not dash) else _number(last or first, field)
             values.update(range(low, high + 1, int(step) if slash else 1))
         except ValueError:
-            raise CronError(f'{field} "{item}" is not understood') from None
+            raise CronError(f'{field} "{item}" cannot be parsed') from None
         if not least <= low <= high <= most:
             raise CronError(f'{field} "{item}" is not within {least}-{most}')
     return frozenset(values)

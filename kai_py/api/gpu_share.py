@@ -81,16 +81,14 @@ def gpu_share(pod: Pod) -> GpuShare | None:
     if not requested:
         extra = next((key for key in (NUM_DEVICES, CONTAINER_NAME) if key in annotations), None)
         if extra is not None:
-            raise GpuShareError(
-                f"annotation {extra} needs {GPU_FRACTION} or {GPU_MEMORY} beside it"
-            )
+            raise GpuShareError(f"annotation {extra} needs {GPU_FRACTION} or {GPU_MEMORY} as well")
         return None
     if len(requested) == 2:
-        raise GpuShareError(f"annotations {GPU_FRACTION} and {GPU_MEMORY} exclude each other")
+        raise GpuShareError(f"annotations {GPU_FRACTION} and {GPU_MEMORY} are mutually exclusive")
     whole = next(_whole_gpus(pod), None)
     if whole is not None:
         raise GpuShareError(
-            f"annotation {requested[0]} and a request for {whole} exclude each other"
+            f"annotation {requested[0]} and a request for {whole} are mutually exclusive"
         )
     _check_container(pod, annotations)
     return GpuShare(_fraction(annotations), _memory(annotations), _devices(annotations))
@@ -143,7 +141,8 @@ def _check_container(pod: Pod, annotations: Mapping[str, str]) -> None:
     names = [each.name for each in (*pod.spec.containers, *pod.spec.init_containers)]
     if named is not None and named not in names:
         raise GpuShareError(
-            f'annotation {CONTAINER_NAME}: "{named}" is none of the containers {", ".join(names)}'
+            f'annotation {CONTAINER_NAME}: "{named}" is not one of the containers '
+            f"{', '.join(names)}"
         )
 
 
@@ -154,7 +153,7 @@ def _fraction(annotations: Mapping[str, str]) -> float:
     fraction = float(text) if _NUMBER.fullmatch(text) else 0.0
     if not 0.0 < fraction < 1.0:
         hint = (
-            f"must be a number above 0 and below 1; ask for whole GPUs by {GPU_RESOURCE} in limits"
+            f"must be a number above 0 and below 1; request whole GPUs by {GPU_RESOURCE} in limits"
         )
         raise GpuShareError(f'annotation {GPU_FRACTION}: "{text}" {hint}')
     return fraction

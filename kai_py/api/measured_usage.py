@@ -14,21 +14,21 @@ PositiveDuration = Annotated[Duration, Field(gt=0)]
 
 
 class WindowType(enum.StrEnum):
-    """Which part of the past counts."""
+    """Kind of the time window."""
 
     SLIDING = "sliding"
-    """The last ``size``."""
+    """The most recent ``size``."""
     TUMBLING = "tumbling"
-    """Since the last multiple of ``size`` after ``start``: usage begins anew then."""
+    """Since the last multiple of ``size`` after ``start``: usage restarts from zero then."""
     CRON = "cron"
-    """Since ``cron`` fired last."""
+    """Since the last firing of ``cron``."""
 
 
 class UsageWindow(ApiModel):
-    """The part of the past that counts when Prometheus is asked."""
+    """The time window of the Prometheus query."""
 
     type: WindowType = WindowType.SLIDING
-    """How the window moves."""
+    """Kind of the window."""
     size: PositiveDuration = 7 * 86400.0
     """Length of a sliding or tumbling window."""
     start: datetime | None = None
@@ -46,19 +46,20 @@ class UsageWindow(ApiModel):
 
 
 class PrometheusUsage(ApiModel):
-    """Past use as Prometheus knows it, in place of what the scheduler keeps itself."""
+    """Past usage from Prometheus, instead of the scheduler's own records."""
 
     url: Annotated[str, Field(pattern=r"^https?://[^/]")]
-    """Where Prometheus answers."""
+    """URL of Prometheus."""
     used: Annotated[str, Field(min_length=1)] = 'kai_py_queue_resources{view="allocated"}'
-    """PromQL of what queues hold, with labels queue and resource; cpu in millicores."""
+    """PromQL of the resources allocated to queues, with labels queue and resource; cpu in
+    millicores."""
     window: UsageWindow = UsageWindow()
-    """The part of the past that counts."""
+    """The time window of the query."""
     interval: PositiveDuration = 60.0
-    """Time between two questions."""
+    """Time between two queries."""
     resolution: PositiveDuration = 60.0
-    """Time between two samples that count."""
+    """Time between two samples of the query."""
     timeout: PositiveDuration = 10.0
-    """How long an answer may take."""
+    """Timeout of a query."""
     stale_after: PositiveDuration = 300.0
-    """Time after which an answer counts no more: then only the present does."""
+    """Time after which a result is no longer used: then only current usage counts."""

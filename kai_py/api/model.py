@@ -33,7 +33,7 @@ def _non_negative_quantity(value: object) -> Quantity:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise QuantityError(f"{value!r} is not a quantity: write it like 16, 500m or 64Gi")
     if isinstance(value, float) and not value.is_integer():
-        raise QuantityError(f'{value!r} must stand in quotes: "{value!r}"')
+        raise QuantityError(f'{value!r} must be quoted: "{value!r}"')
     quantity = parse_quantity(value)
     if quantity.nano < 0:
         raise QuantityError(f"{value!r} is negative; an amount is zero or more")

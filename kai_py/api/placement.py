@@ -43,27 +43,27 @@ class ScoreConfig(ApiModel):
     name: ScoreName
     """``best-fit``, ``fgd``, ``frugal``, or the name of an installed score."""
     weight: Annotated[int, Field(ge=1, le=100, strict=True)] = 1
-    """What it is multiplied by when all are added."""
+    """Factor of the score in the sum."""
 
 
 class PlacementConfig(ApiModel):
-    """Choice of nodes, by what the pods ask for."""
+    """Choice of nodes, by the requests of pods."""
 
     gpu: FillStrategy = FillStrategy.BINPACK
-    """For pods that ask for GPUs or other devices."""
+    """For pods that request GPUs or other devices."""
     cpu: FillStrategy = FillStrategy.BINPACK
-    """For pods that ask for none."""
+    """For pods that request none."""
     strategy: Annotated[str, AfterValidator(_known_strategy)] | None = None
-    """A score that places pods one by one, in place of ``gpu`` and ``cpu``; not for pods with
-    claims, which keep to those. One of ``best-fit``, ``fgd``, ``frugal``, the name of an installed
-    score, or ``together`` for no score. By default ``frugal`` while GPUs could be left over that no
-    pod can use, all else here is ``binpack`` and the rules are native, and ``together``
+    """A score that places pods one by one, instead of ``gpu`` and ``cpu``; pods with claims
+    always use those. One of ``best-fit``, ``fgd``, ``frugal``, the name of an installed score,
+    or ``together`` for no score. By default ``frugal`` while GPUs could become unusable through
+    fragmentation, everything else here is ``binpack`` and the rules are native, and ``together``
     otherwise."""
     scores: Annotated[tuple[ScoreConfig, ...], Field(max_length=16)] = ()
-    """Scores that are normalised to 0 to 100, multiplied by ``weight`` and added; in place of
+    """Scores that are normalised to 0 to 100, multiplied by ``weight`` and added; instead of
     ``strategy``, which names one."""
     shared_gpus: FillStrategy | None = None
-    """Among the GPUs of a node, for pods that ask for a part of one; by default as ``gpu``."""
+    """Among the GPUs of a node, for pods that request a fraction of one; by default as ``gpu``."""
 
     @model_validator(mode="after")
     def _names_scores_once(self) -> "PlacementConfig":

@@ -65,9 +65,9 @@ class ResourceShare(ApiModel):
     deserved: Amount = Field(default=Quantity(0), json_schema_extra={"default": 0})
     """Guaranteed amount."""
     max: Amount | None = None
-    """Ceiling; absent means unlimited."""
+    """Limit; absent means unlimited."""
     weight: Weight | None = None
-    """Share of what is left over of this resource; absent means the queue's weight."""
+    """Weight in the division of the remainder of this resource; absent means the queue's weight."""
 
     @model_validator(mode="after")
     def _max_at_least_deserved(self) -> Self:
@@ -86,7 +86,7 @@ class DeviceShare(ApiModel):
     )
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
-    """Name of this entry, unique within the queue; it stands in status and messages."""
+    """Name of this entry, unique within the queue; used in the status and in messages."""
     device_class_name: Name | None = None
     """Devices requested through this DeviceClass."""
     attribute: (
@@ -103,7 +103,7 @@ class DeviceShare(ApiModel):
     deserved: Amount = Field(default=Quantity(0), json_schema_extra={"default": 0})
     """Guaranteed number of devices."""
     max: Amount | None = None
-    """Ceiling; absent means unlimited."""
+    """Limit; absent means unlimited."""
 
     @model_validator(mode="after")
     def _one_selector_and_max(self) -> Self:
@@ -137,7 +137,7 @@ class NamespaceSelector(ApiModel):
 
 
 class NamespaceFilter(ApiModel):
-    """Whose workloads may use the queue: a namespace named here or selected by its labels."""
+    """Namespaces whose workloads may use the queue, by name or by label."""
 
     model_config = with_cel_rules(
         cel_rule(
@@ -161,7 +161,7 @@ class NamespaceFilter(ApiModel):
 
 
 class QueueSpec(ApiModel):
-    """What the queue is entitled to and who may use it."""
+    """Entitlement of the queue and the namespaces that may use it."""
 
     model_config = with_cel_rules(
         cel_rule(
@@ -174,11 +174,11 @@ class QueueSpec(ApiModel):
     deserved_gpus: GpuCount = 0.0
     """GPUs guaranteed to the queue, of any vendor and however requested; fractions count."""
     max_gpus: GpuCount | None = None
-    """GPUs the queue may use at most; absent means unlimited."""
+    """Limit of the GPUs allocated to the queue; absent means unlimited."""
     priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1, strict=True)] = DEFAULT_PRIORITY
-    """Queues of higher priority are served first from what is left over."""
+    """The remainder goes to queues of higher priority first."""
     weight: Weight = 1.0
-    """Share of what is left over, among queues of one priority; 0 means none."""
+    """Weight in the division of the remainder among queues of one priority; 0 means none."""
     parent: Name | None = None
     """Queue above this one; absent means a root of the tree."""
     resources: Annotated[
@@ -196,20 +196,20 @@ class QueueSpec(ApiModel):
     ] = ()
     """Entitlements by DeviceClass or by device attribute, within the GPU entitlement."""
     preempt_min_runtime: Duration | None = None
-    """A workload is not preempted inside its queue before it ran this long."""
+    """Minimum runtime of a workload before it may be preempted inside its queue."""
     reclaim_min_runtime: Duration | None = None
-    """A workload is not reclaimed by other queues before it ran this long."""
+    """Minimum runtime of a workload before other queues may reclaim it."""
     reserve_after: Duration | None = None
-    """A gang that waited this long for room gets nodes kept free for it, one gang at a time."""
+    """A gang that has been pending this long gets nodes reserved for it, one gang at a time."""
     ageing: Duration | None = None
-    """Waiting that counts a gang as one point of priority inside the queue; 0: none. A gang's own
-    annotation scheduling.kai.io/ageing comes first."""
+    """Pending time that counts as one point of priority inside the queue; 0: none. The
+    annotation scheduling.kai.io/ageing of a gang takes precedence."""
     ageing_limit: Annotated[int, Field(ge=0, le=1_000_000_000, strict=True)] | None = None
-    """Points of priority that a gang gains at most by waiting."""
+    """Maximum points of priority that a gang gains by pending."""
     max_evictions_per_hour: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] | None = None
-    """Pods of the queue that may be evicted for others in an hour; absent means no limit."""
+    """Maximum number of pods of the queue evicted for others in an hour; absent means no limit."""
     admission_gate: Annotated[bool, Field(strict=True)] = False
-    """New pods of the queue are gated until it has room for them, where the webhook runs."""
+    """New pods of the queue are gated until its quota admits them, where the webhook runs."""
     namespaces: NamespaceFilter | None = None
     """Namespaces whose workloads may use the queue; absent means every namespace."""
 
@@ -234,7 +234,8 @@ class QueueMetadata(BaseModel):
 
 
 class Queue(ApiModel):
-    """A queue: GPUs guaranteed to a team, a ceiling, and an order for what is left over."""
+    """A queue: GPUs guaranteed to a team, a limit, and its part in the division of the
+    remainder."""
 
     model_config = with_cel_rules(
         cel_rule(
@@ -251,9 +252,9 @@ class Queue(ApiModel):
     metadata: QueueMetadata
     """Name; labels and the rest as usual."""
     spec: QueueSpec
-    """What the queue is entitled to and who may use it."""
+    """Entitlement of the queue and the namespaces that may use it."""
     status: QueueStatus = QueueStatus()
-    """What the scheduler last saw of the queue."""
+    """Status of the queue as last reported by the scheduler."""
 
     @model_validator(mode="after")
     def _not_its_own_parent(self) -> Self:

@@ -13,12 +13,12 @@ READY, OVER_DESERVED, OVER_MAX, ORPHAN = "Ready", "OverDeserved", "OverMax", "Or
 
 
 class PendingReason(ApiModel):
-    """How much of the queue waits for one reason."""
+    """Pending gangs and pods of one stage."""
 
     reason: Annotated[str, Field(max_length=64)]
-    """Stage that stops the gangs, as in their explanation."""
+    """Stage at which the gangs are pending, as in their explanation."""
     gangs: Annotated[int, Field(ge=0)] = 0
-    """Gangs waiting for this reason."""
+    """Pending gangs of this stage."""
     pods: Annotated[int, Field(ge=0)] = 0
     """Pods of these gangs."""
 
@@ -31,7 +31,7 @@ class RecordedUsage(ApiModel):
     half_life: Duration
     """Half-life the sums were made with."""
     used: Annotated[dict[str, float], Field(max_length=64, default_factory=dict)]
-    """Resource-seconds used by the queue, by resource; GPU-seconds under gpus."""
+    """Resource-seconds allocated to the queue, by resource; GPU-seconds under gpus."""
     capacity: Annotated[dict[str, float], Field(max_length=64, default_factory=dict)]
     """Resource-seconds the cluster had in the same time."""
 
@@ -42,9 +42,9 @@ class PastEviction(ApiModel):
     workload: Annotated[str, Field(max_length=512)]
     """Namespace, kind and name of the workload."""
     at: datetime
-    """When."""
+    """Time of the evictions."""
     pods: Annotated[int, Field(ge=1)]
-    """How many."""
+    """Number of pods."""
 
 
 class QueueStatusCondition(ApiModel):
@@ -53,11 +53,11 @@ class QueueStatusCondition(ApiModel):
     type: Annotated[str, Field(max_length=316)]
     """Ready, OverDeserved, OverMax or Orphan."""
     status: Literal["True", "False", "Unknown"]
-    """Whether it holds."""
+    """Status of the condition: True, False or Unknown."""
     reason: Annotated[str, Field(max_length=1024)]
-    """One word for programs."""
+    """Reason, one word."""
     message: Annotated[str, Field(max_length=32768)] = ""
-    """A sentence for people."""
+    """Human-readable message."""
     last_transition_time: datetime
     """When status last changed."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
@@ -68,18 +68,18 @@ Amounts = Annotated[dict[str, Amount], Field(max_length=64)]
 
 
 class QueueStatus(ApiModel):
-    """What the scheduler last saw of the queue, its children included."""
+    """Status of the queue as last reported by the scheduler, its children included."""
 
     observed_generation: Annotated[int, Field(ge=0)] | None = None
     """Generation of the queue that this status describes."""
     allocated: Amounts = Field(default_factory=dict)
-    """In use, by resource; GPUs of every kind together under gpus."""
+    """Allocated, by resource; GPUs of every kind together under gpus."""
     requested: Amounts = Field(default_factory=dict)
-    """In use and asked for by pending pods, by resource."""
+    """Allocated, and requested by pending pods, by resource."""
     fair_share: Amounts = Field(default_factory=dict)
-    """What the queue is entitled to at the present demand, by resource."""
+    """Fair share: entitlement at the present demand, by resource."""
     pending_gangs: Annotated[int, Field(ge=0)] = 0
-    """Gangs that wait."""
+    """Number of pending gangs."""
     pending: Annotated[
         tuple[PendingReason, ...],
         Field(
@@ -87,11 +87,11 @@ class QueueStatus(ApiModel):
             json_schema_extra=list_map("reason"),
         ),
     ] = ()
-    """Waiting gangs by reason."""
+    """Pending gangs by stage."""
     usage: RecordedUsage | None = None
     """Past usage, kept here so that it outlives the scheduler."""
     evictions: Annotated[tuple[PastEviction, ...], Field(max_length=128)] = ()
-    """Evictions that limits still count, kept here so that a restart does not forget them."""
+    """Evictions that limits still count, kept here so that they survive a restart."""
     conditions: Annotated[
         tuple[QueueStatusCondition, ...],
         Field(

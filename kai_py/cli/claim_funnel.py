@@ -10,8 +10,8 @@ from kai_py.observe.claim_funnel import ClaimFunnel, RequestFunnel
 
 def print_claim(claim: ClaimFunnel) -> None:
     """Print the funnel of a claim."""
-    if claim.held:
-        typer.echo(f"\nClaim {claim.claim} holds {', '.join(claim.held)}.")
+    if claim.allocated:
+        typer.echo(f"\nClaim {claim.claim} is allocated {', '.join(claim.allocated)}.")
         return
     typer.echo(f"\nDevices for claim {claim.claim}: {claim.devices} on {claim.nodes} nodes.")
     if claim.message:
@@ -19,16 +19,18 @@ def print_claim(claim: ClaimFunnel) -> None:
     for pool in claim.unusable_pools:
         typer.echo(f"  pool {pool} is not used")
     for request in claim.requests:
-        count = request.wanted or "all"
+        count = request.count or "all"
         typer.echo(f"\n  request {request.request}: {count} of class {request.device_class}")
-        print_table(("DEVICES", "", "WHY"), _request_rows(claim, request))
+        print_table(("DEVICES", "", "REASON"), _request_rows(claim, request))
         if request.nearest is not None:
-            has = " and ".join(f"{name} is {value}" for name, value in request.nearest.has.items())
+            has = " and ".join(
+                f"{name} is {value}" for name, value in request.nearest.actual.items()
+            )
             typer.echo(f"  nearest is {request.nearest.device}{f', where {has}' if has else ''}")
 
 
 def _request_rows(claim: ClaimFunnel, request: RequestFunnel) -> Iterator[tuple[str, str, str]]:
     yield str(claim.devices), "exist", ""
-    for each in request.turned_down:
-        yield f"-{each.devices}", each.check, each.cause
-    yield str(request.free), "free", f"at most {request.most_on_a_node} on a node"
+    for each in request.rejected:
+        yield f"-{each.devices}", each.check, each.reason
+    yield str(request.free), "free", f"at most {request.max_per_node} on a node"

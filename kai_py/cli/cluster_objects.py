@@ -39,5 +39,5 @@ async def read_now(kubeconfig: str, context: str) -> list[Document]:
 
 
 def _report_refused(kind: Kind[Any]) -> None:
-    text = f"{kind.permission} are left out: the permission to list them is missing"
+    text = f"{kind.permission} are ignored: the permission to list them is missing"
     print(f"kai-py: {text}", file=sys.stderr)

@@ -32,10 +32,13 @@ def command(
     ] = DEFAULT_URL,
     token_file: TokenFile = None,
     since: Annotated[
-        str, typer.Option(help="Only decisions after this number, or of a time: 30s, 10m, 2h.")
+        str,
+        typer.Option(
+            help="Only decisions after this number, or of this last period: 30s, 10m, 2h."
+        ),
     ] = "0",
-    last: Annotated[str, typer.Option(help="The same as --since with a time.")] = "",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they are made.")] = False,
+    last: Annotated[str, typer.Option(help="Same as --since with a period.")] = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new decisions.")] = False,
 ) -> None:
     """Print decisions as JSON lines: placed, evicted, nominated, waiting, gone."""
     if last or not since.isdecimal():

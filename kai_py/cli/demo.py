@@ -29,10 +29,12 @@ from kai_py.demo.script import Script, script_for
 
 def command(
     *,
-    speed: Annotated[float, typer.Option(min=0.1, max=100.0, help="How many times faster.")] = 1.0,
-    nodes: Annotated[int, typer.Option(help="H100 nodes with a DRA driver, 6 to 64.")] = 8,
+    speed: Annotated[float, typer.Option(min=0.1, max=100.0, help="Speed-up factor.")] = 1.0,
+    nodes: Annotated[
+        int, typer.Option(help="Number of H100 nodes with a DRA driver, 6 to 64.")
+    ] = 8,
     until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="End every Job and stop when none is left.")
+        bool, typer.Option("--until-idle", help="End every Job, then exit.")
     ] = False,
     serve: Annotated[
         bool,
@@ -42,11 +44,11 @@ def command(
         str | None, typer.Option(help="HOST:PORT to serve the dashboard on; port 0: a free one.")
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="A JSON object per line for everything that happens.")
+        bool, typer.Option("--json", help="Print events as JSON, one object per line.")
     ] = False,
     svg: Annotated[
         Path | None,
-        typer.Option(help="Write the screen at its fullest as a picture; print the plain log."),
+        typer.Option(help="Save a picture of the fullest screen; print the plain log."),
     ] = None,
 ) -> None:
     """Show gangs, queues and preemption on an embedded cluster, in under a minute."""

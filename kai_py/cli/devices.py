@@ -19,7 +19,7 @@ from kai_py.snapshot.snapshot import Snapshot
 
 HEADINGS = ("NODE", "DEVICE", "PRODUCT", "KIND", "STATUS", "CLAIM", "PODS", "GANG", "QUEUE")
 WIDE_HEADINGS = (HEADINGS[0], "DRIVER", "POOL", *HEADINGS[1:])
-COUNT_HEADINGS = ("DEVICES", "FREE", "HELD", "BLOCKED", "OTHER")
+COUNT_HEADINGS = ("DEVICES", "FREE", "ALLOCATED", "EXHAUSTED", "OTHER")
 
 
 class Grouping(enum.StrEnum):
@@ -38,8 +38,8 @@ def command(
     context: Context = "",
     config: ConfigFile = None,
     node: Annotated[str, typer.Option(help="Only devices of this node.")] = "",
-    queue: Annotated[str, typer.Option(help="Only devices held by this queue.")] = "",
-    free: Annotated[bool, typer.Option("--free", help="Only devices nobody holds.")] = False,
+    queue: Annotated[str, typer.Option(help="Only devices allocated to this queue.")] = "",
+    free: Annotated[bool, typer.Option("--free", help="Only free devices.")] = False,
     tree: Annotated[bool, typer.Option("--tree", help="Partitions below their GPU.")] = False,
     by: Annotated[Grouping | None, typer.Option(help="Count instead of list.")] = None,
     output: OutputOption = Output.TABLE,
@@ -54,7 +54,7 @@ def command(
         entry
         for entry in entries_of(snapshot)
         if node in ("", entry.node)
-        and (not queue or any(holder.queue == queue for holder in entry.holders))
+        and (not queue or any(holder.queue == queue for holder in entry.claims))
         and not (free and entry.status is not DeviceStatus.FREE)
     ]
     if not entries and not (node or queue or free):
@@ -128,7 +128,7 @@ def _keys(entry: DeviceEntry, by: Grouping) -> Iterable[str]:
         case Grouping.KIND:
             return (entry.kind,)
         case Grouping.QUEUE:
-            return dict.fromkeys(holder.queue for holder in entry.holders) or ("",)
+            return dict.fromkeys(holder.queue for holder in entry.claims) or ("",)
 
 
 def _wide_cells(entry: DeviceEntry, prefix: str) -> tuple[str, ...]:
@@ -144,16 +144,16 @@ def _cells(entry: DeviceEntry, prefix: str) -> tuple[str, ...]:
         entry.product or "-",
         entry.kind or "-",
         status,
-        _joined(_claim(holder) for holder in entry.holders),
-        _joined(pod for holder in entry.holders for pod in holder.pods),
-        _joined(holder.gang for holder in entry.holders),
-        _joined(holder.queue for holder in entry.holders),
+        _joined(_claim(holder) for holder in entry.claims),
+        _joined(pod for holder in entry.claims for pod in holder.pods),
+        _joined(holder.gang for holder in entry.claims),
+        _joined(holder.queue for holder in entry.claims),
     )
 
 
 def _claim(holder: Holder) -> str:
     consumed = ", ".join(f"{key} {amount}" for key, amount in holder.consumed.items())
-    notes = [note for note in ("admin" if holder.admin else "", consumed) if note]
+    notes = [note for note in ("admin" if holder.admin_access else "", consumed) if note]
     return holder.claim + (f" ({', '.join(notes)})" if notes else "")
 
 

@@ -40,18 +40,20 @@ MAX_NODES_SHOWN = 4
 
 def command(
     *,
-    subject: Annotated[Subject, typer.Argument(help="What NAME is.")],
+    subject: Annotated[Subject, typer.Argument(help="Kind of NAME.")],
     name: Annotated[str, typer.Argument(help="NAMESPACE/NAME; of a gang as in `kai-py gangs`.")],
     saved: SavedCluster = None,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     config: ConfigFile = None,
     url: Annotated[
-        str, typer.Option(help="Ask a running scheduler, which also knows what it decided.")
+        str, typer.Option(help="URL of a running scheduler; adds its past decisions.")
     ] = "",
     token_file: TokenFile = None,
-    since: Annotated[str, typer.Option(help="Only decisions of this time, like 10m or 2h.")] = "",
-    suggestions: Annotated[bool, typer.Option(help="Look for changes that would help.")] = True,
+    since: Annotated[
+        str, typer.Option(help="Only decisions of this last period, such as 10m or 2h.")
+    ] = "",
+    suggestions: Annotated[bool, typer.Option(help="Search for changes that would help.")] = True,
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
@@ -77,7 +79,7 @@ def command(
             )
     if not answers:
         raise CommandError(
-            f"{subject.value} {name}: no gang of this scheduler has it",
+            f"{subject.value} {name}: not part of any gang of this scheduler",
             hint="kai-py gangs lists them",
         )
     if not print_document(answers, output, json=json):
@@ -101,7 +103,7 @@ def _events(
     try:
         return asyncio.run(read())
     except CommandError as error:
-        typer.echo(f"kai-py: what was decided before is left out: {error}", err=True)
+        typer.echo(f"kai-py: past decisions are unavailable: {error}", err=True)
         return []
 
 
@@ -115,40 +117,51 @@ async def _ask_scheduler(
 
 def _print(explanation: Explanation) -> None:
     runs = (
-        f": {explanation.bound} of {explanation.pods} pods run, {explanation.floor} are needed"
+        (
+            f": {explanation.bound} of {explanation.pods} pods run, minMember is "
+            f"{explanation.min_members}"
+        )
         if explanation.pods
         else ""
     )
-    typer.echo(f"{explanation.gang} is {explanation.state}{runs}.")
+    typer.echo(f"{explanation.gang} is {_state_text(explanation.state)}{runs}.")
     if explanation.message:
         typer.echo(f"  {explanation.message}")
     if explanation.nodes:
         since = f", since {_local_time(explanation.started)}" if explanation.started else ""
         typer.echo(f"  It runs on {', '.join(explanation.nodes)}{since}.")
-    if explanation.position:
-        gained = f", and {explanation.gained} for waiting" if explanation.gained else ""
+    if explanation.queue_position:
+        gained = (
+            f", plus {explanation.ageing_points} by ageing" if explanation.ageing_points else ""
+        )
         typer.echo(
-            f"  It is number {explanation.position} of {explanation.waiting} that wait in queue "
-            f"{explanation.queue} (priority {explanation.priority}{gained})."
+            f"  Position {explanation.queue_position} of {explanation.queue_length} pending in "
+            f"queue {explanation.queue} (priority {explanation.priority}{gained})."
         )
     if explanation.queues:
         typer.echo()
         print_table(
             ("QUEUE", "DESERVED", "MAX", "FAIR SHARE", "ALLOCATED", "REQUESTED", "OF"),
-            map(_level, (*explanation.queues, *explanation.rationed)),
+            map(_level, (*explanation.queues, *explanation.limited_resources)),
         )
     if explanation.claim is not None:
         print_claim(explanation.claim)
     if explanation.history:
-        typer.echo("\nWhat was decided:")
+        typer.echo("\nDecisions:")
         for decision in explanation.history:
             typer.echo(f"  {_decision_line(explanation, decision)}")
     if explanation.suggestions:
-        typer.echo("\nIt would start, as simulated, with any of these:")
+        typer.echo("\nIn simulation, any of these changes lets it start:")
         for suggestion in explanation.suggestions:
             typer.echo(f"  - {suggestion.text}{_cost(suggestion)}")
             for command in _commands(suggestion):
                 typer.echo(f"      {command}")
+
+
+def _state_text(state: str) -> str:
+    """A stage as "pending (STAGE)", other states in lower case."""
+    is_stage = state not in (RUNNING, STARTING, DELETED)
+    return f"pending ({state})" if is_stage else state.lower()
 
 
 def _level(level: QueueLevel) -> tuple[str, ...]:
@@ -169,8 +182,8 @@ def _amount(amount: float) -> str:
 
 def _cost(suggestion: Suggestion) -> str:
     """Gangs that a suggestion ends, and those that only lose pods."""
-    shrunk = [each for each in suggestion.evicts if each not in suggestion.ends]
-    effects = (("would run no longer", suggestion.ends), ("would lose pods", shrunk))
+    shrunk = [each for each in suggestion.evicts if each not in suggestion.stops]
+    effects = (("would be evicted", suggestion.stops), ("would lose pods", shrunk))
     return "".join(f"; {', '.join(gangs)} {effect}" for effect, gangs in effects if gangs)
 
 
@@ -183,20 +196,20 @@ def _decision_line(explanation: Explanation, decision: Decision) -> str:
         case DecisionKind.PLACED:
             text = f"placed by {decision.action}, {pods}: {decision.message}"
         case DecisionKind.EVICTED if not decision.pods:
-            text = f"evicted for others: {decision.message}"
+            text = f"evicted: {decision.message}"
         case DecisionKind.EVICTED if decision.gang == explanation.gang:
             text = (
-                f"evicted by {decision.action} for {decision.beneficiary} "
-                f"({decision.beneficiary_queue}), {pods}: {decision.message}"
+                f"evicted by {decision.action} for {decision.preemptor} "
+                f"({decision.preemptor_queue}), {pods}: {decision.message}"
             )
         case DecisionKind.EVICTED:
-            text = f"{decision.gang} had to leave for it, {pods}: {decision.message}"
+            text = f"{decision.gang} was evicted for it, {pods}: {decision.message}"
         case DecisionKind.NOMINATED:
-            text = f"promised room, {pods}"
-        case DecisionKind.WAITING:
-            text = f"waits, {decision.stage}: {decision.message}"
+            text = f"nominated, {pods}"
+        case DecisionKind.PENDING:
+            text = f"pending ({decision.stage}): {decision.message}"
         case DecisionKind.DELETED:
-            text = "was taken away while it waited"
+            text = "was deleted while pending"
     return f"{_local_time(decision.time)}  {text}"
 
 

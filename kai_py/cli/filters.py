@@ -13,5 +13,5 @@ def check_known(option: str, value: str, names: Iterable[str], *, hint: str) -> 
         return
     suggestion = closest_match(value, known)
     raise CommandError(
-        f"{option} {value}: there is none", hint=f"was {suggestion} meant?" if suggestion else hint
+        f"{option} {value}: not found", hint=f"did you mean {suggestion}?" if suggestion else hint
     )

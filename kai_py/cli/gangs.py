@@ -22,7 +22,7 @@ from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
-HEADINGS = ("GANG", "QUEUE", "PRIORITY", "BOUND", "FLOOR", "PODS", "STATE", "WHY")
+HEADINGS = ("GANG", "QUEUE", "PRIORITY", "BOUND", "MIN MEMBER", "PODS", "STATE", "MESSAGE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class GangRow:
     queue: str
     priority: int
     bound: int
-    floor: int
+    min_members: int
     pods: int
     state: str
     nodes: tuple[str, ...]
-    why: str
-    gained: int = 0
+    message: str
+    ageing_points: int = 0
 
 
 def command(
@@ -53,7 +53,7 @@ def command(
         str, typer.Option("--namespace", "-n", help="Only gangs of this namespace.")
     ] = "",
     queue: Annotated[str, typer.Option(help="Only gangs of this queue.")] = "",
-    pending: Annotated[bool, typer.Option("--pending", help="Only gangs that wait.")] = False,
+    pending: Annotated[bool, typer.Option("--pending", help="Only pending gangs.")] = False,
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
@@ -73,7 +73,7 @@ def command(
     namespaces = {gang.partition("/")[0] for gang in snapshot.gangs}
     if namespace and namespace not in namespaces:
         suggestion = closest_match(namespace, sorted(namespaces))
-        hint = f" (was {suggestion} meant?)" if suggestion else ""
+        hint = f" (did you mean {suggestion}?)" if suggestion else ""
         print(f"no gangs in namespace {namespace}{hint}", file=sys.stderr)
     elif not namespaces:
         print(f"no gangs: no pod has schedulerName {configuration.scheduler_name}", file=sys.stderr)
@@ -102,17 +102,17 @@ def _row(gang: Gang, state: str, message: str, gained: int = 0) -> GangRow:
         queue=gang.queue,
         priority=gang.priority,
         bound=len(gang.bound),
-        floor=gang.tree.min_pods(),
+        min_members=gang.tree.min_pods(),
         pods=len(gang.members),
         state=state,
         nodes=tuple(sorted({member.node for member in gang.bound})),
-        why=message,
-        gained=gained,
+        message=message,
+        ageing_points=gained,
     )
 
 
 def _cells(row: GangRow, *, wide: bool) -> tuple[str, ...]:
-    priority = f"{row.priority}+{row.gained}" if row.gained else row.priority
-    counts = (priority, row.bound, row.floor, row.pods)
+    priority = f"{row.priority}+{row.ageing_points}" if row.ageing_points else row.priority
+    counts = (priority, row.bound, row.min_members, row.pods)
     nodes = (", ".join(row.nodes) or "-",) if wide else ()
-    return (row.gang, row.queue or "-", *map(str, counts), row.state, *nodes, row.why)
+    return (row.gang, row.queue or "-", *map(str, counts), row.state, *nodes, row.message)

@@ -17,17 +17,20 @@ from kai_py.deploy.parts import IMAGE_NAME
 def command(
     *,
     image: Annotated[str, typer.Option(help="Container image whose entry point is kai-py.")] = "",
-    namespace: Annotated[str, typer.Option(help="Namespace, made if needed.")] = "kai-py",
-    replicas: Annotated[int, typer.Option(min=1, help="One schedules, the rest stand by.")] = 2,
+    namespace: Annotated[str, typer.Option(help="Namespace, created if needed.")] = "kai-py",
+    replicas: Annotated[
+        int, typer.Option(min=1, help="One replica schedules, the others are standbys.")
+    ] = 2,
     monitoring: Annotated[
         bool,
         typer.Option(
-            "--monitoring", help="Also rules, scraping and dashboards, for the Prometheus operator."
+            "--monitoring",
+            help="Include alert rules, scraping and dashboards for the Prometheus operator.",
         ),
     ] = False,
-    config: Annotated[Path | None, typer.Option(help="Configuration file to put inside.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Configuration file to include.")] = None,
     webhook: Annotated[
-        bool, typer.Option("--webhook", help="With the admission webhooks.")
+        bool, typer.Option("--webhook", help="Include the admission webhooks.")
     ] = False,
     chart_dir: Annotated[
         Path | None, typer.Option("--chart", help="Write the Helm chart into this directory.")
@@ -41,11 +44,11 @@ def command(
         raise CommandError("--image is missing: the container image to run")
     if not re.fullmatch(IMAGE_NAME, image):
         form = "an image is named like registry.example/kai-py:0.1.0"
-        raise CommandError(f"--image {image}: is no name of an image", hint=form)
+        raise CommandError(f"--image {image}: is not an image name", hint=form)
     options = {"leaderElection": {"namespace": namespace}, "webhook": {"namespace": namespace}}
     configuration = with_options(configuration_from(config), options)
     if configuration.http.port == 0:
-        raise CommandError("http.port: a Service needs a port that is known, not 0")
+        raise CommandError("http.port: a Service requires a fixed port, not 0")
     installation = Installation(
         image=image,
         namespace=namespace,

@@ -128,7 +128,7 @@ def read_archive(path: Path) -> Archive:
     except OSError as error:
         raise ArchiveError(f"{path}: {error.strerror}") from error
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise ArchiveError(f"{path} is no snapshot of KAI-Scheduler: {error}") from error
+        raise ArchiveError(f"{path} is not a snapshot of KAI-Scheduler: {error}") from error
     objects: list[tuple[Kind[Any], Any]] = []
     problems: list[str] = []
     for name, kind in KINDS.items():
@@ -136,7 +136,7 @@ def read_archive(path: Path) -> Archive:
             try:
                 objects.append((kind, _resource(kind, raw).decode(raw)))
             except ValueError as error:
-                problems.append(f"{name}[{position}] is left out: {error}")
+                problems.append(f"{name}[{position}] is ignored: {error}")
     params = document.scheduler_params
     return Archive(
         scheduler_name=params.scheduler_name if params is not None else "",

@@ -41,7 +41,7 @@ def command(
     lint_reports = lint_together([text_of(file) for file in files])
     reports = list(zip(map(name_of, files), lint_reports, strict=True))
     if fix and (json or output not in (Output.TABLE, Output.WIDE)):
-        raise CommandError("--fix prints manifests: it goes with no -o")
+        raise CommandError("--fix cannot be combined with -o")
     answer = [FileFindings(name, report.findings) for name, report in reports]
     if not print_document(answer, output, json=json):
         for name, report in reports:

@@ -32,29 +32,35 @@ class Command(NamedTuple):
 
 
 COMMANDS = (
-    Command("demo", "kai_py.cli.demo", "Watch it work: a cluster in this process, in a minute."),
+    Command("demo", "kai_py.cli.demo", "Run a demo on an in-process cluster, in a minute."),
     Command("lint", "kai_py.cli.lint", "Check manifests and print their valid form."),
     Command("run", "kai_py.cli.run", "Run the scheduler until SIGTERM."),
     Command("webhook", "kai_py.cli.webhook", "Serve the admission webhooks until SIGTERM."),
-    Command("queues", "kai_py.cli.queues", "List queues: fair share, use, who waits."),
-    Command("gangs", "kai_py.cli.gangs", "List gangs: members, floor, why they wait."),
-    Command("explain", "kai_py.cli.explain", "Tell why something waits and what would help."),
+    Command("queues", "kai_py.cli.queues", "List queues: fair share, allocation, pending gangs."),
+    Command("gangs", "kai_py.cli.gangs", "List gangs: pods, minMember, why they are pending."),
+    Command(
+        "explain", "kai_py.cli.explain", "Explain why something is pending and what would help."
+    ),
     Command("top", "kai_py.cli.top", "Watch GPUs, queues, gangs and events of a cluster."),
-    Command("decisions", "kai_py.cli.decisions", "Print what a running scheduler decides."),
-    Command("devices", "kai_py.cli.devices", "List devices: who holds what, by node and product."),
-    Command("what-if", "kai_py.cli.what_if", "Tell what a change would do, without making it."),
-    Command("simulate", "kai_py.cli.simulate", "Play hours of a cluster in seconds and report."),
-    Command("snapshot", "kai_py.cli.snapshot", "Save what the scheduler sees to a file."),
-    Command("replay", "kai_py.cli.replay", "Plan for a snapshot that KAI took."),
-    Command("install", "kai_py.cli.install", "Print all that runs the scheduler in a cluster."),
-    Command("manifests", "kai_py.cli.install", "The former name of install.", hidden=True),
-    Command("migrate", "kai_py.cli.migrate", "Tell what becomes of KAI's objects here."),
+    Command("decisions", "kai_py.cli.decisions", "Print the decisions of a running scheduler."),
+    Command(
+        "devices", "kai_py.cli.devices", "List devices and their allocation, by node and product."
+    ),
+    Command("what-if", "kai_py.cli.what_if", "Simulate a change without making it."),
+    Command("simulate", "kai_py.cli.simulate", "Simulate hours of a cluster in seconds."),
+    Command(
+        "snapshot", "kai_py.cli.snapshot", "Save the scheduler's view of the cluster to a file."
+    ),
+    Command("replay", "kai_py.cli.replay", "Print the plan for a snapshot, of kai-py or KAI."),
+    Command("install", "kai_py.cli.install", "Print the manifests that install the scheduler."),
+    Command("manifests", "kai_py.cli.install", "Former name of install.", hidden=True),
+    Command("migrate", "kai_py.cli.migrate", "Show how KAI-Scheduler's objects are treated."),
     Command("crds", "kai_py.cli.crds", "Print the custom resource definitions to apply."),
 )
 
 EPILOG = (
-    "Exit codes: 0 done, 1 something was found, 2 wrong arguments or configuration, "
-    "3 the cluster refused, 70 a fault of kai-py, 130 interrupted."
+    "Exit codes: 0 done, 1 negative result, 2 wrong arguments or configuration, 3 API server "
+    "error, 70 internal error, 130 interrupted."
 )
 
 
@@ -106,7 +112,7 @@ def options(
     *,
     debug: Annotated[
         bool,
-        typer.Option("--debug", callback=_show_trace, help="Show the trace of an error."),
+        typer.Option("--debug", callback=_show_trace, help="Show the traceback of an error."),
     ] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
@@ -150,7 +156,7 @@ def _usage(error: TyperException) -> str:
         print(message, file=sys.stderr)
         sys.exit(ExitCode.USAGE)
     context = getattr(error, "ctx", None)
-    hint = f" ({context.command_path} -h shows what there is)" if context is not None else ""
+    hint = f" (see {context.command_path} -h)" if context is not None else ""
     return f"{' '.join(message.replace('Value error, ', '').split()).rstrip('.')}{hint}"
 
 

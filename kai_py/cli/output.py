@@ -17,8 +17,8 @@ class Output(enum.StrEnum):
     YAML = "yaml"
 
 
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Form of the answer.")]
-JsonFlag = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Same as -o json.")]
 
 
 def print_document(answer: object, output: Output, *, json: bool) -> bool:

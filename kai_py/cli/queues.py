@@ -26,10 +26,10 @@ HEADINGS = (
     "QUEUE", "DESERVED", "MAX", "FAIR SHARE", "ALLOCATED", "REQUESTED", "PENDING", "PROBLEM",
 )  # fmt: skip
 WIDE_HEADINGS = (HEADINGS[0], "RESOURCE", *HEADINGS[1:])
-NO_QUEUES = "There are no queues. `kai-py crds | kubectl apply -f -` brings the Queue API."
+NO_QUEUES = "There are no queues. `kai-py crds | kubectl apply -f -` installs the Queue API."
 SHARE_HEADINGS = (
-    "QUEUE", "PRIORITY", "WEIGHT", "PAST USE", "ASKS", "MAX", "DESERVED", "GUARANTEED",
-    "PART OF REST", "OF REST", "FAIR SHARE",
+    "QUEUE", "PRIORITY", "WEIGHT", "PAST USAGE", "REQUESTED", "MAX", "DESERVED", "GUARANTEED",
+    "REMAINDER %", "FROM REMAINDER", "FAIR SHARE",
 )  # fmt: skip
 
 
@@ -40,12 +40,12 @@ def command(
     config: ConfigFile = None,
     resource: Annotated[str, typer.Option(help="Resource to show: gpu, cpu, memory, …")] = GPU,
     explain: Annotated[
-        str, typer.Option(metavar="QUEUE", help="Tell how QUEUE comes by its fair share.")
+        str, typer.Option(metavar="QUEUE", help="Explain the fair share of QUEUE.")
     ] = "",
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
-    """List queues with fair share, use and pending gangs."""
+    """List queues with fair share, allocation and pending gangs."""
     configuration = configuration_from(config)
     if explain:
         steps = _steps(kubeconfig, context, configuration, explain, resource)
@@ -73,7 +73,7 @@ def _steps(
     steps = share_steps(quota, queue, resource)
     if not steps:
         raise CommandError(
-            f"queue {queue}: there is none, or it does not count {resource}",
+            f"queue {queue}: not found, or it has no quota for {resource}",
             hint="kai-py queues lists them",
         )
     return steps
@@ -93,10 +93,10 @@ def _share_cells(share: SiblingShare) -> tuple[str, ...]:
         share.queue,
         str(share.priority),
         _amount(share.weight),
-        "-" if share.past_use is None else f"{share.past_use:.1%}",
+        "-" if share.past_usage is None else f"{share.past_usage:.1%}",
         *(_amount(None if math.isinf(amount) else amount) for amount in bounds),
-        f"{share.part:.1%}",
-        _amount(share.surplus),
+        f"{share.weight_share:.1%}",
+        _amount(share.from_remainder),
         _amount(share.fair_share),
     )
 

@@ -88,7 +88,7 @@ async def _read_cluster(client: Client, configuration: Configuration) -> tuple[P
     except TimeoutError:
         unread = "; ".join(unsynced_kinds(mirror.status()))
         raise CommandError(
-            f"the cluster was not read within {READ_SECONDS:.0f} s: {unread}",
+            f"reading the cluster timed out after {READ_SECONDS:.0f} s: {unread}",
             exit_code=ExitCode.CLUSTER,
         ) from None
     finally:

@@ -27,7 +27,7 @@ def read_recorded(path: Path) -> Archive:
     try:
         return archive_of(load_objects(path))
     except ObjectsError as error:
-        text = f"is no snapshot of KAI-Scheduler and none of kai-py: {error}"
+        text = f"is not a snapshot of KAI-Scheduler or kai-py: {error}"
         raise ArchiveError(f"{path} {text}") from error
 
 
@@ -39,12 +39,14 @@ def archive_of(documents: Iterable[Document]) -> Archive:
         group, _, version = str(document["apiVersion"]).rpartition("/")
         kind = BY_NAME.get((group, str(document["kind"])))
         if kind is None or version not in kind.versions:
-            problems.append(f"{_name(document)} is left out: {document['apiVersion']} is not read")
+            problems.append(
+                f"{_name(document)} is ignored: {document['apiVersion']} is not supported"
+            )
             continue
         try:
             objects.append((kind, kind.versions[version](msgspec.json.encode(document))))
         except ValueError as error:
-            problems.append(f"{_name(document)} is left out: {error}")
+            problems.append(f"{_name(document)} is ignored: {error}")
     return Archive("", tuple(objects), tuple(problems), {})
 
 

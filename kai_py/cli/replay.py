@@ -34,11 +34,13 @@ def command(
     config: ConfigFile = None,
     diff: Annotated[
         Path | None,
-        typer.Option(metavar="CONFIG", help="Show how the plan differs under this configuration."),
+        typer.Option(
+            metavar="CONFIG", help="Show the difference to the plan under this configuration."
+        ),
     ] = None,
     against: Annotated[
         Path | None,
-        typer.Option(metavar="PLAN", help="Show how it differs from a plan printed before."),
+        typer.Option(metavar="PLAN", help="Show the difference to a plan printed before."),
     ] = None,
     now: Annotated[
         float | None,
@@ -50,7 +52,7 @@ def command(
     """Print the plan of one cycle on a snapshot; nothing is read from or written to a cluster."""
     configuration_from(config)
     if against is not None and (diff is not None or json or output is not Output.TABLE):
-        raise CommandError("--against compares printed plans: it goes with no --diff and no -o")
+        raise CommandError("--against cannot be combined with --diff or -o")
     try:
         recorded = read_recorded(archive)
     except ArchiveError as error:

@@ -52,7 +52,7 @@ def command(
         str | None,
         typer.Option(help="HOST:PORT of dashboard, metrics and probes; port 0 takes a free one."),
     ] = None,
-    log_format: Annotated[LogFormat | None, typer.Option(help="Form of log lines.")] = None,
+    log_format: Annotated[LogFormat | None, typer.Option(help="Log format.")] = None,
     leader_elect: Annotated[
         bool | None,
         typer.Option("--leader-elect/--no-leader-elect", help="Take a Lease before scheduling."),

@@ -40,8 +40,8 @@ async def get(http: aiohttp.ClientSession, url: str, path: str, query: Mapping[s
             await raise_for_status(url, response)
     except (aiohttp.ClientError, TimeoutError) as error:
         raise CommandError(
-            f"{url}: {error or 'no answer'}",
-            hint="is kai-py run --http there? try kubectl port-forward",
+            f"{url}: {error or 'no response'}",
+            hint="is kai-py run --http running? try kubectl port-forward",
             exit_code=ExitCode.CLUSTER,
         ) from None
     return body

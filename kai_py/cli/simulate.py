@@ -38,23 +38,25 @@ def command(
         Path | None,
         typer.Option(
             help="For a list of jobs: a list of nodes (CSV), or a scenario whose nodes and "
-            "queues are taken."
+            "queues are used."
         ),
     ] = None,
     saturate: Annotated[
         bool,
         typer.Option(
-            "--saturate", help="For a list of jobs: fill the nodes in random order; nobody leaves."
+            "--saturate", help="For a list of jobs: fill the nodes in random order; no job ends."
         ),
     ] = False,
     hours: Annotated[
-        float | None, typer.Option(min=0.01, help="For a list of jobs: end after so many hours.")
+        float | None, typer.Option(min=0.01, help="For a list of jobs: end after this many hours.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Fixes the order of --saturate.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the order of --saturate.")] = 0,
     cycle_seconds: Annotated[
-        float, typer.Option(min=0.1, help="Least simulated time between two cycles.")
+        float, typer.Option(min=0.1, help="Minimum simulated time between two cycles, in seconds.")
     ] = 1.0,
-    html: Annotated[Path | None, typer.Option(help="Write the report as a page, too.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write the report as an HTML page.")
+    ] = None,
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
@@ -66,7 +68,7 @@ def command(
                 text, str(file), nodes, saturate=saturate, hours=hours, seed=seed
             )
         elif nodes is not None or saturate or hours is not None:
-            raise CommandError(f"{file}: --nodes, --saturate and --hours are for lists of jobs")
+            raise CommandError(f"{file}: --nodes, --saturate and --hours require a list of jobs")
         else:
             scenario = parse_scenario(text, name=str(file))
     except ScenarioError as error:
@@ -114,10 +116,10 @@ def _simulate(
 
 def _print(found: SimulationReport) -> None:
     typer.echo(
-        f"{found.hours:g} hours of {found.gpus:g} GPUs: {found.used:.1%} used, "
-        f"{found.idle_while_waiting:.1%} free while gangs waited for as many, "
-        f"{found.broken:.1%} free on nodes of which a part was taken; "
-        f"Jain's fairness index {found.jain:.3f}; {found.cycles} cycles."
+        f"{found.hours:g} hours of {found.gpus:g} GPUs: {found.allocated:.1%} used, "
+        f"{found.idle_while_waiting:.1%} idle while gangs requested as many, "
+        f"{found.fragmented:.1%} idle on partly used nodes; Jain's fairness index "
+        f"{found.jain_index:.3f}; {found.cycles} cycles."
     )
     if found.evictions:
         evicted = ", ".join(f"{count} by {action}" for action, count in found.evictions.items())
@@ -135,7 +137,7 @@ def _print(found: SimulationReport) -> None:
                 f"{queue.entitled:.1f}",
                 str(queue.evicted_pods),
                 f"{queue.lost_gpu_hours:.1f}",
-                *waiting_cells(queue.waiting),
+                *waiting_cells(queue.waiting_times),
             )
             for queue in found.queues
         ),

@@ -20,7 +20,7 @@ def command(
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     hide_names: Annotated[
-        bool, typer.Option("--redact", help="Leave no name, label, image, text or address in it.")
+        bool, typer.Option("--redact", help="Remove names, labels, images, texts and addresses.")
     ] = False,
 ) -> None:
     """Save the objects that the scheduler watches to a file."""

@@ -117,7 +117,7 @@ class Top:
         line.append(" kai-py top ", style="bold reverse")
         nodes = len(self.observer.mirror.objects(NODES))
         waiting = len(self.observer.plan.unplaced)
-        line.append(f"  {nodes} nodes  {waiting} gangs wait", style="bold")
+        line.append(f"  {nodes} nodes  {waiting} gangs pending", style="bold")
         return (line,)
 
     def _clock(self) -> float:
@@ -148,7 +148,7 @@ async def _watching(client: Client, configuration: Configuration) -> AsyncIterat
             yield top
         except TimeoutError:
             raise CommandError(
-                f"the cluster was not read within {READ_SECONDS:.0f} s",
+                f"reading the cluster timed out after {READ_SECONDS:.0f} s",
                 exit_code=ExitCode.CLUSTER,
             ) from None
         finally:

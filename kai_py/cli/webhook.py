@@ -23,7 +23,7 @@ def command(
     context: Context = "",
     config: ConfigFile = None,
     http: Annotated[str | None, typer.Option(help="HOST:PORT to serve the webhooks on.")] = None,
-    log_format: Annotated[LogFormat | None, typer.Option(help="Form of log lines.")] = None,
+    log_format: Annotated[LogFormat | None, typer.Option(help="Log format.")] = None,
 ) -> None:
     """Serve the admission webhooks until SIGTERM."""
     host, port = address_of(http) if http else (None, None)

@@ -41,7 +41,7 @@ def command(
     context: Context = "",
     config: ConfigFile = None,
     add: Annotated[
-        list[Path] | None, typer.Option("--add", "-f", help="Create what a manifest holds.")
+        list[Path] | None, typer.Option("--add", "-f", help="Create the objects of a manifest.")
     ] = None,
     set_queue: Annotated[
         list[str] | None, typer.Option("--set", help="Set a Queue's field: NAME.maxGPUs=16.")
@@ -55,7 +55,8 @@ def command(
     until_placed: Annotated[
         str,
         typer.Option(
-            help="How many more nodes like NODE, or the one in a file, until nobody waits for room?"
+            help="Number of nodes like NODE, or the one in a file, until no gang is short of "
+            "capacity."
         ),
     ] = "",
     output: OutputOption = Output.TABLE,
@@ -85,7 +86,7 @@ def command(
                 answer = comparison = what_if(documents, changes, configuration, now=now)
                 print_answer, is_pending = (
                     partial(_print_comparison, comparison),
-                    bool(comparison.waiting),
+                    bool(comparison.pending),
                 )
     except ChangeError as error:
         raise CommandError(str(error)) from None
@@ -130,10 +131,10 @@ def _objects(path: Path) -> list[Document]:
     for document in documents:
         line, value = document.node.start_mark.line + 1, document.value
         if not isinstance(value, dict):
-            raise CommandError(f"{path}:{line}: is no Kubernetes object")
+            raise CommandError(f"{path}:{line}: is not a Kubernetes object")
         for field in ("apiVersion", "kind", "metadata"):
             if not value.get(field):
-                hint = f"kai-py lint {path} tells all that is wrong"
+                hint = f"kai-py lint {path} lists every problem"
                 raise CommandError(f"{path}:{line}: has no {field}", hint=hint)
     return [document.value for document in documents]
 
@@ -141,10 +142,10 @@ def _objects(path: Path) -> list[Document]:
 def _print_needed(needed: NodesNeeded) -> None:
     like, count = needed.like, needed.nodes
     if count is None:
-        typer.echo(f"even {MAX_ADDED_NODES} more nodes like {like} would leave somebody waiting")
+        typer.echo(f"even {MAX_ADDED_NODES} more nodes like {like} would leave gangs pending")
     else:
         nodes = "node" if count == 1 else "nodes"
-        typer.echo(f"{count} more {nodes} like {like} and nobody waits for room")
+        typer.echo(f"with {count} more {nodes} like {like}, no gang is short of capacity")
 
 
 def _print_comparison(comparison: Comparison) -> None:
@@ -152,7 +153,7 @@ def _print_comparison(comparison: Comparison) -> None:
         typer.echo(f"{title}:")
         print_table(headings, rows)
         typer.echo()
-    if comparison == Comparison(waiting=comparison.waiting):
+    if comparison == Comparison(pending=comparison.pending):
         typer.echo("The change makes no difference.")
 
 
@@ -163,18 +164,18 @@ Section = tuple[str, tuple[str, ...], Sequence[tuple[str, ...]]]
 def _sections(comparison: Comparison) -> Iterator[Section]:
     sections: tuple[Section, ...] = (
         ("Starts", GANG_HEADINGS, list(map(_placed, comparison.starts))),
-        ("Runs no longer", GANG_HEADINGS, list(map(_placed, comparison.loses))),
+        ("Stops", GANG_HEADINGS, list(map(_placed, comparison.stops))),
         (
-            "Leaves",
-            ("POD", "GANG", "QUEUE", "WHY"),
+            "Evicted",
+            ("POD", "GANG", "QUEUE", "REASON"),
             [(str(e.pod), e.gang, e.queue, e.reason) for e in comparison.victims],
         ),
         (
-            "Waits",
-            ("GANG", "QUEUE", "PODS", "STAGE", "WHY"),
+            "Pending",
+            ("GANG", "QUEUE", "PODS", "STAGE", "REASON"),
             [
                 (each.gang, each.queue, str(each.pods), each.stage.value, each.message)
-                for each in comparison.waiting
+                for each in comparison.pending
             ],
         ),
         (

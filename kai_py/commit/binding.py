@@ -35,8 +35,8 @@ class BindingOutcome(StrEnum):
     """Outcome of a binding; the values are metric labels."""
 
     BOUND = "bound"
-    VANISHED = "vanished"
-    ELSEWHERE = "elsewhere"
+    DELETED = "deleted"
+    BOUND_ELSEWHERE = "bound_elsewhere"
     FAILED = "failed"
 
 
@@ -123,7 +123,7 @@ async def _bind_volume(access: ApiAccess, name: str, claim: ClaimRef) -> None:
         return
     if bound_claim is not None:
         raise ApiError(
-            f"volume {name} was given to claim {bound_claim.namespace}/{bound_claim.name}"
+            f"volume {name} was bound to claim {bound_claim.namespace}/{bound_claim.name}"
         )
     reference = {
         "apiVersion": "v1",
@@ -148,7 +148,7 @@ async def _read_outcome(access: ApiAccess, placement: Placement) -> BindingResul
     try:
         current = await access.read_pod(pod)
     except NotFound:
-        return BindingResult(pod, node, BindingOutcome.VANISHED, f"pod {pod} was deleted")
+        return BindingResult(pod, node, BindingOutcome.DELETED, f"pod {pod} was deleted")
     except ApiError as error:
         return BindingResult(pod, node, BindingOutcome.FAILED, str(error))
     return observed_outcome(current, placement)
@@ -158,15 +158,15 @@ def observed_outcome(seen: Pod, placement: Placement) -> BindingResult | None:
     """The outcome that the pod as read proves; None when it may still be bound."""
     pod, node = placement.pod, placement.node
     if seen.metadata.uid != pod.uid:
-        reason = f"pod {pod} was deleted and made again"
-        return BindingResult(pod, node, BindingOutcome.VANISHED, reason)
+        reason = f"pod {pod} was deleted and recreated"
+        return BindingResult(pod, node, BindingOutcome.DELETED, reason)
     if seen.spec.node_name == node:
         return BindingResult(pod, node, BindingOutcome.BOUND)
     if seen.spec.node_name:
-        reason = f"pod {pod} was bound to node {seen.spec.node_name} by somebody else"
-        return BindingResult(pod, node, BindingOutcome.ELSEWHERE, reason)
+        reason = f"pod {pod} was bound to node {seen.spec.node_name} by another scheduler"
+        return BindingResult(pod, node, BindingOutcome.BOUND_ELSEWHERE, reason)
     if seen.metadata.deletion_timestamp is not None or seen.status.phase in FINISHED:
-        return BindingResult(pod, node, BindingOutcome.VANISHED, f"pod {pod} is ending")
+        return BindingResult(pod, node, BindingOutcome.DELETED, f"pod {pod} is ending")
     if seen.spec.scheduling_gates:
         reason = f"pod {pod} has scheduling gates"
         return BindingResult(pod, node, BindingOutcome.FAILED, reason)

@@ -254,7 +254,7 @@ class Committer:
             metrics.bindings.labels(binding.outcome.value).inc()
         metrics.double_allocations.inc(len(outcome.other_holders))
         complete = not outcome.unbound
-        result = "bound" if complete else "partial" if outcome.bound else "undone"
+        result = "bound" if complete else "partial" if outcome.bound else "rolled_back"
         metrics.gangs.labels(outcome.gang.action.value, result).inc()
         if complete:
             metrics.gang_bind_seconds.observe(seconds)
@@ -267,7 +267,7 @@ class Committer:
             for placement in gang.pods:
                 self._assume_cache.forget(placement.pod.uid)
             wait = self._back_off(gang.gang)
-            log.warning("gang %s: not resumed, again in %.1f s: %s", gang.gang, wait, error)
+            log.warning("gang %s: not resumed, next attempt in %.1f s: %s", gang.gang, wait, error)
             self._event_writer.report_not_resumed(gang.owner, str(error))
         else:
             self._backoff.reset(gang.gang)
@@ -282,7 +282,7 @@ class Committer:
             await suspend_job(self._access, job, scheduler, now)
         except ApiError as error:
             vanished = is_gone(error)
-            outcome = EvictionOutcome.VANISHED if vanished else EvictionOutcome.FAILED
+            outcome = EvictionOutcome.DELETED if vanished else EvictionOutcome.FAILED
             reason = str(error)
             if not vanished:
                 log.warning("Job %s/%s: not suspended: %s", job.namespace, job.name, error)
@@ -322,10 +322,10 @@ class Committer:
         try:
             await release_claim(self._access, leftover.claim, leftover.consumers)
         except ApiError as error:
-            log.warning("left-over claim %s: %s", leftover.claim, error)
+            log.warning("orphaned claim %s: %s", leftover.claim, error)
         else:
             self._metrics.claims_recovered.inc()
-            log.info("claim %s: nobody binds its pods, its devices are free", leftover.claim)
+            log.info("claim %s: no scheduler binds its pods; devices released", leftover.claim)
 
 
 def _claim_uids(gang: GangPlacement) -> frozenset[str]:

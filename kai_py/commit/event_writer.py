@@ -11,7 +11,7 @@ EvictionBlocked   pod                  a disruption budget forbids the eviction 
 FailedEviction    pod, or its Job      the API refused the eviction: the pod, or the Job, stays
 DeviceDoubleAllocated  both claims     they have one device, and what becomes of ours
 InvalidObject     node, slice, pod     it is not used (or only in part), with what is wrong
-TookRoom, LostRoom  both queues        capacity was reclaimed by one from the other
+Reclaiming, Reclaimed  both queues   capacity was reclaimed by one from the other
 MissingParent, Cycle, …  queue         it can't be used as written, as its Ready condition says
 Accepted          queue                it can be used again
 """
@@ -95,7 +95,7 @@ class EventWriter:
             return
         if result.outcome is EvictionOutcome.FAILED:
             regarding, verb = (owner, "suspended") if eviction.suspend else (pod, "evicted")
-            note = f"could not be {verb} for {eviction.beneficiary}: {result.reason}"
+            note = f"could not be {verb} for {eviction.preemptor}: {result.reason}"
             self._warn(regarding, "FailedEviction", "Preempting", note)
             return
         if result.outcome is not EvictionOutcome.EVICTED:
@@ -106,7 +106,7 @@ class EventWriter:
         elif owner.uid != eviction.pod.uid:
             note = f"Pod {eviction.pod} on node {eviction.node}: {eviction.reason}"
             self._warn(owner, "Preempted", "Preempting", note)
-        if eviction.queue != eviction.beneficiary_queue:
+        if eviction.queue != eviction.preemptor_queue:
             self._report_reclaim(result)
 
     def report_pending(self, unplaced: Unplaced) -> None:
@@ -121,7 +121,7 @@ class EventWriter:
                 _pending_details(unplaced),
             )
             return
-        not_ready = unplaced.stage in (Stage.MEMBERS_MISSING, Stage.SCHEDULING_GATED)
+        not_ready = unplaced.stage in (Stage.BELOW_MIN_MEMBER, Stage.SCHEDULING_GATED)
         reason = "NotReady" if not_ready else "Unschedulable"
         self._record(owner, reason, "Scheduling", unplaced.message, _pending_details(unplaced))
 
@@ -153,18 +153,21 @@ class EventWriter:
         if condition.reason != ACCEPTED:
             self._warn(queue, condition.reason, "Checking", condition.message)
         elif known.queue.status.conditions:
-            self._record(queue, ACCEPTED, "Checking", "The queue is used as it is written")
+            self._record(queue, ACCEPTED, "Checking", "The queue is used as written")
 
     def _report_reclaim(self, result: EvictionResult) -> None:
         eviction = result.eviction
         loser = self._find_queue(eviction.queue)
-        winner = self._find_queue(eviction.beneficiary_queue)
+        winner = self._find_queue(eviction.preemptor_queue)
         if loser is not None:
-            note = f"Gang {eviction.gang} lost room to {eviction.beneficiary}: {eviction.reason}"
-            self._record(loser, "LostRoom", "Reclaiming", note)
+            note = f"Gang {eviction.gang} was evicted for {eviction.preemptor}: {eviction.reason}"
+            self._record(loser, "Reclaimed", "Reclaiming", note)
         if winner is not None:
-            note = f"Gang {eviction.beneficiary} took room of {eviction.gang}: {eviction.reason}"
-            self._record(winner, "TookRoom", "Reclaiming", note)
+            note = (
+                f"Gang {eviction.preemptor} reclaimed capacity from {eviction.gang}: "
+                f"{eviction.reason}"
+            )
+            self._record(winner, "Reclaiming", "Reclaiming", note)
 
     def _record(
         self,
@@ -204,8 +207,8 @@ def _eviction_details(eviction: Eviction) -> Mapping[str, str]:
         event_annotations.QUEUE: eviction.queue,
         event_annotations.ACTION: eviction.action.value,
         event_annotations.NODE: eviction.node,
-        event_annotations.PREEMPTOR: eviction.beneficiary,
-        event_annotations.PREEMPTOR_QUEUE: eviction.beneficiary_queue,
+        event_annotations.PREEMPTOR: eviction.preemptor,
+        event_annotations.PREEMPTOR_QUEUE: eviction.preemptor_queue,
     }
 
 

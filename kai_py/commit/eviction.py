@@ -40,7 +40,7 @@ class EvictionOutcome(StrEnum):
 
     EVICTED = "evicted"
     BLOCKED = "blocked"
-    VANISHED = "vanished"
+    DELETED = "deleted"
     FAILED = "failed"
 
 
@@ -73,7 +73,7 @@ async def evict_pod(
         return EvictionOutcome.BLOCKED, str(refusal), refusal.retry_after
     # Conflict: the uid in the preconditions belongs to a pod that has been replaced.
     except (NotFound, Conflict) as gone:
-        return EvictionOutcome.VANISHED, str(gone), 0.0
+        return EvictionOutcome.DELETED, str(gone), 0.0
     except ApiError as error:
         return EvictionOutcome.FAILED, str(error), error.retry_after
     await write_eviction_reason(access, pod, reason)
@@ -87,7 +87,7 @@ async def write_eviction_reason(access: ApiAccess, pod: PodRef, reason: str) -> 
     except (NotFound, Conflict):
         pass  # it left at once
     except ApiError as error:
-        log.info("pod %s was evicted; its condition does not say why: %s", pod, error)
+        log.info("pod %s was evicted; its condition could not be written: %s", pod, error)
 
 
 async def _set_disruption_condition(access: ApiAccess, pod: PodRef, reason: str) -> None:

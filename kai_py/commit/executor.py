@@ -213,7 +213,7 @@ class Executor:
 
     async def _drain(self) -> None:
         if not await self.committer.drain(DRAIN_SECONDS):
-            log.warning("not everything under way was finished; the next scheduler completes it")
+            log.warning("stopped with unfinished writes; the next leader completes them")
         await self._pod_statuses.drain(STATUS_DRAIN_SECONDS)
         await self._recorder.drain(STATUS_DRAIN_SECONDS)
 

@@ -39,10 +39,10 @@ CAPACITY_STAGES = SHORT_OF_CAPACITY | {
 """Stages in which a gang keeps the request it has."""
 # By precedence: the first condition that is True tells the state.
 STATES = (
-    ("CapacityRevoked", "its room was taken back"),
-    ("BookingExpired", "its room was not used in time"),
+    ("CapacityRevoked", "its capacity was revoked"),
+    ("BookingExpired", "its capacity was not used in time"),
     ("Failed", "it failed"),
-    ("Provisioned", "its nodes are there"),
+    ("Provisioned", "its nodes are ready"),
     ("Accepted", "an autoscaler has accepted it"),
 )
 FAILED_STATES = frozenset({"CapacityRevoked", "BookingExpired", "Failed"})
@@ -130,7 +130,7 @@ def request_state(request: Unstructured) -> tuple[str, str]:
         if kind in conditions:
             message = str(conditions[kind].get("message", "")).rstrip(".")
             return kind, f"{words} ({message})" if message else words
-    return "", "no autoscaler has answered yet"
+    return "", "no autoscaler has responded yet"
 
 
 def failed_at(request: Unstructured) -> float | None:
@@ -219,6 +219,6 @@ def _provisioned(
     unplaced: Unplaced, desired: DesiredRequest, requests: Mapping[Key, Unstructured]
 ) -> Unplaced:
     request = requests.get(desired.key)
-    state = request_state(request)[1] if request is not None else "it is being made"
+    state = request_state(request)[1] if request is not None else "it is being created"
     message = f"{unplaced.message.rstrip('.')}; ProvisioningRequest {desired.name}: {state}."
     return replace(unplaced, stage=Stage.PROVISIONING, message=message)

@@ -84,7 +84,7 @@ class ScaleUpTracker:
 
 
 def _suppressed(unplaced: Unplaced, limit: int) -> Unplaced:
-    suffix = f"; {limit} scale-ups made no more room for it, so it calls for no more nodes."
+    suffix = f"; {limit} scale-ups added no usable capacity for it, so it requests no more nodes."
     return replace(
         unplaced,
         stage=Stage.SCALE_UP_INEFFECTIVE,

@@ -61,4 +61,4 @@ class GateRemover:
             )
         except ApiError as error:
             if not is_gone(error):
-                log.warning("scheduling gate of pod %s: %s", ref, error)
+                log.warning("cannot remove the scheduling gate of pod %s: %s", ref, error)

@@ -52,8 +52,8 @@ from kai_py.plan.plan import GangPlacement, Placement
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
-RELEASING_OUTCOMES = (BindingOutcome.VANISHED, BindingOutcome.FAILED)
-FAILURE_OUTCOMES = (BindingOutcome.ELSEWHERE, BindingOutcome.FAILED)
+RELEASING_OUTCOMES = (BindingOutcome.DELETED, BindingOutcome.FAILED)
+FAILURE_OUTCOMES = (BindingOutcome.BOUND_ELSEWHERE, BindingOutcome.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class GangTransaction:
         try:
             await delete_claim(self.access, claim)
         except ApiError as error:
-            log.warning("claim %s stays until its pod goes: %s", claim, error)
+            log.warning("claim %s: kept until its pod is deleted: %s", claim, error)
 
     async def _release(self, desired: DesiredClaim, leaving: frozenset[str]) -> None:
         try:
@@ -255,7 +255,7 @@ class GangTransaction:
             )
         except ApiError as error:
             log.warning(
-                "claim %s keeps its devices until recovery gives them back: %s",
+                "claim %s: devices not released; recovery retries: %s",
                 desired.claim,
                 error,
             )

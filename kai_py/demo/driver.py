@@ -84,7 +84,7 @@ def _step_started(step: ScriptStep, number: int, of: int, time: float) -> StepSt
     return StepStarted(
         time=time,
         number=number,
-        of=of,
+        total=of,
         title=step.title,
         submitted=tuple(workload.name for workload in step.submit),
         ended=step.end,

@@ -16,11 +16,11 @@ class PodChange(StrEnum):
     CREATED = "created"
     BOUND = "bound"
     RUNNING = "running"
-    TERMINATING = "leaving"
+    TERMINATING = "terminating"
     """It is being deleted: evicted, or its Job is deleted."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    DELETED = "gone"
+    DELETED = "deleted"
 
 
 class ClaimChange(StrEnum):
@@ -40,7 +40,7 @@ class StepStarted(DemoEvent, frozen=True, tag="step"):
     """A step of the script began: ``number`` of ``of``; the names are Jobs."""
 
     number: int
-    of: int
+    total: int
     title: str
     submitted: tuple[str, ...]
     ended: tuple[str, ...]
@@ -105,7 +105,7 @@ class EvictionDecided(DemoEvent, frozen=True, tag="eviction"):
     action: str
     pod: str
     gang: str
-    beneficiary: str
+    preemptor: str
     reason: str
 
 

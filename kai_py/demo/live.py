@@ -16,7 +16,7 @@ from kai_py.observe.live.cluster import LiveCluster
 from kai_py.observe.live.feed import Feed
 from kai_py.observe.live.screen import Screen, show
 
-FINISHED_CAPTION = "The story is told; cluster and scheduler go on. Ctrl-C ends them."
+FINISHED_CAPTION = "The demo has ended; cluster and scheduler keep running. Ctrl-C stops them."
 
 
 class LiveView:
@@ -40,7 +40,7 @@ class LiveView:
             self._feed.add(line)
         match event:
             case StepStarted():
-                self._step = f"{event.number}/{event.of} "
+                self._step = f"{event.number}/{event.total} "
                 self._caption = event.title
             case PodChanged(change=PodChange.BOUND):
                 self._bound += 1

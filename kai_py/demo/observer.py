@@ -79,7 +79,7 @@ class Observer:
                     action=eviction.action.value,
                     pod=str(eviction.pod),
                     gang=eviction.gang,
-                    beneficiary=eviction.beneficiary,
+                    preemptor=eviction.preemptor,
                     reason=eviction.reason,
                 )
             )

@@ -20,8 +20,8 @@ TONES = {
     SCHEDULED: Tone.GOOD,
     "FailedScheduling": Tone.WAIT,
     "Preempted": Tone.BAD,
-    "LostRoom": Tone.BAD,
-    "TookRoom": Tone.GOOD,
+    "Reclaimed": Tone.BAD,
+    "Reclaiming": Tone.GOOD,
 }
 
 
@@ -29,7 +29,7 @@ def feed_line(event: AnyDemoEvent) -> FeedLine | None:
     """The line for people; None for an event that is only for machines."""
     match event:
         case StepStarted():
-            word = f"Step {event.number}/{event.of}"
+            word = f"Step {event.number}/{event.total}"
             return FeedLine(event.time, Tone.STEP, word, "", event.title)
         case JobCompleted():
             name = event.gang.rpartition("/")[2]
@@ -65,8 +65,8 @@ def queue_text(queue: QueueGpus) -> str:
     """A queue in a few words."""
     maximum = "" if queue.maximum is None else f", max {queue.maximum:.4g}"
     return (
-        f"{queue.queue} uses {queue.allocated:.4g} of {queue.deserved:.4g} deserved GPUs "
-        f"(fair share {queue.fair_share:.4g}{maximum})"
+        f"{queue.queue} has {queue.allocated:.4g} of {queue.deserved:.4g} deserved GPUs "
+        f"allocated (fair share {queue.fair_share:.4g}{maximum})"
     )
 
 
@@ -79,7 +79,7 @@ def summary_lines(summary: DemoSummary) -> tuple[tuple[bool, str], ...]:
 def summary_counts(summary: DemoSummary) -> str:
     """The counts of the summary."""
     return (
-        f"{summary.pods_bound} pods bound, {summary.gangs_started} gangs started whole, "
+        f"{summary.pods_bound} pods bound, {summary.gangs_started} gangs started, "
         f"{summary.preemptions} pods preempted, {summary.reclaims} reclaimed, "
         f"{summary.jobs_completed} Jobs completed in {summary.time:.1f} s"
     )

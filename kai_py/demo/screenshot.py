@@ -45,7 +45,10 @@ class ScreenshotWriter:
 
     def __call__(self, event: AnyDemoEvent) -> None:
         """Handle an event; the picture shows the cluster before the step."""
-        if isinstance(event, StepStarted) and event.of - event.number == STEPS_AFTER_SCREENSHOT - 1:
+        if (
+            isinstance(event, StepStarted)
+            and event.total - event.number == STEPS_AFTER_SCREENSHOT - 1
+        ):
             self._write()
         self._view(event)
         self._listener(event)

@@ -156,50 +156,51 @@ def _steps(workloads: _Workloads) -> tuple[ScriptStep, ...]:
             submit=(chat,),
         ),
         ScriptStep(
-            f"{_size(llm)}: a gang, started whole on whole nodes",
+            f"{_size(llm)}: a gang, started together on empty nodes",
             2.5,
             after=(_started(chat),),
             submit=(llm,),
         ),
         ScriptStep(
-            f"{_size(protein)} by resource claims; notebooks by nvidia.com/gpu beside them",
+            f"{_size(protein)} by resource claims; notebooks by nvidia.com/gpu",
             3.0,
             after=(_started(llm),),
             submit=(protein, notebooks),
         ),
         ScriptStep(
-            f"{_size(vision)}: too little room is left, so the gang waits; none of it starts",
+            f"{_size(vision)}: not enough capacity, so the gang is pending; none of its pods "
+            "starts",
             3.0,
             after=(_started(protein), _started(notebooks)),
             submit=(vision,),
         ),
         ScriptStep(
-            f"{llm.name} ends: now there is room, and {vision.name} starts, all {vision.pods} pods",
+            f"{llm.name} ends: {vision.name} starts with all its {vision.pods} pods",
             5.0,
             after=(MilestoneReached(vision.name, Milestone.WAITED),),
             end=(llm.name,),
         ),
         ScriptStep(
-            f"{_size(urgent)} has a higher priority: it preempts {vision.name}, whole for whole",
+            f"{_size(urgent)} has a higher priority: it preempts all of {vision.name}",
             4.0,
             after=(_started(vision), _completed(llm)),
             submit=(urgent,),
         ),
         ScriptStep(
-            f"{urgent.name} and {protein.name} end: {vision.name} comes back, whole",
+            f"{urgent.name} and {protein.name} end: all of {vision.name} starts again",
             5.0,
             after=(_started(urgent), MilestoneReached(vision.name, Milestone.PREEMPTED)),
             end=(urgent.name, protein.name),
         ),
         ScriptStep(
-            f"{_size(ablation)}, at least {ablation.min_available} pods: "
-            "research borrows what is idle",
+            f"{_size(ablation)}, at least {ablation.min_available} pods: research borrows idle "
+            "GPUs",
             3.5,
             after=(_returned(vision), _completed(urgent), _completed(protein)),
             submit=(ablation,),
         ),
         ScriptStep(
-            f"{_size(peak)}: inference deserves them; research gives back one pod's room",
+            f"{_size(peak)}: inference deserves them; one pod of research is reclaimed",
             4.0,
             after=(_started(ablation),),
             submit=(peak,),
@@ -211,7 +212,7 @@ def _steps(workloads: _Workloads) -> tuple[ScriptStep, ...]:
             end=(peak.name, vision.name),
         ),
         ScriptStep(
-            f"{ablation.name} ends; the servers and notebooks run on",
+            f"{ablation.name} ends; the servers and notebooks keep running",
             3.5,
             after=(_returned(ablation), _completed(peak), _completed(vision)),
             end=(ablation.name,),
@@ -228,25 +229,26 @@ def _expectations(workloads: _Workloads) -> tuple[Expectation, ...]:
     )
     return (
         Expectation(
-            "resource claims and device plugin, side by side",
+            "resource claims and device plugin in one cluster",
             (_started(workloads.protein), _started(workloads.notebooks)),
         ),
         Expectation(
-            f"a gang waited while there was too little room ({vision.name})",
+            f"a gang was pending while capacity was short ({vision.name})",
             (MilestoneReached(vision.name, Milestone.WAITED),),
         ),
-        Expectation("and started whole once there was", (_started(vision),)),
+        Expectation("and started as a whole when there was enough", (_started(vision),)),
         Expectation(
             f"a higher priority preempted it ({urgent.name})",
             (_started(urgent), MilestoneReached(vision.name, Milestone.PREEMPTED)),
         ),
-        Expectation("and it came back whole when that ended", (_returned(vision),)),
+        Expectation("and it started again as a whole when that ended", (_returned(vision),)),
         Expectation(
-            f"a queue took back what it deserves ({peak.name} from {ablation.name})",
+            f"a queue reclaimed its deserved quota ({peak.name} from {ablation.name})",
             (_started(peak), MilestoneReached(ablation.name, Milestone.RECLAIMED)),
         ),
         Expectation(
-            "and the elastic gang ran on with fewer pods, then grew back", (_returned(ablation),)
+            "and the elastic gang continued with fewer pods, then grew again",
+            (_returned(ablation),),
         ),
         Expectation(
             "Jobs completed",

@@ -119,7 +119,7 @@ class Verification:
         if change.pod in gang.bound and not gang.started:
             name, min_members = gang.workload.name, gang.workload.min_available
             self._violations[
-                f"{name} ran with {len(gang.bound)} pods, its floor is {min_members}"
+                f"{name} ran with {len(gang.bound)} pods, its minMember is {min_members}"
             ] = None
 
     def _pod_ended(self, change: PodChanged, gang: _Gang) -> None:
@@ -149,7 +149,7 @@ class Verification:
                 if holder == change.claim:
                     del self._device_holders[device]
             elif holder not in (None, change.claim):
-                self._violations[f"{device} was given to {holder} and to {change.claim}"] = None
+                self._violations[f"{device} was allocated to {holder} and to {change.claim}"] = None
             else:
                 self._device_holders[device] = change.claim
 

@@ -53,14 +53,14 @@ VALUES = """\
 # Container image whose entry point is kai-py; docs/install.md says how to build it.
 image: ""
 imagePullSecrets: []
-# One schedules, the rest stand by.
+# One replica schedules, the others are standbys.
 replicas: 2
 resources:
   requests: {cpu: 500m, memory: 512Mi}
 priorityClassName: system-cluster-critical
 nodeSelector: {}
 tolerations: []
-# Lets nothing but metrics, probes and the dashboard in.
+# Allows only metrics, probes and the dashboard.
 networkPolicy: true
 # The first two need the CRDs of the Prometheus operator, the third Grafana's sidecar.
 monitoring:

@@ -46,7 +46,7 @@ class Grant:
         return rule | {"resourceNames": list(self.names)} if self.names else rule
 
 
-MIRRORED = "Mirrored, or an owner that says which pods belong together."
+MIRRORED = "Mirrored, or an owner that groups pods."
 WRITES = (
     Grant(
         "Bindings; evictions for preemption and reclaim, which honour disruption budgets.",
@@ -55,20 +55,20 @@ WRITES = (
         ("create",),
     ),
     Grant(
-        "Why a pod waits, which node it is nominated for, why it had to go.",
+        "Why a pod is pending, its nominated node, why it was evicted.",
         "",
         ("pods/status",),
         ("patch",),
     ),
     Grant(
-        "The group of pods that share a GPU, written before they are bound; our scheduling gate; "
-        "the ProvisioningRequest that makes room for them.",
+        "The group of pods that share a GPU, written before they are bound; the scheduling gate "
+        "of kai-py; the ProvisioningRequest that adds nodes for them.",
         "",
         ("pods",),
         ("patch",),
     ),
     Grant(
-        "Jobs that are suspended in place of evicting their pods, and resumed.",
+        "Jobs that are suspended instead of evicting their pods, and resumed.",
         "batch",
         ("jobs",),
         ("patch",),
@@ -80,7 +80,7 @@ WRITES = (
         ("patch",),
     ),
     Grant(
-        "The claim that a volume made beforehand is chosen for.",
+        "The claim that an existing volume is chosen for.",
         "",
         ("persistentvolumes",),
         ("patch",),
@@ -104,19 +104,19 @@ WRITES = (
         ("patch",),
     ),
     Grant(
-        "What queues hold, ask for and are entitled to.",
+        "Allocated, requested and entitled amounts of queues.",
         QUEUE_GROUP,
         ("queues/status",),
         ("patch",),
     ),
     Grant(
-        "The same on KAI's Queues, and why the gangs of its PodGroups wait.",
+        "The same on KAI's Queues, and why the gangs of its PodGroups are pending.",
         "scheduling.run.ai",
         ("podgroups/status", "queues/status"),
         ("patch",),
     ),
     Grant(
-        "Since when a gang runs below its floor, an annotation as in KAI.",
+        "Since when a gang runs below minMember, an annotation as in KAI.",
         "scheduling.run.ai",
         ("podgroups",),
         ("patch",),
@@ -134,14 +134,16 @@ WRITES = (
         ("patch",),
     ),
     Grant(
-        "Room that autoscalers are asked to make for a gang at once.",
+        "Capacity requested from autoscalers for a whole gang.",
         "autoscaling.x-k8s.io",
         ("provisioningrequests",),
         ("create", "delete"),
     ),
-    Grant("The pods that such room is for.", "", ("podtemplates",), ("create", "delete", "get")),
     Grant(
-        "What was decided, as events on pods, gangs and queues.",
+        "The pods that such requests are for.", "", ("podtemplates",), ("create", "delete", "get")
+    ),
+    Grant(
+        "Decisions, as events on pods, gangs and queues.",
         "events.k8s.io",
         ("events",),
         ("create",),
@@ -173,7 +175,7 @@ def cluster_rules() -> list[Rule]:
 
 def lease_grants() -> list[Grant]:
     """Grants of the Role in the namespace of the lease."""
-    reason = "One replica schedules at a time: who holds the Lease."
+    reason = "One replica schedules at a time: the holder of the Lease."
     return [Grant(reason, "coordination.k8s.io", ("leases",), ("create", "get", "patch"))]
 
 
@@ -190,8 +192,8 @@ def webhook_cluster_grants() -> list[Grant]:
     owners = "An owner may name the queue of a pod."
     return [
         Grant(labels, "", ("namespaces",), READ),
-        Grant("A queue is judged beside the others.", QUEUE_GROUP, ("queues",), READ),
-        Grant("A queue is judged beside the others.", "scheduling.run.ai", ("queues",), READ),
+        Grant("Queues are validated against each other.", QUEUE_GROUP, ("queues",), READ),
+        Grant("Queues are validated against each other.", "scheduling.run.ai", ("queues",), READ),
         Grant("Which kinds are served.", "apiextensions.k8s.io", crds, READ),
         *(Grant(owners, group, plurals, ("get",)) for group, plurals in _owner_grants().items()),
         Grant(
@@ -206,7 +208,7 @@ def webhook_cluster_grants() -> list[Grant]:
 
 def webhook_grants() -> list[Grant]:
     """Grants of the webhooks' Role: the Secret with their certificate."""
-    create_reason = "The Secret with the certificate; what is to be made has no name to ask for."
+    create_reason = "The Secret with the certificate; create cannot be restricted by name."
     read_reason = "The certificate, to serve and to renew it."
     return [
         Grant(create_reason, "", ("secrets",), ("create",)),

@@ -121,7 +121,7 @@ def _gang(context: PodContext) -> GangSpec:
         problem=problem and f"{KIND} {pod.metadata.namespace}/{found.metadata.name}: {problem}",
         pod_problem=""
         if known
-        else f'label {CLIQUE_LABEL} "{subgroup}" is no podgroup of {KIND} {found.metadata.name}',
+        else f'label {CLIQUE_LABEL} "{subgroup}" is not a podgroup of {KIND} {found.metadata.name}',
     )
 
 

@@ -52,7 +52,9 @@ def group_ancestors(group: Unstructured, owners: Owners) -> tuple[Unstructured, 
             )
         ancestors.append(found)
         if len(ancestors) > MAX_DEPTH:
-            raise InvalidWorkloadError(f"{PARENT_FIELD}: the composite groups above it have no end")
+            raise InvalidWorkloadError(
+                f"{PARENT_FIELD}: the composite groups above it form a cycle"
+            )
     return tuple(ancestors)
 
 
@@ -68,7 +70,7 @@ def _leaf(group: Unstructured, name: str) -> Subgroup:
 def _composite(group: Unstructured, name: str, owners: Owners, depth: int) -> Subgroup:
     if depth == 0:
         raise InvalidWorkloadError(
-            f"{PARENT_FIELD}: the composite groups below {group.metadata.name} are loops"
+            f"{PARENT_FIELD}: the composite groups below {group.metadata.name} form a cycle"
         )
     meta = group.metadata
     children = [

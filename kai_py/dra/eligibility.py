@@ -47,19 +47,19 @@ class Expressions(Protocol):
 class DeviceCheck(enum.Enum):
     """The check that a device does not pass, in the order of the checks."""
 
-    BINDING = "has binding conditions, which are switched off"
-    CLASS = "fails a class selector"
-    SELECTOR = "fails a selector"
-    NODE_SELECTION = "cannot be reached from the node"
-    CAPACITY = "is too small"
+    BINDING = "has binding conditions, which are disabled"
+    CLASS = "does not match a selector of its class"
+    SELECTOR = "does not match a selector"
+    NODE_SELECTION = "is not accessible from the node"
+    CAPACITY = "has too small a capacity"
     NODE_OPERATIONS = "needs node operations that the node cannot skip"
-    PARTITIONS = "is a partition, which are switched off"
+    PARTITIONS = "is a partition; partitions are disabled"
     TAINT = "is tainted"
     IN_USE = "in use"
-    CAPACITY_LEFT = "has too little capacity left"
+    CAPACITY_LEFT = "has insufficient capacity"
     GROUPS = "belongs to another compatibility group than those in use"
-    COUNTERS = "finds its counters used up"
-    CONSTRAINT = "breaks a constraint"
+    COUNTERS = "has insufficient counters"
+    CONSTRAINT = "violates a constraint"
 
 
 SELECTION_CHECKS = frozenset(

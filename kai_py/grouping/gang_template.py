@@ -70,7 +70,7 @@ class Framework:
 def full_owner(workload: WorkloadOwner) -> Unstructured:
     """The owner with its spec; raises InvalidWorkloadError where only metadata is known."""
     if not isinstance(workload.link.found, Unstructured):
-        raise InvalidWorkloadError("its spec is not known, so neither is the size of the gang")
+        raise InvalidWorkloadError("its spec cannot be read, so the size of the gang is unknown")
     return workload.link.found
 
 

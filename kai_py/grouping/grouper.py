@@ -184,7 +184,8 @@ def _unknown_owner_gang(context: PodContext, reference: OwnerReference) -> GangS
         tree=SINGLE_POD.tree,
         problem=(
             f"{reference.kind} {meta.namespace}/{reference.name}, which owns pod {meta.name}, "
-            "is not known yet, so neither is the gang; is it deleted, or may it not be read?"
+            "was not found, so its gang is unknown; was it deleted, or is reading it not "
+            "permitted?"
         ),
         owner_unknown=True,
     )
@@ -267,7 +268,7 @@ def _template_from_rule(rule: Rule, workload: WorkloadOwner) -> GangTemplate:
     expected = count_from_rule(rule.expected, owner)
     if expected and min_members > expected:
         raise InvalidWorkloadError(
-            f"a gang of {min_members} can never start: only {expected} pods will exist"
+            f"minMember {min_members} can never be reached: only {expected} pods will exist"
         )
     tree = Subgroup(min_members=min_members)
     if leaves:
@@ -344,7 +345,7 @@ def _annotated_min_members(chain: OwnerChain, template: GangTemplate) -> Subgrou
 
 def _unknown_subgroup(subgroup: str, cached: _CachedTemplate) -> str:
     known = ", ".join(sorted(cached.subgroups))
-    return f'its labels say subgroup "{subgroup}", which its gang has not; it has {known}'
+    return f'its labels name subgroup "{subgroup}", which its gang does not have; it has {known}'
 
 
 def _label_reader(key: str) -> Callable[[Pod], str]:

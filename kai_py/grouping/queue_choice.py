@@ -61,6 +61,6 @@ def _queue_named_by(meta: ObjectMeta, keys: tuple[QueueKey, ...]) -> QueueChoice
         if name:
             conflict = ""
             if annotated and labelled and annotated != labelled:
-                conflict = f'label {each.key} "{labelled}", the annotation says "{annotated}"'
+                conflict = f'label {each.key} is "{labelled}", the annotation is "{annotated}"'
             return QueueChoice(name, each.defaults, conflict)
     return None

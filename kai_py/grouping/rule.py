@@ -21,18 +21,18 @@ NonNegative = Annotated[int, Field(ge=0, strict=True)]
 
 
 class Treatment(StrEnum):
-    """What a kind of owner makes of its pods."""
+    """How the pods of a kind of owner are grouped."""
 
     GANG = "gang"
     """The owner's pods are one gang."""
     PODS = "pods"
-    """Every pod starts by itself."""
+    """Every pod is a gang of its own."""
     SKIP = "skip"
-    """The owner below decides: this one only holds others together."""
+    """The owner below decides: this one only groups other owners."""
 
 
 class WorkloadClass(StrEnum):
-    """What pods are for; dialects derive priorities from it."""
+    """Purpose of pods; dialects derive priorities from it."""
 
     TRAIN = "train"
     BUILD = "build"
@@ -50,78 +50,80 @@ class OwnerKindSet(ApiModel):
 
 
 class SummedField(ApiModel):
-    """A number that stands in each of several places, added up."""
+    """The sum of a number over several places."""
 
     each: Path
     """The places."""
     field: Name
-    """Where the number stands in each of them."""
+    """The field with the number in each of them."""
     default: NonNegative = 1
-    """What a place without it counts."""
+    """Number for a place without the field."""
 
 
 class Count(ApiModel):
-    """How many: the first of the ways below that gives a number."""
+    """A count: the first of the fields below that yields a number."""
 
     pod_annotations: tuple[Key, ...] = ()
     """Annotations of the pod or of the nearest owner that has one."""
     annotations: tuple[Key, ...] = ()
     """Annotations or labels of the owner."""
     first: tuple[Path, ...] = ()
-    """Fields of the owner; the first that is there."""
+    """Fields of the owner; the first that is set."""
     sum: tuple[SummedField, ...] = ()
-    """Fields that are added up; taken when any of their places is there."""
+    """Fields that are added up; used when any of their places is set."""
     default: NonNegative = 1
-    """When nothing else says it."""
+    """Number if nothing else is set."""
 
 
 class SubgroupRule(ApiModel):
-    """A subgroup that holds pods."""
+    """A subgroup of pods (a leaf of the gang)."""
 
     name: Name
     """The value of ``leafLabel`` on its pods."""
     floor: Count = Count()
-    """How many of its pods the gang needs."""
+    """minMember of the subgroup."""
 
 
 class Rule(ApiModel):
-    """What the pods of some kinds of owners are."""
+    """Grouping of the pods of some kinds of owners."""
 
     owners: Annotated[tuple[OwnerKindSet, ...], Field(min_length=1)]
     """The kinds the rule is for."""
     treatment: Treatment = Treatment.GANG
-    """What becomes of their pods."""
+    """How their pods are grouped."""
     defaults: Defaults | None = None
-    """Only for workloads whose queue is addressed in these words; absent means all."""
+    """Only for workloads whose queue is named in this dialect; absent means all."""
     workload_class: WorkloadClass = WorkloadClass.TRAIN
-    """What the pods are for, unless they say otherwise."""
+    """Purpose of the pods, unless they name another."""
     framework: str = ""
-    """Name of the code for what the fields below cannot say."""
+    """Name of the code for what the fields below cannot express."""
     floor: Count = Count()
-    """How many pods the gang needs, where it has no leaves."""
+    """minMember of the gang, where it has no leaves."""
     expected: Count = Count(default=0)
-    """How many pods there will be; 0 when nobody knows."""
+    """Total number of pods; 0 when unknown."""
     part_label: str = ""
     """One gang for each value of this pod label."""
     leaf_label: str = ""
     """Pod label whose value, in lower case, names the leaf."""
     leaves: tuple[SubgroupRule, ...] = ()
-    """The gang's leaves."""
+    """The subgroups of the gang."""
     min_leaves: NonNegative | None = None
-    """How many leaves must reach their floor; absent means all."""
+    """Number of leaves that must reach minMember; absent means all."""
     rank_labels: tuple[Key, ...] = ()
     """Pod labels with a pod's rank: the lowest is placed first."""
     requires: tuple[Path, ...] = ()
-    """Fields without which the owner makes no sense."""
+    """Fields that the owner must have."""
     queue: tuple[Path, ...] = ()
     """Fields of the owner that name its queue, where no label or annotation does."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if self.leaves and not self.leaf_label:
-            raise ValueError("leaves need leafLabel: the pod label that tells them apart")
+            raise ValueError("leaves need leafLabel, the pod label that distinguishes them")
         if self.framework and self.leaves:
-            raise ValueError("framework and leaves exclude each other: code knows its own leaves")
+            raise ValueError(
+                "framework and leaves are mutually exclusive: a framework defines its own leaves"
+            )
         return self
 
 
@@ -131,13 +133,13 @@ class QueueKeyRule(ApiModel):
     key: Key
     """The key, on pods, their owners and namespaces."""
     defaults: Defaults = Defaults.NATIVE
-    """Whose defaults a workload gets that uses it."""
+    """Dialect whose defaults apply to a workload that uses it."""
 
 
 class RuleFile(ApiModel):
     """A rule file."""
 
     queue_keys: tuple[QueueKeyRule, ...] = ()
-    """Labels and annotations that name queues, the most telling first."""
+    """Labels and annotations that name queues, in order of precedence."""
     rules: tuple[Rule, ...] = ()
-    """Rules; of two for one kind the first counts."""
+    """Rules; of two for one kind the first applies."""

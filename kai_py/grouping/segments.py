@@ -37,8 +37,8 @@ def split_into_segments(
     labels = pod.metadata.labels
     index = next((labels[each] for each in INDEX_LABELS if labels.get(each, "").isdecimal()), None)
     if index is None:
-        hint = "they need an index, as the pods of an Indexed Job or a StatefulSet have"
-        return replace(spec, problem=f"{location} does not say where pods belong; {hint}")
+        hint = "pods need an index, as those of an Indexed Job or a StatefulSet have"
+        return replace(spec, problem=f"{location} cannot be applied; {hint}")
     pods = max(spec.total_pods, spec.tree.min_members, 1)
     try:
         count = segment_count(pods, int(size), location)
@@ -52,7 +52,9 @@ def segment_count(pods: int, size: int, location: str) -> int:
     """How many segments ``pods`` make; raises InvalidWorkloadError, naming ``location``."""
     count = -(-pods // size)
     if count > MAX_SEGMENTS:
-        raise InvalidWorkloadError(f"{location} makes {count} segments, at most {MAX_SEGMENTS} may")
+        raise InvalidWorkloadError(
+            f"{location} results in {count} segments, the maximum is {MAX_SEGMENTS}"
+        )
     return count
 
 

@@ -131,14 +131,16 @@ def _read(text: str) -> _CheckedText:
 def _refuse_oversized(documents: list[Document]) -> None:
     for document in documents:
         if document.values > MAX_VALUES:
-            reason = f"stands for more than {MAX_VALUES} values: no object is that large"
+            reason = f"expands to more than {MAX_VALUES} values: no object is that large"
             raise ManifestError(document.node.start_mark.line + 1, reason)
 
 
 def _document(document: Document) -> Iterator[Finding]:
     line = document.node.start_mark.line + 1
     if not isinstance(document.value, LineMapping):
-        yield Finding(line, "", "", "is no object of the API: a mapping with apiVersion and kind")
+        yield Finding(
+            line, "", "", "is not an object of the API: a mapping with apiVersion and kind"
+        )
     for repeated, key in document.repeated_keys:
         yield Finding(repeated, "", key, "is set twice in one mapping: the first one is lost")
 

@@ -22,7 +22,7 @@ class RejectedDevices:
     """Devices that a check rejected; ``cause`` is the selector and condition, or the taint."""
 
     check: str
-    cause: str
+    reason: str
     devices: int
 
 
@@ -32,7 +32,7 @@ class NearestDevice:
 
     device: str
     condition: str
-    has: dict[str, str]
+    actual: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class RequestFunnel:
 
     request: str
     device_class: str
-    wanted: int
+    count: int
     matching: int
     free: int
-    most_on_a_node: int
-    turned_down: tuple[RejectedDevices, ...]
+    max_per_node: int
+    rejected: tuple[RejectedDevices, ...]
     nearest: NearestDevice | None
 
 
@@ -62,7 +62,7 @@ class ClaimFunnel:
 
     claim: str
     message: str = ""
-    held: tuple[str, ...] = ()
+    allocated: tuple[str, ...] = ()
     nodes: int = 0
     devices: int = 0
     unusable_pools: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ def claim_funnel(snapshot: Snapshot, namespace: str, name: str) -> ClaimFunnel |
     if allocation is not None:
         results = allocation.devices.results
         allocated = tuple(f"{each.driver}/{each.pool}/{each.device}" for each in results)
-        return ClaimFunnel(title, held=allocated)
+        return ClaimFunnel(title, allocated=allocated)
     diagnosis = _funnel(snapshot, claim)
     if isinstance(diagnosis, AllocationError):
         return ClaimFunnel(title, message=str(diagnosis))
@@ -118,11 +118,11 @@ def _request(found: OptionDiagnosis) -> RequestFunnel:
     return RequestFunnel(
         request=found.option.name,
         device_class=found.option.device_class.metadata.name,
-        wanted=0 if found.option.is_all_mode else found.option.count,
+        count=0 if found.option.is_all_mode else found.option.count,
         matching=found.matching,
         free=found.free,
-        most_on_a_node=found.max_on_one_node,
-        turned_down=tuple(
+        max_per_node=found.max_on_one_node,
+        rejected=tuple(
             RejectedDevices(each.check.value, each.cause, each.devices) for each in found.rejected
         ),
         nearest=None

@@ -92,7 +92,7 @@ def free_capacity(view: ClusterView) -> Iterator[Metric]:
     """Nodes by state, and the most GPUs free in one domain, per level of the topology."""
     usages = [usage for domain in view.domains.values() for usage in domain]
     nodes = GaugeMetricFamily(
-        "kai_py_nodes", "Nodes by how many of their GPUs are held.", labels=("state",)
+        "kai_py_nodes", "Nodes by how many of their GPUs are allocated.", labels=("state",)
     )
     states = [node_state(usage) for usage in usages]
     for state in NODE_STATES:
@@ -100,7 +100,7 @@ def free_capacity(view: ClusterView) -> Iterator[Metric]:
     yield nodes
     largest = GaugeMetricFamily(
         "kai_py_largest_free_gpus",
-        "Most GPUs free in one domain of a level: the largest gang that fits there.",
+        "Maximum of idle GPUs in one domain of a level: the largest gang that fits there.",
         labels=("level",),
     )
     for level, amount in largest_free(view).items():
@@ -115,7 +115,7 @@ def fragmentation(view: ClusterView) -> Iterator[Metric]:
         return
     metric = GaugeMetricFamily(
         "kai_py_fragmented_gpus",
-        "Free GPUs that pods like those that run and wait could not use.",
+        "Idle GPUs that pods like the running and pending ones cannot use.",
     )
     metric.add_metric((), fragmented)
     yield metric
@@ -155,7 +155,7 @@ def device_claims(view: ClusterView) -> Metric:
     """A series of value 1 per allocated device and claim."""
     metric = GaugeMetricFamily(
         "kai_device_claim_info",
-        "1 for every device that a claim holds; join on uuid with metrics of the device.",
+        "1 for every device allocated to a claim; join on uuid with metrics of the device.",
         labels=DEVICE_LABELS,
     )
     objects = view.snapshot.devices
@@ -165,7 +165,7 @@ def device_claims(view: ClusterView) -> Metric:
     for device in sorted(holders):
         node, uuid = known.get(device, ("", ""))
         for holder in holders[device]:
-            if count < MAX_DEVICES and not holder.admin:
+            if count < MAX_DEVICES and not holder.admin_access:
                 metric.add_metric(_labels(device, node, uuid, holder), 1.0)
                 count += 1
     return metric
@@ -175,7 +175,7 @@ def pod_gpus(view: ClusterView) -> Metric:
     """GPUs and MIG devices that pods are allocated through a device plugin, which names none."""
     metric = GaugeMetricFamily(
         "kai_device_pod_gpus",
-        "GPUs or MIG devices that a pod holds through a device plugin; join on namespace and pod.",
+        "GPUs or MIG devices allocated to a pod by a device plugin; join on namespace and pod.",
         labels=POD_LABELS,
     )
     allocated = islice(_plugin_devices(view), MAX_DEVICES)

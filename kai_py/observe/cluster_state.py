@@ -31,7 +31,7 @@ class Domain:
     name: str
     nodes: int
     gpus: float
-    used: float
+    allocated: float
     by_queue: dict[str, float]
     unusable: int
     fill: str
@@ -51,14 +51,14 @@ class PendingGang:
     priority: int
     stage: str
     message: str
-    position: int
-    waiting: int
-    floor: int
+    queue_position: int
+    queue_length: int
+    min_members: int
     pods: int
     bound: int
     gpus: float
     created: float
-    gained: int = 0
+    ageing_points: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class ClusterState:
     time: float
     nodes: int
     gpus: float
-    used: float
+    allocated: float
     running_gangs: int
     pending_gangs: int
     queues: tuple[QueueRow, ...]
@@ -93,7 +93,7 @@ def cluster_state(view: ClusterView) -> ClusterState:
         time=view.snapshot.now,
         nodes=len(view.snapshot.nodes),
         gpus=sum(domain.gpus for domain in domains),
-        used=sum(domain.used for domain in domains),
+        allocated=sum(domain.allocated for domain in domains),
         running_gangs=sum(bool(gang.bound) for gang in view.snapshot.gangs.values()),
         pending_gangs=len(view.plan.unplaced),
         queues=rows,
@@ -115,7 +115,7 @@ def _domains(view: ClusterView, owners: Sequence[str]) -> Iterator[Domain]:
             name=name,
             nodes=len(usages),
             gpus=sum(usage.gpus for usage in usages),
-            used=sum(usage.used for usage in usages),
+            allocated=sum(usage.used for usage in usages),
             by_queue=by_queue,
             unusable=sum(not usage.usable for usage in usages),
             fill="".join(map(fill_of, usages)),
@@ -148,8 +148,8 @@ def pending_gangs(view: ClusterView) -> Iterator[PendingGang]:
     yield from sorted(
         pending,
         key=lambda row: (
-            not row.position,
-            row.position,
+            not row.queue_position,
+            row.queue_position,
             row.queue,
             row.gang,
         ),
@@ -164,12 +164,12 @@ def _pending(view: ClusterView, unplaced: Unplaced, gang: Gang) -> PendingGang:
         priority=gang.priority,
         stage=unplaced.stage.value,
         message=unplaced.message,
-        position=position,
-        waiting=waiting,
-        floor=gang.tree.min_pods(),
+        queue_position=position,
+        queue_length=waiting,
+        min_members=gang.tree.min_pods(),
         pods=len(gang.members) - len(gang.bound),
         bound=len(gang.bound),
         gpus=sum(member.charge.get(GPU, 0.0) for member in gang.pending),
         created=gang.created,
-        gained=unplaced.ageing_points,
+        ageing_points=unplaced.ageing_points,
     )

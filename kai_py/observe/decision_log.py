@@ -17,11 +17,11 @@ from kai_py.snapshot.accounting import GPU
 
 MAX_DECISIONS = 5000
 _PLACEMENT_REASONS = {
-    Action.ALLOCATE: "there was room for it",
-    Action.CONSOLIDATE: "others moved together for it",
-    Action.RECLAIM: "queues above their share gave room back",
-    Action.PREEMPT: "gangs of lower priority in its queue gave room",
-    Action.STALE: "there was room for it",
+    Action.ALLOCATE: "it fits into idle capacity",
+    Action.CONSOLIDATE: "other gangs were relocated for it",
+    Action.RECLAIM: "capacity was reclaimed from queues above their fair share",
+    Action.PREEMPT: "gangs of lower priority in its queue were preempted",
+    Action.STALE: "it fits into idle capacity",
 }
 
 
@@ -31,8 +31,8 @@ class DecisionKind(enum.StrEnum):
     PLACED = "placed"
     EVICTED = "evicted"
     NOMINATED = "nominated"
-    WAITING = "waiting"
-    DELETED = "gone"
+    PENDING = "pending"
+    DELETED = "deleted"
     """The gang was pending and has been deleted."""
 
 
@@ -55,10 +55,10 @@ class Decision:
     pods: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     stage: str = ""
-    former_stage: str = ""
+    previous_stage: str = ""
     message: str = ""
-    beneficiary: str = ""
-    beneficiary_queue: str = ""
+    preemptor: str = ""
+    preemptor_queue: str = ""
 
 
 class DecisionLog:
@@ -106,7 +106,7 @@ class DecisionLog:
 
 def decisions_about(gang: str, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
     """Decisions about ``gang`` or in its favour."""
-    return tuple(each for each in decisions if gang in (each.gang, each.beneficiary))
+    return tuple(each for each in decisions if gang in (each.gang, each.preemptor))
 
 
 def new_decisions(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[Decision]:
@@ -140,7 +140,9 @@ def _placement_message(plan: Plan, gang: GangPlacement) -> str:
     if share is None:
         return reason
     allocated, fair = share.allocated.get(GPU, 0.0), share.fair_share.get(GPU, 0.0)
-    return f"{reason}; {gang.queue} then holds {allocated:g} GPUs of a fair share of {fair:g}"
+    return (
+        f"{reason}; queue {gang.queue} then has {allocated:g} GPUs allocated, fair share {fair:g}"
+    )
 
 
 def _identity(gang: GangPlacement) -> tuple[str, ...]:
@@ -152,7 +154,7 @@ def _evicted(before: Plan, plan: Plan) -> Iterator[Decision]:
     grouped: dict[tuple[str, ...], list[Eviction]] = {}
     for eviction in plan.evictions:
         if eviction.pod.uid not in known:
-            key = (eviction.gang, eviction.action, eviction.beneficiary, eviction.reason)
+            key = (eviction.gang, eviction.action, eviction.preemptor, eviction.reason)
             grouped.setdefault(key, []).append(eviction)
     for evictions in grouped.values():
         first = evictions[0]
@@ -164,8 +166,8 @@ def _evicted(before: Plan, plan: Plan) -> Iterator[Decision]:
             pods=tuple(str(each.pod) for each in evictions),
             nodes=tuple(dict.fromkeys(each.node for each in evictions)),
             message=first.reason,
-            beneficiary=first.beneficiary,
-            beneficiary_queue=first.beneficiary_queue,
+            preemptor=first.preemptor,
+            preemptor_queue=first.preemptor_queue,
         )
 
 
@@ -192,11 +194,11 @@ def _waiting(before: Plan, plan: Plan, gangs: Container[str]) -> Iterator[Decisi
         earlier = previous.pop(each.gang, None)
         if earlier is None or earlier.stage is not each.stage:
             yield Decision(
-                kind=DecisionKind.WAITING,
+                kind=DecisionKind.PENDING,
                 gang=each.gang,
                 queue=each.queue,
                 stage=each.stage.value,
-                former_stage="" if earlier is None else earlier.stage.value,
+                previous_stage="" if earlier is None else earlier.stage.value,
                 message=each.message,
             )
     for each in previous.values():
@@ -209,5 +211,5 @@ def _deleted(unplaced: Unplaced) -> Decision:
         kind=DecisionKind.DELETED,
         gang=unplaced.gang,
         queue=unplaced.queue,
-        former_stage=unplaced.stage.value,
+        previous_stage=unplaced.stage.value,
     )

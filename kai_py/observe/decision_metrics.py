@@ -27,14 +27,14 @@ class DecisionMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._wait_seconds = Histogram(
             "kai_py_gang_wait_seconds",
-            "Time that gangs waited until they were placed, by queue and pods of the gang.",
+            "Time that gangs were pending until placed, by queue and number of pods.",
             ("queue", "size"),
             buckets=WAIT_BUCKETS,
             registry=registry,
         )
         self._lost_gpu_seconds = Counter(
-            "kai_py_lost_gpu_seconds_total",
-            "GPU-seconds that evicted pods had run, by the action that evicts them.",
+            "kai_py_evicted_gpu_seconds_total",
+            "GPU-seconds that evicted pods had run, by action.",
             ("action",),
             registry=registry,
         )

@@ -44,9 +44,9 @@ EVENTS = define_kind(SchedulerEvent, "Event", "events", "v1").at()
 KINDS = {
     "Scheduled": DecisionKind.PLACED,
     "Preempted": DecisionKind.EVICTED,
-    "FailedScheduling": DecisionKind.WAITING,
-    "Unschedulable": DecisionKind.WAITING,
-    "NotReady": DecisionKind.WAITING,
+    "FailedScheduling": DecisionKind.PENDING,
+    "Unschedulable": DecisionKind.PENDING,
+    "NotReady": DecisionKind.PENDING,
 }
 
 
@@ -75,12 +75,12 @@ def decisions_of_events(events: Iterable[SchedulerEvent]) -> tuple[Decision, ...
     for each in singles:
         former = stages.get(each.gang, "")
         stages[each.gang] = each.stage
-        if each.kind is DecisionKind.WAITING:
+        if each.kind is DecisionKind.PENDING:
             # The same stage is reported again on every change of the message.
             if former != each.stage:
-                merged.append(replace(each, former_stage=former))
+                merged.append(replace(each, previous_stage=former))
             continue
-        key = (each.kind, each.gang, each.action, each.beneficiary, each.message)
+        key = (each.kind, each.gang, each.action, each.preemptor, each.message)
         index = newest.get(key)
         if index is not None and each.time - merged[index].time <= MERGE_SECONDS:
             merged[index] = _merged(merged[index], each)
@@ -106,7 +106,7 @@ def _decision(event: SchedulerEvent) -> Decision | None:
         return None
     action = annotations.get(details.ACTION, "")
     is_placement = kind is DecisionKind.PLACED and action in list(Action)
-    on_pod = subject.kind == "Pod" and kind is not DecisionKind.WAITING
+    on_pod = subject.kind == "Pod" and kind is not DecisionKind.PENDING
     node = annotations.get(details.NODE, "")
     return Decision(
         kind=kind,
@@ -118,8 +118,8 @@ def _decision(event: SchedulerEvent) -> Decision | None:
         nodes=(node,) if node else (),
         stage=annotations.get(details.STAGE, ""),
         message=placement_reason(Action(action)) if is_placement else event.message,
-        beneficiary=annotations.get(details.PREEMPTOR, ""),
-        beneficiary_queue=annotations.get(details.PREEMPTOR_QUEUE, ""),
+        preemptor=annotations.get(details.PREEMPTOR, ""),
+        preemptor_queue=annotations.get(details.PREEMPTOR_QUEUE, ""),
     )
 
 
@@ -161,5 +161,5 @@ class DecisionHistory:
                         gang=key,
                         queue=share.queue,
                         time=record.at,
-                        message=f"{record.pods} pods had to leave; {EVENTS_EXPIRED}",
+                        message=f"{record.pods} pods were evicted; {EVENTS_EXPIRED}",
                     )

@@ -23,7 +23,7 @@ from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
-DELETED = "Gone"
+DELETED = "Deleted"
 RUNNING = "Running"
 STARTING = "Starting"
 
@@ -56,14 +56,14 @@ class Explanation:
     message: str
     queue: str
     priority: int
-    floor: int
+    min_members: int
     bound: int
     pods: int
-    position: int
-    waiting: int
+    queue_position: int
+    queue_length: int
     nodes: tuple[str, ...]
     queues: tuple[QueueLevel, ...]
-    rationed: tuple[QueueLevel, ...] = ()
+    limited_resources: tuple[QueueLevel, ...] = ()
     """The same levels for each other requested resource that one of these queues limits."""
     started: float = 0.0
     """When the first of the running pods was bound, in seconds since the epoch; 0 if none runs."""
@@ -77,7 +77,7 @@ class Explanation:
     """Decisions about it or in its favour: placements, evictions, stages of waiting."""
     claim: ClaimFunnel | None = None
     """The device funnel of the claim that was asked about."""
-    gained: int = 0
+    ageing_points: int = 0
 
 
 @dataclass(frozen=True)
@@ -101,18 +101,18 @@ class Explainer:
             message=unplaced.message if unplaced else "",
             queue=gang.queue,
             priority=gang.priority,
-            floor=gang.tree.min_pods(),
+            min_members=gang.tree.min_pods(),
             bound=len(gang.bound),
             pods=len(gang.members),
-            position=position,
-            waiting=waiting,
+            queue_position=position,
+            queue_length=waiting,
             nodes=tuple(dict.fromkeys(member.node for member in gang.bound)),
             queues=tuple(_level(share) for share in self._path(gang.queue)),
-            rationed=tuple(self._limited_resources(gang)),
+            limited_resources=tuple(self._limited_resources(gang)),
             started=gang.started,
             shortage=unplaced.shortage if unplaced else None,
             protections=unplaced.protections if unplaced else (),
-            gained=unplaced.ageing_points if unplaced else 0,
+            ageing_points=unplaced.ageing_points if unplaced else 0,
         )
 
     @cached_property
@@ -183,11 +183,11 @@ def explain_deleted(key: str, history: tuple[Decision, ...]) -> Explanation:
         message="",
         queue=next((each.queue for each in history if each.gang == key), ""),
         priority=0,
-        floor=0,
+        min_members=0,
         bound=0,
         pods=0,
-        position=0,
-        waiting=0,
+        queue_position=0,
+        queue_length=0,
         nodes=(),
         queues=(),
         history=history,

@@ -20,7 +20,7 @@ STUCK_SECONDS = 120.0
 def stale_watches(kinds: Iterable[KindStatus]) -> list[str]:
     """Served kinds whose watch hears nothing."""
     return [
-        f"{kind.kind}: nothing heard for {kind.age:.0f} s: {kind.problem or 'no error'}"
+        f"{kind.kind}: no watch events for {kind.age:.0f} s: {kind.problem or 'no error'}"
         for kind in kinds
         if kind.api_version and kind.age > STALE_SECONDS and not kind.missing_permission
     ]
@@ -38,7 +38,7 @@ def unsynced_kinds(kinds: Iterable[KindStatus]) -> list[str]:
 def unreadable_kinds(kinds: Iterable[KindStatus]) -> list[str]:
     """Kinds treated as not served because the permission to read them is missing."""
     return [
-        f"{kind.kind}: goes unread: {_reason(kind)}"
+        f"{kind.kind}: not read: {_reason(kind)}"
         for kind in kinds
         if kind.missing_permission and not kind.required
     ]
@@ -53,7 +53,10 @@ def _reason(kind: KindStatus) -> str:
 def unreachable_kinds(kinds: Iterable[KindStatus]) -> list[str]:
     """Kinds that were read before, and whose watch has been failing or silent since."""
     return [
-        f"{kind.kind}: not reached for {kind.age:.0f} s: {kind.problem or 'the watch is silent'}"
+        (
+            f"{kind.kind}: unreachable for {kind.age:.0f} s: "
+            f"{kind.problem or 'no watch events received'}"
+        )
         for kind in kinds
         if kind.api_version
         and kind.synced

@@ -19,7 +19,7 @@ from kai_py.observe.token_review import AccessDenial
 
 TOKEN_VARIABLE = "KAI_PY_HTTP_TOKEN"  # the variable's name, not a token
 PROTECTED_PREFIX = "/v1/"
-TOKEN_NEEDED = "a bearer token is needed: Authorization: Bearer TOKEN"
+TOKEN_NEEDED = "a bearer token is required: Authorization: Bearer TOKEN"
 TokenReviewer = Callable[[str, str], Awaitable[AccessDenial | None]]
 """(token, path) to why the path may not be read with it; None if it may."""
 

@@ -129,7 +129,7 @@ class Api:
             lambda: node_page(view, domain, offset=offset, limit=min(limit, MAX_NODES))
         )
         if page is None:
-            raise web.HTTPNotFound(text=f'there is no domain "{domain}"\n')
+            raise web.HTTPNotFound(text=f'no such domain: "{domain}"\n')
         return _json(request, encode(page))
 
     async def _gangs(self, request: web.Request) -> web.Response:
@@ -147,7 +147,7 @@ class Api:
             subject = Subject(request.match_info["subject"])
         except ValueError:
             known = ", ".join(Subject)
-            raise web.HTTPNotFound(text=f"what can be explained: {known}\n") from None
+            raise web.HTTPNotFound(text=f"known subjects: {known}\n") from None
         query = request.query
         since = view.snapshot.now - _parse_integer(query["seconds"]) if "seconds" in query else 0.0
         decisions = self._source.decisions.made_after(since)
@@ -162,7 +162,9 @@ class Api:
             limit=MAX_EXPLAINED,
         )
         if not explanations:
-            raise web.HTTPNotFound(text=f"{subject} {name}: no gang of this scheduler has it\n")
+            raise web.HTTPNotFound(
+                text=f"{subject} {name}: not part of any gang of this scheduler\n"
+            )
         if query.get("suggestions", "true") != "false":
             explanations = [await self._with_suggestions(explanations[0]), *explanations[1:]]
         return _json(request, encode(explanations))
@@ -180,13 +182,13 @@ class Api:
     async def _what_if(self, request: web.Request) -> web.Response:
         self._view()
         if self._source.what_if is None:
-            raise web.HTTPNotFound(text="nothing is simulated here\n")
+            raise web.HTTPNotFound(text="simulation is disabled\n")
         try:
             answer = await self._source.what_if(tuple(request.query.items()))
         except InvalidQuestionError as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
         except (ApiError, NoAnswerError) as error:
-            log.warning("no answer to a what-if: %s", error)
+            log.warning("what-if failed: %s", error)
             raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
         return _json(request, encode(answer))
 
@@ -212,7 +214,7 @@ class Api:
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if self._listeners >= MAX_LISTENERS:
-            raise web.HTTPServiceUnavailable(text="too many listen already\n")
+            raise web.HTTPServiceUnavailable(text="too many event streams\n")
         # A browser that reconnects sends the header, and the original query with it.
         start = request.headers.get("Last-Event-ID") or request.query.get("since")
         log = self._source.decisions
@@ -282,7 +284,7 @@ def _last_sent(start: str, newest: int) -> int:
 
 def _parse_integer(text: str) -> int:
     if not text.isdecimal():
-        raise web.HTTPBadRequest(text=f'a whole number is expected, not "{text[:40]}"\n')
+        raise web.HTTPBadRequest(text=f'expected a whole number, not "{text[:40]}"\n')
     return int(text)
 
 

@@ -27,10 +27,10 @@ def exemplar(name: str, value: str) -> dict[str, str]:
 CYCLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 GANG_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 CALL_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
-CYCLE_STAGES = ("freeze", "plan", "commit", "total")
-EVICTION_OUTCOMES = ("evicted", "blocked", "vanished", "failed")
-BINDING_OUTCOMES = ("bound", "vanished", "elsewhere", "failed")
-GANG_OUTCOMES = ("bound", "partial", "undone")
+CYCLE_STAGES = ("snapshot", "plan", "commit", "total")
+EVICTION_OUTCOMES = ("evicted", "blocked", "deleted", "failed")
+BINDING_OUTCOMES = ("bound", "deleted", "bound_elsewhere", "failed")
+GANG_OUTCOMES = ("bound", "partial", "rolled_back")
 QUEUE_VIEWS = ("deserved", "maximum", "fair_share", "allocated", "requested")
 
 
@@ -83,7 +83,7 @@ class Metrics:
         )
         self.gangs = Counter(
             "kai_py_gang_transactions_total",
-            "Gangs carried out, by action: bound whole, bound in part, undone.",
+            "Gang transactions by action and outcome: bound, partial, rolled back.",
             ("action", "outcome"),
             registry=registry,
         )
@@ -95,18 +95,18 @@ class Metrics:
         )
         self.evictions = Counter(
             "kai_py_evictions_total",
-            "Evictions asked for, by action and outcome.",
+            "Evictions requested, by action and outcome.",
             ("action", "outcome"),
             registry=registry,
         )
         self.claims_recovered = Counter(
             "kai_py_claims_recovered_total",
-            "Left-over claims whose devices were given back.",
+            "Orphaned claims whose devices were released.",
             registry=registry,
         )
         self.double_allocations = Counter(
             "kai_py_device_double_allocations_total",
-            "Devices of our claims found allocated to another claim too.",
+            "Devices of kai-py's claims that another claim has allocated too.",
             registry=registry,
         )
         for outcome in BINDING_OUTCOMES:
@@ -120,7 +120,7 @@ class Metrics:
     def _api(self, registry: CollectorRegistry) -> None:
         self.api_calls = Counter(
             "kai_py_api_calls_total",
-            "Calls to the API server by verb, kind and HTTP code; code 0 is no answer.",
+            "Calls to the API server by verb, kind and HTTP code; code 0 means no response.",
             ("verb", "kind", "code"),
             registry=registry,
         )
@@ -133,7 +133,7 @@ class Metrics:
         )
         self.watch_lag = Gauge(
             "kai_py_watch_lag_seconds",
-            "Time since a kind's watch last heard of the server.",
+            "Time since the last event or bookmark of a kind's watch.",
             ("kind",),
             registry=registry,
         )
@@ -145,12 +145,12 @@ class Metrics:
         )
         self.loop_lag = Gauge(
             "kai_py_event_loop_lag_seconds",
-            "How late the event loop last woke up.",
+            "Delay of the event loop at its last wake-up.",
             registry=registry,
         )
         self.events_dropped = Counter(
             "kai_py_events_dropped_total",
-            "Events that were not written: too many at once, or refused.",
+            "Events that were not written: too many at once, or rejected.",
             registry=registry,
         )
 

@@ -26,7 +26,7 @@ class Occupant:
     queue: str
     priority: int
     pods: int
-    leaving: int
+    terminating: int
     gpus: float
 
 
@@ -36,8 +36,8 @@ class NodeDetails:
 
     node: str
     gpus: float
-    used: float
-    others: float
+    allocated: float
+    other_schedulers: float
     ready: bool
     cordoned: bool
     taints: tuple[str, ...]
@@ -79,8 +79,8 @@ def _node(view: ClusterView, usage: NodeUsage, devices: Sequence[DeviceEntry]) -
     return NodeDetails(
         node=usage.name,
         gpus=usage.gpus,
-        used=usage.used,
-        others=usage.by_queue.get("", 0.0),
+        allocated=usage.used,
+        other_schedulers=usage.by_queue.get("", 0.0),
         ready=bool(nodes.ready[usage.row]),
         cordoned=bool(nodes.unschedulable[usage.row]),
         taints=tuple(
@@ -102,7 +102,8 @@ def _occupants(view: ClusterView, node: str) -> Iterator[Occupant]:
             queue=gang.queue,
             priority=gang.priority,
             pods=1 + (before.pods if before else 0),
-            leaving=(member.state is PodState.RELEASING) + (before.leaving if before else 0),
+            terminating=(member.state is PodState.RELEASING)
+            + (before.terminating if before else 0),
             gpus=member.charge.get(GPU, 0.0) + (before.gpus if before else 0.0),
         )
     yield from found.values()

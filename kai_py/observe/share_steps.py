@@ -25,15 +25,15 @@ class SiblingShare:
     queue: str
     priority: int
     weight: float
-    past_use: float | None
+    past_usage: float | None
     requested: float
     maximum: float
     deserved: float
     guaranteed: float
-    part: float
-    surplus: float
+    weight_share: float
+    from_remainder: float
     fair_share: float
-    cut: bool
+    scaled_down: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +91,20 @@ def _sibling(quota: Quota, row: int, queue: int) -> SiblingShare:
     queues, shares, resource = quota.queues, quota.shares, quota.resources[row]
     name = queues.names[queue]
     past = quota.past_usage.get(name)
-    offered = 0.0 if past is None else past.offered.get(resource, 0.0)
+    offered = 0.0 if past is None else past.capacity.get(resource, 0.0)
     return SiblingShare(
         queue=name,
         priority=int(queues.priority[queue]),
         weight=float(queues.weight[row, queue]),
-        past_use=past.held.get(resource, 0.0) / offered if past and offered else None,
+        past_usage=past.used.get(resource, 0.0) / offered if past and offered else None,
         requested=_amount(resource, float(quota.demand[row, queue])),
         maximum=_amount(resource, float(queues.max[row, queue])),
         deserved=_amount(resource, float(queues.deserved[row, queue])),
         guaranteed=_amount(resource, float(shares.deserved[row, queue])),
-        part=float(shares.weight_share[row, queue]),
-        surplus=_amount(resource, float(shares.surplus[row, queue])),
+        weight_share=float(shares.weight_share[row, queue]),
+        from_remainder=_amount(resource, float(shares.surplus[row, queue])),
         fair_share=_amount(resource, float(shares.fair[row, queue])),
-        cut=bool(shares.scaled[row, queue]),
+        scaled_down=bool(shares.scaled[row, queue]),
     )
 
 
@@ -118,23 +118,23 @@ def share_sentences(steps: Sequence[ShareStep]) -> Iterator[str]:
         share = step.followed
         total = f"{step.parent}'s share" if step.parent else "the cluster"
         yield (
-            f"{_format_amount(step.budget)} {step.resource} of {total} are divided by "
+            f"{_format_amount(step.budget)} {step.resource} of {total} are divided among "
             f"{_sibling_count(step)}."
         )
         reason = (
-            "cut in proportion, for there is less than all deserve"
-            if share.cut
+            "scaled down in proportion: the cluster is smaller than the sum of the guarantees"
+            if share.scaled_down
             else _guarantee_reason(share)
         )
         yield f"  {share.queue} is guaranteed {_format_amount(share.guaranteed)}: {reason}."
         rest = max(step.budget - step.guaranteed, 0.0)
         yield (
-            f"  All guarantees take {_format_amount(step.guaranteed)}; "
-            f"{_format_amount(rest)} are left over. {_surplus_sentence(share)}"
+            f"  All guarantees amount to {_format_amount(step.guaranteed)}; the remainder is "
+            f"{_format_amount(rest)}. {_surplus_sentence(share)}"
         )
         yield (
             f"  {share.queue}: {_format_amount(share.guaranteed)} + "
-            f"{_format_amount(share.surplus)} = {_format_amount(share.fair_share)}."
+            f"{_format_amount(share.from_remainder)} = {_format_amount(share.fair_share)}."
         )
 
 
@@ -145,7 +145,7 @@ def _sibling_count(step: ShareStep) -> str:
 def _guarantee_reason(share: SiblingShare) -> str:
     amounts = {
         f"it deserves {_format_amount(share.deserved)}": share.deserved,
-        f"it asks for {_format_amount(share.requested)}": share.requested,
+        f"it requests {_format_amount(share.requested)}": share.requested,
         f"its max is {_format_amount(share.maximum)}": share.maximum,
     }
     smallest = min(amounts.values())
@@ -156,11 +156,11 @@ def _surplus_sentence(share: SiblingShare) -> str:
     usable = min(share.requested, share.maximum) - share.guaranteed
     if usable <= 0:
         return f"{share.queue} can use no more."
-    past = "" if share.past_use is None else f" and past use of {share.past_use:.1%}"
+    past = "" if share.past_usage is None else f" and past usage of {share.past_usage:.1%}"
     return (
         f"At priority {share.priority}, weight {_format_amount(share.weight)}{past} give "
-        f"{share.queue} a part of {share.part:.1%}; it can use {_format_amount(usable)} and gets "
-        f"{_format_amount(share.surplus)}."
+        f"{share.queue} a share of {share.weight_share:.1%}; it can use {_format_amount(usable)} "
+        f"and gets {_format_amount(share.from_remainder)}."
     )
 
 

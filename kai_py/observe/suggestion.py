@@ -81,7 +81,7 @@ class Suggestion:
     """Gangs that lose pods."""
     starts: tuple[str, ...] = ()
     """Gangs that start, this one among them."""
-    ends: tuple[str, ...] = ()
+    stops: tuple[str, ...] = ()
     """Gangs that no longer run."""
     queues: tuple[QueueChange, ...] = ()
     """Queues whose allocation or fair share changes."""

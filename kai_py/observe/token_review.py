@@ -110,9 +110,7 @@ class TokenReviews:
         except ApiError as error:
             log.warning("cannot review a token: %s", error)
             # Not cached: the next request asks the API server again.
-            return AccessDenial(
-                503, "the API server, which knows who has this token, does not tell"
-            )
+            return AccessDenial(503, "the API server could not review this token")
         self._cache[key] = time.monotonic() + CACHE_SECONDS, refusal
         self._cache.move_to_end(key)
         while len(self._cache) > CACHE_SIZE:
@@ -134,6 +132,4 @@ class TokenReviews:
         access = await self.client.create(ACCESS_REVIEWS, {"spec": spec})
         if access.status.allowed:
             return None
-        return AccessDenial(
-            403, f"{user.username} may not get {path}: a ClusterRole has to allow it"
-        )
+        return AccessDenial(403, f"{user.username} may not get {path}: a ClusterRole must allow it")

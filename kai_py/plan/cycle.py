@@ -36,7 +36,7 @@ from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.scoring import Scoring
 from kai_py.plan.plan import Action, Plan
-from kai_py.plan.search_cache.backoff import Backoff
+from kai_py.plan.search_cache.backoff import SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.plan.search_cache.inputs import InputsHistory, SearchInputs
 from kai_py.plan.session import CycleState
@@ -116,7 +116,7 @@ class CycleMemory:
     fair_shares: FairShareCache = field(default_factory=FairShareCache)
     search_inputs: InputsHistory = field(default_factory=InputsHistory)
     search_cache: SearchCache = field(default_factory=SearchCache)
-    backoff: Backoff = field(default_factory=Backoff)
+    backoff: SearchBackoff = field(default_factory=SearchBackoff)
     cycle_count: int = 0
     out_of_budget: dict[str, int] = field(default_factory=dict)
     evictions: EvictionHistory = field(default_factory=EvictionHistory)

@@ -190,8 +190,8 @@ def list_evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, 
             owner=victim.gang.owner,
             queue=victim.gang.queue,
             action=victim.action,
-            beneficiary=victim.beneficiary.key,
-            beneficiary_queue=victim.beneficiary.queue,
+            preemptor=victim.beneficiary.key,
+            preemptor_queue=victim.beneficiary.queue,
             reason=victim.reason,
             relocated_to=relocated.get(uid, ""),
             suspend=victim.gang.key in suspended,
@@ -239,9 +239,9 @@ def _message(gang: Gang, reason: Unschedulable) -> str:
         return reason.message
     count = len(gang.placeholders)
     expected = (
-        f"the {count} pods that are made later" if count > 1 else "the pod that is made later"
+        f"{count} pods that are not created yet" if count > 1 else "a pod that is not created yet"
     )
-    return f"{reason.message} Room is also needed for {expected}."
+    return f"{reason.message} Capacity is also needed for {expected}."
 
 
 def _is_unplaced(state: CycleState, member: Member) -> bool:
@@ -251,8 +251,8 @@ def _is_unplaced(state: CycleState, member: Member) -> bool:
 
 def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
     if gang.attempts_exhausted:
-        hint = "its condition tells what stopped it"
-        return Unschedulable(Stage.BACKOFF, f"it asks for one attempt, which was made; {hint}.")
+        hint = "see its condition for the reason"
+        return Unschedulable(Stage.BACKOFF, f"its only scheduling attempt has been made; {hint}.")
     if gang.key in state.snapshot.in_backoff:
         hint = "see the gang's events for the reason"
         return Unschedulable(Stage.SCHEDULER_ERROR, f"the last attempt to start it failed; {hint}.")
@@ -265,5 +265,6 @@ def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
     incomplete = None if nominated else incomplete_subgroup(gang)
     return incomplete or Unschedulable(
         Stage.NOMINATED,
-        f"room is being freed for {len(nominated or gang.pending)} pods; they start when it is.",
+        f"capacity is being freed for {len(nominated or gang.pending)} pods; they start when the "
+        "terminating pods have ended.",
     )

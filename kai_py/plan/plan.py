@@ -63,13 +63,13 @@ class ProtectionRule(StrEnum):
     """``queue``, the gang's own, would have ``value`` allocated to non-preemptible pods."""
     PRIORITY = "Priority"
     """The lowest priority in the gang's own queue is ``value``, not below the gang's ``bound``."""
-    WITHIN_SHARE = "WithinItsShare"
+    WITHIN_SHARE = "WithinFairShare"
     """``queue`` has ``value`` allocated, which is not above ``bound``."""
-    TOO_LITTLE_ABOVE_SHARE = "TooLittleAboveItsShare"
+    TOO_LITTLE_ABOVE_SHARE = "TooLittleAboveFairShare"
     """``queue`` has ``value`` allocated, above ``bound``, but the excess does not suffice."""
     MIN_RUNTIME = "MinRuntime"
     """Protected until ``bound``; now is ``value`` (both in seconds since the epoch)."""
-    EVICTION_LIMITS = "Spared"
+    EVICTION_LIMITS = "EvictionLimits"
     """A PodDisruptionBudget, ``maxEvictionsPerHour`` or the eviction cooldown."""
 
 
@@ -79,7 +79,7 @@ class Stage(StrEnum):
     INVALID = "Invalid"
     QUEUE_NOT_FOUND = "QueueNotFound"
     SCHEDULING_GATED = "SchedulingGated"
-    MEMBERS_MISSING = "MembersMissing"
+    BELOW_MIN_MEMBER = "BelowMinMember"
     CLAIMS_NOT_READY = "ClaimsNotReady"
     QUEUE_MAX = "QueueMax"
     NON_PREEMPTIBLE = "NonPreemptibleOverDeserved"
@@ -89,14 +89,14 @@ class Stage(StrEnum):
     TOPOLOGY = "Topology"
     FAIR_SHARE = "FairShare"
     VICTIMS_PROTECTED = "VictimsProtected"
-    EVICTION_BUDGET = "EvictionBudget"
-    RESERVED = "RoomReserved"
-    NOMINATED = "WaitingForRoom"
+    EVICTION_LIMITS = "EvictionLimits"
+    RESERVED = "CapacityReserved"
+    NOMINATED = "Nominated"
     SEARCH_BUDGET = "SearchBudget"
     SCHEDULER_ERROR = "SchedulerError"
     BACKOFF = "Backoff"
     PROVISIONING = "ProvisioningRequested"
-    SCALE_UP_INEFFECTIVE = "NodesDoNotHelp"
+    SCALE_UP_INEFFECTIVE = "ScaleUpIneffective"
 
 
 SHORT_OF_CAPACITY = frozenset(
@@ -107,7 +107,7 @@ SHORT_OF_CAPACITY = frozenset(
         Stage.TOPOLOGY,
         Stage.FAIR_SHARE,
         Stage.VICTIMS_PROTECTED,
-        Stage.EVICTION_BUDGET,
+        Stage.EVICTION_LIMITS,
         Stage.RESERVED,
     }
 )
@@ -210,8 +210,8 @@ class Eviction(Struct, frozen=True):
     owner: Owner
     queue: str
     action: Action
-    beneficiary: str
-    beneficiary_queue: str
+    preemptor: str
+    preemptor_queue: str
     reason: str
     relocated_to: str = ""
     suspend: bool = False

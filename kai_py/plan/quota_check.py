@@ -66,5 +66,8 @@ def check_reserved_quota(state: CycleState, gang: Gang, cost: Floats) -> Unsched
     queue, both = quota.queues.positions[gang.queue], cost + ahead.cost
     if check_max(quota.usage, queue, np.where(cost > 0, both, 0.0)) is None:
         return None
-    why = f"what is left of queue {gang.queue} is kept for {ahead.gang.key}, which waits longer"
+    why = (
+        f"the remaining quota of queue {gang.queue} is reserved for {ahead.gang.key}, "
+        "which has waited longer"
+    )
     return Unschedulable(Stage.QUEUE_MAX, f"{why}.")

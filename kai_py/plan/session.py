@@ -18,7 +18,7 @@ from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.next_pods import PlacementRequest, next_request, precondition
 from kai_py.plan.plan import Action
-from kai_py.plan.search_cache.backoff import BackedOff, BackedOffSearches, Backoff
+from kai_py.plan.search_cache.backoff import BackedOff, BackedOffSearches, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache, SearchEntries, SearchKey, SearchResult
 from kai_py.plan.search_cache.inputs import Decisions
 from kai_py.plan.state.capacity import Capacity
@@ -61,7 +61,7 @@ class CycleState:
     unschedulable: dict[str, Unschedulable] = field(default_factory=dict)
     searched_in_allocate: set[str] = field(default_factory=set)
     search_cache: SearchCache = field(default_factory=SearchCache)
-    backoff: Backoff = field(default_factory=Backoff)
+    backoff: SearchBackoff = field(default_factory=SearchBackoff)
     minimisation_budget: int = 32_768
     _requests: dict[str, tuple[int, PlacementRequest | None, Floats]] = field(default_factory=dict)
     _preconditions: dict[str, Unschedulable | None] = field(default_factory=dict)

@@ -35,7 +35,7 @@ class ReclaimRule(StrEnum):
 
     FAIR_SHARE = "ReclaimerAboveFairShare"
     DESERVED = "NonPreemptibleAboveDeserved"
-    VICTIM = "VictimQueueWithinItsShare"
+    VICTIM = "VictimQueueWithinFairShare"
     SATURATION = "ReclaimerMoreSaturated"
 
 

@@ -71,14 +71,14 @@ def restore_usage(
     for column, name in enumerate(queues):
         record = records.get(name)
         if record is not None:
-            allocated[:, column] = _amounts_row(record.held, resources) * _decay_factor(
+            allocated[:, column] = _amounts_row(record.used, resources) * _decay_factor(
                 record, now, half_life
             )
     youngest = max(records, key=lambda name: (records[name].at, name), default=None)
     offered = np.zeros(len(resources))
     if youngest is not None:
         record = records[youngest]
-        offered = _amounts_row(record.offered, resources) * _decay_factor(record, now, half_life)
+        offered = _amounts_row(record.capacity, resources) * _decay_factor(record, now, half_life)
     return UsageState(now, allocated, offered)
 
 

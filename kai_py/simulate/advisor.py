@@ -103,7 +103,7 @@ class Advisor:
                 raise NoAnswerError(f"the simulation took longer than {TIMEOUT_SECONDS:.0f} s")
             mistake, result = receiver.recv()
         except EOFError:
-            raise NoAnswerError("the simulation ended without an answer") from None
+            raise NoAnswerError("the simulation ended without a result") from None
         finally:
             self.close()
             self._process.join()

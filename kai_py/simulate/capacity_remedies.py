@@ -48,7 +48,7 @@ def end_one_gang(search: RemedySearch) -> Iterator[Suggestion]:
         ::-1
     ]
     return first_verified(
-        search.verified(f"let {gang.key} end", *map(delete, search.owners(gang)))
+        search.verified(f"end {gang.key}", *map(delete, search.owners(gang)))
         for gang in fitting[:MAX_GANGS]
     )
 

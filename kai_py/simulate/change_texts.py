@@ -61,7 +61,7 @@ def parse_changes(pairs: Iterable[tuple[str, str]]) -> list[ClusterChange]:
     found: list[ClusterChange] = []
     for kind, text in pairs:
         if kind not in CHANGES:
-            raise ChangeError(f"{kind}: there is no such change; there are {', '.join(CHANGES)}")
+            raise ChangeError(f"{kind}: no such change; known changes are {', '.join(CHANGES)}")
         try:
             found.append(CHANGES[kind](text))
         except ChangeError as error:

@@ -100,7 +100,7 @@ def node_pattern(documents: Sequence[Document]) -> str:
             raise ChangeError(f"{document.get('kind')}: has no metadata.name")
     kinds = [document.get("kind") for document in documents]
     if kinds.count("Node") != 1 or set(kinds) - {"Node", "ResourceSlice"}:
-        raise ChangeError("has to hold one Node, and its ResourceSlices")
+        raise ChangeError("must contain one Node, and its ResourceSlices")
     [node] = (document["metadata"]["name"] for document in documents if document["kind"] == "Node")
     for each in documents:
         if each["kind"] == "ResourceSlice" and not _is_of(each, node):
@@ -156,7 +156,7 @@ class RemoveGang:
 def _node(api: ApiServer, name: str) -> Document:
     node = api.find(NODES, name)
     if node is None:
-        raise ChangeError(f"node {name}: there is none")
+        raise ChangeError(f"node {name}: not found")
     return node
 
 
@@ -207,5 +207,5 @@ def _with_name(value: Any, old: str, new: str) -> Any:
 def _gang(cluster: SimulatedCluster, key: str) -> Gang:
     gang = cluster.snapshot().gangs.get(key)
     if gang is None:
-        raise ChangeError(f"gang {key}: there is none; kai-py gangs lists them")
+        raise ChangeError(f"gang {key}: not found; kai-py gangs lists them")
     return gang

@@ -153,7 +153,7 @@ class SimulatedCluster:
             self.clock.run_due()
             if plan.is_empty and self.embedded.store.revision == before:
                 return
-        log.warning("the simulation does not settle at %s", self.clock.now())
+        log.warning("the simulation does not converge at %s", self.clock.now())
 
     def _on_store_change(self, change: Change) -> None:
         collection = self._collections.get(change.storage)

@@ -25,7 +25,7 @@ def fewer_device_conditions(search: RemedySearch) -> Iterator[Suggestion]:
     return _first_edit(
         search,
         (
-            (f"leave {condition} out of", each, partial(_replace_selector, selector, rest))
+            (f"remove {condition} from", each, partial(_replace_selector, selector, rest))
             for each in _claim_objects(search)
             for selector in _selectors(each)
             for condition, rest in _without_one(selector)

@@ -157,7 +157,7 @@ def _evict(
         evict(api, pod.name, pod.namespace, options)
     except RequestError as error:
         log.info("pod %s: %s", pod, error.message)
-        _back_off(eviction.beneficiary, api, builder, wake)
+        _back_off(eviction.preemptor, api, builder, wake)
 
 
 def _back_off(

@@ -38,7 +38,7 @@ def run_in_fork(work: Callable[[], T]) -> T:
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
     if status or not answer:
-        raise ForkFailedError(f"a simulation ended without an answer (status {status})")
+        raise ForkFailedError(f"a simulation ended without a result (status {status})")
     error, result = pickle.loads(answer)
     if error is not None:
         raise error

@@ -21,7 +21,7 @@ def remove_gates(search: RemedySearch) -> Iterator[Suggestion]:
     gated = [pod for pod in search.waiting_pods() if pod["spec"].get("schedulingGates")]
     names = dict.fromkeys(gate["name"] for pod in gated for gate in pod["spec"]["schedulingGates"])
     steps = (patch(pod, {"spec": {"schedulingGates": []}}) for pod in gated)
-    text = f"take the scheduling gate {', '.join(names)} off its pods"
+    text = f"remove the scheduling gate {', '.join(names)} from its pods"
     yield from search.verified(text, *steps)
 
 
@@ -58,11 +58,11 @@ def _node_changes(
         return
     selectors = [spec.get("nodeSelector") or {} for spec in specs]
     for key, value in dict.fromkeys(item for each in selectors for item in each.items()):
-        yield f"ask for no node with label {key}={value}", partial(_without_label, key)
+        yield f"remove the requirement of node label {key}={value}", partial(_without_label, key)
     if any((spec.get("affinity") or {}).get("nodeAffinity") for spec in specs):
-        yield "ask for nodes without node affinity", _without_affinity
+        yield "remove its node affinity", _without_affinity
     if sum(map(len, selectors)) > 1:
-        yield "ask for nodes without a node selector", lambda spec: spec.pop("nodeSelector")
+        yield "remove its node selector", lambda spec: spec.pop("nodeSelector")
     taints = dict.fromkeys(
         (taint.key, taint.effect)
         for node in search.snapshot.nodes.records

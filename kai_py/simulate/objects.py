@@ -108,7 +108,7 @@ def load_objects(path: Path) -> Sequence[Document]:
             content = gzip.decompress(content)
         documents = msgspec.json.decode(content, type=_Items).items
     except (OSError, EOFError, ValueError) as error:
-        raise ObjectsError(f"{path}: is no snapshot of a cluster: {error}") from None
+        raise ObjectsError(f"{path}: is not a snapshot of a cluster: {error}") from None
     for number, document in enumerate(documents):
         name = isinstance(document.get("metadata"), dict) and document["metadata"].get("name")
         if not (name and document.get("kind") and document.get("apiVersion")):

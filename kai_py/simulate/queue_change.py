@@ -54,7 +54,7 @@ class SetQueue:
             for resource in served:
                 if api.find(resource, name) is not None:
                     return resource, name, self.path[count:]
-        raise ChangeError(f"Queue {self.queue}: there is none; kai-py queues lists them")
+        raise ChangeError(f"Queue {self.queue}: not found; kai-py queues lists them")
 
     def _changed(self, present: Document, path: Sequence[str]) -> Document:
         changed: Document = clone(present)
@@ -81,7 +81,7 @@ def _entry(place: Any, part: str, queue: str) -> Any:
     for each in place if isinstance(place, list) else ():
         if each.get("name") == part:
             return each
-    raise ChangeError(f"Queue {queue}: {part}: there is no such entry")
+    raise ChangeError(f"Queue {queue}: {part}: no such entry")
 
 
 def _check_kai_field(queue: Document, path: Sequence[str]) -> None:
@@ -90,7 +90,7 @@ def _check_kai_field(queue: Document, path: Sequence[str]) -> None:
     for part in path:
         fields = {each.encode_name: each.type for each in msgspec.structs.fields(record)}
         if part not in fields:
-            raise ChangeError(f"Queue {name}: spec.{'.'.join(path)}: KAI knows no {part}")
+            raise ChangeError(f"Queue {name}: spec.{'.'.join(path)}: KAI has no {part}")
         record = fields[part] if isinstance(fields[part], type) else msgspec.Struct
     try:
         msgspec.convert(queue, KaiQueue)

@@ -129,9 +129,9 @@ def _raise_bounds(
         if not queue or not found:
             return iter(())
         fields, change = found
-        descriptions += (f"{each.field} of Queue {share.queue} {each.value}" for each in fields)
+        descriptions += (f"{each.field} of Queue {share.queue} to {each.value}" for each in fields)
         steps.append(patch(queue, change))
-    return search.verified(f"make {' and '.join(descriptions)}", *steps)
+    return search.verified(f"set {' and '.join(descriptions)}", *steps)
 
 
 def _raised_bounds(
@@ -164,7 +164,7 @@ def _raise_queue_limit(search: RemedySearch, queue: str) -> Iterator[Suggestion]
 
     count_needed = search.smallest_count(steps, limit=MAX_EVICTIONS)
     if count_needed:
-        text = f"let Queue {queue} lose {count_needed} pods an hour (maxEvictionsPerHour)"
+        text = f"allow {count_needed} evictions an hour in Queue {queue} (maxEvictionsPerHour)"
         yield from search.verified(text, *steps(count_needed))
 
 
@@ -192,7 +192,9 @@ def _relax_budget(search: RemedySearch, budget: Document) -> Iterator[Suggestion
     if count_needed:
         [step] = steps(count_needed)
         name = f"{step.namespace}/{step.name}"
-        text = f"let PodDisruptionBudget {name} lose {count_needed} pods at a time ({field})"
+        text = (
+            f"let PodDisruptionBudget {name} allow {count_needed} disruptions at a time ({field})"
+        )
         yield from search.verified(text, step)
 
 
@@ -201,7 +203,7 @@ def disable_reservation(search: RemedySearch) -> Iterator[Suggestion]:
     reserving = sorted(s.name for s in search.snapshot.queues if s.reserve_after is not None)
     return first_verified(
         search.verified(
-            f"keep no nodes for gangs of Queue {name} (reserveAfter)",
+            f"reserve no nodes for gangs of Queue {name} (reserveAfter)",
             set_field(name, "reserveAfter", None),
         )
         for name in reserving
@@ -212,7 +214,7 @@ def disable_min_runtime(search: RemedySearch) -> Iterator[Suggestion]:
     """Remove the minimum runtime that protects gangs of a queue."""
     return first_verified(
         search.verified(
-            f"let gangs of Queue {name} be safe for no time ({field})",
+            f"set {field} of Queue {name} to 0s",
             patch(queue, {"spec": {field: "0s"}}),
         )
         for field, min_runtime in MIN_RUNTIMES.items()

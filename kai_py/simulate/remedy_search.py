@@ -81,7 +81,7 @@ class RemedySearch:
             steps,
             evicts=tuple(each for each in evicted if each not in deleted),
             starts=tuple(each.gang for each in comparison.starts),
-            ends=tuple(each.gang for each in comparison.loses),
+            stops=tuple(each.gang for each in comparison.stops),
             queues=comparison.queues,
         )
 

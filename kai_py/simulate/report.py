@@ -36,7 +36,7 @@ class QueueReport:
     entitled: float
     evicted_pods: int
     lost_gpu_hours: float
-    waiting: WaitingTimes
+    waiting_times: WaitingTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class UsageSample:
     """
 
     hours: float
-    used: float
-    waiting: float
-    broken: float
-    largest: float
+    allocated: float
+    requested: float
+    fragmented: float
+    largest_free: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +62,23 @@ class SimulationReport:
 
     hours: float
     gpus: float
-    used: float
+    allocated: float
     idle_while_waiting: float
     """GPU-hours that were free while gangs waited for at least as many.
 
     This is the cost of fragmentation, gang sizes and bounds.
     """
-    broken: float
+    fragmented: float
     """Fraction of the GPU-hours that were free on partly used nodes: fragmentation."""
-    jain: float
-    waiting: WaitingTimes
+    jain_index: float
+    waiting_times: WaitingTimes
     by_size: dict[str, WaitingTimes]
     queues: tuple[QueueReport, ...]
     evictions: dict[str, int]
     lost_gpu_hours: float
     cost: dict[str, float]
     cycles: int
-    course: tuple[UsageSample, ...]
+    samples: tuple[UsageSample, ...]
     """Over time, at most ``MAX_SAMPLES`` at equal distances."""
 
 
@@ -93,25 +93,27 @@ def summarise(result: SimulationResult) -> SimulationReport:
             entitled=course.entitled,
             evicted_pods=course.evicted_pods,
             lost_gpu_hours=course.lost_gpu_hours,
-            waiting=waiting_times([wait for wait in result.waits if wait.queue == name]),
+            waiting_times=waiting_times([wait for wait in result.waits if wait.queue == name]),
         )
         for name, course in result.queues.items()
     )
     return SimulationReport(
         hours=result.scenario.hours,
         gpus=result.gpus,
-        used=used / total if total else 0.0,
+        allocated=used / total if total else 0.0,
         idle_while_waiting=idle / total if total else 0.0,
-        broken=broken / total if total else 0.0,
-        jain=jain_index(queue.received / queue.entitled for queue in queues if queue.entitled > 0),
-        waiting=waiting_times(result.waits),
+        fragmented=broken / total if total else 0.0,
+        jain_index=jain_index(
+            queue.received / queue.entitled for queue in queues if queue.entitled > 0
+        ),
+        waiting_times=waiting_times(result.waits),
         by_size=_by_size(result.waits),
         queues=queues,
         evictions={action.value: count for action, count in sorted(result.evictions.items())},
         lost_gpu_hours=sum(queue.lost_gpu_hours for queue in queues),
         cost=_cost(result),
         cycles=result.cycles,
-        course=usage_samples(result),
+        samples=usage_samples(result),
     )
 
 

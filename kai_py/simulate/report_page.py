@@ -28,7 +28,7 @@ def report_page(report: SimulationReport, *, title: str) -> str:
             f"{queue.entitled:.1f}",
             str(queue.evicted_pods),
             f"{queue.lost_gpu_hours:.1f}",
-            *waiting_cells(queue.waiting),
+            *waiting_cells(queue.waiting_times),
         )
         for queue in report.queues
     ]
@@ -36,11 +36,10 @@ def report_page(report: SimulationReport, *, title: str) -> str:
     waiting_headings = ("gangs", "never started", "median wait", "p95 wait", "longest wait")
     parts = [
         f"<h1>{html.escape(title)}</h1>",
-        f"<p>{report.hours:g} hours of {report.gpus:g} GPUs: {report.used:.1%} used, "
-        f"{report.idle_while_waiting:.1%} free while gangs waited for as many, "
-        f"{report.broken:.1%} free on nodes of which a part was taken, "
-        f"Jain's fairness index {report.jain:.3f}, "
-        f"{report.lost_gpu_hours:.1f} GPU-hours lost to evictions.</p>",
+        f"<p>{report.hours:g} hours of {report.gpus:g} GPUs: {report.allocated:.1%} used, "
+        f"{report.idle_while_waiting:.1%} idle while gangs requested as many, "
+        f"{report.fragmented:.1%} idle on partly used nodes, Jain's fairness index "
+        f"{report.jain_index:.3f}, {report.lost_gpu_hours:.1f} GPU-hours lost to evictions.</p>",
         _usage_chart(report),
         "<h2>Fragmentation</h2>",
         _fragmentation_chart(report),
@@ -56,7 +55,7 @@ def report_page(report: SimulationReport, *, title: str) -> str:
             ),
             queues,
         ),
-        "<h2>Waiting by GPUs of the gang</h2>",
+        "<h2>Waiting times by GPUs of the gang</h2>",
         _table(("GPUs", *waiting_headings), sizes),
     ]
     if report.cost:
@@ -89,10 +88,10 @@ def _usage_chart(report: SimulationReport) -> str:
     """GPUs in use (area) and GPUs that gangs wait for (line) over time."""
     return _plot(
         report,
-        area=[sample.used for sample in report.course],
-        line=[sample.waiting for sample in report.course],
-        label="GPUs in use and waited for",
-        legend="area: GPUs in use; line: GPUs waited for, cut off at the number there is",
+        area=[sample.allocated for sample in report.samples],
+        line=[sample.requested for sample in report.samples],
+        label="GPUs allocated and requested",
+        legend="area: allocated GPUs; line: requested GPUs, cut off at the number of GPUs",
     )
 
 
@@ -100,10 +99,10 @@ def _fragmentation_chart(report: SimulationReport) -> str:
     """GPUs free on nodes in part use (area) and on the emptiest node (line) over time."""
     return _plot(
         report,
-        area=[sample.broken for sample in report.course],
-        line=[sample.largest for sample in report.course],
-        label="Free GPUs in pieces",
-        legend="area: GPUs free on nodes of which a part is taken; line: on the emptiest node",
+        area=[sample.fragmented for sample in report.samples],
+        line=[sample.largest_free for sample in report.samples],
+        label="Fragmented GPUs",
+        legend="area: idle GPUs on partly used nodes; line: on the emptiest node",
     )
 
 

@@ -110,7 +110,7 @@ def _number(row: Row, column: str, default: float | None = None) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{column}: {text!r} is no number")
+        raise ValueError(f"{column}: {text!r} is not a number")
     return number
 
 

@@ -107,7 +107,7 @@ def saturating_jobs(
     generator, limit = random.Random(seed), SATURATION_LOAD * sum(n.count * n.gpus for n in nodes)
     order = sorted(recorded.jobs, key=lambda job: job.name)
     if not any(job.gpus_per_pod for job in order):
-        raise ScenarioError("no job asks for a GPU, so nothing fills the nodes")
+        raise ScenarioError("no job requests a GPU, so the nodes cannot be filled")
     generator.shuffle(order)
     drawn: list[ScenarioJob] = []
     requested = 0.0

@@ -63,9 +63,9 @@ class Comparison:
     """
 
     starts: tuple[PlacedGang, ...] = ()
-    loses: tuple[PlacedGang, ...] = ()
+    stops: tuple[PlacedGang, ...] = ()
     victims: tuple[Eviction, ...] = ()
-    waiting: tuple[WaitingGang, ...] = ()
+    pending: tuple[WaitingGang, ...] = ()
     queues: tuple[QueueChange, ...] = field(default=())
 
 
@@ -157,11 +157,11 @@ def compare(baseline: SettledCluster, changed: SettledCluster) -> Comparison:
             for gang, placed in sorted(changed.running.items())
             if len(placed.nodes) > len(running[gang].nodes if gang in running else ())
         ),
-        loses=tuple(
+        stops=tuple(
             placed for gang, placed in sorted(running.items()) if gang not in changed.running
         ),
         victims=tuple(each for each in changed.evictions if each.pod not in evicted),
-        waiting=changed.waiting,
+        pending=changed.waiting,
         queues=tuple(_queue_changes(baseline.queues, changed.queues)),
     )
 

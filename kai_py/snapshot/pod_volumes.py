@@ -154,8 +154,8 @@ def _not_bound_reason(claim: PersistentVolumeClaim, storage: StorageClass | None
     if storage is not None and storage.volume_binding_mode == "WaitForFirstConsumer":
         return ""
     return (
-        f'persistentvolumeclaim "{claim.metadata.name}" is not bound and its storage class '
-        "does not wait for a first consumer"
+        f'persistentvolumeclaim "{claim.metadata.name}" is not bound and its storage class does '
+        "not exist or does not bind on first use"
     )
 
 

@@ -57,7 +57,7 @@ class AccessCache:
             try:
                 self._store(await asyncio.to_thread(self._credentials.load))
             except CredentialsError as error:
-                logger.warning("credentials were refused and cannot be read again: %s", error)
+                logger.warning("credentials were rejected and cannot be read again: %s", error)
             return self._access != refused
 
     async def _renewed(self, last: ServerAccess) -> ServerAccess:

@@ -116,4 +116,4 @@ class Collection(Generic[T]):
         if previous != entry:
             namespace, name = entry.key
             qualified_name = f"{namespace}/{name}" if namespace else name
-            logger.warning("%s %s is left out: %s", entry.kind, qualified_name, entry.reason)
+            logger.warning("%s %s is ignored: %s", entry.kind, qualified_name, entry.reason)

@@ -144,8 +144,8 @@ def find_credentials(
     default = Path("~/.kube/config").expanduser()
     if not default.exists():
         raise CredentialsError(
-            f"no credentials: $KUBECONFIG is not set, this is no pod and {default} does not exist; "
-            "name a kubeconfig"
+            "no credentials: $KUBECONFIG is not set, this process does not run in a pod, and "
+            f"{default} does not exist; name a kubeconfig"
         )
     return Kubeconfig(str(default), context)
 
@@ -156,7 +156,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "is not UTF-8 text"
     if isinstance(error, AttributeError | LookupError | TypeError):
-        return f"is no kubeconfig: {error}"
+        return f"is not a kubeconfig: {error}"
     return str(error)
 
 

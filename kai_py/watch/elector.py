@@ -93,7 +93,7 @@ def boot_clock() -> float:
 
 def exit_process() -> NoReturn:
     """End this process now, without running anything that might still write."""
-    logger.critical("leadership is lost: this process ends")
+    logger.critical("leadership is lost: the process exits")
     logging.shutdown()
     os._exit(1)
 
@@ -139,7 +139,9 @@ class Elector:
             await self._release()
         if not renewal_task.cancelled():
             lease = f"{self._election.namespace}/{self._election.name}"
-            raise LeadershipLostError(f"lease {lease} was not kept") from renewal_task.exception()
+            raise LeadershipLostError(
+                f"lease {lease} was not renewed"
+            ) from renewal_task.exception()
         return work_task.result()
 
     async def _acquire(self) -> None:

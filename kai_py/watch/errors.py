@@ -149,7 +149,7 @@ _BY_CODE: dict[int, type[StatusError]] = {
 _STATUS = msgspec.json.Decoder(Status)
 _RBAC_MARKER = " cannot "
 """Part of RBAC's messages, ``User "U" cannot VERB resource "R"``, not of admission policies'."""
-_ROLE_HINT = "a role has to allow it (kai-py install prints the scheduler's roles)"
+_ROLE_HINT = "permission denied (kai-py install prints the scheduler's roles)"
 
 
 def from_status(call: str, status: Status, *, code: int = 0, wait: float = 0.0) -> StatusError:
@@ -185,7 +185,7 @@ def from_event(call: str, body: msgspec.Raw) -> StatusError:
     try:
         return from_status(call, _STATUS.decode(body))
     except ValueError:
-        return ServerError(f"{call}: an ERROR event that holds no Status")
+        return ServerError(f"{call}: an ERROR event without a Status")
 
 
 def _seconds(text: str) -> float:

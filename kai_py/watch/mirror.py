@@ -175,7 +175,7 @@ class Mirror:
             self._served = await discover(self._client, self._collections, self._served)
         except ApiError as error:
             self._problem = f"discovery: {error}"
-            logger.warning("cannot ask what is served: %s", error)
+            logger.warning("cannot discover the served kinds: %s", error)
             return
         self._discovered = True
         self._problem = ""
@@ -244,7 +244,7 @@ class Mirror:
             return
         if refused:
             self._refused[kind] = None
-            consequence = "nothing is scheduled without" if kind.required else "going on without"
+            consequence = "required for scheduling" if kind.required else "continuing without it"
             template = "%s %s: the permission to list and watch it is missing"
             logger.warning(template, consequence, kind.permission)
         else:

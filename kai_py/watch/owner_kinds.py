@@ -94,7 +94,7 @@ class OwnerKindWatcher:
         except (Forbidden, NotFound) as error:
             self._refuse(kind, str(error))
         except ApiError as error:
-            logger.warning("cannot ask where %s is served: %s", kind, error)
+            logger.warning("cannot discover where %s is served: %s", kind, error)
         else:
             if found is None:
                 self._refuse(kind, "it is not served")
@@ -109,7 +109,7 @@ class OwnerKindWatcher:
         self._on_readable(kind, readable=True)
 
     def _refuse(self, kind: GroupKind, reason: str) -> None:
-        logger.info("%s owns pods of ours and cannot be read: %s", kind, reason)
+        logger.info("%s owns pods of ours but cannot be read: %s", kind, reason)
         self._wanted.pop(kind, None)
         self._refused[kind] = None
         self._on_readable(kind, readable=False)

@@ -100,7 +100,7 @@ def _decoded(body: bytes, status: str) -> _QueryResponse:
     try:
         return msgspec.json.decode(body, type=_QueryResponse)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise UsageError(f"answered {status}, and not as Prometheus does") from None
+        raise UsageError(f"responded {status}, not in the format of Prometheus") from None
 
 
 def _amounts(samples: Sequence[_Sample]) -> Amounts:
@@ -130,7 +130,7 @@ async def follow_usage(
                 failing = True
             else:
                 if failing:
-                    log.info("past use: %s answers again", settings.url)
+                    log.info("past usage: %s answers again", settings.url)
                 failing = False
             await asyncio.sleep(settings.interval)
 
@@ -138,8 +138,8 @@ async def follow_usage(
 def _log_error(settings: PrometheusUsage, error: UsageError, *, level: int) -> None:
     log.log(
         level,
-        "past use: fairShare.prometheus.url %s: %s; the last answer counts until it is %g s old, "
-        "then only the present does",
+        "past usage: fairShare.prometheus.url %s: %s; the last response is used until it is %g s "
+        "old, then only current usage counts",
         settings.url,
         error,
         settings.stale_after,

@@ -191,7 +191,7 @@ class Reflector(Generic[T]):
         try:
             entry = self._collection.read(self.resource.decode, raw)
         except ValueError as error:
-            logger.warning("a nameless %s is left out: %s", self.resource.kind.name, error)
+            logger.warning("a nameless %s is ignored: %s", self.resource.kind.name, error)
             return
         entries[entry_key(entry)] = entry
 

@@ -93,7 +93,7 @@ async def test_a_secret_that_cannot_be_served_is_told_or_replaced(client, caplog
     assert await ensure_certificate(client, OURS) == found
     (told,) = caplog.messages
     assert text in told
-    assert "a new certificate takes its place" in told
+    assert "replaced by a new certificate" in told
 
 
 async def test_a_secret_that_is_deleted_is_written_again_as_it_is_served(client):
@@ -105,5 +105,5 @@ async def test_a_secret_that_is_deleted_is_written_again_as_it_is_served(client)
 
 def test_without_openssl_it_says_what_to_do(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(CertificateError, match=r"openssl is needed.*selfManaged: false"):
+    with pytest.raises(CertificateError, match=r"openssl is required.*selfManaged: false"):
         issue(("host.example",))

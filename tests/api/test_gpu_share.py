@@ -51,12 +51,12 @@ def test_annotations_say_which_part(annotations, share):
         ({"gpu-fraction": "half"}, 'gpu-fraction: "half" must be'),
         ({"gpu-memory": "0"}, 'gpu-memory: "0" must be a number of MiB, 1 or more'),
         ({"gpu-memory": "2Gi"}, 'gpu-memory: "2Gi" must be a number of MiB'),
-        ({"gpu-fraction": "0.5", "gpu-memory": "10"}, "exclude each other"),
-        ({"gpu-fraction-num-devices": "2"}, "needs gpu-fraction or gpu-memory beside it"),
+        ({"gpu-fraction": "0.5", "gpu-memory": "10"}, "are mutually exclusive"),
+        ({"gpu-fraction-num-devices": "2"}, "needs gpu-fraction or gpu-memory as well"),
         ({"gpu-fraction": "0.5", "gpu-fraction-num-devices": "0"}, "a number of GPUs, 1 or more"),
         (
             {"gpu-fraction": "0.5", "gpu-fraction-container-name": "side"},
-            '"side" is none of the containers main',
+            '"side" is not one of the containers main',
         ),
     ],
 )
@@ -68,7 +68,7 @@ def test_what_means_nothing_is_told(annotations, said):
 
 @pytest.mark.parametrize("resource", ["nvidia.com_gpu", "amd.com_gpu", "nvidia.com_mig-1g.5gb"])
 def test_a_part_and_whole_gpus_exclude_each_other(resource):
-    with pytest.raises(GpuShareError, match="exclude each other"):
+    with pytest.raises(GpuShareError, match="are mutually exclusive"):
         gpu_share(pod({"gpu-fraction": "0.5"}, **{resource: "1"}))
 
 

@@ -67,7 +67,7 @@ def test_every_optional_field():
         ({"parent": "Not A Name"}, "spec.parent: "),
         ({"resources": {"cpu": {"deserved": 2, "max": "1500m"}}}, "spec.resources.cpu: max must"),
         ({"resources": {"cpu": {"deserved": "-1"}}}, "spec.resources.cpu.deserved: '-1' is neg"),
-        ({"resources": {"cpu": {"deserved": 0.5}}}, "must stand in quotes"),
+        ({"resources": {"cpu": {"deserved": 0.5}}}, "must be quoted"),
         ({"resources": {"memory": {"max": "2GB"}}}, "spec.resources.memory.max: "),
         ({"devices": [{"name": "a"}]}, "spec.devices[0]: set exactly one of deviceClassName"),
         ({"devices": [{"name": "a", "attribute": "d/x"}]}, "values belong to attribute"),

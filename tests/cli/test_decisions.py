@@ -44,20 +44,20 @@ def lines(capsys):
 async def test_decisions_are_json_lines(url, log, capsys):
     log.record(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
     await asyncio.to_thread(decisions.command, url=url)
-    assert [(d["number"], d["kind"]) for d in lines(capsys)] == [(1, "waiting"), (2, "placed")]
+    assert [(d["number"], d["kind"]) for d in lines(capsys)] == [(1, "pending"), (2, "placed")]
     await asyncio.to_thread(decisions.command, url=url, since="1")
     assert [d["kind"] for d in lines(capsys)] == ["placed"]
     for option in ("last", "since"):
         await asyncio.to_thread(decisions.command, url=url, **{option: "30s"})
         [placed] = lines(capsys)
         assert (placed["kind"], placed["nodes"]) == ("placed", ["n1"])
-        assert placed["message"].startswith("there was room for it")
+        assert placed["message"].startswith("it fits into idle capacity")
 
 
 async def test_followed_they_come_as_they_are_made(url, log, capsys):
     following = asyncio.create_task(decisions._print(url.rstrip("/"), None, {}, follow=True))
     seen = ""
-    while "waiting" not in seen:
+    while "pending" not in seen:
         await asyncio.sleep(0.02)
         seen += capsys.readouterr().out
     log.record(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
@@ -109,5 +109,5 @@ async def test_what_goes_wrong_is_told(url, tmp_path, monkeypatch):
         await asyncio.to_thread(decisions.command, url="http://127.0.0.1:1")
     monkeypatch.setenv(TOKEN_VARIABLE, "secret")
     monkeypatch.setattr(scheduler_http, "TOKEN_VARIABLE", "ANOTHER_VARIABLE")
-    with pytest.raises(CommandError, match="401: a bearer token is needed"):
+    with pytest.raises(CommandError, match="401: a bearer token is required"):
         await asyncio.to_thread(decisions.command, url=url)

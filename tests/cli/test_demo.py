@@ -70,7 +70,7 @@ def test_of_a_gang_all_run_or_none(stream, name):
                 whole = whole or len(bound) == GANGS[name]
             case "running":
                 assert whole, f"{line['pod']} runs while {len(bound)} are bound"
-            case "leaving" | "succeeded" | "failed" | "gone":
+            case "terminating" | "succeeded" | "failed" | "deleted":
                 assert whole or line["pod"] not in bound, (
                     "nobody leaves a gang that begins to start"
                 )
@@ -81,7 +81,7 @@ def test_of_a_gang_all_run_or_none(stream, name):
 
 def test_a_gang_waits_and_then_starts_whole(stream):
     waits = first(stream, type="event", reason="FailedScheduling", kind="Job", name="vision")
-    assert stream[waits]["note"].startswith("8 pods must start together but room was found for ")
+    assert stream[waits]["note"].startswith("8 pods must start together but only ")
     before = [line for line in stream[:waits] if line.get("gang") == "default/Job/vision"]
     assert {line["change"] for line in before if line["type"] == "pod"} == {"created"}
     starts = [line for line in of_gang(stream[waits:], "vision") if line["change"] == "bound"]
@@ -91,14 +91,14 @@ def test_a_gang_waits_and_then_starts_whole(stream):
 def test_a_higher_priority_preempts_and_the_gang_returns(stream):
     evicted = {line["pod"] for line in stream if line.get("action") == "preempt"}
     vision = of_gang(stream, "vision")
-    assert evicted == {line["pod"] for line in vision if line["change"] == "leaving"}
+    assert evicted == {line["pod"] for line in vision if line["change"] == "terminating"}
     assert len(evicted) == 8
     bound = [line["pod"] for line in vision if line["change"] == "bound"]
     assert len(set(bound)) == 16, "eight pods twice"
     gone = max(
         index
         for index, line in enumerate(stream)
-        if line["type"] == "pod" and line["pod"] in evicted and line["change"] == "leaving"
+        if line["type"] == "pod" and line["pod"] in evicted and line["change"] == "terminating"
     )
     urgent = first(stream, type="pod", gang="default/Job/urgent", change="bound")
     assert gone < urgent < first(stream, type="pod", pod=bound[8], change="bound")
@@ -111,7 +111,7 @@ def test_reclaim_leaves_the_elastic_gang_its_floor(stream):
     for line in of_gang(stream, "ablation"):
         if line["change"] == "bound":
             bound.add(line["pod"])
-        elif line["change"] == "leaving":
+        elif line["change"] == "terminating":
             bound.discard(line["pod"])
             fewest = len(bound)
         elif line["change"] == "succeeded":
@@ -250,7 +250,7 @@ def test_what_was_not_seen_is_named_and_is_exit_code_1(monkeypatch):
     monkeypatch.setattr(driver, "STEP_TIMEOUT", 0.5)
     result = CliRunner().invoke(main.app, ["demo", *SPEED], obj=main.Invocation())
     assert result.exit_code == 1, result.output
-    assert "MISSING  and it came back whole when that ended" in result.output
+    assert "MISSING  and it started again as a whole when that ended" in result.output
 
 
 def test_a_cluster_too_small_for_the_story_is_refused():
@@ -275,5 +275,5 @@ def test_the_screen_at_its_fullest_is_written_as_a_picture_that_loads_nothing(tm
     text = " ".join(ElementTree.parse(path).getroot().itertext()).replace("\xa0", " ")
     for part in ("rack-1", "Queues", "ablation", "reclaimed by workload default/peak"):
         assert part in text
-    assert "GPUs 67 of 72 in use" in text
+    assert "GPUs 67 of 72 allocated" in text
     assert "url(http" not in path.read_text()

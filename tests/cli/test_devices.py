@@ -52,7 +52,7 @@ def test_json_has_every_field(capsys, tmp_path):
     out = run(lambda path: devices.command(kubeconfig=path, output=Output.JSON), capsys, tmp_path)
     first = json.loads(out)[0]
     assert (first["node"], first["device"], first["status"]) == ("node-0", "gpu-0", "Free")
-    assert first["holders"] == []
+    assert first["claims"] == []
 
 
 def run(call, capsys, tmp_path):
@@ -71,5 +71,5 @@ def run(call, capsys, tmp_path):
 
 @pytest.mark.cluster
 def test_a_node_that_there_is_not_is_refused(capsys, tmp_path):
-    with pytest.raises(CommandError, match="--node elsewhere: there is none"):
+    with pytest.raises(CommandError, match="--node elsewhere: not found"):
         run(lambda path: devices.command(kubeconfig=path, node="elsewhere"), capsys, tmp_path)

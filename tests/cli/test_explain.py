@@ -51,9 +51,11 @@ def explain(*arguments):
 def test_who_waits_is_told_why_where_in_line_and_what_helps(saved):
     result = explain("job", "two", "--from", saved)
     assert result.exit_code == 1
-    assert "default/Job/two is QueueMax: 0 of 4 pods run, 4 are needed." in result.output
-    assert "of 2 that wait in queue team" in result.output
-    assert "make maxGPUs of Queue team 9\n" in result.output
+    assert (
+        "default/Job/two is pending (QueueMax): 0 of 4 pods run, minMember is 4." in result.output
+    )
+    assert "of 2 pending in queue team" in result.output
+    assert "set maxGPUs of Queue team to 9\n" in result.output
     patch = (
         """kubectl patch queue.scheduling.kai.io team --type merge -p '{"spec":{"maxGPUs":9}}'"""
     )
@@ -82,7 +84,7 @@ def test_a_claim_is_told_what_becomes_of_the_devices(saved, cluster):
     assert "request gpu: 1 of class gpu.nvidia.com" in result.output
     running = cluster.snapshot().gangs["default/Job/one"].members[0].claims[0]
     result = explain("claim", str(running), "--from", saved, "--no-suggestions")
-    assert f"Claim {running} holds gpu.nvidia.com/node-" in result.output
+    assert f"Claim {running} is allocated gpu.nvidia.com/node-" in result.output
 
 
 def test_what_else_a_queue_rations_is_told(tmp_path):
@@ -94,12 +96,12 @@ def test_what_else_a_queue_rations_is_told(tmp_path):
     assert rows[-2] == ["team", "0", "2.5", "2.5", "0", "6", "CPU", "cores"]
     assert rows[-1][-2:] == ["GB", "memory"]
     [answer] = json.loads(explain(*asked, "-o", "json").output)
-    assert [level["unit"] for level in answer["rationed"]] == ["CPU cores", "GB memory"]
+    assert [level["unit"] for level in answer["limited_resources"]] == ["CPU cores", "GB memory"]
 
 
 @pytest.mark.parametrize("subject", ["gang", "pod", "job", "claim"])
 def test_what_is_not_there_is_one_line(saved, subject):
-    with pytest.raises(CommandError, match=f"{subject} default/none: no gang"):
+    with pytest.raises(CommandError, match=f"{subject} default/none: not part of any gang"):
         explain(subject, "default/none", "--from", saved)
 
 
@@ -117,10 +119,13 @@ async def test_a_running_scheduler_also_tells_what_it_decided(capsys):
         asked = ["gang", train.key, "--url", f"http://127.0.0.1:{port}"]
         told = await asyncio.to_thread(explain, *asked)
         assert told.exit_code == 0
-        assert "  waits, Resources: 2 pods must start together" in told.output
-        assert "  placed by allocate, 2 pods on n1: there was room for it; team then" in told.output
+        assert "  pending (Resources): 2 pods must start together" in told.output
+        assert (
+            "  placed by allocate, 2 pods on n1: it fits into idle capacity; queue team then"
+            in told.output
+        )
         told = await asyncio.to_thread(explain, *asked, "--since", "30s")
-        assert "waits, Resources" not in told.output
+        assert "pending (Resources" not in told.output
         with pytest.raises(CommandError, match="404: gang nobody"):
             await asyncio.to_thread(explain, "gang", "nobody", *asked[2:])
 

@@ -8,7 +8,7 @@ from kai_py.cli.install import command
     "image", ["a b", "a:b:c d", "-x", "a/", "a:", "a\nkind: Secret", "http://a/b"]
 )
 def test_what_is_no_name_of_an_image_is_refused(image):
-    with pytest.raises(CommandError, match="is no name of an image"):
+    with pytest.raises(CommandError, match="is not an image name"):
         command(image=image)
 
 

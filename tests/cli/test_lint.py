@@ -52,7 +52,7 @@ def test_findings_as_a_document(tmp_path, capsys):
     assert "spec.devices.requests[0].deviceClassName" in fields
     code, out, err = run(capsys, "--fix", file, "-o", "json")
     assert (code, out) == (2, "")
-    assert "--fix prints manifests" in err
+    assert "--fix cannot be combined" in err
 
 
 def test_fix_prints_only_yaml_on_stdout(tmp_path, capsys):

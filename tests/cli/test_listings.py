@@ -92,14 +92,14 @@ def test_queues_explains_how_a_share_comes_about(capsys, tmp_path):
             queues.command(kubeconfig=path, explain="nobody")
 
     out = run_against_cluster(explained, capsys, tmp_path)
-    assert "2 gpu of the cluster are divided by one queue." in out
+    assert "2 gpu of the cluster are divided among one queue." in out
     assert "team-a: 1 + 1 = 2." in out
 
 
 @pytest.mark.cluster
 def test_top_prints_the_screen_once_in_a_pipe(capsys, tmp_path):
     out = run_against_cluster(lambda path: top.command(kubeconfig=path), capsys, tmp_path)
-    assert "1 nodes  1 gangs wait" in out
+    assert "1 nodes  1 gangs pending" in out
     assert "node-0" in out
     assert "1 deserved" in out
     assert "pod-1" in out
@@ -111,13 +111,13 @@ def test_gangs_shows_members_and_why_they_wait(capsys, tmp_path):
         lambda path: gangs.command(kubeconfig=path, json=True), capsys, tmp_path
     )
     first, second = json.loads(out)
-    assert (first["gang"], first["state"], first["floor"]) == (
+    assert (first["gang"], first["state"], first["min_members"]) == (
         "default/Pod/pod-0",
         "Starting",
         1,
     )
     assert second["state"] not in ("Starting", "Running")
-    assert second["why"]
+    assert second["message"]
 
 
 @pytest.mark.cluster
@@ -127,7 +127,7 @@ def test_wide_tables_tell_more(capsys, tmp_path):
         queues.command(kubeconfig=path, output=Output.WIDE)
 
     told = run_against_cluster(both, capsys, tmp_path).splitlines()
-    assert told[0].split()[-3:] == ["STATE", "NODES", "WHY"]
+    assert told[0].split()[-3:] == ["STATE", "NODES", "MESSAGE"]
     at = next(number for number, line in enumerate(told) if line.startswith("QUEUE"))
     assert told[at].split()[:3] == ["QUEUE", "RESOURCE", "DESERVED"]
     assert [line.split()[:3] for line in told[at + 1 :]] == [["team-a", "gpu", "1"]]
@@ -137,7 +137,7 @@ def test_an_unlimited_max_is_no_number():
     share = QueueShare(
         "q", {"cpu": 2000.0}, {"cpu": float("inf")}, {"cpu": 0.0}, {"cpu": 500.0}, {"cpu": 0.0}, 1
     )
-    waiting = Unplaced("team-a/Job/train", JOB, "q", Stage.RESOURCES, "no room.", ())
+    waiting = Unplaced("team-a/Job/train", JOB, "q", Stage.RESOURCES, "no capacity.", ())
     (row,) = queue_rows(Plan(unplaced=(waiting,), queues=(share,)))
     assert row.max == {"cpu": None}
     assert row.deserved == {"cpu": 2.0}
@@ -147,7 +147,7 @@ def test_an_unlimited_max_is_no_number():
 
 def test_a_plan_is_printed_when_it_says_something_new(capsys):
     show = PlanPrinter(json=True)
-    waiting = Unplaced("team-a/Job/train", JOB, "q", Stage.RESOURCES, "no room.", ())
+    waiting = Unplaced("team-a/Job/train", JOB, "q", Stage.RESOURCES, "no capacity.", ())
     for plan in (Plan(), Plan(), Plan(unplaced=(waiting,)), Plan(unplaced=(waiting,))):
         show(plan)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -228,7 +228,7 @@ def test_top_tells_at_once_what_may_not_be_read(tmp_path, monkeypatch, capsys):
 def test_a_namespace_without_gangs_is_told(capsys, tmp_path):
     def ask(path):
         gangs.command(kubeconfig=path, namespace="defualt")
-        said = "no gangs in namespace defualt (was default meant?)\n"
+        said = "no gangs in namespace defualt (did you mean default?)\n"
         assert capsys.readouterr().err == said
         gangs.command(kubeconfig=path, namespace="default")
         assert capsys.readouterr().err == ""
@@ -255,10 +255,10 @@ def test_an_empty_cluster_is_told(capsys, tmp_path):
 @pytest.mark.cluster
 def test_filters_that_name_nothing_there_is_are_errors(capsys, tmp_path):
     wrong = [
-        (queues.command, {"resource": "gpus"}, r"--resource gpus: there is none \(was gpu meant"),
-        (gangs.command, {"queue": "team-b"}, r"--queue team-b: .*was team-a meant"),
+        (queues.command, {"resource": "gpus"}, r"--resource gpus: not found \(did you mean gpu"),
+        (gangs.command, {"queue": "team-b"}, r"--queue team-b: .*did you mean team-a"),
         (devices.command, {"node": "elsewhere"}, r"--node elsewhere: .*kubectl get nodes"),
-        (devices.command, {"queue": "team-b"}, r"--queue team-b: .*was team-a meant"),
+        (devices.command, {"queue": "team-b"}, r"--queue team-b: .*did you mean team-a"),
     ]
 
     def ask(path):

@@ -32,7 +32,7 @@ def test_it_reports_in_words_as_json_and_as_a_page(scenario, tmp_path):
     assert "2 hours of 4 GPUs: 50.0% used" in simulate(str(scenario))
     page = tmp_path / "report.html"
     found = json.loads(simulate(str(scenario), "--json", "--html", str(page)))
-    assert found["waiting"]["gangs"] == 1
+    assert found["waiting_times"]["gangs"] == 1
     assert page.read_text().startswith("<!doctype html>")
 
 

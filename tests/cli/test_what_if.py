@@ -48,7 +48,7 @@ def test_as_json(saved):
     result = what_if("--from", saved, "--remove", "default/Job/one", "--json")
     comparison = json.loads(result.output)
     assert [each["gang"] for each in comparison["starts"]] == ["default/Job/two"]
-    assert [each["gang"] for each in comparison["loses"]] == ["default/Job/one"]
+    assert [each["gang"] for each in comparison["stops"]] == ["default/Job/one"]
 
 
 def test_a_manifest_is_tried(saved, tmp_path):
@@ -56,11 +56,11 @@ def test_a_manifest_is_tried(saved, tmp_path):
     manifest.write_text(yaml.safe_dump_all([queue("other", 4), job("mine", 9, "other")]))
     result = what_if("--from", saved, "-f", str(manifest))
     assert result.exit_code == 1
-    assert "default/Job/mine" in result.output.split("Waits:")[1]
+    assert "default/Job/mine" in result.output.split("Pending:")[1]
     needed = what_if(
         "--from", saved, "-f", str(manifest), "--set", "team.maxGPUs=", "--until-placed", "node-0"
     )
-    assert needed.output == "3 more nodes like node-0 and nobody waits for room\n"
+    assert needed.output == "with 3 more nodes like node-0, no gang is short of capacity\n"
 
 
 def test_nodes_may_be_like_one_in_a_file(saved, tmp_path):
@@ -73,9 +73,9 @@ def test_nodes_may_be_like_one_in_a_file(saved, tmp_path):
     [mine] = [each for each in json.loads(added.output)["starts"] if "mine" in each["gang"]]
     assert any(node.startswith("b200-added-") for node in mine["nodes"])
     needed = what_if(*asked, "--until-placed", str(shape))
-    assert needed.output == "2 more nodes like b200 and nobody waits for room\n"
+    assert needed.output == "with 2 more nodes like b200, no gang is short of capacity\n"
     shape.write_text(yaml.safe_dump(queue("other", 4)))
-    with pytest.raises(CommandError, match=r"b200\.yaml: has to hold one Node"):
+    with pytest.raises(CommandError, match=r"b200\.yaml: must contain one Node"):
         what_if(*asked, "--add-nodes", f"{shape}=2")
 
 

@@ -60,7 +60,7 @@ async def test_a_volume_of_another_claim_is_left_alone_and_the_pod_unbound(clust
     given = Placement(pod, "node-a", volumes=((DATA, "disk"),))
     outcome = await run(cluster, gang_of(given))
     assert outcome.bound == ()
-    assert "volume disk was given to claim else/data" in outcome.failures[0].reason
+    assert "volume disk was bound to claim else/data" in outcome.failures[0].reason
     assert cluster.nodes() == {}
 
 
@@ -69,5 +69,5 @@ async def test_a_pod_made_again_is_not_told(cluster):
     other = PodRef(pod.namespace, pod.name, "another-uid")
     placement = Placement(other, "node-a", gpus=(SharedGpu("g", 0),))
     outcome = await run(cluster, gang_of(placement))
-    assert [b.outcome for b in outcome.bindings] == [BindingOutcome.VANISHED]
+    assert [b.outcome for b in outcome.bindings] == [BindingOutcome.DELETED]
     assert not cluster.pod("part").metadata.labels

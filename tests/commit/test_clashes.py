@@ -95,7 +95,7 @@ async def test_the_rule_says_who_gives_way(rule, phase, gone):
     assert world.left() == ({"ours"} if gone else set())
     [(earlier, later, name, verdict)] = world.told.said
     assert (earlier, later, name) == ("ours", "theirs", "gpu-0")
-    assert ("gives way" in verdict) is gone
+    assert ("is released" in verdict) is gone
     assert world.counted == 1
 
 

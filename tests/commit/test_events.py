@@ -126,7 +126,7 @@ async def test_a_missing_role_is_warned_of_once_until_events_are_written_again(c
         recorder.record(event("lost again"))
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(told) == 2
-    assert "a role has to allow it" in told[0]
+    assert "permission denied" in told[0]
 
 
 def test_a_bucket_gives_its_burst_and_then_its_rate():
@@ -174,8 +174,8 @@ def test_an_eviction_is_told_to_pod_owner_and_both_queues(cluster):
         owner=JOB,
         queue="queue-a",
         action=Action.RECLAIM,
-        beneficiary="team-b/Job/big",
-        beneficiary_queue="queue-b",
+        preemptor="team-b/Job/big",
+        preemptor_queue="queue-b",
         reason="queue-a uses more than its fair share.",
     )
     told = Told()
@@ -186,11 +186,11 @@ def test_an_eviction_is_told_to_pod_owner_and_both_queues(cluster):
     assert told == [
         ("Pod", "victim", "Preempted"),
         ("Job", "train", "Preempted"),
-        ("Queue", "queue-a", "LostRoom"),
-        ("Queue", "queue-b", "TookRoom"),
+        ("Queue", "queue-a", "Reclaimed"),
+        ("Queue", "queue-b", "Reclaiming"),
     ]
     told.clear()
-    same = replace(eviction, beneficiary_queue="queue-a")
+    same = replace(eviction, preemptor_queue="queue-a")
     narrator.report_eviction(EvictionResult(same, EvictionOutcome.EVICTED))
     assert [kind for kind, _, _ in told] == ["Pod", "Job"]
     told.clear()
@@ -208,7 +208,7 @@ def test_a_group_of_kai_hears_what_its_users_know():
     told = []
     recorder = SimpleNamespace(record=lambda event: told.append((event.reason, event.type.value)))
     narrator = EventWriter(recorder, lambda _name: None)
-    waits = Unplaced("key", group, "q", Stage.MEMBERS_MISSING, "Job is not ready", ())
+    waits = Unplaced("key", group, "q", Stage.BELOW_MIN_MEMBER, "Job is not ready", ())
     narrator.report_pending(waits)
     narrator.report_pending(dataclasses.replace(waits, stage=Stage.RESOURCES))
     eviction = Eviction(
@@ -218,8 +218,8 @@ def test_a_group_of_kai_hears_what_its_users_know():
         owner=group,
         queue="q",
         action=Action.PREEMPT,
-        beneficiary="team-a/Pod/w",
-        beneficiary_queue="q",
+        preemptor="team-a/Pod/w",
+        preemptor_queue="q",
         reason="Pod team-a/p was preempted by higher priority workload team-a/w",
     )
     narrator.report_eviction(EvictionResult(eviction, EvictionOutcome.EVICTED))

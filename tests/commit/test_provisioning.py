@@ -106,7 +106,9 @@ def test_a_gang_with_a_request_does_not_call_for_single_nodes():
     plan, _, wishes = wish_of(Cluster(QUEUE, node("n", 2), train(4)))
     (waits,) = with_request_states(plan, wishes, {}).unplaced
     assert waits.stage == "ProvisioningRequested"
-    assert waits.message.endswith(f"; ProvisioningRequest {wishes[TRAIN].name}: it is being made.")
+    assert waits.message.endswith(
+        f"; ProvisioningRequest {wishes[TRAIN].name}: it is being created."
+    )
     answered = with_request_states(
         plan, wishes, {wishes[TRAIN].key: stands("Failed", message="no quota.")}
     )
@@ -114,7 +116,7 @@ def test_a_gang_with_a_request_does_not_call_for_single_nodes():
 
 
 def test_the_last_thing_that_happened_to_a_request_is_told():
-    assert request_state(stands()) == ("", "no autoscaler has answered yet")
+    assert request_state(stands()) == ("", "no autoscaler has responded yet")
     assert request_state(stands("Accepted"))[0] == "Accepted"
     assert request_state(stands("Accepted", "Provisioned"))[0] == "Provisioned"
     assert request_state(stands("Accepted", "Provisioned", "BookingExpired"))[0] == "BookingExpired"

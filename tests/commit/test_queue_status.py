@@ -178,7 +178,7 @@ def test_past_use_is_written_once_a_period_and_reads_back():
     status = status_of(first, "q")
     assert status["usage"]["used"] == {"gpus": 7.5, "cpu": 1.5}
     assert queue_info(known("q", **status).queue).usage == held
-    soon = replace(held, at=held.at + 1, held={"gpu": 8.5})
+    soon = replace(held, at=held.at + 1, used={"gpu": 8.5})
     (soon_report,) = queue_reports(Plan(queues=(replace(share, past_usage=soon),)))
     assert soon_report == queue_reports(first)[0], "no news"
     assert (

@@ -91,7 +91,7 @@ async def test_a_driver_is_heard_at_once_and_a_lost_allocation_ends_the_wait(clu
     document = cluster.api.find(CLAIMS, "gpu-0", NAMESPACE)
     cluster.api.patch_status(CLAIMS, document, {"allocation": None, "reservedFor": None})
     outcome = await asyncio.wait_for(waiting, patience(5))
-    assert "lost its allocation" in outcome.reason
+    assert "was deallocated" in outcome.reason
     assert cluster.nodes() == {}
 
 

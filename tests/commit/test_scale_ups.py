@@ -46,7 +46,7 @@ def test_a_gang_stops_calling_after_so_many_scale_ups_without_effect(scale_ups, 
     assert wakes == [SETTLED, SETTLED]
     (told,) = scale_ups.suppress_ineffective(waits(), ["node-0"], 2000.0).unplaced
     assert told.message == (
-        "no rack; 2 scale-ups made no more room for it, so it calls for no more nodes."
+        "no rack; 2 scale-ups added no usable capacity for it, so it requests no more nodes."
     )
 
 

@@ -71,7 +71,7 @@ def test_autoscalers_are_called_only_where_nodes_could_help():
         Stage.TOPOLOGY,
         Stage.FAIR_SHARE,
         Stage.VICTIMS_PROTECTED,
-        Stage.EVICTION_BUDGET,
+        Stage.EVICTION_LIMITS,
         Stage.RESERVED,
     }
     assert condition_reason(Stage.QUEUE_MAX) == "QueueMax"
@@ -82,10 +82,10 @@ def test_pods_above_the_floor_call_for_nodes_only_if_told_to():
     plan = clustered(node("n", 1), queue("team", 8), *train_of(4, floor=2)).plan()
     assert [each.reason for each in pending_statuses(plan)] == ["Unschedulable"] * 4
     reasons = [each.reason for each in pending_statuses(plan, elastic_calls_for_nodes=False)]
-    assert sorted(reasons) == ["AboveFloor"] * 2 + ["Unschedulable"] * 2
+    assert sorted(reasons) == ["ElasticUnschedulable"] * 2 + ["Unschedulable"] * 2
     started = clustered(node("n", 3), queue("team", 8), *train_of(4, floor=2)).plan()
     assert [e.reason for e in pending_statuses(started, elastic_calls_for_nodes=False)] == [
-        "AboveFloor"
+        "ElasticUnschedulable"
     ]
 
 
@@ -102,18 +102,18 @@ def train_of(pods, floor):
 
 async def test_every_pod_of_the_gang_says_why_it_waits(cluster, writer):
     pods = [cluster.add_pod(f"worker-{i}") for i in range(3)]
-    await say(writer, waits(Stage.RESOURCES, "no room.", *pods))
+    await say(writer, waits(Stage.RESOURCES, "no capacity.", *pods))
     for each in pods:
         condition = scheduled(cluster, each.name)
         assert condition.status == "False"
-        assert (condition.reason, condition.message) == ("Unschedulable", "no room.")
+        assert (condition.reason, condition.message) == ("Unschedulable", "no capacity.")
         assert condition.last_transition_time is not None
 
 
 async def test_the_same_sentence_is_written_once(cluster, writer):
     pod = cluster.add_pod("worker-0")
     for now in range(100):
-        await say(writer, waits(Stage.RESOURCES, "no room.", pod), now=float(now))
+        await say(writer, waits(Stage.RESOURCES, "no capacity.", pod), now=float(now))
     assert writes(cluster) == 1
     assert len(cluster.transitions) == 1
 
@@ -123,7 +123,7 @@ async def test_a_mirror_that_lags_causes_no_second_write(cluster):
     old = cluster.pod("worker-0")
     async with writing(cluster, lambda _ref: old) as writer:
         for now in range(5):
-            await say(writer, waits(Stage.RESOURCES, "no room.", pod), now=float(now))
+            await say(writer, waits(Stage.RESOURCES, "no capacity.", pod), now=float(now))
     assert writes(cluster) == 1
 
 
@@ -148,29 +148,29 @@ async def test_a_nominated_pod_names_its_node_until_it_loses_it(cluster, writer)
     )
     await say(writer, nominated)
     assert cluster.pod("worker-0").status.nominated_node_name == "node-a"
-    assert scheduled(cluster, "worker-0").reason == "WaitingForRoom"
-    await say(writer, waits(Stage.RESOURCES, "no room.", pod), now=1.0)
+    assert scheduled(cluster, "worker-0").reason == "Nominated"
+    await say(writer, waits(Stage.RESOURCES, "no capacity.", pod), now=1.0)
     assert cluster.pod("worker-0").status.nominated_node_name == ""
 
 
-@pytest.mark.parametrize("stage", [Stage.MEMBERS_MISSING, Stage.SCHEDULING_GATED])
+@pytest.mark.parametrize("stage", [Stage.BELOW_MIN_MEMBER, Stage.SCHEDULING_GATED])
 async def test_pods_of_half_a_gang_keep_what_they_say_and_events_tell(cluster, writer, stage):
     pod = cluster.add_pod("worker-0")
     for now in range(30):
-        message = f"the gang starts with 40 pods; {now} exist."
+        message = f"minMember is 40; existing pods: {now}."
         await say(writer, waits(stage, message, pod), now=float(now))
     assert writes(cluster) == 0
     assert scheduled(cluster, "worker-0") is None
     told = [each.message for each in cluster.transitions]
-    assert told == [f"the gang starts with 40 pods; {now} exist." for now in (0, 10, 20)]
+    assert told == [f"minMember is 40; existing pods: {now}." for now in (0, 10, 20)]
 
 
 async def test_half_a_gang_takes_back_the_call_that_the_whole_gang_made(cluster, writer):
     pod = cluster.add_pod("worker-0")
-    await say(writer, waits(Stage.RESOURCES, "no room.", pod))
-    await say(writer, waits(Stage.MEMBERS_MISSING, "1 of 2 exist.", pod), now=1.0)
-    assert scheduled(cluster, "worker-0").reason == "MembersMissing"
-    await say(writer, waits(Stage.MEMBERS_MISSING, "0 of 2 exist.", pod), now=20.0)
+    await say(writer, waits(Stage.RESOURCES, "no capacity.", pod))
+    await say(writer, waits(Stage.BELOW_MIN_MEMBER, "1 of 2 exist.", pod), now=1.0)
+    assert scheduled(cluster, "worker-0").reason == "BelowMinMember"
+    await say(writer, waits(Stage.BELOW_MIN_MEMBER, "0 of 2 exist.", pod), now=20.0)
     assert scheduled(cluster, "worker-0").message == "0 of 2 exist."
 
 
@@ -179,7 +179,7 @@ async def test_a_pod_of_half_a_gang_whose_gate_is_gone_keeps_what_the_server_sai
     document = cluster.api.find(PODS, "worker-0", NAMESPACE)
     gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "x"}
     cluster.api.patch_status(PODS, document, {"conditions": [gated]})
-    await say(writer, waits(Stage.MEMBERS_MISSING, "1 of 2 exist.", pod))
+    await say(writer, waits(Stage.BELOW_MIN_MEMBER, "1 of 2 exist.", pod))
     assert writes(cluster) == 0
 
 
@@ -196,18 +196,18 @@ async def test_a_pod_bound_meanwhile_is_left_alone(cluster, writer):
     await cluster.access().client.bind(
         namespace=NAMESPACE, pod=pod.name, uid=pod.uid, node="node-a"
     )
-    await say(writer, waits(Stage.RESOURCES, "no room.", pod))
+    await say(writer, waits(Stage.RESOURCES, "no capacity.", pod))
     assert writes(cluster) == 0
 
 
 async def test_w24_a_failed_write_is_repeated_by_the_next_cycle(cluster, writer):
     pod = cluster.add_pod("worker-0")
     cluster.fail_once("patch", "Pod/status", refuse(500))
-    await say(writer, waits(Stage.RESOURCES, "no room.", pod))
+    await say(writer, waits(Stage.RESOURCES, "no capacity.", pod))
     assert scheduled(cluster, "worker-0") is None
     assert cluster.wakes == [INTERVAL]
-    await say(writer, waits(Stage.RESOURCES, "no room.", pod), now=1.0)
-    assert scheduled(cluster, "worker-0").message == "no room."
+    await say(writer, waits(Stage.RESOURCES, "no capacity.", pod), now=1.0)
+    assert scheduled(cluster, "worker-0").message == "no capacity."
 
 
 async def test_what_is_refused_is_tried_at_intervals_and_warned_of_once(cluster, writer, caplog):
@@ -215,22 +215,22 @@ async def test_what_is_refused_is_tried_at_intervals_and_warned_of_once(cluster,
     for now in range(100):
         for _ in pods:
             cluster.fail_once("patch", "Pod/status", refuse(403, "Forbidden", message=NO_ROLE))
-        await say(writer, waits(Stage.RESOURCES, f"no room at {now}.", *pods), now=now / 10)
+        await say(writer, waits(Stage.RESOURCES, f"no capacity at {now}.", *pods), now=now / 10)
         cluster.faults.clear()
     assert writes(cluster) == len(pods)
     assert [record.levelname for record in caplog.records].count("WARNING") == 1
-    await say(writer, waits(Stage.RESOURCES, "no room.", *pods), now=INTERVAL)
-    assert {scheduled(cluster, pod.name).message for pod in pods} == {"no room."}
+    await say(writer, waits(Stage.RESOURCES, "no capacity.", *pods), now=INTERVAL)
+    assert {scheduled(cluster, pod.name).message for pod in pods} == {"no capacity."}
 
 
 async def test_somebody_who_overwrites_us_is_answered_but_not_at_once(cluster, writer):
     pod = cluster.add_pod("worker-0")
-    await say(writer, waits(Stage.RESOURCES, "no room.", pod))
+    await say(writer, waits(Stage.RESOURCES, "no capacity.", pod))
     document = cluster.api.find(PODS, "worker-0", NAMESPACE)
     other = {"type": "PodScheduled", "status": "False", "reason": "Other", "message": "x"}
     cluster.api.patch_status(PODS, document, {"conditions": [other]})
     for now in range(1, 12):
-        await say(writer, waits(Stage.RESOURCES, "no room.", pod), now=float(now))
+        await say(writer, waits(Stage.RESOURCES, "no capacity.", pod), now=float(now))
     assert writes(cluster) == 2
     assert cluster.wakes == [INTERVAL - 1], "a cycle is asked for when it may be written"
 
@@ -265,7 +265,7 @@ async def test_the_newest_sentence_arrives_last_though_lanes_write_side_by_side(
     second_lane = asyncio.create_task(writer.run())
     writer.update(pending_statuses(waits(Stage.CLAIMS_NOT_READY, "no claim.", pod)), 0.0)
     await asyncio.sleep(0)
-    writer.update(pending_statuses(waits(Stage.RESOURCES, "no room.", pod)), 0.1)
+    writer.update(pending_statuses(waits(Stage.RESOURCES, "no capacity.", pod)), 0.1)
     for _ in range(20):
         await asyncio.sleep(0)
     on_its_way.set()

@@ -89,7 +89,7 @@ async def test_a_job_that_is_gone_needs_no_suspension(cluster, room, job, caplog
     delete(cluster.api, JOBS, JOB.name, NAMESPACE, DeleteOptions(policy="Background"))
     await carry_out(cluster.committer(room), Plan(evictions=leaving))
     assert caplog.messages == []
-    assert count(cluster.metrics.evictions, "preempt", "vanished") == 2
+    assert count(cluster.metrics.evictions, "preempt", "deleted") == 2
 
 
 async def test_another_job_of_that_name_is_left_alone(cluster, room, job):

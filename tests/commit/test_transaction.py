@@ -210,7 +210,7 @@ async def test_a_pod_deleted_in_between_gives_back_its_claim_and_stops_nobody(cl
     outcome = await run(cluster, gang)
     assert [b.outcome for b in outcome.bindings] == [
         BindingOutcome.BOUND,
-        BindingOutcome.VANISHED,
+        BindingOutcome.DELETED,
         BindingOutcome.BOUND,
     ]
     assert cluster.nodes() == {"worker-0": "node-a", "worker-2": "node-a"}
@@ -227,7 +227,7 @@ async def test_a_pod_made_again_under_its_name_is_not_bound(cluster):
 
     cluster.fail_once("create", "Pod/binding", first(replace))
     outcome = await run(cluster, gang)
-    assert [b.outcome for b in outcome.bindings] == [BindingOutcome.VANISHED]
+    assert [b.outcome for b in outcome.bindings] == [BindingOutcome.DELETED]
     assert_nothing_held(cluster)
 
 
@@ -237,7 +237,7 @@ async def test_a_pod_bound_elsewhere_keeps_its_claim(cluster):
     access = cluster.access()
     await access.client.bind(namespace=NAMESPACE, pod=pod.name, uid=pod.uid, node="node-z")
     outcome = await run(cluster, gang)
-    assert [b.outcome for b in outcome.bindings] == [BindingOutcome.ELSEWHERE]
+    assert [b.outcome for b in outcome.bindings] == [BindingOutcome.BOUND_ELSEWHERE]
     assert "node-z" in outcome.failures[0].reason
     assert cluster.devices() == {"gpu-0": ("gpu-0",)}
 
@@ -295,7 +295,7 @@ async def test_a_claim_that_lost_its_allocation_stops_the_gang(cluster):
     claim = cluster.add_claim("shared")
     pod = cluster.add_pod("worker-0")
     outcome = await run(cluster, gang_of(placed(pod, "node-a", claim)))
-    assert "lost its allocation" in outcome.reason
+    assert "is no longer allocated" in outcome.reason
 
 
 async def test_nobody_is_bound_by_an_old_copy_of_a_claim_that_was_given_back(cluster):
@@ -308,7 +308,7 @@ async def test_nobody_is_bound_by_an_old_copy_of_a_claim_that_was_given_back(clu
     gang = gang_of(placed(pod, "node-a", claim))
     access = cluster.access()
     outcome = await GangTransaction(gang, access, cluster.holders, SETTINGS, old).run()
-    assert "lost its allocation" in outcome.reason
+    assert "is no longer allocated" in outcome.reason
     assert cluster.nodes() == {}
 
 

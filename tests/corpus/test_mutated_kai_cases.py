@@ -135,7 +135,7 @@ def check_victims(snapshot, plan):
     owners = {m.pod.uid: (g, m) for g in snapshot.gangs.values() for m in g.members}
     winners = {n.gang for n in plan.nominations} | {each.gang for each in plan.placements}
     for eviction in plan.evictions:
-        (victim, member), winner = owners[eviction.pod.uid], eviction.beneficiary
+        (victim, member), winner = owners[eviction.pod.uid], eviction.preemptor
         if eviction.action is Action.STALE:
             continue
         assert victim.is_preemptible([member])

@@ -43,7 +43,7 @@ def evict(told, action, *names, gang="gang"):
                 action=action,
                 pod=f"default/{gang}-{name}",
                 gang=f"default/Job/{gang}",
-                beneficiary="default/Job/x",
+                preemptor="default/Job/x",
                 reason="",
             )
         )
@@ -68,7 +68,7 @@ def test_a_pod_that_runs_before_its_gang_is_bound_breaks_the_promise():
     told = story()
     pods(told, PodChange.BOUND, 0, 1)
     pods(told, PodChange.RUNNING, 0)
-    assert told.violations == ("gang ran with 2 pods, its floor is 3",)
+    assert told.violations == ("gang ran with 2 pods, its minMember is 3",)
 
 
 def test_a_gang_that_starts_again_must_be_whole_again():
@@ -77,7 +77,7 @@ def test_a_gang_that_starts_again_must_be_whole_again():
     pods(told, PodChange.TERMINATING, 0, 1, 2)
     pods(told, PodChange.BOUND, 3)
     pods(told, PodChange.RUNNING, 3)
-    assert told.violations == ("gang ran with 1 pods, its floor is 3",)
+    assert told.violations == ("gang ran with 1 pods, its minMember is 3",)
 
 
 def test_a_gang_left_in_part_is_missing_from_the_summary():
@@ -134,7 +134,7 @@ def test_a_device_given_twice_breaks_the_promise():
     claim("b", ClaimChange.ALLOCATED)
     assert told.violations == ()
     claim("c", ClaimChange.ALLOCATED)
-    assert told.violations == ("node/gpu-0 was given to b and to c",)
+    assert told.violations == ("node/gpu-0 was allocated to b and to c",)
 
 
 def test_the_summary_names_what_was_shown_and_what_is_missing():
@@ -145,7 +145,7 @@ def test_the_summary_names_what_was_shown_and_what_is_missing():
         reason="FailedScheduling",
         kind="Job",
         name="gang",
-        note="no room",
+        note="no capacity",
         gang="default/Job/gang",
         node="",
     )

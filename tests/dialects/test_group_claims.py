@@ -161,8 +161,8 @@ def test_a_pod_with_a_node_pays_before_one_that_waits():
 
 def test_who_holds_the_device_are_the_pods_of_the_group():
     cluster = world(train(), claim(on="b"), members(2), members(2, start=2, nodeName="b"))
-    held = next(entry for entry in entries_of(cluster.snapshot()) if entry.holders)
-    [holder] = held.holders
+    held = next(entry for entry in entries_of(cluster.snapshot()) if entry.claims)
+    [holder] = held.claims
     assert holder.pods == ("train-2", "train-3")
     assert (holder.gang, holder.queue) == (GANG, "team")
 

@@ -105,7 +105,7 @@ def test_devices_in_use_tainted_and_free_are_told_apart():
     assert (removed(funnel, DeviceCheck.IN_USE), removed(funnel, DeviceCheck.TAINT)) == (2, 1)
     assert (funnel.options[0].free, funnel.options[0].max_on_one_node) == (1, 1)
     text = diagnosis_message(funnel, [wanted])
-    assert "insufficient allocatable devices: wants 3 of class gpu, at most 1 on a node" in text
+    assert "insufficient allocatable devices: requested 3 of class gpu, at most 1 on a node" in text
     assert "of 4 devices 1 tainted xid=79:NoSchedule, 2 in use" in text
 
 
@@ -119,7 +119,7 @@ def test_partitions_without_counters_left_are_told():
     ]
     funnel = funnel_of(slices, [claim_for(3)], held=[("n0", "part-0"), ("n0", "part-1")])
     assert (removed(funnel, DeviceCheck.IN_USE), removed(funnel, DeviceCheck.COUNTERS)) == (2, 2)
-    assert "2 out of counters" in diagnosis_message(funnel, [claim_for(3)])
+    assert "2 have insufficient counters" in diagnosis_message(funnel, [claim_for(3)])
 
 
 def test_incomplete_pools_are_named_and_their_devices_not_counted():
@@ -133,7 +133,7 @@ def test_incomplete_pools_are_named_and_their_devices_not_counted():
 def test_each_request_alone_but_not_together():
     claims = [claim_for(1), claim_for(1)]
     text = diagnosis_message(funnel_of([slice_of("n0", [gpu("a")])], claims), claims)
-    assert "insufficient allocatable devices: not enough together" in text
+    assert "insufficient allocatable devices: not enough for all requests" in text
 
 
 def test_nodes_left_out_are_not_counted():

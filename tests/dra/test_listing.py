@@ -31,7 +31,7 @@ def test_a_held_device_names_claim_pod_gang_and_queue():
     found = entries(gpu_slice("n0", 2), *running("p", "gpu-1"))
     assert found["gpu-0"].status is DeviceStatus.FREE
     assert found["gpu-1"].status is DeviceStatus.ALLOCATED
-    [holder] = found["gpu-1"].holders
+    [holder] = found["gpu-1"].claims
     assert (holder.claim, holder.pods, holder.queue) == ("default/p-gpu", ("p",), "team")
     assert holder.gang == "default/Pod/p"
     assert (found["gpu-1"].node, found["gpu-1"].product) == ("n0", "NVIDIA H100 80GB HBM3")
@@ -48,7 +48,7 @@ def test_partitions_are_blocked_when_their_counters_are_used_up():
 def test_a_device_that_vanished_while_held_is_listed():
     found = entries(gpu_slice("n0", 1), *running("p", "gpu-7"))
     assert found["gpu-7"].status is DeviceStatus.REMOVED
-    assert found["gpu-7"].holders
+    assert found["gpu-7"].claims
 
 
 def test_a_taint_closes_a_device():

@@ -80,7 +80,7 @@ def test_a_kind_is_asked_for_once_and_its_pods_wait_until_it_is_known():
     world.builder.apply("pods", None, pod("b"))
     assert world.followed == [LWS]
     waiting = world.gangs["default/LeaderWorkerSet/llm"]
-    assert "LeaderWorkerSet default/llm, which owns pod a, is not known yet" in waiting.problem
+    assert "LeaderWorkerSet default/llm, which owns pod a, was not found" in waiting.problem
     world.builder.set_owner_kind(LWS, readable=True)
     world.builder.apply(COLLECTION, None, lws())
     (gang,) = world.gangs.values()
@@ -108,7 +108,7 @@ def test_a_deleted_owner_is_remembered_until_its_pods_are_gone():
     world.builder.apply("pods", pod("a"), None)
     assert world.gangs == {}
     world.builder.apply("pods", None, pod("late"))
-    assert "not known yet" in world.gangs["default/LeaderWorkerSet/llm"].problem
+    assert "was not found" in world.gangs["default/LeaderWorkerSet/llm"].problem
 
 
 def test_an_owner_that_comes_back_decides_anew():

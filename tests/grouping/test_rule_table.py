@@ -60,7 +60,7 @@ def test_a_table_knows_which_fields_its_rules_read():
         ),
         (
             "rules:\n  - owners: [{kinds: [C]}]\n    leaves: [{name: a}]\n",
-            "leaves need leafLabel: the pod label that tells them apart",
+            "leaves need leafLabel, the pod label that distinguishes them",
         ),
         ("rules: [", "own.yaml:1: "),
     ],

@@ -172,10 +172,13 @@ def test_selector_forms(selectors):
 @pytest.mark.parametrize(
     ("written", "part"),
     [
-        ("- {name: g}", "asks for nothing"),
+        ("- {name: g}", "requests nothing"),
         ("- {name: g, exactly: {count: 1}}", "names no deviceClassName"),
         ("- {name: g, exactly: {deviceClassName: c, count: 0}}", "0 devices are not possible"),
-        ("- {name: g, exactly: {deviceClassName: c, allocationMode: Some}}", "no allocation mode"),
+        (
+            "- {name: g, exactly: {deviceClassName: c, allocationMode: Some}}",
+            "not an allocation mode",
+        ),
         ("- {name: g, exactly: {deviceClassName: c, capacity: {requests: {m: 1X}}}}", "'1X' is no"),
         ("- {name: g, exactly: {deviceClassName: c}, firstAvailable: []}", "keep one"),
         ("- {name: g, exactly: {deviceClassName: c, zzz: 1}}", "no such field, it is dropped"),
@@ -280,7 +283,10 @@ def test_pod(written, holds):
     [
         ("resourceClaims: [{name: gpu}]", "needs exactly one of"),
         ("resourceClaims: [{resourceClaimName: c}]", "has no name"),
-        ("containers: [{name: a, resources: {claims: [{name: x}]}}]", "x is no claim of this pod"),
+        (
+            "containers: [{name: a, resources: {claims: [{name: x}]}}]",
+            "x is not a claim of this pod",
+        ),
     ],
 )
 def test_a_pod_that_cannot_be_corrected(written, part):
@@ -308,7 +314,7 @@ def test_fields_of_the_pod_on_the_job():
 
 def test_a_queue_without_our_scheduler_is_not_regarded():
     text = JOB.replace("      schedulerName: kai-scheduler\n", "")
-    assert any("queue is not regarded" in error for error in errors(text))
+    assert any("queue is ignored" in error for error in errors(text))
     assert fixed(text)[0]["spec"]["template"]["spec"]["schedulerName"] == "kai-scheduler"
 
 
@@ -407,7 +413,7 @@ def test_files_given_together_may_name_one_another():
     other = lint_together(
         [QUEUE.replace("name: q", "name: team-b") + "  {}\n", JOB.replace(": q}", ": team_b}")]
     )[1]
-    assert any("was team-b meant?" in found.message for found in other.findings)
+    assert any("did you mean team-b?" in found.message for found in other.findings)
 
 
 def test_text_that_is_no_manifest():
@@ -415,7 +421,9 @@ def test_text_that_is_no_manifest():
         "1: : is not YAML: expected the node content, but found '<stream end>'"
     ]
     assert "render it first" in errors("a: {{ .Values.x }}: {{ y }}")[0]
-    assert errors("- 1\n") == ["1: : is no object of the API: a mapping with apiVersion and kind"]
+    assert errors("- 1\n") == [
+        "1: : is not an object of the API: a mapping with apiVersion and kind"
+    ]
     assert errors("") == []
     twice = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  name: b\n"
     assert errors(twice) == ["5: name: is set twice in one mapping: the first one is lost"]
@@ -454,7 +462,7 @@ def test_no_shape_breaks_the_rules(kind, path, junk):
     [
         ("{limits: {nvidia.com/gpu: 0.5}}", "gpu: 0.5 is not whole, the API rejects it: a part"),
         ("{limits: {amd.com/gpu: 500m}}", "'500m' is not whole, the API rejects it"),
-        ("{limits: {nvidia.com/gpu: two}}", "'two' is no quantity"),
+        ("{limits: {nvidia.com/gpu: two}}", "'two' is not a quantity"),
         ("{limits: {nvidia.com/gpu: 1}, requests: {nvidia.com/gpu: 2}}", "2 must be the same as"),
     ],
 )
@@ -478,7 +486,7 @@ def test_names_of_requests_and_domains_of_attributes():
     report = lint(text)
     told = [(error.message, error.fixed) for error in report.errors]
     assert told == [
-        ("'My_GPU' is no name of a request: lower-case letters, digits and '-' only", False),
+        ("'My_GPU' is not a valid request name: lower-case letters, digits and '-' only", False),
         ("has no domain, the API rejects it: write gpu.nvidia.com/productName", True),
         ("has no domain, the API rejects it: write DRIVER/other", False),
     ]
@@ -488,7 +496,7 @@ def test_names_of_requests_and_domains_of_attributes():
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("apiVersion: 1\nkind: Pod\nmetadata: {name: p}\n", "apiVersion: must be a text, is 1"),
+        ("apiVersion: 1\nkind: Pod\nmetadata: {name: p}\n", "apiVersion: must be a string, is 1"),
         (POD.replace("spec:", "spec: x\nx:"), "spec: must be a mapping of fields, is 'x'"),
         (POD + "  containers: web\n", "spec.containers: must be a list, is 'web'"),
         (POD + "  containers: [web]\n", "spec.containers[0]: must be a mapping of fields, is"),
@@ -508,7 +516,7 @@ def test_anchors_that_multiply_are_refused_in_no_time():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     [finding] = lint("\n".join(lines)).findings
-    assert "stands for more than" in finding.message
+    assert "expands to more than" in finding.message
 
 
 @pytest.mark.slow

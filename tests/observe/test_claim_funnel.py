@@ -32,10 +32,10 @@ def test_every_device_is_turned_down_once_or_free():
     found = claim_funnel(snapshot, "default", "wanted")
     [request] = found.requests
     assert (found.nodes, found.devices) == (2, 8)
-    assert (request.wanted, request.matching, request.free, request.most_on_a_node) == (2, 4, 1, 1)
-    reasons = [(each.check, each.devices) for each in request.turned_down]
-    assert reasons == [("fails a selector", 4), ("in use", 3)]
-    assert H200 in request.turned_down[0].cause
+    assert (request.count, request.matching, request.free, request.max_per_node) == (2, 4, 1, 1)
+    reasons = [(each.check, each.devices) for each in request.rejected]
+    assert reasons == [("does not match a selector", 4), ("in use", 3)]
+    assert H200 in request.rejected[0].reason
     assert found.message.startswith("claim default/wanted, request gpu: insufficient allocatable")
 
 
@@ -43,11 +43,11 @@ def test_the_nearest_device_is_told_where_none_matches():
     snapshot = world(claim("wanted", selector=H200.replace("H200", "B200")))
     [request] = claim_funnel(snapshot, "default", "wanted").requests
     assert request.nearest.device == "gpu.nvidia.com/n0/gpu-0"
-    assert list(request.nearest.has) == ["gpu.nvidia.com/productName"]
+    assert list(request.nearest.actual) == ["gpu.nvidia.com/productName"]
 
 
 def test_a_claim_that_finds_devices_has_no_complaint_and_one_that_holds_some_says_which():
     snapshot = world(*running("p", "gpu-0"), claim("wanted"))
     assert claim_funnel(snapshot, "default", "wanted").message == ""
-    assert claim_funnel(snapshot, "default", "p").held == ("gpu.nvidia.com/n1/gpu-0",)
+    assert claim_funnel(snapshot, "default", "p").allocated == ("gpu.nvidia.com/n1/gpu-0",)
     assert claim_funnel(snapshot, "default", "nobody") is None

@@ -36,7 +36,7 @@ def test_nodes_stand_in_their_domains_with_what_queues_hold():
     )
     state = cluster_state(view)
     assert state.levels == (RACK,)
-    assert (state.nodes, state.gpus, state.used) == (3, 12.0, 5.0)
+    assert (state.nodes, state.gpus, state.allocated) == (3, 12.0, 5.0)
     assert state.owners == ("team", "")
     first, second = state.domains
     assert (first.name, first.fill, first.owners, first.by_queue) == ("a", "2", (1,), {"": 1.0})
@@ -78,8 +78,13 @@ def test_who_waits_stands_in_the_line_of_its_queue():
     view = view_of(world({"n1": 4}, *waiting).snapshot(100.0))
     line = list(pending_gangs(view))
     assert [each.gang.rpartition("/")[2] for each in line] == ["urgent", "early", "late"]
-    assert [(each.position, each.waiting) for each in line] == [(1, 3), (2, 3), (3, 3)]
-    assert (line[0].gpus, line[0].pods, line[0].floor, line[0].stage) == (16.0, 2, 2, "Resources")
+    assert [(each.queue_position, each.queue_length) for each in line] == [(1, 3), (2, 3), (3, 3)]
+    assert (line[0].gpus, line[0].pods, line[0].min_members, line[0].stage) == (
+        16.0,
+        2,
+        2,
+        "Resources",
+    )
     assert "Insufficient nvidia.com/gpu" in line[0].message
     state = cluster_state(view)
     assert (state.running_gangs, state.pending_gangs) == (1, 3)
@@ -105,9 +110,9 @@ def test_a_page_of_nodes_names_who_holds_which_device():
     (shown,) = page.nodes
     assert [(each.device, each.status.value) for each in shown.devices] == [
         ("gpu-0", "Free"),
-        ("gpu-1", "Held"),
+        ("gpu-1", "Allocated"),
     ]
-    (holder,) = shown.devices[1].holders
+    (holder,) = shown.devices[1].claims
     assert (holder.claim, holder.gang, holder.queue) == ("default/c", "default/Job/train", "team")
     (occupant,) = shown.occupants
     assert (occupant.gang, occupant.pods, occupant.gpus) == ("default/Job/train", 1, 1.0)

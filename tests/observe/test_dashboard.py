@@ -67,7 +67,7 @@ async def test_the_demo_is_shown_while_it_runs(tab):
     playing = asyncio.create_task(run_demo(script_for(6), wishes, lambda _: None, stop=stop))
     await look(tab, await told)
     assert await texts(tab, "#queues .name span") == ["inference", "research", "training"]
-    await tab.until("document.querySelector('.gpu.held')")
+    await tab.until("document.querySelector('.gpu.allocated')")
     await tab.until("document.querySelector('#gangs [data-gang]')")
     await tab.until("document.querySelector('#decisions [data-kind=evicted]')")
     assert len(await texts(tab, ".nodes > li")) == 7
@@ -76,7 +76,7 @@ async def test_the_demo_is_shown_while_it_runs(tab):
     title = await tab.value("document.querySelector('#fairness title').textContent")
     assert title.startswith("Jain's fairness index, now ")
     shares = await tab.value("document.querySelector('#chart title').textContent")
-    assert re.search(r"training holds \d+, fair share \d+", shares)
+    assert re.search(r"training: \d+ allocated, fair share \d+", shares)
     assert await tab.value("document.querySelectorAll('#chart path.held').length") == 3
     await tab.value(CHOOSE % ("#decision-kind", "evicted"))
     kinds = "[...document.querySelectorAll('#decisions > li')].filter((e) => !e.hidden)"
@@ -105,7 +105,7 @@ async def test_a_waiting_gang_tells_its_explanation(tab):
         await tab.value("document.querySelector('#gangs summary').click()")
         await tab.until("document.querySelector('.explanation table')")
         (told,) = await texts(tab, ".explanation")
-        assert "0 of 2 pods run, 2 must start together" in told
+        assert "0 of 2 pods running, minMember 2" in told
         assert "kai-py explain gang default/Gang/train" in told
         await tab.until("document.querySelector('.advice')")
         (advice,) = await texts(tab, ".advice li")
@@ -120,7 +120,7 @@ async def test_a_waiting_gang_tells_its_explanation(tab):
         assert await texts(tab, ".outcome") == []
         assert "Resources" in (await texts(tab, ".history li"))[0]
         shown.show(world({"n1": 16}, gang("train", pods=2, gpus=8, node="n1")).snapshot(1.0))
-        await tab.until("document.querySelector('#gangs-note').innerText === 'Nobody waits.'")
+        await tab.until("document.querySelector('#gangs-note').innerText === 'No gang is pending.'")
         await tab.until("document.querySelector('#gangs').children.length === 0")
 
 
@@ -153,14 +153,14 @@ async def test_partitions_are_inside_their_gpu_and_say_who_holds_them(tab):
         await look(tab, f"http://127.0.0.1:{port}/")
         await tab.until("document.querySelector('.gpu.divided')")
         assert await tab.value(cells) == ["gpu-0: 1 partition in use", "gpu-1 · gpu · Free"]
-        part = "document.querySelector('.gpu.divided > .gpu.held').title"
-        assert await tab.value(part) == "gpu-0-a · mig · Held · default/Pod/p"
+        part = "document.querySelector('.gpu.divided > .gpu.allocated').title"
+        assert await tab.value(part) == "gpu-0-a · mig · Allocated · default/Pod/p"
         (spoken,) = await texts(tab, ".nodes .unseen")
-        assert "p holds" in spoken
+        assert "p: 1 GPU" in spoken
         await tab.value("document.querySelector('.nodes summary').click()")
         await tab.until("document.querySelector('.devices table')")
         rows = await texts(tab, ".devices tbody tr")
-        assert "gpu-0-a\tmig\tHeld\tdefault/part\tp\tteam" in rows
+        assert "gpu-0-a\tmig\tAllocated\tdefault/part\tp\tteam" in rows
 
 
 CHOOSE = """(() => { const it = document.querySelector("%s"); it.value = "%s";
@@ -202,13 +202,13 @@ async def test_what_if_puts_changes_to_the_simulation_and_tells_what_came_of_it(
     async def simulated(pairs):
         asked.append(pairs)
         if dict(pairs).get("drain") == "nowhere":
-            raise InvalidQuestionError("node nowhere: there is none")
+            raise InvalidQuestionError("node nowhere: not found")
         if "until-placed" in dict(pairs):
             return NodesNeeded("n1", 2)
         share = QueueChange("team", fair_share=(0.0, 16.0), allocated=(4.0, 16.0))
         return Comparison(
             starts=(PlacedGang("default/Gang/train", "team", ("n1-added-1", "n1-added-2")),),
-            waiting=(WaitingGang("default/Gang/big", "team", Stage.RESOURCES, 9, "no room."),),
+            pending=(WaitingGang("default/Gang/big", "team", Stage.RESOURCES, 9, "no capacity."),),
             queues=(share,),
         )
 
@@ -231,8 +231,8 @@ async def test_what_if_puts_changes_to_the_simulation_and_tells_what_came_of_it(
             "Starts: default/Gang/train.",
             "n1-added-1, n1-added-2",
             "4 → 16",
-            "1 gang still waits",
-            "default/Gang/big – Resources: no room.",
+            "1 gang still pending",
+            "default/Gang/big – Resources: no capacity.",
             "kai-py what-if --set team.maxGPUs= --add-nodes n1=2 --remove 'default/Gang/a b'",
         ):
             assert part in told
@@ -245,9 +245,7 @@ async def test_what_if_puts_changes_to_the_simulation_and_tells_what_came_of_it(
         await tab.until("document.querySelector('#what-if-answer .outcome')")
         assert asked.pop() == (("drain", "n1"),)
         await tab.value(ASKING % ('{drain: "nowhere"}', "simulate"))
-        await tab.until(
-            "document.querySelector('#what-if-answer').innerText.includes('there is none')"
-        )
+        await tab.until("document.querySelector('#what-if-answer').innerText.includes('not found')")
         tab.errors.clear()
 
 
@@ -323,14 +321,14 @@ async def test_a_lost_connection_is_told_and_taken_up_again(tab):
     shown = Shown(world({"n1": 4}, waits).snapshot(0.0))
     async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
         await look(tab, f"http://127.0.0.1:{port}/")
-        await tab.until("document.querySelector('#decisions [data-kind=waiting]')")
+        await tab.until("document.querySelector('#decisions [data-kind=pending]')")
     await tab.until("document.querySelector('#status').dataset.state === 'lost'")
     async with serve(shown.probes(), HttpAccess("127.0.0.1"), port):
         await tab.until("document.querySelector('#status').innerText === 'live'")
         placed = gang("train", pods=2, gpus=8, queue="team")
         shown.show(world({"n1": 16}, placed).snapshot(1.0))
         await tab.until("document.querySelector('#decisions [data-kind=placed]')")
-        assert len(await texts(tab, "#decisions [data-kind=waiting]")) == 1
+        assert len(await texts(tab, "#decisions [data-kind=pending]")) == 1
     assert all("ERR_CONNECTION" in each or "ERR_INCOMPLETE" in each for each in tab.errors)
     tab.errors.clear()
 

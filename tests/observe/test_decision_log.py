@@ -19,7 +19,7 @@ from kai_py.plan.plan import (
 
 JOB = Owner("batch/v1", "Job", "default", "train", "u")
 PODS = tuple(PodRef("default", f"train-{i}", f"u{i}") for i in range(2))
-WAITS = Unplaced("train", JOB, "q", Stage.RESOURCES, "no room.", PODS)
+WAITS = Unplaced("train", JOB, "q", Stage.RESOURCES, "no capacity.", PODS)
 PLACED = GangPlacement("train", JOB, "q", Action.ALLOCATE, tuple(Placement(p, "n1") for p in PODS))
 LOST = tuple(
     Eviction(pod, "n1", "train", JOB, "q", Action.RECLAIM, "other", "p", "other is owed it.")
@@ -38,9 +38,9 @@ def test_a_gang_waits_once_per_stage_and_then_starts():
     elsewhere = replace(WAITS, stage=Stage.QUEUE_MAX, message="the queue is full.")
     waits, moved = Plan(unplaced=(WAITS,)), Plan(unplaced=(elsewhere,))
     decisions = told(waits, waits, moved, Plan(placements=(PLACED,)), Plan())
-    assert [(d.kind, d.stage, d.former_stage, d.time) for d in decisions] == [
-        ("waiting", "Resources", "", 0.0),
-        ("waiting", "QueueMax", "Resources", 2.0),
+    assert [(d.kind, d.stage, d.previous_stage, d.time) for d in decisions] == [
+        ("pending", "Resources", "", 0.0),
+        ("pending", "QueueMax", "Resources", 2.0),
         ("placed", "", "", 3.0),
     ]
     assert [d.number for d in decisions] == [1, 2, 3]
@@ -56,7 +56,7 @@ def test_a_plan_that_is_made_again_says_nothing_new():
 def test_evictions_of_a_gang_are_one_decision_with_rule_and_beneficiary():
     (decision,) = told(Plan(evictions=LOST))
     assert (decision.kind, decision.action, len(decision.pods)) == ("evicted", "reclaim", 2)
-    assert (decision.beneficiary, decision.beneficiary_queue) == ("other", "p")
+    assert (decision.preemptor, decision.preemptor_queue) == ("other", "p")
     assert decision.message == "other is owed it."
 
 
@@ -69,8 +69,8 @@ def test_promised_room_is_told():
 
 def test_a_gang_that_is_taken_away_while_it_waits_is_told():
     decisions = told(Plan(unplaced=(WAITS,)), Plan(), gangs=())
-    assert [d.kind for d in decisions] == ["waiting", "gone"]
-    assert [d.kind for d in told(Plan(unplaced=(WAITS,)), Plan())] == ["waiting"]
+    assert [d.kind for d in decisions] == ["pending", "deleted"]
+    assert [d.kind for d in told(Plan(unplaced=(WAITS,)), Plan())] == ["pending"]
 
 
 def test_old_decisions_are_dropped_and_numbers_show_it():

@@ -55,8 +55,8 @@ def test_an_eviction_loses_what_its_pods_had_run():
     urgent = gang("high", pods=1, gpus=8, created=50.0, priority=9)
     queues = [QueueInfo(name="team", deserved={"gpu": 8.0}, max={"gpu": 8.0})]
     value = counted(world({"n1": 8}, runs, urgent, queues=queues).snapshot(60.0))
-    assert value("kai_py_lost_gpu_seconds_total", {"action": "preempt"}) == 8 * 60.0
-    assert value("kai_py_lost_gpu_seconds_total", {"action": "reclaim"}) == 0.0
+    assert value("kai_py_evicted_gpu_seconds_total", {"action": "preempt"}) == 8 * 60.0
+    assert value("kai_py_evicted_gpu_seconds_total", {"action": "reclaim"}) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def kind(name, *, age=0.0, synced=True, api_version="v1", problem="", **more):
 
 def test_a_watch_that_hears_nothing_is_stale():
     kinds = [kind("Pod", age=181.0, problem="refused"), kind("Node", age=60.0)]
-    assert stale_watches(kinds) == ["Pod: nothing heard for 181 s: refused"]
+    assert stale_watches(kinds) == ["Pod: no watch events for 181 s: refused"]
 
 
 def test_a_kind_that_is_not_served_is_no_fault():
@@ -41,14 +41,14 @@ def test_kinds_whose_watch_fails_for_a_while_are_named():
     quiet, blip = kind("Node", age=50.0), kind("Job", age=1.0, problem="connection refused")
     unread = kind("Queue", age=6.0, problem="connection refused", synced=False)
     assert unreachable_kinds([failing, quiet, blip, unread]) == [
-        "Pod: not reached for 6 s: connection refused"
+        "Pod: unreachable for 6 s: connection refused"
     ]
 
 
 def test_a_silent_watch_makes_unready_before_it_makes_unwell():
     silent, unserved = kind("Pod", age=121.0), kind("Queue", age=1e6, api_version="")
     assert unreachable_kinds([silent, unserved]) == [
-        "Pod: not reached for 121 s: the watch is silent"
+        "Pod: unreachable for 121 s: no watch events received"
     ]
     assert stale_watches([silent]) == []
 
@@ -65,7 +65,7 @@ def test_kinds_that_may_not_be_read_are_forgone_unless_they_are_required():
     )
     pods = kind("Pod", missing_permission="pods", required=True, **refused)
     assert unreadable_kinds([budgets, pods, kind("Node")]) == [
-        "PodDisruptionBudget: goes unread: the permission to list and watch "
+        "PodDisruptionBudget: not read: the permission to list and watch "
         "poddisruptionbudgets.policy is missing"
     ]
     assert unsynced_kinds([budgets, pods, kind("Node")]) == [

@@ -70,15 +70,15 @@ async def get(port):
 async def test_probes_say_what_is_wrong(state, get):
     assert await get("/healthz") == (200, "ok\n")
     assert await get("/readyz") == (200, "ok\n")
-    state.unhealthy = ["Pod: nothing heard for 200 s"]
+    state.unhealthy = ["Pod: no watch events for 200 s"]
     state.unready = ["Node: not read yet"]
-    assert await get("/healthz") == (503, "Pod: nothing heard for 200 s\n")
+    assert await get("/healthz") == (503, "Pod: no watch events for 200 s\n")
     assert await get("/readyz") == (503, "Node: not read yet\n")
 
 
 async def test_the_last_plan_is_json(state, get):
     assert (await get("/v1/plan"))[0] == 503
-    unplaced = Unplaced("team-a/Job/train", JOB, "q", Stage.RESOURCES, "no room.", ())
+    unplaced = Unplaced("team-a/Job/train", JOB, "q", Stage.RESOURCES, "no capacity.", ())
     plan = Plan(unplaced=(unplaced,))
     state.view = ClusterView(1, world({}).snapshot(0.0), plan, np.zeros(0))
     status, body = await get("/v1/plan")
@@ -90,7 +90,7 @@ async def test_metrics_follow_the_plan(state, get):
     def line(text, start):
         return next((each for each in text.splitlines() if each.startswith(start)), None)
 
-    unplaced = Unplaced("team-a/Job/train", JOB, "q", Stage.RESOURCES, "no room.", ())
+    unplaced = Unplaced("team-a/Job/train", JOB, "q", Stage.RESOURCES, "no capacity.", ())
     share = QueueShare(
         "q", {"gpu": 8.0}, {"gpu": 16.0}, {"gpu": 9.0}, {"gpu": 4.0}, {"gpu": 6.0}, 2
     )
@@ -213,15 +213,15 @@ async def test_an_explanation_has_what_would_help_and_what_was_decided(state):
         assert told["suggestions"] == []
         look_at(state, world({"n1": 16}).snapshot(90.0))
         told = await explained(f"gang/{WAITING.key}")
-        assert (told["state"], told["queue"]) == ("Gone", "team")
-        assert [each["kind"] for each in told["history"]] == ["waiting", "placed"]
+        assert (told["state"], told["queue"]) == ("Deleted", "team")
+        assert [each["kind"] for each in told["history"]] == ["pending", "placed"]
 
 
 async def test_decisions_and_history_are_json(state, get):
     look_at(state, world({"n1": 4}, WAITING).snapshot(0.0))
     _, body = await get("/v1/decisions")
     assert [(d["number"], d["kind"], d["stage"]) for d in json.loads(body)] == [
-        (1, "waiting", "Resources")
+        (1, "pending", "Resources")
     ]
     assert json.loads((await get("/v1/decisions?since=1"))[1]) == []
     assert len(json.loads((await get("/v1/decisions?seconds=60"))[1])) == 1
@@ -310,7 +310,7 @@ async def test_without_the_token_only_metrics_and_probes_answer(state, monkeypat
 
 
 async def test_ready_names_what_it_does_without(state):
-    probes = replace(probes_of(state), unreadable=lambda: ["PodDisruptionBudget: goes unread"])
+    probes = replace(probes_of(state), unreadable=lambda: ["PodDisruptionBudget: not read"])
     async with (
         serve(probes, HttpAccess("127.0.0.1"), 0) as port,
         aiohttp.ClientSession() as session,
@@ -320,7 +320,7 @@ async def test_ready_names_what_it_does_without(state):
             async with session.get(f"http://127.0.0.1:{port}/readyz") as response:
                 lines = (await response.text()).splitlines()
                 assert response.status == status
-            assert lines == [*(sentences or ["ok"]), "PodDisruptionBudget: goes unread"]
+            assert lines == [*(sentences or ["ok"]), "PodDisruptionBudget: not read"]
 
 
 async def test_the_page_may_load_nothing_from_elsewhere(port):

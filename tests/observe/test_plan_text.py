@@ -24,7 +24,9 @@ def test_every_decision_is_a_line():
         placements=(gang,),
         nominations=(Nomination("team-a/Job/next", pod, "node-c"),),
         evictions=(eviction,),
-        unplaced=(Unplaced("team-a/Job/last", JOB, "queue-a", Stage.RESOURCES, "no room.", ()),),
+        unplaced=(
+            Unplaced("team-a/Job/last", JOB, "queue-a", Stage.RESOURCES, "no capacity.", ()),
+        ),
     )
     assert describe_plan(plan).splitlines() == [
         "place team-a/Job/train (queue queue-a, allocate): 2 pods on 1 node",
@@ -32,7 +34,7 @@ def test_every_decision_is_a_line():
         "  team-a/worker-1 -> node-a with node-a/gpu-1",
         "evict team-a/worker-0 from node-b (preempt): by priority.",
         "nominate team-a/worker-0 -> node-c (gang team-a/Job/next)",
-        "pending team-a/Job/last (queue queue-a, Resources): no room.",
+        "pending team-a/Job/last (queue queue-a, Resources): no capacity.",
     ]
 
 

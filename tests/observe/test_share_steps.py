@@ -39,18 +39,18 @@ def test_each_level_divides_what_the_one_above_got(divided):
     assert [each.queue for each in second.siblings] == ["a", "b", "c"]
     by_name = {each.queue: each for each in second.siblings}
     assert [by_name[q].guaranteed for q in "abc"] == [20.0, 10.0, 5.0]
-    assert [by_name[q].part for q in "abc"] == [0.75, 0.25, 0.0]
+    assert [by_name[q].weight_share for q in "abc"] == [0.75, 0.25, 0.0]
     assert [by_name[q].fair_share for q in "abc"] == [60.0, 31.0, 5.0]
     for each in (*first.siblings, *second.siblings):
-        assert each.fair_share == each.guaranteed + each.surplus
+        assert each.fair_share == each.guaranteed + each.from_remainder
 
 
 def test_the_steps_are_told_in_numbers(divided):
     told = "\n".join(share_sentences(share_steps(divided, "a")))
-    assert "100 gpu of the cluster are divided by 2 queues." in told
-    assert "96 gpu of org's share are divided by 3 queues." in told
+    assert "100 gpu of the cluster are divided among 2 queues." in told
+    assert "96 gpu of org's share are divided among 3 queues." in told
     assert "a is guaranteed 20: it deserves 20." in told
-    assert "weight 3 give a a part of 75.0%; it can use 40 and gets 40." in told
+    assert "weight 3 give a a share of 75.0%; it can use 40 and gets 40." in told
     assert told.endswith("a: 20 + 40 = 60.")
     assert "c can use no more." in "\n".join(share_sentences(share_steps(divided, "c")))
 
@@ -64,7 +64,7 @@ def test_a_guarantee_that_is_cut_says_so():
         *scenario.job_with_pods("jb", 20, queue="b"),
     )
     told = "\n".join(share_sentences(share_steps(short, "b")))
-    assert "cut in proportion" in told
+    assert "scaled down in proportion" in told
 
 
 def test_what_is_not_known_has_no_steps(divided):

@@ -78,8 +78,8 @@ def evict(narrator, number):
         owner=JOB,
         queue="team",
         action=Action.RECLAIM,
-        beneficiary="default/Job/other",
-        beneficiary_queue="rival",
+        preemptor="default/Job/other",
+        preemptor_queue="rival",
         reason="reclaimed by workload default/other",
     )
     narrator.report_eviction(EvictionResult(eviction, EvictionOutcome.EVICTED))
@@ -94,7 +94,7 @@ def test_pods_that_were_placed_together_are_one_decision(narrator, recorder):
     assert first.action == "reclaim"
     assert first.pods == ("default/train-0", "default/train-1")
     assert first.nodes == ("node-0", "node-1")
-    assert first.message == "queues above their share gave room back"
+    assert first.message == "capacity was reclaimed from queues above their fair share"
     assert (second.time, second.pods) == (60.0, ("default/train-2",))
 
 
@@ -103,22 +103,22 @@ def test_an_eviction_is_told_once_with_its_rule_and_for_whom(narrator, recorder)
     evict(narrator, 1)
     [told] = decisions_of_events(recorder)
     assert (told.kind, told.gang, told.action) == (DecisionKind.EVICTED, KEY, "reclaim")
-    assert (told.beneficiary, told.beneficiary_queue) == ("default/Job/other", "rival")
+    assert (told.preemptor, told.preemptor_queue) == ("default/Job/other", "rival")
     assert told.pods == ("default/train-0", "default/train-1")
     assert told.message == "reclaimed by workload default/other"
 
 
 def test_waiting_is_told_once_for_each_stage(narrator, recorder):
     for now, stage, message in (
-        (0.0, Stage.RESOURCES, "no room"),
+        (0.0, Stage.RESOURCES, "no capacity"),
         (5.0, Stage.RESOURCES, "less room"),
         (9.0, Stage.QUEUE_MAX, "above the max"),
     ):
         recorder.now = now
         narrator.report_pending(Unplaced(KEY, JOB, "team", stage, message, ()))
     told = decisions_of_events(recorder)
-    assert [(each.stage, each.former_stage, each.message) for each in told] == [
-        ("Resources", "", "no room"),
+    assert [(each.stage, each.previous_stage, each.message) for each in told] == [
+        ("Resources", "", "no capacity"),
         ("QueueMax", "Resources", "above the max"),
     ]
 
@@ -137,7 +137,7 @@ def test_what_events_no_longer_tell_is_taken_from_the_cluster():
     share = QueueShare("team", {}, {}, {}, {}, {}, 0, evictions=(record,))
     [told] = DecisionHistory((), view.snapshot, Plan(queues=(share,))).about("default/Job/gone")
     assert (told.kind, told.time) == (DecisionKind.EVICTED, 30.0)
-    assert told.message == f"3 pods had to leave; {EVENTS_EXPIRED}"
+    assert told.message == f"3 pods were evicted; {EVENTS_EXPIRED}"
 
 
 def test_only_what_is_newer_and_concerns_the_gang(narrator, recorder):

@@ -52,8 +52,8 @@ def test_what_was_gained_is_shown_with_the_place_in_line():
     waiting = taken_place("100s", 50, pod("high", queue="team", priority=9, created=1000.0))
     snapshot, plan = waiting.snapshot(1000.0), waiting.plan(1000.0)
     low = Explainer(snapshot, plan).explain("default/Pod/low")
-    assert (low.position, low.waiting, low.priority, low.gained) == (1, 2, 0, 10)
-    rows = {row.gang: (row.priority, row.gained) for row in gang_rows(snapshot, plan)}
+    assert (low.queue_position, low.queue_length, low.priority, low.ageing_points) == (1, 2, 0, 10)
+    rows = {row.gang: (row.priority, row.ageing_points) for row in gang_rows(snapshot, plan)}
     assert rows == {
         "default/Pod/low": (0, 10),
         "default/Pod/high": (9, 0),

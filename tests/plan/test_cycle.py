@@ -45,7 +45,7 @@ def test_a_gang_that_does_not_fit_starts_not_at_all_and_says_why():
     [unplaced] = plan.unplaced
     assert unplaced.stage is Stage.RESOURCES
     assert unplaced.message == (
-        "8 pods must start together but room was found for 7: 1 Insufficient nvidia.com/gpu."
+        "8 pods must start together but only 7 can be scheduled: 1 Insufficient nvidia.com/gpu."
     )
     assert len(unplaced.pods) == 8
 
@@ -54,8 +54,8 @@ def test_a_gang_waits_for_all_its_pods():
     owner, *pods = job_with_pods("train", 3, queue="team")
     plan = cluster(node("a"), queue("team", 8), owner, pods[:2]).plan()
     [unplaced] = plan.unplaced
-    assert unplaced.stage is Stage.MEMBERS_MISSING
-    assert unplaced.message == "the gang starts with 3 pods; 2 exist."
+    assert unplaced.stage is Stage.BELOW_MIN_MEMBER
+    assert unplaced.message == "minMember is 3; existing pods: 2."
 
 
 def test_a_queue_may_refuse_a_namespace():
@@ -64,8 +64,8 @@ def test_a_queue_may_refuse_a_namespace():
     assert placed(plan) == {}
     assert plan.unplaced[0].stage is Stage.INVALID
     assert plan.unplaced[0].message == (
-        'queue "team" takes no workloads of namespace "default"; use another queue, or change '
-        'spec.namespaces of queue "team".'
+        'queue "team" does not accept workloads from namespace "default"; use another queue, or '
+        'change spec.namespaces of queue "team".'
     )
     opened = queue("team", 8, namespaces={"names": ["ml", "default"]})
     assert placed(cluster(node("a"), opened, pod("p", queue="team")).plan()) == {"p": "a"}

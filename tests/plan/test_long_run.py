@@ -83,7 +83,7 @@ def cores_lost(after, plan):
         if sum(m.state is PodState.BOUND for m in each.members) < each.tree.min_members
     }
     return {
-        (each.gang, each.beneficiary)
+        (each.gang, each.preemptor)
         for each in plan.evictions
         if each.gang in short and each.action in (Action.PREEMPT, Action.RECLAIM)
     }

@@ -51,7 +51,7 @@ def test_w4_gangs_of_one_name_in_two_namespaces_are_two():
     assert len(plan.unplaced) == 2
 
 
-def test_w5_running_pods_of_the_gang_ask_for_no_room():
+def test_w5_running_pods_of_the_gang_request_nothing():
     """Two of three pods run in rack x; the third takes the one GPU that another queue may lose."""
     marks = {"kai.scheduler/topology-required-placement": "rack"}
     owner = job("train", 3, "poor", **marks)

@@ -261,7 +261,7 @@ def test_a_search_for_moves_that_ran_out_rests_until_somebody_has_left(work):
     tight = fragmented()
     rests = (
         Stage.SEARCH_BUDGET,
-        "the search starts again once somebody has left or a node has come.",
+        "the search is repeated once a pod has ended or a node has been added.",
     )
     assert stage(tight.plan(100.0)) == rests
     assert work["run"] == 1

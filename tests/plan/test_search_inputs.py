@@ -9,7 +9,7 @@ import pytest
 
 from kai_py.plan.cycle import CycleSettings
 from kai_py.plan.plan import Action
-from kai_py.plan.search_cache.backoff import BackedOff, Backoff
+from kai_py.plan.search_cache.backoff import BackedOff, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache, SearchKey, SearchResult
 from kai_py.plan.search_cache.inputs import (
     ENTER_AS_FACTS,
@@ -240,7 +240,7 @@ def test_nothing_is_kept_by_a_cache_that_is_disabled():
     ],
 )
 def test_a_search_backs_off_until_a_pod_has_left_or_a_node_has_come(idle, change, kept):
-    backoff, history, before = Backoff(), InputsHistory(), np.full((2, 2), 4.0)
+    backoff, history, before = SearchBackoff(), InputsHistory(), np.full((2, 2), 4.0)
 
     def cycle(inputs, future_idle):
         history.start_cycle(inputs)

@@ -60,7 +60,7 @@ async def test_what_cannot_be_tried_is_told(tmp_path):
         for pair, message in (
             (("drain", "nowhere"), "node nowhere"),
             (("set", "team"), "--set team: is not of the form"),
-            (("explode", "node-0"), "explode: there is no such change"),
+            (("explode", "node-0"), "explode: no such change"),
         ):
             with pytest.raises(InvalidQuestionError, match=message):
                 await asked.what_if((pair,))
@@ -76,5 +76,5 @@ async def test_whoever_ends_does_not_wait_for_an_answer(tmp_path):
         await eventually(begun, what="the other process")
         asked.close()
         async with asyncio.timeout(patience(30)):
-            with pytest.raises(NoAnswerError, match="ended without an answer"):
+            with pytest.raises(NoAnswerError, match="ended without a result"):
                 await answer

@@ -54,9 +54,9 @@ def test_a_removed_gang_gives_its_room_back():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (AddNodes("nowhere", 1), "node nowhere: there is none"),
-        (DrainNode("nowhere"), "node nowhere: there is none"),
-        (RemoveGang("default/Job/none"), "gang default/Job/none: there is none"),
+        (AddNodes("nowhere", 1), "node nowhere: not found"),
+        (DrainNode("nowhere"), "node nowhere: not found"),
+        (RemoveGang("default/Job/none"), "gang default/Job/none: not found"),
         (SetQueue("none", ("maxGPUs",), 1), "Queue none: "),
         (SetQueue("team", ("maxGPUs",), -1), "Queue team: "),
         (SetQueue("team", ("maximum",), 1), "Queue team: "),
@@ -110,9 +110,9 @@ def test_nodes_of_a_kind_that_is_nowhere_yet_are_added_with_their_devices():
 @pytest.mark.parametrize(
     ("documents", "message"),
     [
-        (PATTERN[1:], "has to hold one Node"),
-        ([PATTERN[0], PATTERN[0]], "has to hold one Node"),
-        ([*PATTERN, queue("team")], "has to hold one Node"),
+        (PATTERN[1:], "must contain one Node"),
+        ([PATTERN[0], PATTERN[0]], "must contain one Node"),
+        ([*PATTERN, queue("team")], "must contain one Node"),
         ([{"kind": "Node", "metadata": {}}], "Node: has no metadata.name"),
         ([{**PATTERN[0], "metadata": {"name": "other"}}, PATTERN[1]], "is not of node other"),
     ],
@@ -135,8 +135,8 @@ def test_a_field_of_kais_queue_is_set():
     [spec] = cluster.snapshot().queues
     assert (spec.max["gpu"], spec.deserved["gpu"]) == (7, 1)
     for text, message in (
-        ("team.resources.gpu.max=7", "KAI knows no max"),
-        ("team.maxGPUs=7", "KAI knows no maxGPUs"),
+        ("team.resources.gpu.max=7", "KAI has no max"),
+        ("team.maxGPUs=7", "KAI has no maxGPUs"),
         ("team.priority=high", "Queue team: "),
     ):
         with pytest.raises(ChangeError, match=message):
@@ -151,5 +151,5 @@ def test_names_with_dots_are_told_apart_and_entries_of_lists_found():
     parse_set_queue("team.a.resources[example.com/card].max=4").apply(cluster)
     spec = {each.name: each for each in cluster.snapshot().queues}["team.a"]
     assert spec.max == {"gpu": 3, "deviceclass/gpu.nvidia.com": 2, "example.com/card": 4}
-    with pytest.raises(ChangeError, match="h200: there is no such entry"):
+    with pytest.raises(ChangeError, match="h200: no such entry"):
         parse_set_queue("team.a.devices[h200].max=2").apply(cluster)

@@ -16,7 +16,7 @@ def test_what_a_copy_does_is_not_seen_here():
 
 def test_what_it_raises_is_raised_here():
     def refuse():
-        raise ChangeError("node n1: there is none")
+        raise ChangeError("node n1: not found")
 
     with pytest.raises(ChangeError, match="node n1"):
         run_in_fork(refuse)

@@ -60,7 +60,7 @@ def test_pods_of_an_owner_in_the_snapshot_are_its_gang():
     )
     course = cluster.settle(60)
     assert course.placements == []
-    assert course.last_plan.unplaced[0].message == "the gang starts with 3 pods; 2 exist."
+    assert course.last_plan.unplaced[0].message == "minMember is 3; existing pods: 2."
 
 
 def test_they_start_together_and_their_owner_comes_in_any_order():

@@ -29,11 +29,11 @@ def played(text):
 
 def test_hours_are_counted_exactly():
     found = summarise(played(TWO_IN_A_ROW))
-    assert found.used == pytest.approx((8 * 60 + 4 * 30) / (8 * 240), rel=0.01)
+    assert found.allocated == pytest.approx((8 * 60 + 4 * 30) / (8 * 240), rel=0.01)
     [team] = found.queues
     assert team.received == pytest.approx(10, rel=0.01)
-    assert team.waiting.gangs == 2
-    assert team.waiting.longest == pytest.approx(50 * 60, abs=10)
+    assert team.waiting_times.gangs == 2
+    assert team.waiting_times.longest == pytest.approx(50 * 60, abs=10)
     assert found.idle_while_waiting == 0
     assert found.cost == {"on demand": 80}
     assert found.evictions == {}
@@ -70,12 +70,12 @@ def test_free_gpus_in_pieces_are_told_over_time():
             """
         )
     )
-    at = {sample.hours: sample for sample in found.course}
+    at = {sample.hours: sample for sample in found.samples}
     assert list(at) == sorted(at)
     assert max(at) == 4
-    assert [at[h].broken for h in (0.5, 1.5, 2.5, 3.5)] == [0, 3, 1, 0]
-    assert [at[h].largest for h in (0.5, 1.5, 2.5, 3.5)] == [4, 4, 1, 4]
-    assert found.broken == pytest.approx((3 + 1) / 32, rel=0.02)
+    assert [at[h].fragmented for h in (0.5, 1.5, 2.5, 3.5)] == [0, 3, 1, 0]
+    assert [at[h].largest_free for h in (0.5, 1.5, 2.5, 3.5)] == [4, 4, 1, 4]
+    assert found.fragmented == pytest.approx((3 + 1) / 32, rel=0.02)
 
 
 def test_pods_that_share_a_gpu_hold_no_more_of_it_than_they_ask_for():
@@ -107,7 +107,7 @@ def test_room_that_a_gang_cannot_use_is_idle_while_it_waits():
             """
         )
     )
-    assert found.waiting.never_started == 1
+    assert found.waiting_times.never_started == 1
     assert found.idle_while_waiting == pytest.approx(0.5, rel=0.05)
 
 

@@ -62,7 +62,7 @@ def test_a_suggestion_tells_what_else_comes_of_it():
     found = suggestions(cluster, "six")[0]
     assert told(found) == [(Verb.PATCH, "Queue", "team", {"spec": {"maxGPUs": 6}})]
     assert found.starts == ("default/Job/six",)
-    assert (found.evicts, found.ends) == ((), ())
+    assert (found.evicts, found.stops) == ((), ())
     [team] = found.queues
     assert (team.queue, team.allocated) == ("team", (0.0, 6.0))
 

@@ -77,13 +77,13 @@ def test_equal_nodes_are_one_kind():
 def test_openb_is_played_and_pods_go_to_the_models_that_they_accept():
     found = summarise(played(OPENB_JOBS, OPENB_NODES))
     assert found.hours == 2
-    assert found.waiting.gangs == 4
-    assert found.waiting.never_started == 0
+    assert found.waiting_times.gangs == 4
+    assert found.waiting_times.never_started == 0
     received = {queue.queue: queue.received for queue in found.queues}
     assert received["ls"] == pytest.approx(2 + 0.46, rel=0.02)
     assert received["be"] == pytest.approx(4 * 0.5, rel=0.02)
     elsewhere = OPENB_NODES.replace("V100M32", "P100")
-    assert summarise(played(OPENB_JOBS, elsewhere)).waiting.never_started == 1
+    assert summarise(played(OPENB_JOBS, elsewhere)).waiting_times.never_started == 1
 
 
 def test_high_priority_takes_the_room_of_spot_gangs_whole():
@@ -111,8 +111,8 @@ def test_saturating_asks_for_almost_one_and_a_third_and_nobody_leaves():
     ("text", "problem"),
     [
         ("a,b\n1,2\n", "jobs:1: a list of jobs has the columns cpu_milli, "),
-        (OPENB_JOBS.replace("12000", "many"), "jobs:2: cpu_milli: 'many' is no number"),
-        (OPENB_JOBS.replace("7200", "inf", 1), "jobs:2: deletion_time: 'inf' is no number"),
+        (OPENB_JOBS.replace("12000", "many"), "jobs:2: cpu_milli: 'many' is not a number"),
+        (OPENB_JOBS.replace("7200", "inf", 1), "jobs:2: deletion_time: 'inf' is not a number"),
         (OPENB_JOBS.replace(",LS,Running,0,7200,0", ",LS"), "jobs:2: "),
         (OPENB_JOBS.replace("num_gpu", "gpu_number"), "jobs:1: column gpus is missing"),
         (SPOT_JOBS.replace(",2,0,7200", ",0,0,7200"), "jobs:2: pods: "),
@@ -146,7 +146,7 @@ def files(tmp_path) -> tuple[Path, Path]:
 def test_the_command_takes_a_list_of_jobs_with_nodes_of_a_list_or_of_a_scenario(files, tmp_path):
     jobs, nodes = files
     found = json.loads(simulated(jobs, "--nodes", nodes, "--json"))
-    assert found["waiting"]["gangs"] == 2
+    assert found["waiting_times"]["gangs"] == 2
     scenario = tmp_path / "scenario.yaml"
     scenario.write_text(
         "nodes: [{name: a, gpus: 8, labels: {nvidia.com/gpu.product: A100}}]\n"
@@ -167,5 +167,5 @@ def test_the_command_says_what_it_lacks(files, tmp_path):
     unknown.write_text("a,b\n1,2\n")
     with pytest.raises(main.CommandError, match="a list of jobs has the columns"):
         simulated(unknown)
-    with pytest.raises(main.CommandError, match="are for lists of jobs"):
+    with pytest.raises(main.CommandError, match="require a list of jobs"):
         simulated(scenario, "--saturate")

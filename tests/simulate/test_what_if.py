@@ -22,15 +22,15 @@ def ask(cluster, *changes):
 def test_no_change_makes_no_difference():
     cluster = settled(queue("team", 8), job("six", 6, "team"), job("four", 4, "team"))
     comparison = ask(cluster)
-    assert comparison == Comparison(waiting=comparison.waiting)
-    assert len(comparison.waiting) == 1
+    assert comparison == Comparison(pending=comparison.pending)
+    assert len(comparison.pending) == 1
 
 
 def test_who_waits_for_more_pods_than_run_starts_only_if_more_of_it_run():
     elastic = job("elastic", 6, "team")
     elastic["metadata"]["annotations"]["scheduling.kai.io/min-available"] = "2"
     cluster = settled(queue("team", 8), elastic, nodes=1)
-    assert [each.gang for each in ask(cluster).waiting] == ["default/Job/elastic"]
+    assert [each.gang for each in ask(cluster).pending] == ["default/Job/elastic"]
     assert ask(cluster).starts == ()
     assert [len(each.nodes) for each in ask(cluster, AddNodes("node-0", 1)).starts] == [6]
 
@@ -40,7 +40,7 @@ def test_a_larger_maximum_starts_who_waited_for_it():
     comparison = ask(cluster, SetQueue("team", ("maxGPUs",), 8))
     assert [len(each.nodes) for each in comparison.starts] == [4]
     assert not comparison.victims
-    assert not comparison.waiting
+    assert not comparison.pending
     [change] = comparison.queues
     assert change.allocated == (4, 8)
 
@@ -50,7 +50,7 @@ def test_a_new_gang_that_reclaims_names_its_victims():
     comparison = ask(cluster, AddObjects([job("new", 4, "b")]))
     assert [each.gang for each in comparison.starts] == ["default/Job/new"]
     assert {each.gang for each in comparison.victims} == {"default/Job/greedy"}
-    assert [each.gang for each in comparison.loses] == ["default/Job/greedy"]
+    assert [each.gang for each in comparison.stops] == ["default/Job/greedy"]
 
 
 def test_the_fewest_nodes_until_nobody_waits():
@@ -106,7 +106,7 @@ def test_what_was_told_is_what_then_happens(jobs, change):
     course = cluster.settle(600)
     after = running(cluster)
     waiting = {each.gang for each in course.last_plan.unplaced}
-    assert {each.gang for each in comparison.waiting} == waiting
+    assert {each.gang for each in comparison.pending} == waiting
     told = {each.gang.rpartition("/")[2] for each in comparison.starts}
     assert told >= after - before
     assert {str(each.pod) for each in comparison.victims} == {

@@ -206,9 +206,9 @@ def test_pods_of_other_schedulers_hold_room_and_are_no_gangs():
 def test_a_late_owner_turns_its_pods_into_a_gang():
     owner = job("train", 2, "team")
     world = cluster(node("a"), queue("team", 8), pod("t-0", owner=owner), pod("t-1", owner=owner))
-    assert "not known yet" in world.snapshot().gangs["default/Job/train"].problem
+    assert "was not found" in world.snapshot().gangs["default/Job/train"].problem
     (waiting,) = world.plan().unplaced
-    assert waiting.stage is Stage.MEMBERS_MISSING, "nobody knows how many more pods there will be"
+    assert waiting.stage is Stage.BELOW_MIN_MEMBER, "nobody knows how many more pods there will be"
     world.add(owner)
     gang = world.snapshot().gangs["default/Job/train"]
     assert (gang.queue, gang.tree.min_members, gang.problem) == ("team", 2, "")

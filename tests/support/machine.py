@@ -35,7 +35,7 @@ def main() -> None:
     for sentence in found:
         print(f"tests are skipped: {sentence}", file=sys.stderr)
     if not DATA.is_dir():
-        print(f"tests of shared data are skipped: there is none at {DATA}", file=sys.stderr)
+        print(f"tests of shared data are skipped: not found at {DATA}", file=sys.stderr)
     sys.exit(bool(found))
 
 

@@ -133,8 +133,9 @@ MIXTURES = (
         waits=[gpus("waiting", 2, schedulingGates=[{"name": GATE}])],
         gang=JOB,
         pods=2,
-        says="2 are held by scheduling gates",
-        suggests=f"take the scheduling gate {GATE} off its pods, and make maxGPUs of Queue team 2",
+        says="gated pods: 2",
+        suggests=f"remove the scheduling gate {GATE} from its pods, and set maxGPUs of Queue "
+        "team to 2",
     ),
     Situation(
         name="max-before-selector",
@@ -145,8 +146,8 @@ MIXTURES = (
         gang=JOB,
         pods=4,
         says="team quota has reached the allowable limit of GPUs. Limit is 3 GPUs",
-        suggests="make maxGPUs of Queue team 4 and maxGPUs of Queue company 4, "
-        f"and ask for no node with label {POOL}=h200",
+        suggests="set maxGPUs of Queue team to 4 and maxGPUs of Queue company to 4, and remove "
+        f"the requirement of node label {POOL}=h200",
     ),
     Situation(
         name="queue-before-members",
@@ -168,8 +169,8 @@ MIXTURES = (
         gang=JOB,
         pods=4,
         says="team quota has reached the allowable limit of CPU cores. Limit is 2.5 CPU cores",
-        suggests="make resources.cpu.max of Queue team 6 "
-        "and resources.memory.max of Queue team 4Gi",
+        suggests="set resources.cpu.max of Queue team to 6 and resources.memory.max of Queue "
+        "team to 4Gi",
     ),
     Situation(
         name="devices-of-an-ancestor",
@@ -190,7 +191,7 @@ MIXTURES = (
         gang=JOB,
         pods=4,
         says=f"company quota has reached the allowable limit of devices of class {GPU_DRIVER}",
-        suggests="make devices.cards.max of Queue company 4",
+        suggests="set devices.cards.max of Queue company to 4",
     ),
     Situation(
         name="kai-non-preemptible",
@@ -202,7 +203,7 @@ MIXTURES = (
         gang=JOB,
         pods=3,
         says="team quota is 2 GPUs",
-        suggests="make resources.gpu.quota of Queue team 3",
+        suggests="set resources.gpu.quota of Queue team to 3",
     ),
     Situation(
         name="kai-memory-limit",
@@ -214,7 +215,7 @@ MIXTURES = (
         gang=JOB,
         pods=2,
         says="team quota has reached the allowable limit of GB memory. Limit is 4 GB memory",
-        suggests="make resources.memory.limit of Queue team 8590",
+        suggests="set resources.memory.limit of Queue team to 8590",
     ),
     Situation(
         name="level-missing",
@@ -263,9 +264,9 @@ MIXTURES = (
         waits=[job("waiting", 2, pod_spec(template=TEMPLATE), annotations=in_queue("team"))],
         gang=JOB,
         pods=2,
-        says="2 pods must start together but room was found for 0: 1 had untolerated taint",
+        says="2 pods must start together but only 0 can be scheduled: 1 had untolerated taint",
         suggests="tolerate the taint example.com/own:NoSchedule, "
-        f"and leave {STRANGE} out of ResourceClaimTemplate {TEMPLATE}",
+        f"and remove {STRANGE} from ResourceClaimTemplate {TEMPLATE}",
     ),
     Situation(
         name="volume-of-a-full-zone",
@@ -276,9 +277,9 @@ MIXTURES = (
         waits=[gpus("waiting", 2, **DATA)],
         gang=JOB,
         pods=2,
-        says="2 pods must start together but room was found for 0: "
-        "1 didn't match the volume's node affinity, 1 Insufficient nvidia.com/gpu",
-        suggests="let default/Job/theirs end",
+        says="2 pods must start together but only 0 can be scheduled: 1 didn't match the "
+        "volume's node affinity, 1 Insufficient nvidia.com/gpu",
+        suggests="end default/Job/theirs",
     ),
     Situation(
         name="host-ports",
@@ -299,21 +300,22 @@ MIXTURES = (
         waits=[gpus("waiting", 3, affinity=APART)],
         gang=JOB,
         pods=2,
-        says="3 pods must start together but room was found for 2: "
-        "2 didn't match pod anti-affinity rules",
+        says="3 pods must start together but only 2 can be scheduled: 2 didn't match pod "
+        "anti-affinity rules",
         suggests="let it start with 2 of its 3 pods (min-available)",
     ),
     Situation(
         name="disruption-budget",
-        stage=Stage.EVICTION_BUDGET,
+        stage=Stage.EVICTION_LIMITS,
         nodes=nodes(),
         objects=[team(deserved=4), team("other"), budget("careful", 8, {"job-name": "theirs"})],
         before=[(marked(gpus("theirs", 8, "other"), annotations={MIN_AVAILABLE_KEY: "2"}), 8)],
         waits=[gpus("waiting", 3)],
         gang=JOB,
         pods=3,
-        says="pods of other are spared by PodDisruptionBudget default/careful",
-        suggests="let PodDisruptionBudget default/careful lose 3 pods at a time (minAvailable)",
+        says="pods of queue other are protected by PodDisruptionBudget default/careful",
+        suggests="let PodDisruptionBudget default/careful allow 3 disruptions at a time "
+        "(minAvailable)",
     ),
     Situation(
         name="min-runtime",
@@ -324,8 +326,8 @@ MIXTURES = (
         waits=[gpus("waiting", 4)],
         gang=JOB,
         pods=4,
-        says="no gang of other has run for its min runtime of 7200 s",
-        suggests="let gangs of Queue other be safe for no time (reclaimMinRuntime)",
+        says="every gang of queue other is within its min runtime of 7200 s",
+        suggests="set reclaimMinRuntime of Queue other to 0s",
     ),
     Situation(
         name="fair-share-of-cpu",
@@ -342,7 +344,7 @@ MIXTURES = (
         waits=[cores("waiting", 2)],
         gang=JOB,
         pods=2,
-        says="team would hold 6 CPU cores, more than its fair share of 4",
-        suggests="make resources.cpu.deserved of Queue team 6",
+        says="queue team would have 6 CPU cores allocated, above its fair share of 4",
+        suggests="set resources.cpu.deserved of Queue team to 6",
     ),
 )

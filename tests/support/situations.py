@@ -108,13 +108,13 @@ JOB = "default/Job/waiting"
 SITUATIONS = (
     Situation(
         name="members",
-        stage=Stage.MEMBERS_MISSING,
+        stage=Stage.BELOW_MIN_MEMBER,
         nodes=nodes(),
         objects=[team()],
         waits=crew(3, floor=4),
         gang="default/PodGroup/waiting",
         pods=3,
-        says="the gang starts with 4 pods; 3 exist",
+        says="minMember is 4; existing pods: 3",
         suggests="let it start with 3 of its 4 pods (min-available)",
     ),
     Situation(
@@ -125,8 +125,8 @@ SITUATIONS = (
         waits=[gpus("waiting", 2, schedulingGates=[{"name": GATE}])],
         gang=JOB,
         pods=2,
-        says="2 are held by scheduling gates",
-        suggests=f"take the scheduling gate {GATE} off its pods",
+        says="gated pods: 2",
+        suggests=f"remove the scheduling gate {GATE} from its pods",
     ),
     Situation(
         name="queue-max",
@@ -137,7 +137,7 @@ SITUATIONS = (
         gang=JOB,
         pods=6,
         says="company quota has reached the allowable limit of GPUs. Limit is 4 GPUs",
-        suggests="make maxGPUs of Queue company 6",
+        suggests="set maxGPUs of Queue company to 6",
     ),
     Situation(
         name="non-preemptible",
@@ -157,7 +157,7 @@ SITUATIONS = (
         gang=JOB,
         pods=4,
         says="team quota is 2 GPUs",
-        suggests="make deservedGPUs of Queue team 4",
+        suggests="set deservedGPUs of Queue team to 4",
     ),
     Situation(
         name="fair-share",
@@ -168,8 +168,8 @@ SITUATIONS = (
         waits=[gpus("waiting", 4)],
         gang=JOB,
         pods=4,
-        says="team would hold 8 GPUs, more than its fair share of 4",
-        suggests="make deservedGPUs of Queue team 8",
+        says="queue team would have 8 GPUs allocated, above its fair share of 4",
+        suggests="set deservedGPUs of Queue team to 8",
     ),
     Situation(
         name="node-filters",
@@ -180,7 +180,7 @@ SITUATIONS = (
         gang=JOB,
         pods=2,
         says="1 didn't match Pod's node selector",
-        suggests=f"ask for no node with label {POOL}=h200",
+        suggests=f"remove the requirement of node label {POOL}=h200",
     ),
     Situation(
         name="resources",
@@ -190,7 +190,7 @@ SITUATIONS = (
         waits=[gpus("waiting", 6, count=0, containers=[ONE_CPU])],
         gang=JOB,
         pods=4,
-        says="6 pods must start together but room was found for 4",
+        says="6 pods must start together but only 4",
         suggests="let it start with 4 of its 6 pods (min-available)",
     ),
     Situation(
@@ -224,7 +224,7 @@ SITUATIONS = (
         gang=JOB,
         pods=2,
         says=f"no device matches selector: of 4 devices 4 fail claim gpu: selector #0 ({STRANGE})",
-        suggests=f"leave {STRANGE} out of ResourceClaimTemplate {TEMPLATE}",
+        suggests=f"remove {STRANGE} from ResourceClaimTemplate {TEMPLATE}",
     ),
     Situation(
         name="victims",
@@ -235,20 +235,20 @@ SITUATIONS = (
         waits=[gpus("waiting", 4, nodeSelector={POOL: "x"})],
         gang=JOB,
         pods=4,
-        says="other holds 4 GPUs, no more than what it deserves of 4",
-        suggests=f"ask for no node with label {POOL}=x",
+        says="queue other has 4 GPUs allocated, within its deserved quota of 4",
+        suggests=f"remove the requirement of node label {POOL}=x",
     ),
     Situation(
         name="budget",
-        stage=Stage.EVICTION_BUDGET,
+        stage=Stage.EVICTION_LIMITS,
         nodes=nodes(),
         objects=[team(deserved=4), team("other", maxEvictionsPerHour=0)],
         before=[(marked(gpus("theirs", 8, "other"), annotations={MIN_AVAILABLE_KEY: "2"}), 8)],
         waits=[gpus("waiting", 4)],
         gang=JOB,
         pods=4,
-        says="pods of other are spared by maxEvictionsPerHour, which is 0",
-        suggests="let Queue other lose 4 pods an hour (maxEvictionsPerHour)",
+        says="pods of queue other are protected by maxEvictionsPerHour, which is 0",
+        suggests="allow 4 evictions an hour in Queue other (maxEvictionsPerHour)",
     ),
     Situation(
         name="reservation",
@@ -264,7 +264,7 @@ SITUATIONS = (
         waits=[gpus("waiting", 1)],
         gang=JOB,
         pods=1,
-        says="1 nodes are kept for gangs that have waited longer",
-        suggests="keep no nodes for gangs of Queue patient (reserveAfter)",
+        says="1 nodes are reserved for gangs that have waited longer",
+        suggests="reserve no nodes for gangs of Queue patient (reserveAfter)",
     ),
 )

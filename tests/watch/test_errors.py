@@ -37,8 +37,8 @@ def test_a_missing_role_is_told_with_what_helps():
     error = errors.from_response("PATCH /x", 403, json.dumps(body).encode(), {})
     assert type(error) is errors.RoleMissing
     assert str(error) == (
-        f"PATCH /x: 403 Forbidden: {said}: "
-        "a role has to allow it (kai-py install prints the scheduler's roles)"
+        f"PATCH /x: 403 Forbidden: {said}: permission denied (kai-py install prints the "
+        "scheduler's roles)"
     )
 
 

@@ -247,7 +247,7 @@ def test_what_was_read_stays_when_it_is_refused_later_and_grows_stale():
             assert names(mirror, kinds.RESOURCE_CLAIMS) == ["c"]
             assert status(mirror, "ResourceClaim").missing_permission == ""
             said = stale_watches(mirror.status())
-            assert any(each.startswith("ResourceClaim: nothing heard") for each in said)
+            assert any(each.startswith("ResourceClaim: no watch events") for each in said)
 
     virtual_time.run(main())
 

@@ -120,9 +120,12 @@ async def never():
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (saying(b"<html>sign in</html>", 502), "answered 502 Bad Gateway, and not as Prometheus"),
-        (saying(b"\xff\xfe{", 200), "answered 200 OK, and not as Prometheus"),
-        (saying(b'{"data": {"result": {}}}'), "answered 200 OK, and not as Prometheus"),
+        (
+            saying(b"<html>sign in</html>", 502),
+            "responded 502 Bad Gateway, not in the format of Prometheus",
+        ),
+        (saying(b"\xff\xfe{", 200), "responded 200 OK, not in the format of Prometheus"),
+        (saying(b'{"data": {"result": {}}}'), "responded 200 OK, not in the format of Prometheus"),
         (saying(b'{"status": "error"}', 422), "422 Unprocessable .*fairShare.prometheus.used"),
         (never, r"no answer within 0.2 s \(fairShare.prometheus.timeout\)"),
     ],
@@ -151,6 +154,6 @@ async def test_a_server_that_fails_is_told_of_once_and_when_it_is_back(caplog):
         await asyncio.sleep(0)
         asking.cancel()
     warned, again = (each.message for each in caplog.records if each.name.startswith("kai_py."))
-    assert f"fairShare.prometheus.url {url}: answered 200 OK" in warned
-    assert "the last answer counts until it is 300 s old" in warned
-    assert again == f"past use: {url} answers again"
+    assert f"fairShare.prometheus.url {url}: responded 200 OK" in warned
+    assert "the last response is used until it is 300 s old" in warned
+    assert again == f"past usage: {url} answers again"

@@ -98,7 +98,7 @@ async def wait_until_ready(
                 current = await access.read_claim(ref)
                 if not _is_unchanged(current, ref, allocation):
                     return DevicesNotReady(
-                        f"claim {ref}: lost its allocation, its devices were not ready"
+                        f"claim {ref}: was deallocated because its devices were not ready"
                     )
                 state = readiness(current)
     except TimeoutError:

@@ -85,7 +85,7 @@ class DeviceConflictResolver:
         if self.is_committing(claim.uid):
             return False
         keep_reason = self._keep_reason(consumers)
-        self._report(conflict, keep_reason or f"claim {claim} gives way")
+        self._report(conflict, keep_reason or f"claim {claim} is released")
         return bool(keep_reason) or await self._give_up_claim(conflict, claim, consumers)
 
     def _consumer_pods(self, ref: ClaimRef) -> list[Pod]:
@@ -107,11 +107,11 @@ class DeviceConflictResolver:
 
     def _keep_reason(self, pods: Iterable[Pod]) -> str:
         if self.policy is DoubleAllocationPolicy.KEEP:
-            return "nothing is done, as configured"
+            return "no action is taken, as configured"
         started = next((pod for pod in pods if pod.status.phase != "Pending"), None)
         if self.policy is DoubleAllocationPolicy.GIVE_WAY or started is None:
             return ""
-        return f"pod {started.metadata.namespace}/{started.metadata.name} has started and stays"
+        return f"pod {started.metadata.namespace}/{started.metadata.name} is running and is kept"
 
     def _report(self, conflict: DeviceConflict, resolution: str) -> None:
         if not self._unresolved[conflict]:
@@ -132,7 +132,7 @@ class DeviceConflictResolver:
         other = conflict.earlier if claim == conflict.later else conflict.later
         reason = f"device {'/'.join(conflict.device)} is also allocated to claim {other}"
         results = [await evict_pod(self.access, pod, reason) for pod in bound]
-        released = (EvictionOutcome.EVICTED, EvictionOutcome.VANISHED)
+        released = (EvictionOutcome.EVICTED, EvictionOutcome.DELETED)
         return all(outcome in released for outcome, _, _ in results)
 
     async def _release(self, ref: ClaimRef) -> bool:
@@ -141,7 +141,7 @@ class DeviceConflictResolver:
         try:
             await release_claim(self.access, ref, frozenset(each.uid for each in consumers))
         except ApiError as error:
-            log.warning("claim %s keeps its devices for now: %s", ref, error)
+            log.warning("claim %s: devices not released yet: %s", ref, error)
             return False
         return True
 

@@ -141,7 +141,7 @@ def next_patch(
 
 def _problem(desired: DesiredClaim, claim: ResourceClaim) -> str:
     if claim.metadata.uid != desired.claim.uid:
-        return "was deleted and made again"
+        return "was deleted and recreated"
     if claim.metadata.deletion_timestamp is not None:
         return "is being deleted"
     consumers = len(claim.status.reserved_for) + len(_missing_consumers(desired, claim))
@@ -152,11 +152,11 @@ def _problem(desired: DesiredClaim, claim: ResourceClaim) -> str:
 
 def _allocation_problem(desired: DesiredClaim, allocated: AllocationResult | None) -> str:
     if allocated is None:
-        return "" if desired.allocation else "lost its allocation meanwhile"
+        return "" if desired.allocation else "is no longer allocated"
     if desired.allocation and not same_devices(allocated, desired.allocation):
-        return "was allocated to other devices meanwhile"
+        return "has been allocated other devices in the meantime"
     if not all(selects_node(allocated.node_selector, node) for node in desired.nodes):
-        return "was allocated for another node meanwhile"
+        return "has been allocated for another node in the meantime"
     return ""
 
 

@@ -19,7 +19,7 @@ from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, PodState
 
 INSUFFICIENT = re.compile(r"(\d+) Insufficient (\S+)$")
-LARGEST_DOMAIN = re.compile(r"no domain has room for (\d+) pods, (\S+) for (\d+) of them")
+LARGEST_DOMAIN = re.compile(r"no domain has capacity for (\d+) pods; (\S+) has capacity for (\d+)")
 RESOURCE_NAMES: Mapping[str, str] = {
     "nvidia.com/gpu": "GPUs",
     "cpu": "CPU cores",
@@ -75,7 +75,7 @@ def kai_message(unplaced: Unplaced) -> str:
 
 
 def _pending_message(unplaced: Unplaced, gang: Gang, now: float) -> str:
-    if unplaced.stage in (Stage.MEMBERS_MISSING, Stage.SCHEDULING_GATED) and not gang.problem:
+    if unplaced.stage in (Stage.BELOW_MIN_MEMBER, Stage.SCHEDULING_GATED) and not gang.problem:
         return _not_ready(gang)
     delay_window = preemption_delay(gang.created, gang.last_evicted, gang.preemption_delay, now)
     if unplaced.shortage is None or delay_window is None:
@@ -102,11 +102,11 @@ def _not_ready(gang: Gang) -> str:
 
 
 def _eviction_message(eviction: Eviction, gang: Gang, shares: Mapping[str, QueueShare]) -> str:
-    preemptor = _workload(eviction.beneficiary)
+    preemptor = _workload(eviction.preemptor)
     if eviction.action is Action.PREEMPT:
         return f"Pod {eviction.pod} was preempted by higher priority workload {preemptor}"
     if eviction.action is Action.RECLAIM:
-        sides = (eviction.queue, eviction.beneficiary_queue)
+        sides = (eviction.queue, eviction.preemptor_queue)
         details = (_queue_usage(shares[queue]) for queue in sides if queue in shares)
         return "\n".join((f"Pod {eviction.pod} was preempted by workload {preemptor}.", *details))
     if eviction.action is Action.CONSOLIDATE:

@@ -42,7 +42,7 @@ API_GROUP = "scheduling.k8s.io/"
 KINDS = ("PodGroup", "CompositePodGroup")
 SCHEDULED = "Scheduled"
 UNTRIED_STAGES = frozenset(
-    {Stage.MEMBERS_MISSING, Stage.SCHEDULING_GATED, Stage.CLAIMS_NOT_READY, Stage.BACKOFF}
+    {Stage.BELOW_MIN_MEMBER, Stage.SCHEDULING_GATED, Stage.CLAIMS_NOT_READY, Stage.BACKOFF}
 )
 ERROR_STAGES = frozenset({Stage.INVALID, Stage.SCHEDULER_ERROR})
 

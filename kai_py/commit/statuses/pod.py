@@ -39,7 +39,7 @@ from kai_py.watch.errors import ApiError
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
-INCOMPLETE_STAGES = frozenset({Stage.MEMBERS_MISSING, Stage.SCHEDULING_GATED})
+INCOMPLETE_STAGES = frozenset({Stage.BELOW_MIN_MEMBER, Stage.SCHEDULING_GATED})
 """Stages of an incomplete gang: pods are missing, or gated by others."""
 
 
@@ -59,7 +59,7 @@ class PendingPodStatus:
     incomplete: bool = False
 
 
-ELASTIC = "AboveFloor"
+ELASTIC = "ElasticUnschedulable"
 """Reason of elastic pods, where those do not request nodes."""
 
 

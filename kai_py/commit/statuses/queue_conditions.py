@@ -100,12 +100,15 @@ def _orphan_ancestor(share: QueueShare, shares: Mapping[str, QueueShare]) -> str
 
 
 def _ancestor_message(above: str) -> str:
-    return f"queue {above!r} above has no usable spec.parent and stands as a root; correct it there"
+    return (
+        f"queue {above!r} above it has no usable spec.parent and is treated as a root "
+        "queue; correct it there"
+    )
 
 
 def _with_field(problem: QueueProblem) -> str:
     if problem.fault in BROKEN_PARENT:
-        return f"spec.parent: {problem.reason}; until then the queue stands as a root"
+        return f"spec.parent: {problem.reason}; until then the queue is treated as a root"
     return problem.reason
 
 
@@ -113,7 +116,8 @@ def _cut_message(share: QueueShare, resource: str) -> str:
     deserved, scaled = share.deserved[resource], share.scaled_deserved[resource]
     return (
         f"{field_path(resource, 'deserved')} is {amount_text(deserved, resource)}, of which "
-        f"{amount_text(scaled, resource)} can be guaranteed: there is less than all queues deserve"
+        f"{amount_text(scaled, resource)} can be guaranteed: the cluster is smaller than the sum "
+        "of the guarantees"
     )
 
 

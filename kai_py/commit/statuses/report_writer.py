@@ -133,9 +133,9 @@ class ReportWriter(Generic[Report, ReportedObject]):
                 resource, name, patch, namespace=namespace, subresource=self._kind.subresource
             )
         except (Conflict, NotFound) as error:
-            log.debug("report of %s: %s", label, error)
+            log.debug("cannot write the status of %s: %s", label, error)
         except ApiError as error:
-            log.warning("report of %s: %s", label, error)
+            log.warning("cannot write the status of %s: %s", label, error)
             pause = max(pause, self._backoff.record_failure(label, loop.time()))
         else:
             self._backoff.reset(label)

@@ -39,8 +39,8 @@ class MigrationNote:
 
 IGNORED_ANNOTATIONS: Mapping[str, str] = {
     "kai.scheduler/numa-placement-predicted": "NUMA zones are not predicted",
-    "runai/shared-gpu-configmap": "no ConfigMap is made; see docs/gpu-sharing.md",
-    "kai.scheduler/ignore-workload-api": "has no meaning",
+    "runai/shared-gpu-configmap": "no ConfigMap is created; see docs/gpu-sharing.md",
+    "kai.scheduler/ignore-workload-api": "is ignored",
 }
 """Labels and annotations of workloads that are ignored here, and what that means."""
 
@@ -51,28 +51,30 @@ SHARD_SETTINGS: Mapping[str, tuple[Compatibility, str]] = {
         Compatibility.DIFFERS,
         "set eviction.preemptMinRuntime and eviction.reclaimMinRuntime",
     ),
-    "kValue": (Compatibility.DIFFERS, "past use is weighed by settings of our own configuration"),
+    "kValue": (Compatibility.DIFFERS, "past usage is configured in fairShare of the configuration"),
     "usageDBConfig": (
         Compatibility.DIFFERS,
-        "past use is kept in Queue statuses, not in Prometheus",
+        "past usage is stored in Queue statuses; fairShare.prometheus reads it from Prometheus",
     ),
     "queueDepthPerAction": (
         Compatibility.MISSING,
-        "every waiting gang is looked at in every cycle",
+        "every pending gang is considered in every cycle",
     ),
     "scenarioSearchBudgets": (
         Compatibility.DIFFERS,
         "set budgets.victims and budgets.victimsPerGang",
     ),
-    "plugins": (Compatibility.MISSING, "what plugins do is built in; placement.* and rules choose"),
+    "plugins": (Compatibility.MISSING, "plugins are built in; set placement.* and rules"),
     "actions": (Compatibility.DIFFERS, "set eviction.preempt, .reclaim and .consolidate"),
     "args": (Compatibility.DIFFERS, "see `kai-py run --help` and the configuration"),
 }
 """Fields of a SchedulingShard."""
 
 UNSUPPORTED_KINDS: Mapping[tuple[str, str], str] = {
-    ("scheduling.run.ai", "BindRequest"): "pods are bound directly; nobody writes or reads these",
-    ("kai.scheduler", "Config"): "there is no operator; one process does all, see docs/install.md",
+    ("scheduling.run.ai", "BindRequest"): "pods are bound directly; these objects are not used",
+    ("kai.scheduler", "Config"): (
+        "there is no operator; one process does everything, see docs/install.md"
+    ),
     ("kai.scheduler", "Karta"): "declare the kind in grouping.rules of the configuration",
 }
 
@@ -105,20 +107,26 @@ def _queue(document: RawObject, queues: set[str], native: set[str]) -> Iterator[
         yield _note(Compatibility.MISSING, document, "", f"cannot be read: {error}")
         return
     yield _note(
-        Compatibility.WORKS, document, "", "read as it is, beside queues of scheduling.kai.io"
+        Compatibility.WORKS,
+        document,
+        "",
+        "read as it is, in addition to queues of scheduling.kai.io",
     )
     written = document.get("spec", {}).get("resources") or {}
     for resource in RESOURCES:
         if "limit" not in (written.get(resource) or {}):
             field = f"spec.resources.{resource}.limit"
-            text = "is left out: as in KAI nothing may use it; write -1 for no limit"
+            text = "is unset: as in KAI the limit is 0; write -1 for no limit"
             yield _note(Compatibility.WORKS, document, field, text)
     parent = queue.spec.parent_queue
     if parent and parent not in queues:
-        text = f'"{parent}" is not there: KAI leaves the queue out, here it stands as a root'
+        text = f'"{parent}" does not exist: KAI ignores the queue, here it is a root'
         yield _note(Compatibility.DIFFERS, document, "spec.parentQueue", text)
     if queue.metadata.name in native:
-        text = "a Queue of scheduling.kai.io has this name too; the older one counts: delete one"
+        text = (
+            "a Queue of scheduling.kai.io has this name too; the older one takes "
+            "precedence: delete one"
+        )
         yield _note(Compatibility.DIFFERS, document, "metadata.name", text)
 
 
@@ -130,13 +138,15 @@ def _pod_group(document: RawObject) -> Iterator[MigrationNote]:
         return
     yield _note(Compatibility.WORKS, document, "", "read as it is")
     for problem in problems_of(group.spec):
-        text = f"{problem}: the gang waits until this is corrected"
+        text = f"{problem}: the gang stays pending until this is corrected"
         yield _note(Compatibility.DIFFERS, document, "spec.subGroups", text)
     if group.spec.sub_groups and group.spec.min_member is not None:
-        text = "does not count beside subGroups: theirs do, as in KAI"
+        text = "is ignored: those of subGroups apply, as in KAI"
         yield _note(Compatibility.WORKS, document, "spec.minMember", text)
     if group.spec.min_sub_group is not None:
-        text = "such gangs may also reclaim and preempt here, and are not stale while enough run"
+        text = (
+            "such gangs may also reclaim and preempt, and are not stale while enough subgroups run"
+        )
         yield _note(Compatibility.DIFFERS, document, "spec.minSubGroup", text)
 
 
@@ -156,7 +166,7 @@ def _workload(document: RawObject) -> Iterator[MigrationNote]:
             if key in values:
                 yield _note(Compatibility.MISSING, document, f"{path}[{key}]", text)
         if keys.QUEUE in values and "scheduling.kai.io/queue-name" in values:
-            text = "scheduling.kai.io/queue-name goes before it"
+            text = "scheduling.kai.io/queue-name takes precedence"
             yield _note(Compatibility.DIFFERS, document, f"{path}[{keys.QUEUE}]", text)
 
 

@@ -123,7 +123,7 @@ def _subgroup_problem(group: str, subgroup: str, tree: Subgroup) -> str:
     if subgroup in {each.name for each in tree.leaves()}:
         return ""
     named = f'names the subgroup "{subgroup}"' if subgroup else "names no subgroup"
-    return f"label {keys.SUBGROUP} {named}, which is no leaf of PodGroup {group}"
+    return f"label {keys.SUBGROUP} {named}, which is not a leaf of PodGroup {group}"
 
 
 def _gang_settings(group: KaiPodGroup, owners: Owners) -> tuple[GangSettings, list[str]]:

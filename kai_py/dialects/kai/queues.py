@@ -69,6 +69,6 @@ def _seconds(
         return parse_duration(text)
     except DurationError as error:
         name = queue.metadata.name
-        reason = f"queue {name!r}: spec.{field}: {error}; it is inherited meanwhile"
+        reason = f"queue {name!r}: spec.{field}: {error}; it is inherited until corrected"
         problems.append(QueueProblem(name, QueueFault.INVALID_AMOUNT, reason))
         return None

@@ -33,12 +33,12 @@ class DeviceStatus(enum.Enum):
     """What a new claim would find."""
 
     FREE = "Free"
-    ALLOCATED = "Held"
+    ALLOCATED = "Allocated"
     SHARED = "Shared"
-    COUNTERS_EXHAUSTED = "Blocked"
+    COUNTERS_EXHAUSTED = "CountersExhausted"
     TAINTED = "Tainted"
-    UNAVAILABLE = "Closed"
-    REMOVED = "Gone"
+    UNAVAILABLE = "Unavailable"
+    REMOVED = "Removed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Holder:
     queue: str
     consumed: Mapping[str, str]
     """Of a share: the capacity it consumes."""
-    admin: bool
+    admin_access: bool
     """Has admin access, which allocates nothing."""
 
 
@@ -73,7 +73,7 @@ class DeviceEntry:
     status: DeviceStatus
     detail: str
     """The taint, or the problem of the pool."""
-    holders: tuple[Holder, ...]
+    claims: tuple[Holder, ...]
 
 
 def list_devices(
@@ -154,7 +154,7 @@ def _holder(
         gang="" if gang is None else gang.key,
         queue="" if gang is None else gang.queue,
         consumed={key: str(value) for key, value in sorted(result.consumed_capacity.items())},
-        admin=bool(result.admin_access),
+        admin_access=bool(result.admin_access),
     )
 
 
@@ -175,14 +175,14 @@ def _pool_entries(
             parent=parents.get(row.id.device, ""),
             status=status,
             detail=detail,
-            holders=own,
+            claims=own,
         )
 
 
 def _status(
     pool: Pool, usage: PoolUsage, row: DeviceRow, holders: Sequence[Holder]
 ) -> tuple[DeviceStatus, str]:
-    if any(not holder.admin for holder in holders):
+    if any(not holder.admin_access for holder in holders):
         return (DeviceStatus.SHARED if row.shareable else DeviceStatus.ALLOCATED), ""
     if pool.status is not PoolStatus.READY:
         return DeviceStatus.UNAVAILABLE, f"pool {pool.status.value}: {pool.detail}"
@@ -232,6 +232,6 @@ def _removed_device(device: DeviceID, holders: tuple[Holder, ...]) -> DeviceEntr
         kind="",
         parent="",
         status=DeviceStatus.REMOVED,
-        detail="held, but no slice lists it",
-        holders=holders,
+        detail="allocated, but in no ResourceSlice",
+        claims=holders,
     )

@@ -20,9 +20,8 @@ MAX_QUOTE_LENGTH = 160
 def diagnosis_message(diagnosis: AllocationDiagnosis, claims: Sequence[ResourceClaim]) -> str:
     """The sentence for ``claims``, those of the diagnosis or others with equal specs."""
     if diagnosis.budget_exceeded_nodes:
-        return (
-            f"no answer within the budget of the search on {diagnosis.budget_exceeded_nodes} nodes"
-            + _pools_text(diagnosis)
+        return f"search budget exceeded on {diagnosis.budget_exceeded_nodes} nodes" + _pools_text(
+            diagnosis
         )
     blocked = _blocked_option(diagnosis)
     if blocked is None:
@@ -48,10 +47,11 @@ def _blocked_message(diagnosis: AllocationDiagnosis, blocked: OptionDiagnosis) -
     if not blocked.matching:
         return f"no device matches selector: {counts}{_closest_text(blocked.closest)}"
     maximum = (
-        f"at most {blocked.max_on_one_node} on a node" if blocked.max_on_one_node else "none left"
+        f"at most {blocked.max_on_one_node} on a node" if blocked.max_on_one_node else "none free"
     )
     return (
-        f"insufficient allocatable devices: wants {_requested(blocked.option)}, {maximum}; {counts}"
+        f"insufficient allocatable devices: requested {_requested(blocked.option)}, {maximum}; "
+        f"{counts}"
     )
 
 
@@ -63,7 +63,7 @@ def _requested(option: Option) -> str:
 def _combined_message(diagnosis: AllocationDiagnosis) -> str:
     """Each request finds devices by itself: too few for all requests, or all pods, together."""
     tightest = min(diagnosis.options, key=lambda each: each.max_on_one_node)
-    purpose = "together" if len(diagnosis.options) > 1 else "for more pods"
+    purpose = "for all requests" if len(diagnosis.options) > 1 else "for more pods"
     return (
         f"not enough {purpose}, {tightest.free} free, "
         f"at most {tightest.max_on_one_node} on a node; "
@@ -87,19 +87,19 @@ def _rejection_text(rejection: DeviceRejectionCount) -> str:
 
 
 _CHECK_TEXTS = {
-    DeviceCheck.BINDING: "have binding conditions, which are switched off",
+    DeviceCheck.BINDING: "have binding conditions, which are disabled",
     DeviceCheck.CLASS: "fail",
     DeviceCheck.SELECTOR: "fail",
-    DeviceCheck.NODE_SELECTION: "cannot be reached",
-    DeviceCheck.CAPACITY: "are too small",
+    DeviceCheck.NODE_SELECTION: "are not accessible",
+    DeviceCheck.CAPACITY: "have too small a capacity",
     DeviceCheck.NODE_OPERATIONS: "need node operations that the node cannot skip",
-    DeviceCheck.PARTITIONS: "are partitions, which are switched off",
+    DeviceCheck.PARTITIONS: "are partitions, which are disabled",
     DeviceCheck.TAINT: "tainted",
     DeviceCheck.IN_USE: "in use",
-    DeviceCheck.CAPACITY_LEFT: "have too little capacity left",
+    DeviceCheck.CAPACITY_LEFT: "have insufficient capacity",
     DeviceCheck.GROUPS: "belong to another compatibility group than those in use",
-    DeviceCheck.COUNTERS: "out of counters",
-    DeviceCheck.CONSTRAINT: "break a constraint",
+    DeviceCheck.COUNTERS: "have insufficient counters",
+    DeviceCheck.CONSTRAINT: "violate a constraint",
 }
 
 

@@ -43,7 +43,7 @@ def active_pods(job: Job) -> int:
 def _gang_template(workload: WorkloadOwner) -> GangTemplate:
     job = workload.link.found
     if not isinstance(job, Job):
-        raise InvalidWorkloadError("its spec is not known, so neither is the size of the gang")
+        raise InvalidWorkloadError("its spec cannot be read, so the size of the gang is unknown")
     parallel = active_pods(job)
     min_members, problem = _min_members(job, workload, parallel)
     return GangTemplate(
@@ -83,7 +83,7 @@ def reachable_min_members(job: Job, min_members: int) -> tuple[int, str]:
     if min_members > max_pods:
         return (
             min_members,
-            f"a gang of {min_members} can never start: at most {max_pods} pods exist at once",
+            f"minMember {min_members} can never be reached: at most {max_pods} pods exist at once",
         )
     return min(min_members, active_pods(job)), ""
 

@@ -36,7 +36,7 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
     min_members = count_at(mpi_job.content, MIN_AVAILABLE, all_pods)
     if min_members > all_pods:
         raise InvalidWorkloadError(
-            f"a gang of {min_members} can never start: at most {all_pods} pods exist at once"
+            f"minMember {min_members} can never be reached: at most {all_pods} pods exist at once"
         )
     whole = _tree(min(launchers, min_members), max(min_members - launchers, 0))
     without_launcher = _tree(0, max(min_members - launchers, 0))

@@ -59,7 +59,7 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
     max_pods = max(all_pods, count_at(pytorch_job.content, ELASTIC_MAX_REPLICAS, 0))
     if min_members > max_pods:
         raise InvalidWorkloadError(
-            f"a gang of {min_members} can never start: at most {max_pods} pods exist at once"
+            f"minMember {min_members} can never be reached: at most {max_pods} pods exist at once"
         )
     annotations = next(iter(entries(pytorch_job.content, WORKER_ANNOTATIONS)), {})
     size_key = next((key for key in SIZE_KEYS if key in annotations), SEGMENT_SIZE_KEY)

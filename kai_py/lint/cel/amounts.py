@@ -64,7 +64,7 @@ def quantity_of_number(place: Place) -> Iterator[Correction]:
     number = constant(term.parts[0])
     if number is not None:
         corrected = write_quantity(number, place.source)
-        yield from place.replaced(corrected, f"quantity takes a text: write {corrected}")
+        yield from place.replaced(corrected, f"quantity takes a string: write {corrected}")
 
 
 def compare_capacity(place: Place) -> Iterator[Correction]:

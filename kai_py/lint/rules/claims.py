@@ -68,10 +68,10 @@ def fields(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         return
     spec = mapping_at(manifest.value, *path)
     if "resourceClassName" in spec:
-        message = "claims by resourceClassName are gone: ask for devices under devices.requests"
+        message = "claims by resourceClassName were removed: request devices under devices.requests"
         yield manifest.error((*path, "resourceClassName"), message)
     elif not mappings_at(spec, "devices", "requests"):
-        yield manifest.error(path, "asks for no device: devices.requests is empty")
+        yield manifest.error(path, "requests no device: devices.requests is empty")
     yield from _plain_fields(manifest, manifests, (*path, "devices"))
 
 

@@ -43,15 +43,15 @@ def identity(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     for key in ("apiVersion", "kind"):
         value = manifest.value.get(key)
         if not value:
-            yield manifest.error((), f"has no {key}, so it is no object of the API")
+            yield manifest.error((), f"has no {key}, so it is not an object of the API")
         elif not isinstance(value, str):
-            yield manifest.error((key,), f"must be a text, is {value!r}")
+            yield manifest.error((key,), f"must be a string, is {value!r}")
     metadata = mapping_at(manifest.value, "metadata")
     name = metadata.get("name")
     if name is None and "generateName" not in metadata:
         yield manifest.error(("metadata",), "has no name")
     elif name is not None and not (isinstance(name, str) and re.match(NAME_PATTERN, name)):
-        message = f"{name!r} is no name: lower-case letters, digits, '-' and '.' only"
+        message = f"{name!r} is not a valid name: lower-case letters, digits, '-' and '.' only"
         yield manifest.error(("metadata", "name"), message)
 
 
@@ -64,7 +64,7 @@ def scope(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         yield manifest.error(("metadata", "namespace"), message, fixed=True)
         del manifest.value["metadata"]["namespace"]
     if kind in _NAMESPACED and not manifest.namespace:
-        message = "names no namespace, so it lands in the one kubectl happens to use"
+        message = "names no namespace, so it goes to the current namespace of kubectl"
         yield manifest.hint(("metadata",), message)
 
 
@@ -77,7 +77,7 @@ def text_values(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]
             for key, value in list(values.items()):
                 if isinstance(value, bool | int | float):
                     text = str(value).lower() if isinstance(value, bool) else str(value)
-                    message = f'must be a text: write "{text}"'
+                    message = f'must be a string: write "{text}"'
                     yield manifest.error((*path, kind, key), message, fixed=True)
                     set_key(values, key, text)
 

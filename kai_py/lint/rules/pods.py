@@ -32,7 +32,7 @@ def pod_claims(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
             source = claim.get("source")
             if isinstance(source, LineMapping):
                 message = (
-                    "source is gone: resourceClaimName or resourceClaimTemplateName stand here"
+                    "source was removed: write resourceClaimName or resourceClaimTemplateName here"
                 )
                 yield manifest.error((*claim_path, "source"), message, fixed=True)
                 del claim["source"]
@@ -82,7 +82,7 @@ def _limits_missing(
     for key in requests:
         if not _is_extended(key) or key in limits:
             continue
-        message = f"{key} must stand in limits too, with the same number"
+        message = f"{key} must be set in limits too, with the same number"
         yield manifest.error((*path, "requests", key), message, fixed=True)
         if "limits" not in resources:
             set_key(resources, "limits", limits)
@@ -96,11 +96,11 @@ def _device_amounts(
     for key in filter(_is_extended, limits):
         limit = _amount(limits[key])
         if limit is None:
-            yield manifest.error((*path, "limits", key), f"{limits[key]!r} is no quantity")
+            yield manifest.error((*path, "limits", key), f"{limits[key]!r} is not a quantity")
         elif limit % 1:
             message = f"{limits[key]!r} is not whole, the API rejects it"
             if key == GPU:
-                message += ": a part of a GPU is asked for by the annotation gpu-fraction"
+                message += ": a part of a GPU is requested by the annotation gpu-fraction"
             yield manifest.error((*path, "limits", key), message)
         elif key in requests and _amount(requests[key]) != limit:
             message = f"{requests[key]!r} must be the same as in limits, {limits[key]!r}"
@@ -152,7 +152,7 @@ def _claim_names(
         if name not in names:
             suggestion = closest_match(name, names) or (names[0] if len(names) == 1 else None)
             advice = f"write {suggestion}" if suggestion else "add it to the pod's resourceClaims"
-            message = f"{name} is no claim of this pod: {advice}"
+            message = f"{name} is not a claim of this pod: {advice}"
             yield manifest.error((*path, index, "name"), message, fixed=suggestion is not None)
             if suggestion:
                 set_key(claim, "name", suggestion)

@@ -65,14 +65,14 @@ def queue_keys(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         for field in _METADATA_FIELDS:
             values = mapping_at(metadata, field)
             for key in [key for key in values if key in _MISSPELT_KEYS]:
-                message = f"nothing reads this key: write {QUEUE_NAME_KEY}"
+                message = f"this key is not used: write {QUEUE_NAME_KEY}"
                 yield manifest.error((*path, field, key), message, fixed=True)
                 rename(values, key, QUEUE_NAME_KEY)
             if QUEUE_NAME_KEY in values and manifest.kind in _PODLESS_KINDS:
                 message = f"a {manifest.kind} has no pods: name the queue on the workload"
                 yield manifest.error((*path, field, QUEUE_NAME_KEY), message)
         if KAI_QUEUE_LABEL in mapping_at(metadata, "annotations"):
-            message = f"{KAI_QUEUE_LABEL} is a label; as an annotation nothing reads it"
+            message = f"{KAI_QUEUE_LABEL} is a label; as an annotation it is ignored"
             yield manifest.error((*path, "annotations", KAI_QUEUE_LABEL), message, fixed=True)
             if "labels" not in metadata:
                 set_key(metadata, "labels", LineMapping(metadata.line))
@@ -93,7 +93,7 @@ def queue_exists(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding
             field = (*path, place, QUEUE_NAME_KEY)
             if name not in queues:
                 suggestion = closest_match(name, queues)
-                advice = f": was {suggestion} meant?" if suggestion else ""
+                advice = f": did you mean {suggestion}?" if suggestion else ""
                 yield manifest.hint(field, f"queue {name} is not among these manifests{advice}")
                 continue
             names = at(queues[name].value, "spec", "namespaces", "names")
@@ -111,12 +111,13 @@ def scheduler(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         if "schedulerName" in spec:
             continue
         if named:
-            message = f"without schedulerName the queue is not regarded: write {DEFAULT_SCHEDULER}"
+            message = f"without schedulerName the queue is ignored: write {DEFAULT_SCHEDULER}"
             yield manifest.error(path, message, fixed=True)
             set_key(spec, "schedulerName", DEFAULT_SCHEDULER)
         elif "resourceClaims" in spec:
             message = (
-                f"has no schedulerName, so kube-scheduler places it; ours: {DEFAULT_SCHEDULER}"
+                "has no schedulerName, so kube-scheduler places it; that of kai-py: "
+                f"{DEFAULT_SCHEDULER}"
             )
             yield manifest.hint(path, message)
 

@@ -92,5 +92,5 @@ def _exists(
     elif found:
         yield manifest.error(path, f"{name} is a {found[0].kind}: write {_OTHER_SOURCE[kind]}")
     else:
-        message = f"{kind} {name} is not among these manifests: pods wait until it exists"
+        message = f"{kind} {name} is not among these manifests: pods stay pending until it exists"
         yield manifest.hint(path, message)

@@ -41,7 +41,7 @@ def _types(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterato
         if key in request and isinstance(request[key], str):
             value = read(request[key])
             if value is not None:
-                message = f"is a text: write {str(value).lower()} without quotes"
+                message = f"is a string: write {str(value).lower()} without quotes"
                 yield manifest.error((*path, key), message, fixed=True)
                 set_key(request, key, value)
 
@@ -50,7 +50,7 @@ def _mode_and_count(manifest: Manifest, request: LineMapping, path: FieldPath) -
     mode, count = request.get("allocationMode", "ExactCount"), request.get("count")
     if mode not in ("ExactCount", "All"):
         suggestion = _MODES.get(str(mode).replace("-", "").replace("_", "").lower())
-        message = f"{mode!r} is no allocation mode: write {suggestion or 'ExactCount or All'}"
+        message = f"{mode!r} is not an allocation mode: write {suggestion or 'ExactCount or All'}"
         yield manifest.error((*path, "allocationMode"), message, fixed=suggestion is not None)
         if suggestion is None:
             return
@@ -70,7 +70,7 @@ def _capacity(
 ) -> Iterator[Finding]:
     capacity, path = mapping_at(request, "capacity"), (*path, "capacity")
     if capacity and "requests" not in capacity:
-        message = f"{', '.join(capacity)} must stand under capacity.requests"
+        message = f"{', '.join(capacity)} must be under capacity.requests"
         yield manifest.error((*path, next(iter(capacity))), message, fixed=True)
         requests = mapping_at_line(capacity.line)
         for key in list(capacity):
@@ -93,7 +93,7 @@ def _amount(manifest: Manifest, value: Any, path: FieldPath) -> Iterator[Finding
     try:
         amount = parse_quantity(value)
     except (QuantityError, TypeError, AttributeError):
-        yield manifest.error(path, f"{value!r} is no quantity: write it like 10Gi")
+        yield manifest.error(path, f"{value!r} is not a quantity: write it like 10Gi")
         return
     if amount.nano < 0:
         yield manifest.error(path, f"{value!r} is negative")

@@ -73,7 +73,7 @@ def _request(
 def _label(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterator[Finding]:
     name = request["name"]
     if not (isinstance(name, str) and re.fullmatch(_LABEL, name)):
-        message = f"{name!r} is no name of a request: lower-case letters, digits and '-' only"
+        message = f"{name!r} is not a valid request name: lower-case letters, digits and '-' only"
         yield manifest.error((*path, "name"), message)
 
 
@@ -84,7 +84,7 @@ def _exactly(
     nested = isinstance(request.get("exactly"), LineMapping)
     old = manifest.api_version.endswith(("/v1beta1", "/v1alpha3"))
     if not flat and not nested:
-        message = "asks for nothing: it needs exactly (or firstAvailable) with a deviceClassName"
+        message = "requests nothing: it needs exactly (or firstAvailable) with a deviceClassName"
         yield manifest.error(path, message)
         return
     if nested and old:
@@ -127,14 +127,16 @@ def _alternatives(
         return
     common = [key for key in request if key in EXACT_FIELDS]
     if common:
-        message = f"{', '.join(common)} beside firstAvailable is dropped: each entry has its own"
+        message = f"{', '.join(common)} next to firstAvailable is dropped: each entry has its own"
         yield manifest.error((*path, common[0]), message, fixed=True)
     for index, entry in mappings_at(request, "firstAvailable"):
         if entry.get("name"):
             yield from _label(manifest, entry, (*path, "firstAvailable", index))
         entry_path = (*path, "firstAvailable", index)
         if isinstance(entry.get("exactly"), LineMapping):
-            message = "an entry of firstAvailable has no exactly: its fields stand on the entry"
+            message = (
+                "an entry of firstAvailable has no exactly: its fields belong to the entry itself"
+            )
             yield manifest.error((*entry_path, "exactly"), message, fixed=True)
             inner = entry.pop("exactly")
             for key in list(inner):
@@ -142,7 +144,7 @@ def _alternatives(
         for key in common:
             _default(entry, key, request[key])
         if "adminAccess" in entry:
-            message = "adminAccess cannot be asked for in firstAvailable: use exactly"
+            message = "adminAccess cannot be requested in firstAvailable: use exactly"
             yield manifest.error((*entry_path, "adminAccess"), message)
         known = ("name", *EXACT_FIELDS)
         yield from unknown_fields(manifest, entry, entry_path, known)

@@ -82,7 +82,7 @@ def guards(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         quote = next((character for character in source if character in "\"'"), '"')
         guard = f"device.driver == {quote}{used[0]}{quote}"
         path = ("spec", "selectors", index, "cel", "expression")
-        message = f"fails on devices of other drivers, and pods then wait: ask for {guard} first"
+        message = f"fails on devices of other drivers, so pods stay pending: check {guard} first"
         yield manifest.error(path, message, fixed=True)
         body = f"({source.strip()})" if "||" in source or "?" in source else source.strip()
         selector["cel"]["expression"] = f"{guard} && {body}" + "\n" * source.endswith("\n")
@@ -128,7 +128,7 @@ def _checked(manifest: Manifest, path: FieldPath, source: str) -> Iterator[Findi
         message = f"may cost {cost} steps; the API allows {MAX_COST}"
         yield manifest.error(path, message)
     elif bound := small_memory(source):
-        message = f'memory counts bytes: was "{bound}Gi" or "{bound}Mi" meant?'
+        message = f'memory counts bytes: did you mean "{bound}Gi" or "{bound}Mi"?'
         yield manifest.hint(path, message)
 
 

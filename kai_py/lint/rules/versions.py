@@ -35,7 +35,7 @@ def served_version(manifest: Manifest, manifests: ManifestSet) -> Iterator[Findi
     target = _MOVED.get((written, kind))
     if manifest.group == RESOURCE_GROUP and kind in _RESOURCE_KINDS and version != "v1":
         if version in _NOT_CONVERTIBLE or (kind == "ResourceSlice" and version != "v1beta2"):
-            message = f"{written} is gone and its fields differ: write {kind} anew for v1"
+            message = f"{written} was removed and its fields differ: rewrite {kind} for v1"
             yield manifest.error(("apiVersion",), message)
             return
         target = f"{RESOURCE_GROUP}/v1"

@@ -50,12 +50,12 @@ function failed(error) {
 }
 
 function showTotals(state) {
-  const part = state.gpus ? ` (${Math.round((100 * state.used) / state.gpus)} %)` : "";
+  const part = state.gpus ? ` (${Math.round((100 * state.allocated) / state.gpus)} %)` : "";
   const shown = [
-    ["GPUs held", `${amount(state.used)} of ${amount(state.gpus)}${part}`],
+    ["GPUs allocated", `${amount(state.allocated)} of ${amount(state.gpus)}${part}`],
     ["Nodes", amount(state.nodes)],
     ["Gangs running", amount(state.running_gangs)],
-    ["Gangs waiting", amount(state.pending_gangs)],
+    ["Gangs pending", amount(state.pending_gangs)],
   ];
   if (totals.children.length !== shown.length) {
     totals.replaceChildren(...shown.map(() => make("div", {}, make("dt"), make("dd"))));

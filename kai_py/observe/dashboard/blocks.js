@@ -17,7 +17,7 @@ export function createBlocks(open, name) {
   });
   canvas.addEventListener("pointermove", (event) => {
     const domain = at(canvas, event);
-    name(domain && `${domain.name}: ${amount(domain.used)} of ${several(domain.gpus, "GPU")} held`);
+    name(domain && `${domain.name}: ${amount(domain.allocated)} of ${several(domain.gpus, "GPU")} allocated`);
   });
   canvas.addEventListener("pointerleave", () => name(null));
   return canvas;

@@ -90,7 +90,7 @@ function steps(samples, at, x, y) {
 function summary(samples, names) {
   const last = samples.at(-1);
   if (!last) return "No history yet";
-  return names.map((name) => `${name} holds ${amount(last.allocated[name] ?? 0)}`
+  return names.map((name) => `${name}: ${amount(last.allocated[name] ?? 0)} allocated`
     + `, fair share ${amount(last.fair_share[name] ?? 0)}`).join("; ");
 }
 

@@ -1,4 +1,4 @@
-// What was decided, newest first: who was placed, who lost what to whom by which rule, who waits.
+// Decisions, newest first: placements, evictions with their rule, pending gangs.
 
 import { make, several, shortName } from "./dom.js";
 import { paint } from "./colours.js";
@@ -7,7 +7,8 @@ const MOST_SHOWN = 300;
 const list = document.querySelector("#decisions");
 const chosen = document.querySelector("#decision-kind");
 const WORDS = {
-  placed: "placed", evicted: "evicted", nominated: "promised room", waiting: "waits", gone: "gone",
+  placed: "placed", evicted: "evicted", nominated: "nominated", pending: "pending",
+  deleted: "deleted",
 };
 
 chosen.addEventListener("change", () => {
@@ -41,13 +42,13 @@ export function sentence(it) {
     case "placed":
       return `${pods} on ${nodes(it.nodes)}${it.action === "allocate" ? "" : `, by ${it.action}`}`;
     case "evicted":
-      return `${pods} from ${nodes(it.nodes)}, by ${it.action} for ${shortName(it.beneficiary)}: ${it.message}`;
+      return `${pods} from ${nodes(it.nodes)}, by ${it.action} for ${shortName(it.preemptor)}: ${it.message}`;
     case "nominated":
-      return `${pods} on ${nodes(it.nodes)} once others have left`;
-    case "waiting":
+      return `${pods} on ${nodes(it.nodes)} once terminating pods have ended`;
+    case "pending":
       return `${it.stage}: ${it.message}`;
     default:
-      return "was taken away while it waited";
+      return "was deleted while pending";
   }
 }
 

@@ -50,7 +50,7 @@ async function draw() {
   keyed(list, found.gangs, (gang) => gang.gang, create, update);
   list.classList.toggle("long", found.gangs.length > 4);
   const more = found.total - found.gangs.length;
-  const none = search.value || chosen.value ? "No such gang." : `Nobody ${runs ? "runs" : "waits"}.`;
+  const none = search.value || chosen.value ? "No such gang." : `No gang is ${runs ? "running" : "pending"}.`;
   say(note, found.gangs.length ? (more > 0 ? `and ${several(more, "more gang")}` : "") : none);
 }
 
@@ -100,13 +100,13 @@ function size(gang) {
   return gang.gpus ? several(gang.gpus, "GPU") : several(gang.pods, "pod");
 }
 
-/** What is said of a gang that waits, beside its stage. */
+/** The line of a pending gang, next to its stage. */
 function line(gang) {
-  const position = gang.position ? ` · ${gang.position} of ${gang.waiting} in ${gang.queue}` : "";
+  const position = gang.queue_position ? ` · ${gang.queue_position} of ${gang.queue_length} in ${gang.queue}` : "";
   return `${size(gang)}${position} · ${ago(shown.time - gang.created)}`;
 }
 
-/** What is said of a gang that runs. */
+/** The line of a running gang. */
 function place(gang) {
   const pods = gang.bound < gang.pods ? ` · ${gang.bound} of ${several(gang.pods, "pod")}` : "";
   const since = gang.started ? ago(shown.time - gang.started) : "starting";
@@ -129,7 +129,7 @@ async function explain(details, key) {
 /** What would help takes a simulation: it is asked for once per stage, and shown when it comes. */
 async function advise(details, path, stage) {
   details.stage = stage;
-  details.advice = make("p", { textContent: "What would help is being simulated …" });
+  details.advice = make("p", { textContent: "Simulating changes that would help …" });
   try {
     const [it] = await get(path);
     if (details.stage === stage) details.advice.replaceWith((details.advice = advice(it)));
@@ -140,7 +140,7 @@ async function advise(details, path, stage) {
 
 function advice(it) {
   if (!it.suggestions.length) {
-    return make("p", { className: "command" }, "No small change was found that would start it: ",
+    return make("p", { className: "command" }, "No single change was found that lets it start: ",
       make("code", { textContent: `kai-py explain gang ${it.gang}` }));
   }
   const list = make("ul", { className: "advice" });
@@ -148,7 +148,7 @@ function advice(it) {
     const cost = each.evicts.length ? ` – ${each.evicts.join(", ")} would lose pods` : "";
     list.append(make("li", {}, each.text + cost, " ", whatIf(each, it.gang)));
   }
-  return make("div", {}, make("p", { textContent: "It would start, as simulated, with any of these:" }), list);
+  return make("div", {}, make("p", { textContent: "In simulation, any of these changes lets it start:" }), list);
 }
 
 /** A button that shows what else the simulation of a suggestion gave; it changes nothing. */
@@ -169,7 +169,7 @@ function* told(it, advice) {
   if (it.message) yield make("p", { textContent: it.message });
   const priority = it.priority ? `, priority ${it.priority}` : "";
   yield make("p", {
-    textContent: `${it.bound} of ${several(it.pods, "pod")} run, ${it.floor} must start together${priority}.`,
+    textContent: `${it.bound} of ${several(it.pods, "pod")} running, minMember ${it.min_members}${priority}.`,
   });
   if (it.queues.length) yield path(it.queues);
   if (it.history.length) yield history(it);
@@ -192,7 +192,7 @@ function history(it) {
 }
 
 function path(levels) {
-  const head = ["Queue", "Held", "Deserved", "Fair share", "Max", "Requested"];
-  return table("Its queues up to the root", head, levels.map((level) => [level.queue,
+  const head = ["Queue", "Allocated", "Deserved", "Fair share", "Max", "Requested"];
+  return table("Its queue and the queues above it", head, levels.map((level) => [level.queue,
     ...[level.allocated, level.deserved, level.fair_share, level.maximum, level.requested].map(amount)]));
 }

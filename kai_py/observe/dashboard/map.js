@@ -56,7 +56,7 @@ function draw() {
 }
 
 function choice(domain) {
-  return `${domain.name || "elsewhere"} (${several(domain.nodes, "node")})`;
+  return `${domain.name || "without domain"} (${several(domain.nodes, "node")})`;
 }
 
 function openByHand(domain, place = 0) {
@@ -106,7 +106,7 @@ function update(section, group) {
   const [title, body] = section.children;
   const sum = (view) => group.domains.reduce((all, domain) => all + domain[view], 0);
   title.hidden = !group.name;
-  const held = `${amount(sum("used"))} of ${several(sum("gpus"), "GPU")} held`;
+  const held = `${amount(sum("allocated"))} of ${several(sum("gpus"), "GPU")} allocated`;
   say(title, `${group.name}: ${several(group.domains.length, "domain")}, ${held}`);
   if (state.domains.length <= MANY) {
     body.className = "tiles";

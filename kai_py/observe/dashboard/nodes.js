@@ -1,4 +1,4 @@
-// Who holds which GPU of a node? A cell per GPU, partitions inside it; opened, every device by name.
+// The GPUs of a node and their claims: a cell per GPU, partitions inside it; opened, every device by name.
 
 import { amount, make, say, several, shortName } from "./dom.js";
 import { question } from "./what-if.js";
@@ -27,7 +27,7 @@ export function showNode(item, node) {
   details.node = node;
   const [, cells, count, spoken] = details.firstElementChild.children;
   cells.replaceChildren(...(node.devices.some(isGpu) ? published(node) : counted(node)));
-  say(count, `${amount(node.used)}/${amount(node.gpus)}`);
+  say(count, `${amount(node.allocated)}/${amount(node.gpus)}`);
   say(spoken, told(node));
   item.classList.toggle("unusable", !node.ready || node.cordoned);
   item.title = marks(node);
@@ -38,14 +38,14 @@ function isGpu(device) {
   return device.kind !== "channel" && device.kind !== "daemon";
 }
 
-/** What keeps pods away from a node. */
+/** Conditions and taints that keep pods off a node. */
 function marks(node) {
   return [!node.ready && "not ready", node.cordoned && "cordoned", ...node.taints]
     .filter(Boolean).join(", ");
 }
 
 function told(node) {
-  const held = node.occupants.map((it) => `${shortName(it.gang)} holds ${amount(it.gpus)}`);
+  const held = node.occupants.map((it) => `${shortName(it.gang)}: ${several(it.gpus, "GPU")}`);
   return [marks(node), held.length ? held.join(", ") : "free"].filter(Boolean).join("; ");
 }
 
@@ -57,7 +57,7 @@ function published(node) {
     ? Map.groupBy(devices, (device) => device.parent)
     : devices.reduce((m, d) => m.set(d.parent, [...(m.get(d.parent) ?? []), d]), new Map());
   return devices.filter((device) => !names.has(device.parent)).map((device) => {
-    const below = (parts.get(device.device) ?? []).filter((part) => part.holders.length);
+    const below = (parts.get(device.device) ?? []).filter((part) => part.claims.length);
     return below.length ? divided(device, below) : cell(device);
   });
 }
@@ -69,24 +69,24 @@ function divided(device, below) {
 }
 
 function cell(device) {
-  const holder = device.holders.find((each) => !each.admin);
+  const holder = device.claims.find((each) => !each.admin_access);
   const box = make("span", { className: `gpu ${device.status.toLowerCase()}` });
-  const who = device.holders.map((each) => each.gang || each.claim).join(", ");
+  const who = device.claims.map((each) => each.gang || each.claim).join(", ");
   box.title = [device.device, device.kind, device.status, device.detail, who]
     .filter(Boolean).join(" · ");
   if (holder) hold(box, holder.queue, holder.gang || holder.claim);
   return box;
 }
 
-/** GPUs of a device plugin have no names: pods stand side by side, each as wide as its part. */
+/** GPUs of a device plugin have no names: pods are drawn side by side, each as wide as its share. */
 function counted(node) {
   const total = Math.max(Math.round(node.gpus), 1);
   const box = make("span", { className: "gpus" });
   box.style.setProperty("--gpus", total);
   box.style.setProperty("--places", PLACES);
-  const others = node.others ? [{ gang: "", queue: "", gpus: node.others, pods: 0 }] : [];
+  const others = node.other_schedulers ? [{ gang: "", queue: "", gpus: node.other_schedulers, pods: 0 }] : [];
   for (const it of [...node.occupants, ...others].filter((each) => each.gpus > 0)) {
-    const part = make("span", { className: "gpu held" });
+    const part = make("span", { className: "gpu allocated" });
     part.style.width = `${(100 * it.gpus) / total}%`;
     part.title = `${it.gang || "other schedulers"}: ${several(it.gpus, "GPU")}`;
     hold(part, it.queue, it.gang);
@@ -104,9 +104,9 @@ function hold(box, queue, gang) {
 function tell(details) {
   const { node } = details;
   const rows = node.devices.length
-    ? node.devices.filter((device) => device.status !== "Blocked").map(deviceRow)
+    ? node.devices.filter((device) => device.status !== "CountersExhausted").map(deviceRow)
     : node.occupants.map((it) => [`${amount(it.gpus)} GPU`, "device plugin",
-      it.leaving ? "Leaving" : "Held", several(it.pods, "pod"), shortName(it.gang), it.queue]);
+      it.terminating ? "Terminating" : "Allocated", several(it.pods, "pod"), shortName(it.gang), it.queue]);
   const table = make("table", { className: "small", ariaLabel: `Devices of ${node.node}` });
   table.createTHead().insertRow().append(
     ...["Device", "Kind", "Status", "Claim", "Gang", "Queue"].map(
@@ -116,7 +116,7 @@ function tell(details) {
     body.insertRow().append(...row.map((text) => make("td", { textContent: text || "–" })));
   }
   details.lastElementChild.replaceChildren(
-    rows.length ? table : make("p", { className: "note", textContent: "Nobody is here." }),
+    rows.length ? table : make("p", { className: "note", textContent: "No pods." }),
     questions(node));
 }
 
@@ -129,7 +129,7 @@ function questions(node) {
 }
 
 function deviceRow(device) {
-  const joined = (of) => [...new Set(device.holders.map(of))].filter(Boolean).join(", ");
+  const joined = (of) => [...new Set(device.claims.map(of))].filter(Boolean).join(", ");
   return [device.device, device.kind === "gpu" ? device.product : device.kind,
     device.detail ? `${device.status} (${device.detail})` : device.status,
     joined((holder) => holder.claim), joined((holder) => shortName(holder.gang)),

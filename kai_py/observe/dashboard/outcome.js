@@ -1,19 +1,19 @@
-// What came of a simulation? Who starts, who leaves, what queues get, who still waits.
+// The outcome of a simulation: gangs that start, stop or lose pods, and the shares of queues.
 
 import { amount, make, several } from "./dom.js";
 
 const MOST_NAMED = 12;
 
-/** Gangs by name: `starts`, `ends`, `evicts`; `queues` with pairs of amounts, now and then. */
-export function outcome({ starts, ends, evicts, queues }, start = "Starts") {
+/** Gangs by name: `starts`, `stops`, `evicts`; `queues` with pairs of amounts, now and then. */
+export function outcome({ starts, stops, evicts, queues }, start = "Starts") {
   const told = make("div", { className: "outcome" });
-  const rows = [[start, starts], ["Runs no longer", ends], ["Loses pods", evicts]];
+  const rows = [[start, starts], ["Stops", stops], ["Loses pods", evicts]];
   for (const [what, gangs] of rows) {
     if (gangs.length) told.append(make("p", { textContent: `${what}: ${named(gangs)}.` }));
   }
   if (!told.children.length) told.append(make("p", { textContent: "No gang starts or loses pods." }));
   if (queues.length) {
-    told.append(table("GPUs of queues, now and then", ["Queue", "Fair share", "Held"],
+    told.append(table("GPUs of queues, before and after", ["Queue", "Fair share", "Allocated"],
       queues.map((each) => [each.queue, change(each.fair_share), change(each.allocated)])));
   }
   return told;

@@ -35,8 +35,8 @@ function update(tile, domain) {
   const [name, count] = tile.firstElementChild.children;
   const title = domain.name.slice(domain.name.lastIndexOf("/") + 1) || "all nodes";
   say(name, title);
-  say(count, `${amount(domain.used)}/${amount(domain.gpus)}`);
-  const held = `${amount(domain.used)} of ${several(domain.gpus, "GPU")} held`;
+  say(count, `${amount(domain.allocated)}/${amount(domain.gpus)}`);
+  const held = `${amount(domain.allocated)} of ${several(domain.gpus, "GPU")} allocated`;
   tile.setAttribute("aria-label", `${title}: ${held}, ${several(domain.nodes, "node")}`);
   const seen = `${domain.fill} ${domain.owners}`;
   if (tile.seen === seen) return;

@@ -77,7 +77,7 @@ async function simulate(untilPlaced) {
     if (nodes >= 0) pairs.splice(nodes, 1);
     pairs.push(["until-placed", kind.value]);
   }
-  if (!pairs.length) return tell("Nothing is changed yet: choose nodes, a queue, a gang.");
+  if (!pairs.length) return tell("Choose a change first: nodes, a queue or a gang.");
   const number = (asked += 1);
   tell("Simulating …");
   try {
@@ -95,8 +95,8 @@ function tell(text) {
 function* told(found, pairs) {
   if ("like" in found) {
     yield make("p", { textContent: found.nodes === null
-      ? `Even thousands of nodes like ${found.like} would leave somebody waiting.`
-      : `${several(found.nodes, "more node")} like ${found.like}, and nobody waits for room.` });
+      ? `Even thousands of nodes like ${found.like} would leave gangs pending.`
+      : `With ${several(found.nodes, "more node")} like ${found.like}, no gang is short of capacity.` });
   } else {
     yield* compared(found);
   }
@@ -109,20 +109,19 @@ function quoted(text) {
   return /^[\w./=:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-function* compared({ starts, loses, victims, waiting, queues }) {
+function* compared({ starts, stops, victims, pending, queues }) {
   const gangs = (those) => [...new Set(those.map((each) => each.gang))];
-  yield outcome({ starts: gangs(starts), ends: gangs(loses), evicts: gangs(victims), queues });
+  yield outcome({ starts: gangs(starts), stops: gangs(stops), evicts: gangs(victims), queues });
   if (starts.length) {
     const nodes = (of) => named([...new Set(of.nodes)], "more node");
     yield table("Where they start", ["Gang", "Pods", "Nodes"],
       starts.slice(0, MOST_SHOWN).map((of) => [of.gang, amount(of.nodes.length), nodes(of)]));
   }
-  if (!waiting.length) return yield make("p", { textContent: "Then nobody waits." });
-  yield make("p", { textContent: `Then ${several(waiting.length, "gang")} still ${
-    waiting.length === 1 ? "waits" : "wait"}:` });
-  const shown = waiting.slice(0, MOST_SHOWN);
+  if (!pending.length) return yield make("p", { textContent: "No gang is pending." });
+  yield make("p", { textContent: `${several(pending.length, "gang")} still pending:` });
+  const shown = pending.slice(0, MOST_SHOWN);
   yield make("ul", { className: "advice" }, ...shown.map((of) =>
     make("li", { textContent: `${of.gang} – ${of.stage}: ${of.message}` })));
-  const more = waiting.length - shown.length;
+  const more = pending.length - shown.length;
   if (more > 0) yield make("p", { textContent: `and ${several(more, "more gang")}` });
 }

@@ -11,7 +11,7 @@ class GpuState(Enum):
     STARTING = "starting"
     """Its pod is bound but does not run yet."""
     RUNNING = "running"
-    TERMINATING = "leaving"
+    TERMINATING = "terminating"
     """Its pod is terminating."""
 
 

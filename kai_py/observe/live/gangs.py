@@ -38,12 +38,12 @@ def _state(gang: LiveGang) -> Text:
     if _is_done(gang):
         return Text("done", style="dim")
     if gang.terminating:
-        return Text(f"{gang.terminating} leaving", style="bold red")
+        return Text(f"{gang.terminating} terminating", style="bold red")
     if gang.pending_reason:
         return Text(
-            f"waits: {gang.pending_reason}"
+            f"pending: {gang.pending_reason}"
             if not gang.bound
-            else f"wants more: {gang.pending_reason}",
+            else f"needs more: {gang.pending_reason}",
             "yellow",
         )
     if gang.bound < gang.pods - gang.finished:

@@ -36,7 +36,7 @@ def gpu_panel(cluster: LiveCluster, styles: GangStyles, *, width: int, rows: int
     grid.add_row(*(Text(rack or "nodes", style="bold") for rack, _ in racks))
     for row in zip_longest(*(nodes for _, nodes in racks)):
         grid.add_row(*(_node(node, styles, names, cell) if node else Text() for node in row))
-    title = f"GPUs {cluster.used} of {cluster.gpus} in use"
+    title = f"GPUs {cluster.used} of {cluster.gpus} allocated"
     legend = "A runs  a starts  × is stopped  · free"
     return Panel(grid, title=title, subtitle=legend, title_align="left", subtitle_align="right")
 

@@ -22,7 +22,7 @@ def queue_panel(cluster: LiveCluster, styles: GangStyles, *, width: int) -> Pane
         for queue in cluster.queues
         for line in _queue(queue, styles.queue(queue.name), names, width - FRAME - names, scale)
     ]
-    legend = f"{USED} used {BORROWED} borrowed {DUE} due {FAIR} fair {MAXIMUM} max"
+    legend = f"{USED} allocated {BORROWED} borrowed {DUE} due {FAIR} fair {MAXIMUM} max"
     if cell_len(legend) + FRAME > width - 2:
         legend = f"{BORROWED} borrowed {DUE} due {FAIR} fair {MAXIMUM} max"
     return Panel(

@@ -81,8 +81,8 @@ class Consolidation(VictimStrategy):
         """Both workloads."""
         owner, queue = self.gang.owner, self.gang.queue
         return (
-            f"moved to make room for workload {owner.namespace}/{owner.name} in queue {queue}: "
-            f"there is room for both it and {unit.gang.owner.name}"
+            f"relocated to free capacity for workload {owner.namespace}/{owner.name} in queue "
+            f"{queue}: both it and {unit.gang.owner.name} fit"
         )
 
     def helpers(self, rejected: VictimUnit) -> Iterator[VictimUnit]:

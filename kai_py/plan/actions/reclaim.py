@@ -112,11 +112,11 @@ class Reclaim(VictimStrategy):
         for name in (gang.queue, unit.gang.queue):
             at = usage.queues.positions[name]
             texts.append(
-                f"{name} holds {usage.allocated[gpu, at]:g} GPUs of a fair share of "
+                f"queue {name} has {usage.allocated[gpu, at]:g} GPUs allocated, fair share "
                 f"{usage.fair[gpu, at]:g}"
             )
         owner = gang.owner
-        return f"reclaimed by workload {owner.namespace}/{owner.name}: {texts[0]}, {texts[1]}"
+        return f"reclaimed by workload {owner.namespace}/{owner.name}: {texts[0]}; {texts[1]}"
 
     @cached_property
     def _reclaimer(self) -> Reclaimer:

@@ -68,7 +68,9 @@ def report_reservations(state: CycleState) -> None:
         if reason is not None:
             names = ", ".join(state.snapshot.nodes.names[row] for row in each.rows[:3])
             more = f" and {len(each.rows) - 3} more" if len(each.rows) > 3 else ""
-            message = f"{reason.message} Nodes are kept for it as they empty: {names}{more}."
+            message = (
+                f"{reason.message} Nodes are reserved for it as their pods end: {names}{more}."
+            )
             state.mark_unschedulable(each.gang, replace(reason, message=message))
 
 

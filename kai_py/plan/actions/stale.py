@@ -29,8 +29,8 @@ def _evict_after_grace(state: CycleState, gang: Gang, since: float) -> None:
     if gang.succeeded or grace < 0 or elapsed < grace or is_satisfied(gang.tree, active):
         return
     reason = (
-        f"the gang ran with fewer pods than it needs for {elapsed:.0f} s, longer than the "
-        f"{grace:g} s it may; what is left of it is evicted"
+        f"the gang was below minMember for {elapsed:.0f} s (grace period {grace:g} s); its "
+        "remaining pods are evicted"
     )
     for member in gang.bound:
         if member.pod.uid not in state.statement.evicted:

@@ -32,7 +32,7 @@ def object_problems(snapshot: Snapshot, inventory: Inventory) -> tuple[ObjectPro
     ambiguous_pods = [
         ObjectProblem(
             Owner("v1", "Pod", each.pod.namespace, each.pod.name, each.pod.uid),
-            f"belongs to gang {each.gang}; disregarded: {', '.join(each.markers)}",
+            f"belongs to gang {each.gang}; ignored: {', '.join(each.markers)}",
         )
         for each in snapshot.ignored_markers
     ]

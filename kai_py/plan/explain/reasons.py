@@ -59,9 +59,9 @@ def insufficient_capacity(
     head = (
         f"0/{nodes} nodes are available"
         if needed == 1
-        else f"{needed} pods must start together but room was found for {found}"
+        else f"{needed} pods must start together but only {found} can be scheduled"
     )
-    message = f"{head}: {', '.join(reasons) or 'no node fits'}."
+    message = f"{head}: {', '.join(reasons) or 'no feasible node'}."
     return Unschedulable(stage, message, Shortage(found, needed, tuple(reasons)))
 
 
@@ -98,7 +98,7 @@ def for_gang(
 
 def with_reserved_nodes(reason: Unschedulable, nodes: int, replicas: int) -> Unschedulable:
     """The reason of a gang that is kept from ``nodes`` nodes; ``replicas`` pods would fit there."""
-    note = f"{nodes} nodes are kept for gangs that have waited longer"
+    note = f"{nodes} nodes are reserved for gangs that have waited longer"
     shortage = reason.shortage
     reserved = shortage is not None and shortage.found + replicas >= shortage.needed
     stage = Stage.RESERVED if reserved else reason.stage
@@ -142,11 +142,9 @@ def _insufficient_gpu_shares(statement: Statement, shape: Shape, static: StaticF
     unknown = static.mask & np.isinf(statement.shared_gpus.required_mib(share))
     insufficient = int(np.count_nonzero(static.mask & ~unknown & (parts.total < 1)))
     texts = (
-        [f"{insufficient} Insufficient GPU fraction ({share} is asked of a GPU)"]
-        if insufficient
-        else []
+        [f"{insufficient} Insufficient GPU fraction ({share} requested)"] if insufficient else []
     )
     if unknown.any():
         label = f"label {MEMORY_LABEL} is missing"
-        texts.append(f"{int(unknown.sum())} don't say how much memory a GPU has ({label})")
+        texts.append(f"{int(unknown.sum())} report no GPU memory ({label})")
     return texts

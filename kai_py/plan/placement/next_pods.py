@@ -34,7 +34,7 @@ def precondition(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Unsch
     """What must happen before the gang can be placed at all."""
     if gang.problem:
         return Unschedulable(
-            Stage.MEMBERS_MISSING if gang.owner_unknown else Stage.INVALID, gang.problem
+            Stage.BELOW_MIN_MEMBER if gang.owner_unknown else Stage.INVALID, gang.problem
         )
     queue = quota.queue_of(gang)
     if queue is None:
@@ -42,12 +42,14 @@ def precondition(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Unsch
         hint = "create it, or set scheduling.kai.io/queue-name to an existing queue"
         return Unschedulable(Stage.QUEUE_NOT_FOUND, f"{named}; {hint}.")
     if not quota.queues.is_leaf[queue]:
-        hint = "pods go to queues without children"
+        hint = "only queues without children accept workloads"
         return Unschedulable(Stage.QUEUE_NOT_FOUND, f'queue "{gang.queue}" has children; {hint}.')
     closed = closed_queue(quota.queues, queue, gang.owner.namespace, namespaces)
     if closed:
         hint = f'use another queue, or change spec.namespaces of queue "{closed}"'
-        named = f'queue "{closed}" takes no workloads of namespace "{gang.owner.namespace}"'
+        named = (
+            f'queue "{closed}" does not accept workloads from namespace "{gang.owner.namespace}"'
+        )
         return Unschedulable(Stage.INVALID, f"{named}; {hint}.")
     broken = next((m for m in gang.members if m.problem), None)
     if broken is not None:
@@ -129,8 +131,10 @@ def incomplete_subgroup(gang: Gang) -> Unschedulable | None:
     for leaf in gang.tree.leaves():
         have = exist.get(leaf.name, 0)
         if have < leaf.min_members:
-            text = f"subgroup {leaf.name} starts with {leaf.min_members} pods; {have} exist."
-            return Unschedulable(Stage.MEMBERS_MISSING, text)
+            text = (
+                f"minMember of subgroup {leaf.name} is {leaf.min_members}; existing pods: {have}."
+            )
+            return Unschedulable(Stage.BELOW_MIN_MEMBER, text)
     return None
 
 
@@ -139,12 +143,12 @@ def _members_missing(gang: Gang) -> Unschedulable | None:
         return None
     gated = sum(m.state == PodState.GATED for m in gang.members)
     exist = len(gang.pending) + len(gang.bound)
-    stage = Stage.SCHEDULING_GATED if gated else Stage.MEMBERS_MISSING
-    waits = f"{exist} exist" + (f", {gated} are held by scheduling gates" if gated else "")
+    stage = Stage.SCHEDULING_GATED if gated else Stage.BELOW_MIN_MEMBER
+    waits = f"existing pods: {exist}" + (f", gated pods: {gated}" if gated else "")
     leaves = {leaf.name for leaf in gang.tree.leaves()}
     strange = next((m for m in gang.pending if m.waiting_for and m.subgroup not in leaves), None)
     why = f"; pod {strange.pod}: {strange.waiting_for}" if strange is not None else ""
-    return Unschedulable(stage, f"the gang starts with {gang.tree.min_pods()} pods; {waits}{why}.")
+    return Unschedulable(stage, f"minMember is {gang.tree.min_pods()}; {waits}{why}.")
 
 
 def _claims_missing(gang: Gang) -> Unschedulable | None:

@@ -92,11 +92,11 @@ class ScoredNodes:
         return NodeChoice(row, part)
 
     def scores(self, shape: Shape) -> Floats:
-        """(nodes,) the level of every node for one more pod; ``NO_ROOM`` where it has none."""
+        """(nodes,) the score of every node for one more pod; ``INFEASIBLE`` where none fits."""
         return self._shape_scores(shape).score
 
     def scores_ahead(self, shape: Shape, rows: Ints, replicas: Ints, more: int) -> Floats:
-        """(rows, more) levels once ``copies`` (rows,) of the shape are placed, one more, and so on.
+        """(rows, more) scores once ``replicas`` (rows,) are placed, one more, and so on.
 
         The shape asks for whole GPUs or none.
         """

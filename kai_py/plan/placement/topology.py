@@ -150,8 +150,8 @@ def topology_unsatisfied(
 def _domain_capacity_text(best: tuple[str, int], needed: int) -> str:
     name, fitting = best
     if not name or not 0 < fitting < needed:
-        return f"no domain has room for {needed} pods"
-    return f"no domain has fitting for {needed} pods, {name} for {fitting} of them"
+        return f"no domain has capacity for {needed} pods"
+    return f"no domain has capacity for {needed} pods; {name} has capacity for {fitting}"
 
 
 def _level_keys(snapshot: Snapshot, constraint: TopologyConstraint) -> tuple[str, ...] | None:

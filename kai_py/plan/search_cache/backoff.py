@@ -26,7 +26,7 @@ class BackedOff:
 BackedOffSearches = dict[SearchKey, BackedOff]
 
 
-class Backoff:
+class SearchBackoff:
     """The searches that back off in this cycle, and those of the last."""
 
     def __init__(self) -> None:

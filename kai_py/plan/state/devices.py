@@ -166,7 +166,7 @@ class CycleDevices:
         if not missing:
             # Every claim is allocated, so the only way to fail is a claim whose devices were
             # reassigned.
-            return "the claim is about to lose its devices, which others were given"
+            return "the claim is being deallocated and its devices were allocated to other claims"
         state, nodes = self._states[Capacity.IDLE], self._snapshot.nodes.records
         diagnosis = diagnose_allocation(self._cluster, missing, nodes, state, rows)
         if isinstance(diagnosis, AllocationError):

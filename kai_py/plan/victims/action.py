@@ -83,8 +83,10 @@ def _apply(gang_queue: GangQueue, strategy: VictimStrategy, search: VictimSearch
 
 def _report_out_of_budget(state: CycleState, gang: Gang, result: SearchResult) -> None:
     """Nothing is proven, and the gang is told so."""
-    tried = f"no victims were found within {result.budget} trial placements"
-    again = "once somebody has left or a node has come" if result.backs_off else "in the next cycle"
+    tried = f"no preemption victims found within {result.budget} trial placements"
+    again = (
+        "once a pod has ended or a node has been added" if result.backs_off else "in the next cycle"
+    )
     state.mark_unschedulable(
-        gang, Unschedulable(Stage.SEARCH_BUDGET, f"{tried}; the search starts again {again}.")
+        gang, Unschedulable(Stage.SEARCH_BUDGET, f"{tried}; the search is repeated {again}.")
     )

@@ -80,7 +80,7 @@ def _with_protections(
     told = "; ".join(each.message for each in found[:MAX_QUEUES_LISTED])
     others = len(found) - MAX_QUEUES_LISTED
     more = f"; {others} more queues are protected" if others > 0 else ""
-    message = f"{reason.message} Nobody leaves for it: {told}{more}."
+    message = f"{reason.message} No preemption victims: {told}{more}."
     return replace(reason, stage=stage, message=message, protections=found)
 
 
@@ -133,7 +133,7 @@ def _find_verdict(
     if not rules - {ProtectionRule.PRIORITY}:
         return None
     limited = ProtectionRule.EVICTION_LIMITS in rules
-    return (Stage.EVICTION_BUDGET if limited else Stage.VICTIMS_PROTECTED), tuple(found)
+    return (Stage.EVICTION_LIMITS if limited else Stage.VICTIMS_PROTECTED), tuple(found)
 
 
 def _own_share_refusal(state: CycleState, reclaimer: Reclaimer) -> Protection | None:
@@ -145,8 +145,10 @@ def _own_share_refusal(state: CycleState, reclaimer: Reclaimer) -> Protection | 
     fair = refused.rule is ReclaimRule.FAIR_SHARE
     rule = ProtectionRule.FAIR_SHARE if fair else ProtectionRule.DESERVED
     value, bound = refused.value / per_unit, refused.bound / per_unit
-    what = "its fair share" if fair else "what it deserves, for pods that can't be taken back,"
-    message = f"{refused.queue} would hold {value:g} {noun}, more than {what} of {bound:g}"
+    what = "its fair share" if fair else "its deserved quota for non-preemptible pods"
+    message = (
+        f"queue {refused.queue} would have {value:g} {noun} allocated, above {what} of {bound:g}"
+    )
     return Protection(rule, refused.queue, message, value, bound)
 
 
@@ -159,7 +161,7 @@ def _within_queue(
     if least is None:
         return
     if least >= gang.priority:
-        message = f"no gang of {gang.queue} has a priority below {gang.priority}"
+        message = f"no gang of queue {gang.queue} has a priority below {gang.priority}"
         yield Protection(ProtectionRule.PRIORITY, gang.queue, message, least, gang.priority)
         return
     lower = [each for each in pool.gangs(queue) if each.priority < gang.priority]
@@ -194,10 +196,12 @@ def _protected_victims(
     now = state.snapshot.now
     if min_runtime and all(within_min_runtime(each.started, min_runtime, now) for each in gangs):
         until = min(each.started + min_runtime for each in gangs)
-        message = f"no gang of {queue} has run for its min runtime of {min_runtime:g} s"
+        message = f"every gang of queue {queue} is within its min runtime of {min_runtime:g} s"
         yield Protection(ProtectionRule.MIN_RUNTIME, queue, message, now, until)
     elif queue in state.eviction_limits.protected_by:
-        message = f"pods of {queue} are spared by {state.eviction_limits.protected_by[queue]}"
+        message = (
+            f"pods of queue {queue} are protected by {state.eviction_limits.protected_by[queue]}"
+        )
         yield Protection(ProtectionRule.EVICTION_LIMITS, queue, message)
 
 
@@ -212,13 +216,16 @@ def _sibling_share(state: CycleState, reclaimer: Reclaimer, side: int) -> Protec
     bounds = standing.queues.deserved if starved else standing.allocatable
     noun, per_unit = display_unit(state.quota.resources[row])
     value, bound = standing.allocated[row, side] / per_unit, bounds[row, side] / per_unit
-    due = "what it deserves" if starved else "its fair share"
+    due = "its deserved quota" if starved else "its fair share"
     name = standing.queues.names[side]
-    holds = f"{name} holds {value:g} {noun}"
+    holds = f"queue {name} has {value:g} {noun} allocated"
     if exceeds(standing.allocated[row, side], bounds[row, side]):
-        told = f"{holds}, and what is above {due} of {bound:g} does not make room"
+        told = (
+            f"{holds}, and reclaiming what is above {due} of {bound:g} does not free "
+            "enough capacity"
+        )
         return Protection(
             ProtectionRule.TOO_LITTLE_ABOVE_SHARE, name, told, float(value), float(bound)
         )
-    told = f"{holds}, no more than {due} of {bound:g}"
+    told = f"{holds}, within {due} of {bound:g}"
     return Protection(ProtectionRule.WITHIN_SHARE, name, told, float(value), float(bound))

@@ -171,8 +171,8 @@ def _claim_name(pod: Pod, entry: PodResourceClaim, group: GroupClaims) -> tuple[
     if group.has(entry) and entry.name in group.claim_names:
         return group.claim_names[entry.name], ""
     return None, (
-        f'ResourceClaim for spec.resourceClaims["{entry.name}"] not created yet; it is made from '
-        f'ResourceClaimTemplate "{entry.resource_claim_template_name}", which must exist in '
+        f'ResourceClaim for spec.resourceClaims["{entry.name}"] not created yet; it is created '
+        f'from ResourceClaimTemplate "{entry.resource_claim_template_name}", which must exist in '
         f'namespace "{pod.metadata.namespace}"'
     )
 
@@ -191,7 +191,7 @@ def _not_ready_reason(
         )
     users = claim.status.reserved_for
     if len(users) >= MAX_CONSUMERS and all(user.uid != pod.metadata.uid for user in users):
-        return f'resourceclaim "{name}" is in use by {len(users)} pods, no more may share it'
+        return f'resourceclaim "{name}" is reserved for {len(users)} pods already, the maximum'
     return ""
 
 

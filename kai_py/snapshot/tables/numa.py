@@ -246,7 +246,10 @@ def _problem(name: str, zones: Sequence[Zone]) -> str:
             for field, text in (("allocatable", each.allocatable), ("available", each.available)):
                 if _amount_or_none(each.name, text) is None:
                     place = f"zone {zone.name}, resource {each.name}: {field}"
-                    return f"NodeResourceTopology {name}, {place} {text!r} is no amount: taken as 0"
+                    return (
+                        f"NodeResourceTopology {name}, {place} {text!r} is not a "
+                        "quantity: treated as 0"
+                    )
     return ""
 
 

@@ -83,8 +83,8 @@ def usage_status(record: UsageRecord) -> RecordedUsage:
     return RecordedUsage(
         observed_at=datetime.fromtimestamp(record.at, UTC),
         half_life=record.half_life,
-        used=_to_api(record.held),
-        capacity=_to_api(record.offered),
+        used=_to_api(record.used),
+        capacity=_to_api(record.capacity),
     )
 
 

@@ -24,8 +24,8 @@ class UsageRecord:
     """
 
     at: float
-    held: Mapping[str, float]
-    offered: Mapping[str, float]
+    used: Mapping[str, float]
+    capacity: Mapping[str, float]
     half_life: float = 0.0
 
 
@@ -174,7 +174,9 @@ def _oldest_first(specs: Iterable[QueueInfo]) -> list[QueueInfo]:
 
 
 def _duplicate(first: QueueInfo, other: QueueInfo) -> QueueProblem:
-    reason = f"queue {first.name!r} is declared more than once; the oldest declaration counts"
+    reason = (
+        f"queue {first.name!r} is declared more than once; the oldest declaration takes precedence"
+    )
     if first.api_version != other.api_version:
         reason += f", here that of {first.api_version}; delete that of {other.api_version}"
     return QueueProblem(first.name, QueueFault.DUPLICATE, reason)
@@ -190,7 +192,7 @@ def _with_usable_amounts(
         if amount >= 0 and (unlimited or math.isfinite(amount)):
             return amount
         wanted = "a number of at least 0" + ("" if unlimited else ", and finite")
-        reason = f"queue {spec.name!r}: {where} is {amount}, must be {wanted}; it counts as 0"
+        reason = f"queue {spec.name!r}: {where} is {amount}, must be {wanted}; it is treated as 0"
         problems.append(QueueProblem(spec.name, QueueFault.INVALID_AMOUNT, reason))
         return 0.0
 

@@ -162,7 +162,7 @@ async def delay_of_the_news(cluster: Cluster, view: View, number: int) -> float:
     for name, other in ((ours, theirs), (theirs, ours)):
         [event] = await eventually(lambda n=name: told(view, n), what=f"an event of {name}")
         assert f"device {DRIVER}/node-0/card-{number} is also allocated" in event["note"]
-        assert f"claim default/{other}: pod default/{ours} has started" in event["note"]
+        assert f"claim default/{other}: pod default/{ours} is running" in event["note"]
         times.append(datetime.fromisoformat(event["eventTime"]))
     return (max(times) - written).total_seconds()
 

@@ -72,7 +72,7 @@ async def test_a_group_starts_whole_or_waits_whole(native: Cluster):
     view = View(native.api)
     async with native.run_nodes(gpu_nodes(1, plugin_gpus=4)):
         await native.submit(queue(), workload("train", 3), group("train", 3), *members("train", 2))
-        await view.wait_incomplete("train", 2, note="the gang starts with 3 pods; 2 exist.")
+        await view.wait_incomplete("train", 2, note="minMember is 3; existing pods: 2.")
         assert await said(native.api, "train") == ("", "")
         await native.submit(members("train", 3)[2])
         await view.wait_bound("train", 3)

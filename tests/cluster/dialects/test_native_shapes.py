@@ -58,7 +58,7 @@ async def test_each_copy_of_a_group_in_a_workload_starts_whole_or_waits_whole(
     async with cluster.run_nodes(gpu_nodes(1, plugin_gpus=4)):
         await cluster.submit(made(api, "Workload", "train", {"podGroups": groups}))
         await cluster.submit(*copies("a", 2))
-        await view.wait_incomplete("a", 2, note="the gang starts with 3 pods; 2 exist.")
+        await view.wait_incomplete("a", 2, note="minMember is 3; existing pods: 2.")
         await cluster.submit(copies("a", 3)[2])
         await view.wait_bound("a", 3)
         await cluster.submit(*copies("b", 3))
@@ -70,7 +70,7 @@ async def test_a_group_starts_whole_or_waits_whole_and_says_so(cluster: Cluster,
     view = View(cluster.api)
     async with cluster.run_nodes(gpu_nodes(1, plugin_gpus=4)):
         await cluster.submit(group(api, "train", 3), *members("train", 2))
-        await view.wait_incomplete("train", 2, note="the gang starts with 3 pods; 2 exist.")
+        await view.wait_incomplete("train", 2, note="minMember is 3; existing pods: 2.")
         assert await said(cluster, api, "train") == ("", "")
         await cluster.submit(members("train", 3)[2])
         await view.wait_bound("train", 3)
@@ -116,7 +116,7 @@ async def test_groups_of_groups_start_together_or_wait_together(cluster: Cluster
     view = View(cluster.api)
     async with cluster.run_nodes(gpu_nodes(1, plugin_gpus=4)):
         await cluster.submit(*serving(api, "serve"), *members("serve-prefill", 1))
-        await view.wait_incomplete("serve", 1, note="the gang starts with 3 pods; 1 exist.")
+        await view.wait_incomplete("serve", 1, note="minMember is 3; existing pods: 1.")
         await cluster.submit(*members("serve-decode", 2))
         await view.wait_bound("serve", 3)
         await says(cluster, api, "serve-decode", "True", "Scheduled")

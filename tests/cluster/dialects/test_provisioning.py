@@ -56,7 +56,7 @@ async def test_a_gang_asks_for_its_room_at_once_until_it_starts(
         second = await request(real, after=first)
         await asks_for_four(real, second)
         await answer(real, second, "Provisioned", "True")
-        await says(view, "its nodes are there (so says the test)")
+        await says(view, "its nodes are ready (so says the test)")
         async with real.run_nodes(gpu_nodes(1, plugin_gpus=2, prefix="added")):
             await view.wait_bound("train", 4)
             await name_their_request(view, [second["metadata"]["name"]] * 4)

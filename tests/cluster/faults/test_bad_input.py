@@ -188,7 +188,7 @@ async def test_a_gang_that_can_never_fit_stops_nobody(cluster: Cluster, view: Vi
     async with cluster.run_nodes(gpu_nodes(2, published_gpus=4)):
         await cluster.submit(queue(**enormous), claim_template(), job("whale", 300))
         message = await view.wait_pending("whale", 300, reason="Unschedulable", within=60)
-        assert message.startswith("300 pods must start together but room was found for 8")
+        assert message.startswith("300 pods must start together but only 8")
         for index in range(3):
             await cluster.submit(job(f"minnow-{index}", 2))
             await view.wait_bound(f"minnow-{index}", 2)
@@ -272,7 +272,7 @@ async def test_an_owner_that_is_deleted_meanwhile(cluster: Cluster, view: View):
         await cluster.submit(queue(), claim_template())
         made = owned(kind, await cluster.api.create(owner(kind, "half")))
         await cluster.submit(*made[:2])
-        await view.wait_incomplete("half", 2, note="the gang starts with 3 pods; 2 exist.")
+        await view.wait_incomplete("half", 2, note="minMember is 3; existing pods: 2.")
         await cluster.api.delete(path)
         await healthy_job_starts(cluster, view)
         assert await view.bound("half") == {}, "the garbage collector takes them in its own time"

@@ -93,6 +93,6 @@ async def some_claims_held(view: View, *, more_than: int) -> None:
 async def says_unreachable(scheduler: KaiPy) -> None:
     async def said() -> bool:
         code, text = await scheduler.get("/readyz")
-        return code == 503 and "Pod: not reached for" in text
+        return code == 503 and "Pod: unreachable for" in text
 
     await eventually(said, within=20, what="a scheduler that says it cannot reach the API server")

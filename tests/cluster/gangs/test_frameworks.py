@@ -97,7 +97,7 @@ async def test_half_a_gang_waits_for_the_rest(cluster: Cluster, view: View):
         await cluster.submit(queue(), claim_template())
         made = owned(framework, await cluster.api.create(owner(framework, "half")))
         await cluster.submit(*made[:2])
-        await view.wait_incomplete("half", 2, note="the gang starts with 3 pods; 2 exist.")
+        await view.wait_incomplete("half", 2, note="minMember is 3; existing pods: 2.")
         await cluster.submit(made[2])
         await view.wait_bound("half", 3)
 

@@ -56,7 +56,7 @@ async def test_with_seven_free_gpus_none_starts_and_freeing_one_starts_all(
         message = await view.wait_pending("train", 8, reason="Unschedulable")
         assert await view.bound("train") == {}
         assert len(await view.held()) == 1
-        assert message.startswith("8 pods must start together but room was found for 7: ")
+        assert message.startswith("8 pods must start together but only 7 can be scheduled: ")
         assert is_one_sentence(message)
 
         async def told() -> bool:

@@ -55,7 +55,7 @@ async def test_pods_of_a_pod_group_start_when_min_available_exist(cluster: Clust
         await cluster.submit(queue(), claim_template())
         for index in range(2):
             await cluster.submit(pod(f"ring-{index}", annotations=ring))
-        await view.wait_incomplete("ring", 2, note="the gang starts with 3 pods; 2 exist.")
+        await view.wait_incomplete("ring", 2, note="minMember is 3; existing pods: 2.")
         await cluster.submit(pod("ring-2", annotations=ring))
         await view.wait_bound("ring", 3)
         await cluster.submit(pod("ring-3", annotations=ring))
@@ -71,7 +71,7 @@ async def test_gated_pods_wait_and_the_gang_with_them(cluster: Cluster, view: Vi
             pod("ring-0", annotations=ring), pod("ring-1", gated, annotations=ring)
         )
 
-        held_back = "the gang starts with 2 pods; 1 exist, 1 are held by scheduling gates."
+        held_back = "minMember is 2; existing pods: 1, gated pods: 1."
         await view.wait_incomplete("ring", 2, note=held_back)
         assert await view.bound("ring") == {}
         await cluster.api.patch(f"{view.path('pods')}/ring-1", {"spec": {"schedulingGates": None}})

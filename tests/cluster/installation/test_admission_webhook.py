@@ -108,7 +108,7 @@ async def test_the_webhooks_from_start_to_end(real: Cluster, tmp_path: Path) -> 
         await cycles_are_refused(real)
         await pods_get_scheduler_and_queue(real, view)
         await a_gate_opens_when_there_is_quota(real, view)
-        assert "passes unseen" not in process.log.read_text()
+        assert "admitted without review" not in process.log.read_text()
         process.stop()
         await real.submit(queue("late", parent="nowhere"))
         await real.submit(plain_pod("late"), job("unserved", 1, pod_spec(gpus=1)))

@@ -114,7 +114,7 @@ async def test_kinds_that_it_may_not_read_are_done_without(
         await real.submit(queue(), claim_template(), job("trains", 4))
         await view.wait_bound("trains", 4)
         assert running.scheduler.unreadable() == [
-            f"{kind}: goes unread: the permission to list and watch {resource} is missing"
+            f"{kind}: not read: the permission to list and watch {resource} is missing"
             for kind, resource in (
                 ("PersistentVolume", "persistentvolumes"),
                 ("PodDisruptionBudget", "poddisruptionbudgets.policy"),
@@ -133,7 +133,7 @@ async def test_a_snapshot_is_saved_without_kinds_that_may_not_be_read(
     async def told() -> bool:
         saved = await read_now(str(its.kubeconfig), "")
         assert "team-a" in {each["metadata"]["name"] for each in saved}
-        said = "poddisruptionbudgets.policy are left out: the permission to list them is missing"
+        said = "poddisruptionbudgets.policy are ignored: the permission to list them is missing"
         return said in capsys.readouterr().err
 
     async with without_reading(real, "poddisruptionbudgets"):

@@ -49,10 +49,10 @@ async def test_the_past_of_a_gang_is_told_without_the_scheduler(cluster: Cluster
         await eventually(lambda: last_told(cluster, "late"), what="late told to wait")
         await eventually(lambda: has_all(cluster, "hasty", 4), what="hasty told to be placed")
     lost = await explained(cluster, "calm")
-    placed, evicted, *_ = (e for e in lost.history if e.kind is not DecisionKind.WAITING)
+    placed, evicted, *_ = (e for e in lost.history if e.kind is not DecisionKind.PENDING)
     assert (placed.kind, placed.action, len(placed.pods)) == (DecisionKind.PLACED, "allocate", 4)
     assert (evicted.kind, evicted.action, len(evicted.pods)) == (DecisionKind.EVICTED, "preempt", 4)
-    assert evicted.beneficiary == "default/Job/hasty"
+    assert evicted.preemptor == "default/Job/hasty"
     assert "(priority 10 > 0) in queue team" in evicted.message
     assert placed.time < evicted.time
     won = await explained(cluster, "hasty")

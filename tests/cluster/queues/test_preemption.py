@@ -71,7 +71,7 @@ async def test_a_higher_priority_job_takes_the_room_of_a_lower_one(cluster: Clus
             return nodes == {"node-0"}
 
         await eventually(nominated, what="eight pods that name the node they wait for")
-        await view.wait_pending("high", 8, reason="WaitingForRoom")
+        await view.wait_pending("high", 8, reason="Nominated")
         # Somebody else who comes now, small enough for what leaves first, gets nothing of it.
         await cluster.submit(pod("late"))
         await view.wait_bound("high", 8)

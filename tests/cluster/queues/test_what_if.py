@@ -59,7 +59,7 @@ async def test_what_was_told_is_what_then_happens(real: Cluster):
         assert [each.gang for each in more.starts] == ["default/Job/a-two"]
         capped = gpus("b-two", 2, "b")
         told = await told_of(AddObjects([capped]), lambda: real.submit(capped))
-        assert [each.stage for each in told.waiting] == ["QueueMax"]
+        assert [each.stage for each in told.pending] == ["QueueMax"]
         told = await told_of(
             RemoveGang("default/Job/b-one"),
             lambda: real.api.delete(f"{JOBS}/b-one", propagationPolicy="Background"),
@@ -67,7 +67,7 @@ async def test_what_was_told_is_what_then_happens(real: Cluster):
         assert [each.gang for each in told.starts] == ["default/Job/b-two"]
         greedy = gpus("a-three", 4, "a")
         told = await told_of(AddObjects([greedy]), lambda: real.submit(greedy))
-        assert [each.stage for each in told.waiting] == ["FairShare"]
+        assert [each.stage for each in told.pending] == ["FairShare"]
         urgent = gpus("urgent", 4, "a", priorityClassName="urgent")
         told = await told_of(AddObjects([urgent]), lambda: real.submit(urgent))
         assert [each.gang for each in told.starts] == ["default/Job/urgent"]
@@ -85,7 +85,7 @@ async def asked_and_done(
     lost = {each.gang for each in told.victims}
     await stands(
         running,
-        waiting={each.gang: each.stage for each in told.waiting if each.gang not in lost},
+        waiting={each.gang: each.stage for each in told.pending if each.gang not in lost},
         runs={each.gang for each in told.starts},
     )
     made = running.scheduler.decisions.since(before)

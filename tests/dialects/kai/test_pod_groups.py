@@ -48,7 +48,7 @@ def gang(group, *objects):
 def test_a_group_starts_with_its_floor_and_not_below():
     cluster = Cluster(QUEUE, node("n", 4), pod_group("g", minMember=3), members("g", 2))
     assert cluster.why() == {
-        KEY.format("g"): ("MembersMissing", "the gang starts with 3 pods; 2 exist.")
+        KEY.format("g"): ("BelowMinMember", "minMember is 3; existing pods: 2.")
     }
     cluster.add(member("last", "g"))
     assert sorted(placed(cluster.plan())) == ["g-0", "g-1", "last"]
@@ -112,7 +112,7 @@ def test_a_pod_of_an_unknown_subgroup_is_kept_back_alone_and_told_so():
     assert list(placed(plan)) == ["g-workers0"]
     [unplaced] = plan.unplaced
     assert sorted(each.name for each in unplaced.pods) == ["bare", "lost"]
-    assert "no leaf of PodGroup g" in unplaced.message
+    assert "not a leaf of PodGroup g" in unplaced.message
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_one_attempt_is_one_attempt_until_the_condition_of_its_pool_goes():
     cluster = Cluster(QUEUE, node("n"), tried, member("a", "g"))
     [(stage, message)] = cluster.why().values()
     assert stage == "Backoff"
-    assert "one attempt" in message
+    assert "only scheduling attempt" in message
     condition["nodePool"] = "other"
     assert placed(cluster.add(tried).plan()) == {"a": "n"}
     condition["nodePool"] = "default"
@@ -319,6 +319,6 @@ def test_a_subgroup_that_the_gang_runs_without_waits_for_its_pods_and_says_so():
     driver = member("d", "g", "driver", nodeName="n")
     executors = [member(f"e-{i}", "g", "executor") for i in range(3)]
     cluster = Cluster(QUEUE, node("n", 8), group, driver, executors[:2])
-    told = ("MembersMissing", "subgroup executor starts with 3 pods; 2 exist.")
+    told = ("BelowMinMember", "minMember of subgroup executor is 3; existing pods: 2.")
     assert cluster.why() == {KEY.format("g"): told}
     assert len(placed(cluster.add(executors[2]).plan())) == 3

@@ -69,7 +69,7 @@ def test_indexes_beyond_the_pods_that_run_at_once_go_round():
     [
         ("none", {}, 'must be a whole number of at least 1, is "none"'),
         ("0", {}, 'must be a whole number of at least 1, is "0"'),
-        ("2", {INDEX: ""}, "they need an index"),
+        ("2", {INDEX: ""}, "pods need an index"),
     ],
 )
 def test_segments_that_make_no_sense_are_told(size, labels, problem):
@@ -80,7 +80,7 @@ def test_segments_that_make_no_sense_are_told(size, labels, problem):
 
 def test_too_many_segments_are_told():
     marks = {SIZE: "1", "kai.scheduler/batch-min-member": "10001"}
-    assert "makes 10001 segments" in gang(*indexed(10001, marks, pods=1)).problem
+    assert "results in 10001 segments" in gang(*indexed(10001, marks, pods=1)).problem
 
 
 def left_behind(**spec):

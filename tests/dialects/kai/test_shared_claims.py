@@ -67,4 +67,4 @@ def test_other_devices_other_rules_and_claims_of_one_pod_need_no_mark():
 def test_the_api_takes_256_users_of_a_claim():
     assert placed(world(claim(users=255), rules="native").plan())
     ((_, sentence),) = world(claim(users=256), rules="native").why().values()
-    assert 'resourceclaim "shared" is in use by 256 pods, no more may share it' in sentence
+    assert 'resourceclaim "shared" is reserved for 256 pods already, the maximum' in sentence

@@ -52,9 +52,18 @@ def test_the_screen_fits_and_shows_everything(size):
     assert len(lines) == size[1]
     assert {len(line) for line in lines[1:]} == {size[0]}
     text = "\n".join(lines)
-    for part in ("headline", "rack-0", "rack-1", "node-13", "Queues", "Gangs", "Events", "waits:"):
+    for part in (
+        "headline",
+        "rack-0",
+        "rack-1",
+        "node-13",
+        "Queues",
+        "Gangs",
+        "Events",
+        "pending:",
+    ):
         assert part in text
-    assert "GPUs 40 of 64 in use" in text
+    assert "GPUs 40 of 64 allocated" in text
 
 
 @pytest.mark.parametrize("size", [(1, 1), (5, 5), (20, 4), (10, 10), (40, 3)])

@@ -107,7 +107,7 @@ def test_a_later_gang_does_not_use_up_the_share_of_its_queue():
     ).plan(1000.0)
     assert evicted(plan) == ["runs"]
     assert [each.pod.name for each in plan.nominations] == ["due"]
-    assert placed(plan) == {"small": "b"}, "beside it, free room may be borrowed"
+    assert placed(plan) == {"small": "b"}, "other idle capacity may be borrowed"
 
 
 def test_a_later_gang_does_not_use_up_the_max_of_its_queue():

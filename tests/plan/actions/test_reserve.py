@@ -60,10 +60,12 @@ def test_without_reserve_after_nothing_is_kept():
 
 def test_both_sides_are_told():
     plan = half_full(small(created=1)).plan(LATER)
-    assert why(plan, "default/Job/big").message.endswith("Nodes are kept for it as they empty: a.")
+    assert why(plan, "default/Job/big").message.endswith(
+        "Nodes are reserved for it as their pods end: a."
+    )
     refused = why(plan, "default/Pod/small")
     assert refused.stage is Stage.RESERVED
-    assert "1 nodes are kept for gangs that have waited longer" in refused.message
+    assert "1 nodes are reserved for gangs that have waited longer" in refused.message
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_the_room_below_the_max_of_the_queue_is_kept_too():
     )
     plan = world.plan(LATER)
     assert placed(plan) == {}
-    assert "is kept for default/Job/big" in why(plan, "default/Pod/small").message
+    assert "is reserved for default/Job/big" in why(plan, "default/Pod/small").message
 
 
 def test_when_the_nodes_are_empty_the_gang_starts():

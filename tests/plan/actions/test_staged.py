@@ -85,7 +85,7 @@ def test_a_leader_starts_when_there_is_room_for_its_workers(gpus, starts):
     assert placed(plan) == ({"serve-0-0": "n"} if starts else {})
     if not starts:
         message = plan.unplaced[0].message
-        assert message.endswith("Room is also needed for the 2 pods that are made later.")
+        assert message.endswith("Capacity is also needed for 2 pods that are not created yet.")
         assert [each.name for each in plan.unplaced[0].pods] == ["serve-0-0"]
 
 

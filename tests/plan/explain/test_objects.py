@@ -13,8 +13,8 @@ def test_a_pod_that_names_two_groups_is_told_of_the_one_that_does_not_count():
     (problem,) = planner.decide(planner.freeze(0.0)).problems
     assert (problem.object.kind, problem.object.name) == ("Pod", "p")
     assert problem.message == (
-        "belongs to gang default/PodGroup/ring; disregarded: "
-        'annotation scheduling.k8s.io/group-name "vg"'
+        "belongs to gang default/PodGroup/ring; ignored: annotation scheduling.k8s.io/group-name "
+        '"vg"'
     )
 
 
@@ -26,4 +26,4 @@ def test_a_label_that_names_another_queue_than_the_annotation_is_told():
     assert {gang.queue for gang in plan.placements} == {"a"}
     [problem] = plan.problems
     assert problem.object.name == "torn"
-    assert problem.message.endswith(f'disregarded: label {key} "b", the annotation says "a"')
+    assert problem.message.endswith(f'ignored: label {key} is "b", the annotation is "a"')

@@ -33,7 +33,7 @@ def test_the_own_queue_at_its_fair_share():
     assert found.stage is Stage.FAIR_SHARE
     first, *_ = found.protections
     assert (first.rule, first.queue, first.value, first.bound) == (RULES.FAIR_SHARE, "own", 8, 4)
-    assert "own would hold 8 GPUs, more than its fair share of 4" in found.message
+    assert "queue own would have 8 GPUs allocated, above its fair share of 4" in found.message
 
 
 def test_who_holds_no_more_than_its_due_keeps_it():
@@ -76,10 +76,13 @@ def test_who_is_spared_for_now_is_told_with_what_spares_them(limit):
         *([] if limit else [budget(0)]),
         pod("new", 4, queue="own"),
     )
-    assert found.stage is Stage.EVICTION_BUDGET
+    assert found.stage is Stage.EVICTION_LIMITS
     [kept] = found.protections
     by = "maxEvictionsPerHour, which is 0" if limit else "PodDisruptionBudget default/web"
-    assert (kept.rule, kept.message) == (RULES.EVICTION_LIMITS, f"pods of other are spared by {by}")
+    assert (kept.rule, kept.message) == (
+        RULES.EVICTION_LIMITS,
+        f"pods of queue other are protected by {by}",
+    )
 
 
 def test_a_gang_that_fits_no_empty_cluster_lacks_room():

@@ -270,7 +270,7 @@ def test_a_gang_below_its_floor_is_ended_after_its_grace():
     assert evicted(world({"a": 4}, broken).plan(now=59)) == []
     plan = world({"a": 4}, broken).plan(now=60)
     assert evicted(plan) == ["broken-0", "broken-1"]
-    assert "fewer pods than it needs for 60 s" in plan.evictions[0].reason
+    assert "below minMember for 60 s" in plan.evictions[0].reason
 
 
 def test_a_gang_below_its_floor_is_refilled_rather_than_ended():
@@ -379,5 +379,5 @@ def test_w20_who_eats_the_budget_does_not_head_the_next_cycle():
     memory = CycleMemory(ClusterDevices())
     cycle_settings = CycleSettings(**full.settings)
     cycles = [run_cycle(full.snapshot(1000.0), cycle_settings, memory) for _ in range(2)]
-    beneficiaries = [{each.beneficiary for each in plan.evictions} for plan in cycles]
+    beneficiaries = [{each.preemptor for each in plan.evictions} for plan in cycles]
     assert beneficiaries == [set(), {"default/Gang/simple"}]

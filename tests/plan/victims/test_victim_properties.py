@@ -87,7 +87,7 @@ def test_every_victim_is_legal(world):
     owners = gangs_by_pod(world)
     for eviction in world.plan().evictions:
         victim = owners[eviction.pod.uid]
-        winner = next(each for each in world.gangs if each.key == eviction.beneficiary)
+        winner = next(each for each in world.gangs if each.key == eviction.preemptor)
         assert victim.preemptible
         if eviction.action is Action.PREEMPT:
             assert victim.queue == winner.queue
@@ -181,7 +181,7 @@ def test_nobody_takes_back_what_was_just_taken(world):
         plan = states.plan()
         if plan.is_empty:
             return
-        seen.append([(e.gang, e.beneficiary) for e in plan.evictions if not e.relocated_to])
+        seen.append([(e.gang, e.preemptor) for e in plan.evictions if not e.relocated_to])
         states = replayed(states, plan)
     raise AssertionError(f"does not come to rest: {seen}")
 

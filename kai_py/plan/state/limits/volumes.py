@@ -330,7 +330,10 @@ ALL_NODES = 0
 class ExclusiveVolumes:
     """ReadWriteOncePod claims in use; a NodeLimit, though the same on all nodes."""
 
-    reason = "can't take the pod while another uses its ReadWriteOncePod volume claim"
+    reason = (
+        "node has pod using PersistentVolumeClaim with the same name and "
+        "ReadWriteOncePod access mode"
+    )
 
     def __init__(self, snapshot: Snapshot) -> None:
         """Start from the claims of the pods on nodes."""

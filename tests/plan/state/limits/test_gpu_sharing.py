@@ -51,7 +51,7 @@ def test_what_is_being_bound_counts_already():
     assert not plan.placements
     [told] = plan.unplaced
     assert told.stage is Stage.RESOURCES
-    assert "1 Insufficient GPU fraction (0.1 of its memory is asked of a GPU)" in told.message
+    assert "1 Insufficient GPU fraction (0.1 of its memory requested)" in told.message
     for uid in ("pod-h0", "pod-h1"):
         world.builder.forget(uid)
     assert placed(world.plan()) == {"h0": "a", "h1": "a"} or "late" in placed(world.plan())

@@ -60,8 +60,8 @@ def test_an_amount_that_cannot_be_read_is_told_of_the_node():
     (problem,) = found.problems
     assert (problem.object.kind, problem.object.name) == ("Node", "n0")
     assert problem.message == (
-        "NodeResourceTopology n0, zone node-1, resource cpu: "
-        "available 'lots' is no amount: taken as 0"
+        "NodeResourceTopology n0, zone node-1, resource cpu: available 'lots' is not a quantity: "
+        "treated as 0"
     )
 
 

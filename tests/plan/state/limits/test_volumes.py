@@ -158,7 +158,7 @@ def test_a_claim_of_one_pod_is_used_by_one_pod():
     found = plan(single, using("old", "a", node="n0"), using("new", "a"), nodes=2)
     assert placed(found) == {}
     assert (
-        "2 can't take the pod while another uses its ReadWriteOncePod" in found.unplaced[0].message
+        "2 node has pod using PersistentVolumeClaim with the same name" in found.unplaced[0].message
     )
     found = plan(single, [using("p1", "a"), using("p2", "a", created=1)], nodes=2)
     assert list(placed(found)) == ["p1"]
