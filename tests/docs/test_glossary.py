@@ -1,0 +1,92 @@
+"""The code speaks the language of the glossary: no banned words, one thing for one class name."""
+
+import ast
+import io
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.repository import ROOT
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+MODULES = sorted((ROOT / "kai_py").rglob("*.py"))
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "crds").glob("*")),
+]
+
+MOST_WORDS = 25
+
+SHARED_NAMES: dict[str, str] = {}
+"""Public class names that stand for two things, and why that is no mistake."""
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading of the glossary."""
+    section = GLOSSARY.read_text().split(heading, 1)[1].split("\n#", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+BANNED = frozenset(
+    word for cells in rows("## Words that are not used") for word in cells[0].split(", ")
+)
+
+
+def words(text: str) -> set[str]:
+    """Lower-case words of prose, and the parts of identifiers in it."""
+    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", text)
+    return {part.lower() for part in parts}
+
+
+def banned_in(text: str) -> set[str]:
+    return words(text) & BANNED
+
+
+def test_it_is_short_and_tells_what_others_call_it() -> None:
+    found = rows("# Glossary")
+    assert 0 < len(found) <= MOST_WORDS
+    assert all(len(cells) == 3 and all(cells) for cells in found)
+
+
+def tokens(path: Path) -> Iterator[tokenize.TokenInfo]:
+    return tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_identifiers_messages_and_comments_use_its_words(path: Path) -> None:
+    wrong = {
+        f"line {token.start[0]}: {word}"
+        for token in tokens(path)
+        for word in banned_in(token.string)
+    }
+    assert not wrong | {f"file name: {word}" for word in banned_in(path.stem)}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_pages_and_crds_use_its_words(path: Path) -> None:
+    text = path.read_text()
+    if path == GLOSSARY:
+        text = text.split("## Words that are not used")[0]
+    wrong = {
+        f"line {number}: {word}"
+        for number, line in enumerate(text.splitlines(), start=1)
+        for word in banned_in(line)
+    }
+    assert not wrong
+
+
+def test_a_public_class_name_stands_for_one_thing() -> None:
+    places = defaultdict[str, list[str]](list)
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(path.relative_to(ROOT)))
+    shared = {name: where for name, where in places.items() if len(where) > 1}
+    assert shared.keys() == SHARED_NAMES.keys(), shared
+    assert len(SHARED_NAMES) <= 10
