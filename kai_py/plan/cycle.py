@@ -138,38 +138,9 @@ class CycleMemory:
 
 def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Plan:
     """Decide everything that can be decided at ``snapshot.now``."""
-    memory.start_cycle(snapshot, settings)
     # 1. Devices, queues and fair shares as the snapshot has them.
-    memory.devices.sync(snapshot.devices)
-    snapshot = constrain_to_cliques(snapshot, memory.devices)
-    quota = quota_of(
-        snapshot,
-        settings.rules,
-        memory.devices.accounting,
-        memory.devices.node_gpus(snapshot.nodes),
-        memory.history,
-        cache=memory.fair_shares,
-    )
-    devices = CycleDevices(memory.devices, snapshot)
-    statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
-    ageing = QueueAgeing.for_queues(snapshot.queues, settings.ageing, snapshot.now)
-    placer = _placer(snapshot, settings, memory, ageing)
-    state = CycleState(
-        snapshot,
-        quota,
-        statement,
-        placer,
-        probes=settings.victim_probes,
-        probes_per_gang=settings.victim_probes_per_gang,
-        max_relocated_pods=settings.max_relocated_pods,
-        staleness_grace=settings.staleness_grace,
-        eviction_limits=EvictionLimits(snapshot, memory.evictions, settings.cooldown),
-        ageing=ageing,
-        out_of_budget=memory.out_of_budget,
-        reservation_seconds=settings.reservation_seconds,
-        search_cache=memory.search_cache,
-        backoff=memory.backoff,
-    )
+    state = _open_session(snapshot, settings, memory)
+    snapshot = state.snapshot
     pending = [snapshot.gangs[key] for key in snapshot.pending]
     ready = [g for g in pending if g.key not in snapshot.in_backoff and not g.attempts_exhausted]
 
@@ -203,6 +174,41 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     memory.evictions.record(evictions, snapshot.now)
     inventory = memory.devices.inventory
     return build_plan(state, pending, inventory, evictions=evictions, admissions=admitted)
+
+
+def _open_session(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> CycleState:
+    """The state of the cycle before its first action."""
+    memory.start_cycle(snapshot, settings)
+    memory.devices.sync(snapshot.devices)
+    snapshot = constrain_to_cliques(snapshot, memory.devices)
+    quota = quota_of(
+        snapshot,
+        settings.rules,
+        memory.devices.accounting,
+        memory.devices.node_gpus(snapshot.nodes),
+        memory.history,
+        cache=memory.fair_shares,
+    )
+    devices = CycleDevices(memory.devices, snapshot)
+    statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
+    ageing = QueueAgeing.for_queues(snapshot.queues, settings.ageing, snapshot.now)
+    placer = _placer(snapshot, settings, memory, ageing)
+    return CycleState(
+        snapshot,
+        quota,
+        statement,
+        placer,
+        probes=settings.victim_probes,
+        probes_per_gang=settings.victim_probes_per_gang,
+        max_relocated_pods=settings.max_relocated_pods,
+        staleness_grace=settings.staleness_grace,
+        eviction_limits=EvictionLimits(snapshot, memory.evictions, settings.cooldown),
+        ageing=ageing,
+        out_of_budget=memory.out_of_budget,
+        reservation_seconds=settings.reservation_seconds,
+        search_cache=memory.search_cache,
+        backoff=memory.backoff,
+    )
 
 
 def _has_unplaced_pods(state: CycleState, gang: Gang) -> bool:
