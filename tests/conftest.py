@@ -17,6 +17,11 @@ from tests.support.patience import patience
 from tests.support.skips import NoSkips, strict
 from tests.support.totals import Totals
 
+# Readline, which workers of xdist load, puts its idea of the terminal here, and programs that tests
+# start would take it for the size of theirs.
+for size in ("COLUMNS", "LINES"):
+    os.environ.pop(size, None)
+
 settings.register_profile(
     "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
