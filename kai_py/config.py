@@ -2,7 +2,7 @@
 
 This is the only place with defaults. The file (``kai-py run --config FILE``) is YAML in camelCase;
 durations are written ``30s`` or ``5m``. A key that does not exist is an error at start that names
-the line, the key and the nearest key that exists: a setting is never disregarded in silence.
+the line, the key and the nearest key that exists: a setting is never ignored silently.
 """
 
 import enum

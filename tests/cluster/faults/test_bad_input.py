@@ -246,7 +246,7 @@ async def test_a_pod_that_asks_for_two_groups_is_told_which_one_counts(
 
         async def told() -> bool:
             (note,) = await view.events(kind="Pod", name="torn", reason="InvalidObject")
-            assert 'disregarded: label scheduling.x-k8s.io/pod-group "other"' in note
+            assert 'ignored: label scheduling.x-k8s.io/pod-group "other"' in note
             return True
 
         await eventually_without_errors(told)
