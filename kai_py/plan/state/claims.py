@@ -36,7 +36,7 @@ from kai_py.api.records.resource import (
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import TopologyConstraint, has_topology_constraint
 from kai_py.plan.plan import ClaimToCreate
-from kai_py.plan.state.device_api import Undo
+from kai_py.plan.state.undo import Undo
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape

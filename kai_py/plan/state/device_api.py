@@ -4,18 +4,17 @@ A claim is allocated by the first pod that is placed with it; later pods share t
 change can be undone, in reverse order.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from kai_py.dra.allocation_query import Alternatives
 from kai_py.plan.plan import ClaimAllocation, ClaimToCreate
 from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.undo import Undo
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
-
-Undo = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)

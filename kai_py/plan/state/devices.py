@@ -28,7 +28,8 @@ from kai_py.plan.state.claims import (
     extended_claims_by_node,
     extended_claims_of_pod,
 )
-from kai_py.plan.state.device_api import PodDevices, Undo
+from kai_py.plan.state.device_api import PodDevices
+from kai_py.plan.state.undo import Undo, no_undo
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Member, PodState
@@ -217,7 +218,7 @@ class CycleDevices:
         claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
         left = self._users.leave(ref.uid, pod_uid) if claim is not None else None
         if claim is None or left is None:
-            return _no_undo
+            return no_undo
         return _undo_all([left, self._free_unused(ref)])
 
     def _free_unused(self, ref: ClaimRef) -> Undo:
@@ -225,8 +226,8 @@ class CycleDevices:
         claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
         allocation = None if claim is None else claim.status.allocation
         if claim is None or allocation is None or ref.uid in self._freed:
-            return _no_undo
-        return _no_undo if self._users.is_in_use(claim) else self._free(ref, allocation)
+            return no_undo
+        return no_undo if self._users.is_in_use(claim) else self._free(ref, allocation)
 
     def _free(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
         future_idle = self._states[Capacity.FUTURE_IDLE]
@@ -258,7 +259,3 @@ def _undo_all(steps: Sequence[Callable[[], None]]) -> Undo:
 
 def _delete(table: dict[str, AllocationResult] | dict[str, ReleasedAllocation], key: str) -> None:
     del table[key]
-
-
-def _no_undo() -> None:
-    """Undo nothing."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kai_py.plan.state.undo import no_undo
 from kai_py.policy.external_usage import ExternalUsage
 from kai_py.policy.fair_share import FairShare, fair_share
 from kai_py.policy.fairness_rules import FairnessRules
@@ -149,7 +150,7 @@ class Quota:
         """
         queue = self.queue_of(gang)
         if queue is None:
-            return _no_undo
+            return no_undo
         path, cost = self.queues.ancestors(queue), sign * self.cost(charge)
         usage = self.usage
         tables = [usage.allocated, usage.non_preemptible] if non_preemptible else [usage.allocated]
@@ -298,7 +299,3 @@ def _add_repeatedly(allocated: Floats, cost: Floats, count: int) -> Floats:
     steps[0], steps[1:] = allocated, cost[:, None]
     sums: Floats = np.add.accumulate(steps, axis=0)[-1]
     return sums
-
-
-def _no_undo() -> None:
-    """Undo nothing: the queue does not exist."""

@@ -19,11 +19,10 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.undo import Undo
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
-
-Undo = Callable[[], None]
 
 
 class NodeLimit(Protocol):

@@ -15,7 +15,6 @@ enough memory and opens one only when none has; *spread* opens one, or joins the
 ``allocate`` and ``release`` cost O(shared GPUs).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
@@ -24,14 +23,13 @@ import numpy as np
 from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import GpuShare, SharedGpu
 from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.undo import Undo, no_undo
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Floats, Ints
 from kai_py.snapshot.tables.gpus import GpuSharing
 
 TOLERANCE_MIB = 1e-6
 """Rounding errors of sums of portions are below this, and every request is above it."""
-
-Undo = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ class SharedGpus:
         """
         share = member.shape.gpu_share
         if share is None:
-            return AllocatedShares((), 0, _no_undo)
+            return AllocatedShares((), 0, no_undo)
         need = float(self.required_mib(share)[row])
         fitting = self._slots_by_preference(row, need, capacity, preferred)
         openable = (
@@ -152,7 +150,7 @@ class SharedGpus:
         """Free, in future idle capacity, a pod's parts; returns how many GPUs end, and the undo."""
         share = member.shape.gpu_share
         if share is None or not member.gpus:
-            return 0, _no_undo
+            return 0, no_undo
         need = float(share.fraction * self._nominal[row] + share.memory)
         groups = {gpu.group for gpu in member.gpus}
         slots = [int(slot) for slot in self._slots_on(row) if self._groups[slot] in groups]
@@ -287,7 +285,3 @@ def _replicas_on_distinct_gpus(
 
 def _ints(counts: Floats) -> Ints:
     return np.asarray(counts, dtype=np.int64)
-
-
-def _no_undo() -> None:
-    """Undo nothing."""

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.limits.base import AllocatedItems, Undo
+from kai_py.plan.state.limits.base import AllocatedItems
+from kai_py.plan.state.undo import Undo
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import HostPort, Shape

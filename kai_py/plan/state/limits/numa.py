@@ -12,7 +12,8 @@ from functools import partial
 import numpy as np
 
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.limits.base import ReplicaCache, Undo
+from kai_py.plan.state.limits.base import ReplicaCache
+from kai_py.plan.state.undo import Undo, no_undo
 from kai_py.policy.numa import free_after_end, free_after_start, replicas_by_zones, subtract
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Ints
@@ -91,7 +92,7 @@ class NumaZones:
         """Allocate zones to the pod on a node; None where the kubelet would reject it."""
         node, alignment = self._nodes.get(row), member.shape.alignment
         if node is None or alignment is None:
-            return _no_undo
+            return no_undo
         free = self._free[row]
         available = free.future_idle if capacity is Capacity.FUTURE_IDLE else free.startable
         left = free_after_start(node, available, alignment)
@@ -109,7 +110,7 @@ class NumaZones:
         """Free, in future idle capacity, what the pod has of its node's zones."""
         node, alignment = self._nodes.get(row), member.shape.alignment
         if node is None or alignment is None:
-            return _no_undo
+            return no_undo
         free = self._free[row]
         return self._set(
             row, free.idle, free_after_end(node, free.future_idle, alignment, member.numa_zones)
@@ -150,7 +151,3 @@ class NumaZones:
             node = replace(self._nodes[row], available=(), unreported=(), problem="")
             kind = self._kind_by_row[row] = self._kinds.setdefault(node, len(self._kinds))
         return kind
-
-
-def _no_undo() -> None:
-    """Undo nothing."""

@@ -33,7 +33,8 @@ from kai_py.api.records.core import (
 )
 from kai_py.api.references import ClaimRef
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.limits.base import AllocatedItems, ReplicaCache, Undo
+from kai_py.plan.state.limits.base import AllocatedItems, ReplicaCache
+from kai_py.plan.state.undo import Undo, no_undo
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.nodes import NodeColumns
@@ -70,12 +71,12 @@ class StorageCapacity:
     def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
         """Check the storage for the pod; allocates nothing."""
         del capacity
-        return _no_undo if self._nodes_with_storage(member.shape)[row] else None
+        return no_undo if self._nodes_with_storage(member.shape)[row] else None
 
     def release(self, member: Member, row: int) -> Undo:
         """Free nothing."""
         del member, row
-        return _no_undo
+        return no_undo
 
     def _nodes_with_storage(self, shape: Shape) -> Bools:
         return reduce(np.logical_and, map(self._nodes_for, shape.volumes.to_provision))
@@ -172,7 +173,7 @@ class AssumedVolumes:
     def release(self, member: Member, row: int) -> Undo:
         """Free nothing: a claim keeps its volume when its pod ends."""
         del member, row
-        return _no_undo
+        return no_undo
 
     def _count_replicas(self, row: int, shape: Shape, capacity: Capacity, max_replicas: int) -> int:
         del capacity
@@ -251,7 +252,7 @@ class AttachedVolumes:
     def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
         """Attach the volumes of the pod; None where they exceed a limit."""
         if row not in self._limits:
-            return _no_undo
+            return no_undo
         if self._replicas_with(row, member.attachments, capacity, 1) < 1:
             return None
         return self._marking_changed(row, self._allocated.allocate(row, member.attachments))
@@ -259,7 +260,7 @@ class AttachedVolumes:
     def release(self, member: Member, row: int) -> Undo:
         """Detach the volumes of the pod, in future idle capacity, unless other pods use them."""
         if row not in self._limits:
-            return _no_undo
+            return no_undo
         return self._marking_changed(row, self._allocated.release(row, member.attachments))
 
     def _count_replicas(self, row: int, shape: Shape, capacity: Capacity, max_replicas: int) -> int:
@@ -318,10 +319,6 @@ def _attached_by_pending(snapshot: Snapshot) -> set[Attachment]:
         if any(not each.volume for each in member.shape.volumes.attachments)
         for attachment in member.attachments
     }
-
-
-def _no_undo() -> None:
-    """Undo nothing."""
 
 
 ALL_NODES = 0
