@@ -13,12 +13,12 @@ from pydantic import Field, ValidationError, model_validator
 
 from kai_py.api.autoscaling import AutoscalingConfig
 from kai_py.api.choices import Profile
-from kai_py.api.duration import Duration
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.measured_usage import PrometheusUsage
 from kai_py.api.model import ApiModel, Name, QualifiedName
 from kai_py.api.placement import InstalledAction, PlacementConfig
 from kai_py.api.problems import field_problems
+from kai_py.api.times import Duration
 from kai_py.grouping.rule import RuleFile as GroupingRules
 from kai_py.grouping.rule_table import RuleTable
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Raw
 
 from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy, Profile
-from kai_py.api.extensions import ExtensionError, ExtensionGroup, load_extension
+from kai_py.api.placement import ExtensionError, ExtensionGroup, load_extension
 from kai_py.api.records.kai import KaiQueue
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
 from kai_py.config import Configuration, ConfigurationError
@@ -22,15 +22,15 @@ from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.dra.cluster_devices import ClusterDevices, GpuDefinition
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.inventory import Inventory
-from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.actions.registry import register_action, registered_actions
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, next_deadline, run_cycle
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.state.queues import PastUsage, Quota, gpus_of_nodes, quota_of
 from kai_py.policy.ageing import Ageing
-from kai_py.policy.external_usage import ExternalUsage, UsageByQueue
 from kai_py.policy.fairness_rules import PROFILES, FairnessRules
+from kai_py.policy.queue_usage import ExternalUsage, UsageByQueue
 from kai_py.policy.score.registry import WeightedScore, register_score, registered_scores
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder

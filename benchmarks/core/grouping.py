@@ -9,7 +9,7 @@ from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMet
 from kai_py.api.records.job import Job, JobSpec
 from kai_py.api.records.unstructured import Unstructured, unstructured
 from kai_py.grouping.grouper import Grouper
-from kai_py.grouping.owners import Absence, GroupKind, OwnerObject
+from kai_py.grouping.owner_chain import Absence, GroupKind, OwnerObject
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 
 OWNERS = 5_000

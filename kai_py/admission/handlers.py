@@ -14,9 +14,7 @@ import msgspec
 
 from kai_py.admission.owner_lookup import OwnerLookup
 from kai_py.admission.pod_defaults import gets_gate, gets_scheduler, queue_reference
-from kai_py.admission.pod_group_rules import judge_pod_group
-from kai_py.admission.queue_rules import judge_deletion, judge_queue
-from kai_py.admission.verdict import AdmissionVerdict
+from kai_py.admission.rules import AdmissionVerdict, judge_deletion, judge_pod_group, judge_queue
 from kai_py.api.admission import (
     KAI_POD_GROUP_RULES,
     KAI_QUEUE_RULES,

@@ -13,8 +13,16 @@ from typing import Any
 
 from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.grouping.owner_chain import MAX_CHAIN_LENGTH, OwnerChain, controlling_owner, owner_chain
-from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, kind_of
+from kai_py.grouping.owner_chain import (
+    MAX_CHAIN_LENGTH,
+    Absence,
+    GroupKind,
+    OwnerChain,
+    OwnerObject,
+    controlling_owner,
+    kind_of,
+    owner_chain,
+)
 from kai_py.watch.client import Client
 from kai_py.watch.discovery import find_kind
 from kai_py.watch.errors import ApiError, Forbidden

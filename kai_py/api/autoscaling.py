@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kai_py.api.duration import Duration
 from kai_py.api.model import ApiModel, Name
+from kai_py.api.times import Duration
 
 NO_CLASS = "none"
 

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from kai_py.api.cron import parse_cron
-from kai_py.api.duration import Duration
 from kai_py.api.model import ApiModel
+from kai_py.api.times import Duration
 
 PositiveDuration = Annotated[Duration, Field(gt=0)]
 

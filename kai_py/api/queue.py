@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from kai_py.api.duration import Duration
 from kai_py.api.model import (
     Amount,
     ApiModel,
@@ -28,6 +27,7 @@ from kai_py.api.model import (
 from kai_py.api.problems import FieldProblem, field_problems
 from kai_py.api.quantity import Quantity
 from kai_py.api.queue_status import QueueStatus
+from kai_py.api.times import Duration
 
 GROUP = "scheduling.kai.io"
 VERSION = "v1alpha1"

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kai_py.api.duration import Duration
 from kai_py.api.model import Amount, ApiModel, list_map
+from kai_py.api.times import Duration
 
 READY, OVER_DESERVED, OVER_MAX, ORPHAN = "Ready", "OverDeserved", "OverMax", "Orphan"
 """Condition types of a queue."""

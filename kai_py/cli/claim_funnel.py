@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import typer
 
-from kai_py.cli.tables import print_table
+from kai_py.cli.output import print_table
 from kai_py.observe.claim_funnel import ClaimFunnel, RequestFunnel
 
 

@@ -1,4 +1,7 @@
-"""The objects for commands that simulate: from a file, or read from the cluster."""
+"""What commands read: input files, saved clusters and the cluster itself.
+
+The file ``-`` is standard input.
+"""
 
 import asyncio
 import sys
@@ -8,10 +11,37 @@ from typing import Annotated, Any
 
 import typer
 
+from kai_py.api import manifests
+from kai_py.api.manifests import ManifestError, read_documents
 from kai_py.cli.connection import cluster_client
 from kai_py.cli.errors import CommandError
 from kai_py.simulate.objects import Document, ObjectsError, load_objects, read_objects
 from kai_py.watch.resource import Kind
+
+
+def name_of(file: str) -> str:
+    """The file's name in messages."""
+    return "stdin" if file == "-" else file
+
+
+def text_of(file: str) -> str:
+    """The content of the file; raises CommandError if it cannot be read or is not UTF-8."""
+    try:
+        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return raw.decode("utf-8").replace("\r\n", "\n")
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{name_of(file)}: is not UTF-8 text") from error
+
+
+def documents_in(file: str) -> list[manifests.Document]:
+    """The YAML documents of the file; raises CommandError that names the line."""
+    try:
+        return read_documents(text_of(file))
+    except ManifestError as error:
+        raise CommandError(f"{name_of(file)}:{error.line}: {error.reason}") from error
+
 
 SavedCluster = Annotated[
     Path | None,

@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 import typer
 
-from kai_py.api.duration import DurationError, parse_duration
+from kai_py.api.times import DurationError, parse_duration
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.scheduler_http import DEFAULT_URL, TokenFile, get, raise_for_status, session
 

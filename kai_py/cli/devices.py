@@ -7,12 +7,16 @@ from typing import Annotated
 
 import typer
 
-from kai_py.cli.configuration import ConfigFile, configuration_from
-from kai_py.cli.connection import Context, Kubeconfig
-from kai_py.cli.filters import check_known
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
+from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
+from kai_py.cli.output import (
+    JsonFlag,
+    Output,
+    OutputOption,
+    check_known,
+    print_document,
+    print_table,
+)
 from kai_py.cli.reading import plan_cluster
-from kai_py.cli.tables import print_table
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder, list_devices
 from kai_py.snapshot.snapshot import Snapshot

@@ -19,21 +19,24 @@ import typer
 
 from kai_py.cli.claim_funnel import print_claim
 from kai_py.cli.cluster_objects import SavedCluster, cluster_objects
-from kai_py.cli.configuration import ConfigFile, configuration_from
-from kai_py.cli.connection import Context, Kubeconfig, cluster_client
+from kai_py.cli.connection import (
+    ConfigFile,
+    Context,
+    Kubeconfig,
+    cluster_client,
+    configuration_from,
+)
 from kai_py.cli.decisions import seconds_of
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
-from kai_py.cli.progress import progress
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, progress
 from kai_py.cli.scheduler_http import TokenFile, get, session
-from kai_py.cli.tables import print_table
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.event_history import SchedulerEvent, read_scheduler_events
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation, QueueLevel
 from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import Suggestion, Verb
-from kai_py.simulate.advice import explain_cluster
+from kai_py.simulate.advisor import explain_cluster
 
 MAX_NODES_SHOWN = 4
 

@@ -11,12 +11,16 @@ from typing import Annotated
 import typer
 
 from kai_py.api.problems import closest_match
-from kai_py.cli.configuration import ConfigFile, configuration_from
-from kai_py.cli.connection import Context, Kubeconfig
-from kai_py.cli.filters import check_known
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
+from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
+from kai_py.cli.output import (
+    JsonFlag,
+    Output,
+    OutputOption,
+    check_known,
+    print_document,
+    print_table,
+)
 from kai_py.cli.reading import plan_cluster
-from kai_py.cli.tables import print_table
 from kai_py.observe.explanation import RUNNING, STARTING
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kai_py.cli.configuration import configuration_from, with_options
+from kai_py.cli.connection import configuration_from, with_options
 from kai_py.cli.errors import CommandError
 from kai_py.deploy.chart import chart
 from kai_py.deploy.objects import Installation, manifests, text_of_manifest

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from kai_py.cli.cluster_objects import name_of, text_of
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.input_files import name_of, text_of
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
 from kai_py.lint.check import LintReport, lint_together
 from kai_py.lint.finding import Finding, Severity

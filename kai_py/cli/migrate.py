@@ -8,11 +8,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from kai_py.cli.cluster_objects import documents_in
 from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.errors import ExitCode
-from kai_py.cli.input_files import documents_in
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
-from kai_py.cli.tables import print_table
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table
 from kai_py.dialects.kai.migration import Compatibility, MigrationNote, migration_notes
 from kai_py.simulate.objects import read_objects
 from kai_py.watch.errors import Forbidden, NotFound

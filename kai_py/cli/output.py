@@ -1,10 +1,34 @@
-"""Output formats of commands, as in kubectl's ``-o``; ``--json`` is short for JSON."""
+"""Output of commands: formats, tables, progress, and checks of filters.
+
+Formats are those of kubectl's ``-o``; ``--json`` is short for JSON.
+
+Tables are like kubectl's: no lines, upper-case headings, nothing truncated.
+
+On a terminal the last column is wrapped where it is wide enough for that; otherwise the terminal
+breaks the line.
+
+Progress of long work goes to stderr if that is a terminal.
+
+An unknown name in a filter is an error, not an empty table.
+"""
 
 import enum
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 import msgspec
 import typer
+from rich.cells import cell_len
+from rich.console import Console
+from rich.progress import Progress
+
+from kai_py.api.problems import closest_match
+from kai_py.cli.errors import CommandError
 
 
 class Output(enum.StrEnum):
@@ -30,3 +54,62 @@ def print_document(answer: object, output: Output, *, json: bool) -> bool:
     else:
         return False
     return True
+
+
+COLUMN_GAP = "   "
+MIN_COLUMNS = 30
+"""Least width of the last column to wrap text in."""
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows of text under headings; the last column takes the remaining width."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    bold = width is not None and shows_styles()
+    for number, line in enumerate(table_lines(headings, list(rows), width=width)):
+        print(f"\x1b[1m{line}\x1b[0m" if number == 0 and bold else line)
+
+
+def shows_styles() -> bool:
+    """Whether a terminal shows bold text: not with ``NO_COLOR``, nor on a dumb one."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def table_lines(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None
+) -> Iterator[str]:
+    """The lines of a table, its headings first; ``width`` is None where lines are not wrapped."""
+    widths = [max(map(cell_len, column)) for column in zip(headings, *rows, strict=True)]
+    indent = sum(widths[:-1]) + len(COLUMN_GAP) * (len(widths) - 1)
+    text_width = None if width is None or width - indent < MIN_COLUMNS else width - indent
+    for row in (headings, *rows):
+        before = "".join(
+            cell + " " * (column - cell_len(cell)) + COLUMN_GAP
+            for cell, column in zip(row[:-1], widths[:-1], strict=True)
+        )
+        folded = textwrap.wrap(row[-1], text_width) if text_width else [row[-1]]
+        yield (before + "".join(folded[:1])).rstrip()
+        for rest in folded[1:]:
+            yield " " * indent + rest
+
+
+@contextmanager
+def progress(what: str, total: float | None = None) -> Iterator[Callable[[float], None]]:
+    """Show a bar during the block; yields a function that takes the amount done.
+
+    Without a ``total`` the bar only moves. It is removed at the end of the block.
+    """
+    console = Console(file=sys.stderr)
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def check_known(option: str, value: str, names: Iterable[str], *, hint: str) -> None:
+    """Raise CommandError unless ``value`` is empty or one of ``names``."""
+    known = sorted(set(names))
+    if not value or value in known:
+        return
+    suggestion = closest_match(value, known)
+    raise CommandError(
+        f"{option} {value}: not found", hint=f"did you mean {suggestion}?" if suggestion else hint
+    )

@@ -10,15 +10,19 @@ from typing import Annotated
 
 import typer
 
-from kai_py.cli.configuration import ConfigFile, configuration_from
-from kai_py.cli.connection import Context, Kubeconfig
+from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
 from kai_py.cli.errors import CommandError
-from kai_py.cli.filters import check_known
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
+from kai_py.cli.output import (
+    JsonFlag,
+    Output,
+    OutputOption,
+    check_known,
+    print_document,
+    print_table,
+)
 from kai_py.cli.reading import divide_quota, plan_cluster
-from kai_py.cli.tables import print_table
 from kai_py.config import Configuration
-from kai_py.observe.queue_rows import QueueRow, in_tree_order, queue_rows
+from kai_py.observe.cluster_state import QueueRow, in_tree_order, queue_rows
 from kai_py.observe.share_steps import ShareStep, SiblingShare, share_sentences, share_steps
 from kai_py.snapshot.accounting import GPU
 

@@ -14,7 +14,7 @@ from typing import Any
 from kai_py.cli.connection import cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.config import Configuration
-from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.owner_chain import GroupKind
 from kai_py.observe.health import unsynced_kinds
 from kai_py.plan.plan import Plan
 from kai_py.plan.state.queues import Quota

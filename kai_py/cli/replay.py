@@ -2,24 +2,71 @@
 
 With ``--diff`` the plans of two configurations are compared, with ``--against`` the plan printed by
 another version: exit code 0 when they are the same, 1 when they differ.
+
+Recorded clusters in files: from KAI-Scheduler or from ``kai-py snapshot``.
+
+KAI's is a zip (see ``kai_archive``); ours is a list of the objects that the scheduler watches, so
+owners of pods are in it. Objects that cannot be read are left out and named.
 """
 
 import difflib
+import zipfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from kai_py.cli.configuration import ConfigFile, configuration_from
+from kai_py.cli.cluster_objects import text_of
+from kai_py.cli.connection import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.input_files import text_of
-from kai_py.cli.kai_archive import Archive, ArchiveError
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
-from kai_py.cli.progress import progress
-from kai_py.cli.recorded import read_recorded
+from kai_py.cli.kai_archive import Archive, ArchiveError, read_archive
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, progress
 from kai_py.observe.plan_text import describe_plan
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
+from kai_py.simulate.objects import Document, ObjectsError, load_objects
+from kai_py.watch.kinds import WATCHED
+from kai_py.watch.resource import Kind
+
+BY_NAME: dict[tuple[str, str], Kind[Any]] = {(kind.group, kind.name): kind for kind in WATCHED}
+
+
+def read_recorded(path: Path) -> Archive:
+    """Read either kind of file; raises ArchiveError."""
+    # A missing file too: the archive's reader reports it.
+    if not path.is_file() or zipfile.is_zipfile(path):
+        return read_archive(path)
+    try:
+        return archive_of(load_objects(path))
+    except ObjectsError as error:
+        text = f"is not a snapshot of KAI-Scheduler or kai-py: {error}"
+        raise ArchiveError(f"{path} {text}") from error
+
+
+def archive_of(documents: Iterable[Document]) -> Archive:
+    """The objects of ``documents`` that the scheduler watches; no pod is being bound."""
+    objects: list[tuple[Kind[Any], Any]] = []
+    problems: list[str] = []
+    for document in documents:
+        group, _, version = str(document["apiVersion"]).rpartition("/")
+        kind = BY_NAME.get((group, str(document["kind"])))
+        if kind is None or version not in kind.versions:
+            problems.append(
+                f"{_name(document)} is ignored: {document['apiVersion']} is not supported"
+            )
+            continue
+        try:
+            objects.append((kind, kind.versions[version](msgspec.json.encode(document))))
+        except ValueError as error:
+            problems.append(f"{_name(document)} is ignored: {error}")
+    return Archive("", tuple(objects), tuple(problems), {})
+
+
+def _name(document: Document) -> str:
+    meta = document["metadata"]
+    return "/".join(filter(None, (document["kind"], meta.get("namespace", ""), meta["name"])))
 
 
 def command(

@@ -21,9 +21,15 @@ from prometheus_client import (
     ProcessCollector,
 )
 
-from kai_py.cli.addresses import address_of
-from kai_py.cli.configuration import ConfigFile, configuration_from, with_options
-from kai_py.cli.connection import Context, Kubeconfig, cluster_client
+from kai_py.cli.connection import (
+    ConfigFile,
+    Context,
+    Kubeconfig,
+    address_of,
+    cluster_client,
+    configuration_from,
+    with_options,
+)
 from kai_py.cli.errors import CommandError
 from kai_py.config import Configuration, LogFormat
 from kai_py.observe.http import serve

@@ -5,12 +5,10 @@ from typing import Annotated
 
 import typer
 
-from kai_py.cli.configuration import ConfigFile, configuration_from
+from kai_py.cli.cluster_objects import text_of
+from kai_py.cli.connection import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError
-from kai_py.cli.input_files import text_of
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
-from kai_py.cli.progress import progress
-from kai_py.cli.tables import print_table
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, progress
 from kai_py.config import Configuration
 from kai_py.simulate.report import SimulationReport, summarise
 from kai_py.simulate.report_page import report_page, waiting_cells

@@ -9,7 +9,7 @@ import typer
 from kai_py.cli.cluster_objects import read_now
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError
-from kai_py.cli.progress import progress
+from kai_py.cli.output import progress
 from kai_py.simulate.objects import write_objects
 from kai_py.simulate.redaction import redact
 

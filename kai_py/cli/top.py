@@ -3,13 +3,22 @@
 Everything is read from the API server; shares and reasons are those of cycles that are run on it,
 and nothing is written. q and Ctrl-C end it. In a pipe, and with ``--once``, the screen is printed
 once.
+
+Ends a live screen on the key q, if standard input is a terminal.
+
+Keys are read one by one and not echoed meanwhile; Ctrl-C stays the interrupt. The terminal's mode
+is restored when the block is left.
 """
 
 import asyncio
 import logging
+import os
+import sys
+import termios
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import tty
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -17,8 +26,13 @@ from prometheus_client import CollectorRegistry
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from kai_py.cli.configuration import ConfigFile, configuration_from
-from kai_py.cli.connection import Context, Kubeconfig, cluster_client
+from kai_py.cli.connection import (
+    ConfigFile,
+    Context,
+    Kubeconfig,
+    cluster_client,
+    configuration_from,
+)
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.reading import READ_SECONDS, wait_until_read
 from kai_py.config import Configuration
@@ -28,13 +42,39 @@ from kai_py.demo.rendering import feed_line
 from kai_py.observe.live.builder import LiveClusterBuilder
 from kai_py.observe.live.cluster import LiveCluster
 from kai_py.observe.live.feed import Feed
-from kai_py.observe.live.quitting import quit_key
 from kai_py.observe.live.screen import Screen, show
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Plan
 from kai_py.scheduler import Scheduler
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import NODES
+
+QUIT_KEYS = b"qQ"
+
+
+@contextmanager
+def quit_key() -> Iterator[asyncio.Event]:
+    """Yield an event that is set when q is pressed; never if standard input is not a terminal."""
+    pressed = asyncio.Event()
+    if not sys.stdin.isatty():
+        yield pressed
+        return
+    terminal = sys.stdin.fileno()
+
+    def read() -> None:
+        if any(key in QUIT_KEYS for key in os.read(terminal, 64)):
+            pressed.set()
+
+    before = termios.tcgetattr(terminal)
+    loop = asyncio.get_running_loop()
+    tty.setcbreak(terminal)
+    loop.add_reader(terminal, read)
+    try:
+        yield pressed
+    finally:
+        loop.remove_reader(terminal)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
 
 PIPE_SIZE = (128, 34)
 

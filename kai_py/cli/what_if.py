@@ -11,14 +11,10 @@ from typing import Annotated
 
 import typer
 
-from kai_py.cli.cluster_objects import SavedCluster, cluster_objects
-from kai_py.cli.configuration import ConfigFile, configuration_from
-from kai_py.cli.connection import Context, Kubeconfig
+from kai_py.cli.cluster_objects import SavedCluster, cluster_objects, documents_in
+from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.input_files import documents_in
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
-from kai_py.cli.progress import progress
-from kai_py.cli.tables import print_table
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, progress
 from kai_py.simulate.change_texts import parse_changes
 from kai_py.simulate.changes import AddNodes, AddObjects, ChangeError, ClusterChange, node_pattern
 from kai_py.simulate.objects import Document

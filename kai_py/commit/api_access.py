@@ -2,6 +2,8 @@
 
 The limit bounds the calls under way at once. Bindings and claims share one; statuses and events
 have limits of their own, so that reporting never delays scheduling.
+
+Optimistic concurrency for patches.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.retry import RetryPolicy, retry_transient
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, Invalid, NotFound
-from kai_py.watch.resource import Resource
+from kai_py.watch.resource import Identified, Resource
 
 Result = TypeVar("Result")
 
@@ -62,3 +64,8 @@ def is_gone(error: ApiError) -> bool:
     if isinstance(error, Invalid):
         return any(cause.field == "metadata.uid" for cause in error.causes)
     return isinstance(error, NotFound)
+
+
+def preconditions(known: Identified) -> dict[str, str]:
+    """Metadata for a patch that the API server refuses (409) if the object has changed."""
+    return {"uid": known.metadata.uid, "resourceVersion": known.metadata.resource_version}

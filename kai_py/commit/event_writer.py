@@ -14,12 +14,14 @@ InvalidObject     node, slice, pod     it is not used (or only in part), with wh
 Reclaiming, Reclaimed  both queues   capacity was reclaimed by one from the other
 MissingParent, Cycle, …  queue         it can't be used as written, as its Ready condition says
 Accepted          queue                it can be used again
+
+Annotations of the scheduler's events for programs, beside the message for people.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from kai_py.api import event_annotations
+from kai_py.api.queue import GROUP, QUEUE_NAME_KEY
 from kai_py.api.queue_status import READY
 from kai_py.api.records.kai import POD_GROUP_API_VERSION
 from kai_py.api.references import ClaimRef, PodRef
@@ -40,6 +42,18 @@ from kai_py.commit.transaction import GangOutcome
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Eviction, GangPlacement, ObjectProblem, Stage, Unplaced
 from kai_py.watch.kinds import WatchedQueue
+
+GANG = f"{GROUP}/gang"
+QUEUE = QUEUE_NAME_KEY
+ACTION = f"{GROUP}/action"
+"""The action of the cycle: allocate, reclaim, preempt, …"""
+NODE = f"{GROUP}/node"
+STAGE = f"{GROUP}/stage"
+"""The stage that stops a gang."""
+PREEMPTOR = f"{GROUP}/preemptor"
+"""The gang for which pods are evicted."""
+PREEMPTOR_QUEUE = f"{GROUP}/preemptor-queue"
+
 
 NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 
@@ -194,27 +208,27 @@ class EventWriter:
 
 def _placement_details(gang: GangPlacement, node: str) -> Mapping[str, str]:
     return {
-        event_annotations.GANG: gang.gang,
-        event_annotations.QUEUE: gang.queue,
-        event_annotations.ACTION: gang.action.value,
-        event_annotations.NODE: node,
+        GANG: gang.gang,
+        QUEUE: gang.queue,
+        ACTION: gang.action.value,
+        NODE: node,
     }
 
 
 def _eviction_details(eviction: Eviction) -> Mapping[str, str]:
     return {
-        event_annotations.GANG: eviction.gang,
-        event_annotations.QUEUE: eviction.queue,
-        event_annotations.ACTION: eviction.action.value,
-        event_annotations.NODE: eviction.node,
-        event_annotations.PREEMPTOR: eviction.preemptor,
-        event_annotations.PREEMPTOR_QUEUE: eviction.preemptor_queue,
+        GANG: eviction.gang,
+        QUEUE: eviction.queue,
+        ACTION: eviction.action.value,
+        NODE: eviction.node,
+        PREEMPTOR: eviction.preemptor,
+        PREEMPTOR_QUEUE: eviction.preemptor_queue,
     }
 
 
 def _pending_details(unplaced: Unplaced) -> Mapping[str, str]:
     return {
-        event_annotations.GANG: unplaced.gang,
-        event_annotations.QUEUE: unplaced.queue,
-        event_annotations.STAGE: unplaced.stage.value,
+        GANG: unplaced.gang,
+        QUEUE: unplaced.queue,
+        STAGE: unplaced.stage.value,
     }

@@ -42,7 +42,7 @@ class EventType(StrEnum):
 class Event:
     """One event on an object; ``note`` is a sentence of at most 1,024 bytes.
 
-    ``details`` hold the same for programs, by the keys of ``kai_py.api.event_annotations``.
+    ``details`` hold the same for programs, by the keys of ``kai_py.commit.event_writer``.
     """
 
     regarding: Owner

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kai_py.api.records.suspended_job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
+from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.references import PodRef
-from kai_py.api.timestamp import format_time
+from kai_py.api.times import format_time
 from kai_py.commit.api_access import ApiAccess
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Eviction

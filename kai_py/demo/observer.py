@@ -2,13 +2,15 @@
 
 The observer knows only what the API shows to any client, and the scheduler's plans, for queue
 shares (no object carries them) and for the beneficiaries of evictions.
+
+Events (events.k8s.io/v1) as the cluster has them.
 """
 
 import math
 from collections.abc import Callable
 from typing import Any
 
-from kai_py.api.records.core import Pod
+from kai_py.api.records.core import ObjectMeta, Pod, Record
 from kai_py.api.records.job import Job
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.demo.events import (
@@ -23,14 +25,36 @@ from kai_py.demo.events import (
     QueueGpus,
     QueuesChanged,
 )
-from kai_py.observe.cluster_events import CLUSTER_EVENTS, ClusterEvent
 from kai_py.observe.live.membership import OWNER_KINDS, MirroredOwners
 from kai_py.plan.plan import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kai_py.watch.mirror import Mirror
-from kai_py.watch.resource import Kind
+from kai_py.watch.resource import Kind, define_kind
+
+
+class EventObject(Record, frozen=True):
+    """The object that an event regards."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ClusterEvent(Record, frozen=True):
+    """events.k8s.io/v1 Event: ``type`` is Normal or Warning, ``note`` a sentence."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    type: str = ""
+    reason: str = ""
+    note: str = ""
+    regarding: EventObject = EventObject()
+
+
+CLUSTER_EVENTS = define_kind(ClusterEvent, "Event", "events", "v1", group="events.k8s.io")
+
 
 OBSERVED: tuple[Kind[Any], ...] = (
     NAMESPACES,

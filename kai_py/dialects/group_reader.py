@@ -16,10 +16,9 @@ from kai_py.grouping.counts import count_at
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.gang_template import InvalidWorkloadError
 from kai_py.grouping.group_sources import GroupSource, PodContext
-from kai_py.grouping.metadata import annotation_or_label
-from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.owners import Owners
+from kai_py.grouping.owner_chain import OwnerChain, Owners
 from kai_py.grouping.pod_group_annotation import pod_owner
+from kai_py.grouping.pod_template import annotation_or_label
 
 
 @dataclass(frozen=True, slots=True)

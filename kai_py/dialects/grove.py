@@ -19,16 +19,15 @@ from typing import Any
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.group_reader import GroupReader, gang_from_group
 from kai_py.dialects.kai import keys
+from kai_py.dialects.kai.keys import first_duration
 from kai_py.dialects.kai.pod_groups import KIND as POD_GROUP
 from kai_py.dialects.kai.priority import priority_of
-from kai_py.dialects.kai.times import first_duration
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import GangSpec, Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import GangAffinity, GangSettings
 from kai_py.grouping.gang_template import InvalidWorkloadError, number_label_reader
 from kai_py.grouping.group_sources import GroupSource, PodContext
-from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.owners import Owners
+from kai_py.grouping.owner_chain import OwnerChain, Owners
 
 POD_GANGS = "podgangs.scheduler.grove.io"
 KIND = "PodGang.scheduler.grove.io"

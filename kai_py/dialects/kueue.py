@@ -14,9 +14,9 @@ from dataclasses import replace
 from kai_py.api.records.core import Pod
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.grouping.group_sources import GroupSource, PodContext
-from kai_py.grouping.metadata import count_annotation
 from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.pod_group_annotation import pod_owner
+from kai_py.grouping.pod_template import count_annotation
 
 GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
 COUNT_KEY = "kueue.x-k8s.io/pod-group-total-count"

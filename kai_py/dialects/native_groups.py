@@ -24,8 +24,7 @@ from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.gang_settings import GangSettings
 from kai_py.grouping.gang_template import InvalidWorkloadError
 from kai_py.grouping.group_sources import GroupSource, PodContext
-from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.owners import Owners
+from kai_py.grouping.owner_chain import OwnerChain, Owners
 from kai_py.snapshot.tables.claims import POD_GROUPS
 
 WORKLOADS = "workloads"

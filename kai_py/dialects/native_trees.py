@@ -15,7 +15,7 @@ from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.grouping.gang_template import InvalidWorkloadError
-from kai_py.grouping.owners import Owners
+from kai_py.grouping.owner_chain import Owners
 from kai_py.snapshot.tables.claims import POD_GROUPS
 
 COMPOSITE_GROUPS = "compositepodgroups"

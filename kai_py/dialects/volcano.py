@@ -20,8 +20,8 @@ from kai_py.grouping.counts import parse_count
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.grouping.gang_template import InvalidWorkloadError
 from kai_py.grouping.group_sources import GroupSource
-from kai_py.grouping.metadata import annotation_or_label
 from kai_py.grouping.owner_chain import OwnerChain
+from kai_py.grouping.pod_template import annotation_or_label
 
 GROUP_KEYS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 TASK_KEY = "volcano.sh/task-spec"

@@ -25,8 +25,8 @@ from kai_py.dra.cluster_layout import ClusterLayout, Ints
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.device_usage import device_usage
 from kai_py.dra.eligibility import Expressions
-from kai_py.dra.errors import AllocationError
 from kai_py.dra.features import AllocationStrategy, Features
+from kai_py.dra.identity import AllocationError
 from kai_py.dra.inventory import NodeDevices
 from kai_py.dra.node_classes import NodeClasses
 from kai_py.dra.parsed_claims import ParsedClaims

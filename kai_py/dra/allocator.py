@@ -19,9 +19,9 @@ from kai_py.dra.counters import CounterLayout, layout_counters
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.device_usage import DeviceUsage, device_usage
 from kai_py.dra.eligibility import SELECTION_CHECKS, DeviceRejection, Eligibility, Expressions
-from kai_py.dra.errors import AllocationError
 from kai_py.dra.expressions import CachedExpressions, CompiledExpressions
 from kai_py.dra.features import AllocationStrategy, Features
+from kai_py.dra.identity import AllocationError
 from kai_py.dra.inventory import Inventory, NodeDevices
 from kai_py.dra.parsed_claims import Option, ParsedClaims, parse_claims
 from kai_py.dra.placement_loss import PlacementLoss

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kai_py.dra.constraints import AttributeElement, ConstraintKind
-from kai_py.dra.errors import AllocationError
+from kai_py.dra.identity import AllocationError
 from kai_py.dra.parsed_claims import Option, ParsedClaim
 from kai_py.dra.search_state import SearchState
 

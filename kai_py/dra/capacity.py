@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat, parse_quantity
 from kai_py.api.records.resource import CapacityRequestPolicy, DeviceCapacity
-from kai_py.dra.errors import AllocationError
+from kai_py.dra.identity import AllocationError
 
 MAX_INT64 = 2**63 - 1
 MILLI = NANO // 1000

@@ -18,9 +18,9 @@ from kai_py.dra.allocation_query import AllocationQuery, Alternatives, QueryCont
 from kai_py.dra.allocator import Allocation, AllocationOutcome, allocate
 from kai_py.dra.cluster_layout import ClusterLayout, Ints, LayoutCache, lay_out_cluster
 from kai_py.dra.device_state import DeviceState
-from kai_py.dra.errors import AllocationError
 from kai_py.dra.expressions import MaskedExpressions
 from kai_py.dra.features import AllocationStrategy
+from kai_py.dra.identity import AllocationError
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.node_classes import LOCALITY_ATTRIBUTES, NodeClasses
 from kai_py.dra.parsed_claims import parse_claims

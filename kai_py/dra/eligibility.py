@@ -14,8 +14,8 @@ from typing import Protocol
 from kai_py.api.records.resource import DeviceAttribute
 from kai_py.dra.capacity import ConsumedCapacity, consumed_capacity
 from kai_py.dra.constraints import AttributeElement, attribute_elements, find_attribute
-from kai_py.dra.errors import AllocationError
 from kai_py.dra.features import AllocationStrategy, Features
+from kai_py.dra.identity import AllocationError
 from kai_py.dra.inventory import OPTIONAL_NODE_OPERATIONS, NodeDevices
 from kai_py.dra.parsed_claims import Option, ParsedClaims, RequestSelector
 from kai_py.dra.rows import DeviceRow

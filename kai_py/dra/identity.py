@@ -1,4 +1,8 @@
-"""Names of devices and pools; unique in a cluster, ordered as the allocator searches them."""
+"""Names of devices and pools, and the errors that stop an allocation.
+
+Names are unique in a cluster and ordered as the allocator searches them. The errors stop the
+allocation of a whole pod, as opposed to a node that does not fit.
+"""
 
 from typing import NamedTuple
 
@@ -27,3 +31,10 @@ class DeviceID(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.driver}/{self.pool}/{self.device}"
+
+
+class AllocationError(Exception):
+    """A claim, class or device that can't be evaluated; the text is that of kube-scheduler.
+
+    ``kai_py.dra.allocator.allocate`` does not raise this: it returns it as a value.
+    """

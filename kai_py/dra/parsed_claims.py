@@ -19,8 +19,8 @@ from kai_py.api.records.resource import (
     ResourceClaim,
 )
 from kai_py.dra.constraints import Constraint, ConstraintKind
-from kai_py.dra.errors import AllocationError
 from kai_py.dra.features import Features
+from kai_py.dra.identity import AllocationError
 
 RequestSpec = ExactDeviceRequest | DeviceSubRequest
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kai_py.dra.components import connected_components
 from kai_py.dra.counters import CounterDraw, CounterLayout
+from kai_py.dra.symmetry import connected_components
 
 
 @dataclass(frozen=True, slots=True, eq=False)

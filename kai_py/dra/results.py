@@ -19,8 +19,8 @@ from kai_py.api.records.resource import (
 )
 from kai_py.dra.capacity import format_amount
 from kai_py.dra.eligibility import Eligibility
-from kai_py.dra.errors import AllocationError
 from kai_py.dra.features import Features
+from kai_py.dra.identity import AllocationError
 from kai_py.dra.inventory import NodeDevices
 from kai_py.dra.parsed_claims import Option, ParsedClaim
 from kai_py.dra.rows import DeviceRow

@@ -2,6 +2,11 @@
 
 A slice whose quantities can't be parsed carries a ``problem`` in place of devices; its pool is then
 invalid, and nothing else is affected.
+
+Node selectors of slices, devices and allocations, for one node.
+
+Semantics of k8s.io/component-helpers nodeaffinity: terms are OR-ed, requirements AND-ed, an empty
+term matches nothing, ``Gt`` and ``Lt`` compare integers.
 """
 
 from collections.abc import Sequence
@@ -9,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
-from kai_py.api.records.core import Node, NodeSelector
+from kai_py.api.records.core import Node, NodeSelector, NodeSelectorTerm, SelectorRequirement
 from kai_py.api.records.resource import (
     Device,
     DeviceAttribute,
@@ -19,9 +24,42 @@ from kai_py.api.records.resource import (
 )
 from kai_py.dra.capacity import ParsedCapacity, parse_capacity
 from kai_py.dra.identity import DeviceID, PoolID
-from kai_py.dra.node_selection import node_selector_matches
 from kai_py.dra.selectors.device import AttributeValue, BadAttribute, CELDevice, attribute_value
 from kai_py.dra.taints import rule_taints
+from kai_py.snapshot.label_selector import requirement_matches
+
+
+def node_selector_matches(selector: NodeSelector, node: Node) -> bool:
+    """Whether any term of ``selector`` matches ``node``."""
+    return any(_term_matches(term, node) for term in selector.node_selector_terms)
+
+
+def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    labels = node.metadata.labels
+    return all(
+        _requirement_matches(requirement, labels.get(requirement.key))
+        for requirement in term.match_expressions
+    ) and all(
+        requirement.key == "metadata.name" and _requirement_matches(requirement, node.metadata.name)
+        for requirement in term.match_fields
+    )
+
+
+def _requirement_matches(requirement: SelectorRequirement, value: str | None) -> bool:
+    if requirement.operator in ("Gt", "Lt"):
+        return _number_matches(requirement, value)
+    return requirement_matches(requirement, value)
+
+
+def _number_matches(requirement: SelectorRequirement, value: str | None) -> bool:
+    try:
+        number, bound = int(value or ""), int(*requirement.values)
+    except (ValueError, TypeError):
+        return False
+    return number > bound if requirement.operator == "Gt" else number < bound
+
 
 CounterID = tuple[str, str]
 """Counter set and counter."""

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
 from kai_py.dra.bounds import provably_infeasible
 from kai_py.dra.eligibility import DeviceCheck, DeviceRejection
-from kai_py.dra.errors import AllocationError
 from kai_py.dra.features import AllocationStrategy
+from kai_py.dra.identity import AllocationError
 from kai_py.dra.parsed_claims import Option
 from kai_py.dra.search_state import DevicePick, SearchState
 from kai_py.dra.symmetry import Symmetry

@@ -9,19 +9,40 @@ devices are taken, what is left of counters and capacity, which values constrain
 
 Equal states have the same future up to renaming, which is all that the search needs to know.
 Building costs O(devices x options), a state O(components + devices taken).
+
+Connected components of items that share tokens (union-find).
 """
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kai_py.dra.components import connected_components
 from kai_py.dra.constraints import AttributeElement
 from kai_py.dra.eligibility import Eligible
-from kai_py.dra.errors import AllocationError
+from kai_py.dra.identity import AllocationError
 from kai_py.dra.parsed_claims import Option
 from kai_py.dra.search_state import SearchState
+
+
+def connected_components(tokens: Sequence[Iterable[Hashable]]) -> list[int]:
+    """Component number of each item, in the order of the components' first items."""
+    parents = list(range(len(tokens)))
+
+    def root(item: int) -> int:
+        while parents[item] != item:
+            parents[item] = parents[parents[item]]
+            item = parents[item]
+        return item
+
+    first: dict[Hashable, int] = {}
+    for item, ties in enumerate(tokens):
+        for token in ties:
+            a, b = root(item), root(first.setdefault(token, item))
+            parents[max(a, b)] = min(a, b)
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(root(item), len(numbers)) for item in range(len(tokens))]
+
 
 Tie = tuple[Hashable, ...]
 """What connects devices: a counter set, or a value under a constraint."""

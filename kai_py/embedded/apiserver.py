@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kai_py.embedded.clock import Clock
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.identity import Identity
+    from kai_py.embedded.documents import Identity, Json
     from kai_py.embedded.store import Store
 
 _STALE = (

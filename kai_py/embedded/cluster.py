@@ -5,6 +5,8 @@ async with EmbeddedCluster() as cluster:          # real time, over HTTP
 
 cluster = EmbeddedCluster(clock=SimulatedClock())  # simulated time, in process
 cluster.start(); cluster.create({...}); cluster.clock.advance(60)
+
+Kubeconfig for the embedded cluster, without credentials.
 """
 
 from __future__ import annotations
@@ -16,9 +18,8 @@ from kai_py.embedded.clock import RealClock
 from kai_py.embedded.controllers import standard_controllers
 from kai_py.embedded.controllers.runtime import Runtime
 from kai_py.embedded.crds import CustomResources
+from kai_py.embedded.documents import Identity
 from kai_py.embedded.http import HttpFront
-from kai_py.embedded.identity import Identity
-from kai_py.embedded.kubeconfig import kubeconfig
 from kai_py.embedded.kubelet import Kubelet, PodTiming
 from kai_py.embedded.resources import NAMESPACES, PRIORITY_CLASSES, Registry
 from kai_py.embedded.store import Store
@@ -30,6 +31,31 @@ if TYPE_CHECKING:
     from kai_py.embedded.clock import Clock
     from kai_py.embedded.documents import Json
     from kai_py.embedded.faults import Faults
+
+
+import yaml
+
+CONTEXT = "kai-py-embedded"
+
+
+def kubeconfig(url: str, *, namespace: str = "default") -> str:
+    """Return the text of a kubeconfig whose only context is the server at `url`."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": CONTEXT, "cluster": {"server": url}}],
+        "users": [{"name": CONTEXT, "user": {}}],
+        "contexts": [
+            {
+                "name": CONTEXT,
+                "context": {"cluster": CONTEXT, "user": CONTEXT, "namespace": namespace},
+            }
+        ],
+        "current-context": CONTEXT,
+    }
+    text: str = yaml.safe_dump(document, sort_keys=False)
+    return text
+
 
 DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 SYSTEM_PRIORITIES = {

@@ -14,9 +14,8 @@ from kai_py.embedded import schema as structural
 from kai_py.embedded.cel_rules import check_rules
 from kai_py.embedded.cel_validation import make_validator
 from kai_py.embedded.columns import AGE, CRD, NAME, Column, age_since, json_path
-from kai_py.embedded.conditions import with_condition
 from kai_py.embedded.deletion import delete_all
-from kai_py.embedded.documents import lookup
+from kai_py.embedded.documents import lookup, with_condition
 from kai_py.embedded.errors import (
     FieldError,
     invalid_value,

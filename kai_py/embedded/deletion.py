@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kai_py.api.timestamp import format_time
+from kai_py.api.times import format_time
 from kai_py.embedded.apiserver import is_removable
 from kai_py.embedded.documents import is_deleting, namespace_of, uid_of
 from kai_py.embedded.errors import bad_request, forbidden

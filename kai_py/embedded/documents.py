@@ -1,13 +1,23 @@
-"""API objects as plain JSON documents.
+"""API objects as plain JSON documents; their conditions, uids and generated names.
 
 They are shared and never changed in place once stored: a write makes a new document that may share
 unchanged parts with the old one.
+
+A condition is set by type, with a new transition time only when the status changes.
+
+Uids and generated names are hashes of a seed and a counter: they look random, and are the same in
+every run.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import uuid
 from datetime import datetime
 from typing import Any, TypeAlias
+
+from kai_py.api.times import format_time
 
 Json: TypeAlias = dict[str, Any]
 
@@ -84,3 +94,55 @@ def owner_reference(owner: Json) -> Json:
 def seconds_of(text: str) -> float:
     """Parse a metav1.Time or MicroTime into Unix seconds."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def with_condition(status: Json, condition: Json, *, now: float) -> Json:
+    """Return `status` with `condition` in the place of the one of its type."""
+    conditions = list(status.get("conditions") or ())
+    for index, present in enumerate(conditions):
+        if present["type"] == condition["type"]:
+            conditions[index] = _replaced(present, condition, now)
+            return {**status, "conditions": conditions}
+    conditions.append({**condition, "lastTransitionTime": format_time(now)})
+    return {**status, "conditions": conditions}
+
+
+def is_true(document: Json, condition_type: str) -> bool:
+    """Whether the object's status has the condition with status True."""
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == condition_type and each["status"] == "True" for each in conditions)
+
+
+def _replaced(present: Json, condition: Json, now: float) -> Json:
+    same = present["status"] == condition["status"]
+    since = present.get("lastTransitionTime") if same else None
+    return {**condition, "lastTransitionTime": since or format_time(now)}
+
+
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # what Kubernetes draws name suffixes from
+_SUFFIX_LENGTH = 5
+
+
+class Identity:
+    """A stream of uids and name suffixes determined by `seed`."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._counter = itertools.count(1)
+
+    def uid(self) -> str:
+        """Return a new uid in the form of a version 4 UUID."""
+        return str(uuid.UUID(bytes=self._digest()[:16], version=4))
+
+    def suffix(self) -> str:
+        """Return five letters for a generated name."""
+        return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in self._digest()[:_SUFFIX_LENGTH])
+
+    def _digest(self) -> bytes:
+        return hashlib.sha256(f"{self._seed}/{next(self._counter)}".encode()).digest()
+
+
+def short_hash(text: str) -> str:
+    """Return a hash of `text` of ten letters, as in pod-template-hash."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest[:10])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.api.timestamp import format_time
-from kai_py.embedded.documents import name_of, namespace_of, uid_of
-from kai_py.embedded.identity import short_hash
+from kai_py.api.times import format_time
+from kai_py.embedded.documents import name_of, namespace_of, short_hash, uid_of
 from kai_py.embedded.resources import EVENTS
 
 if TYPE_CHECKING:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kai_py.api.timestamp import format_time
+from kai_py.api.times import format_time
 from kai_py.embedded.errors import FieldError, forbidden_field, invalid_value, required
 
 if TYPE_CHECKING:
     from kai_py.embedded.clock import Clock
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.identity import Identity
+    from kai_py.embedded.documents import Identity, Json
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SUBDOMAIN_RULE = (

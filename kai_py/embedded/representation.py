@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.paging import Page
+    from kai_py.embedded.listing import Page
     from kai_py.embedded.resources import ServedResource
 
 _META = "meta.k8s.io/v1"

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.api.timestamp import format_time
-from kai_py.embedded.conditions import with_condition
+from kai_py.api.times import format_time
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.documents import is_deleting, name_of, namespace_of
+from kai_py.embedded.documents import is_deleting, name_of, namespace_of, with_condition
 from kai_py.embedded.errors import RequestError, bad_request, conflict, invalid, required
 from kai_py.embedded.resources import BUDGETS, NAMESPACES, PODS
 from kai_py.embedded.selectors import label_selector

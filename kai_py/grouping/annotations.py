@@ -16,11 +16,11 @@ operation per object.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kai_py.api.duration import DurationError, parse_duration
 from kai_py.api.queue import GROUP
+from kai_py.api.times import DurationError, parse_duration
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
+from kai_py.grouping.gang_settings import Preemptibility, parse_preemptibility
 from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.preemptibility import Preemptibility, parse_preemptibility
 from kai_py.grouping.segments import split_into_segments
 
 EXPECTED_RUNTIME_KEY = f"{GROUP}/expected-runtime"

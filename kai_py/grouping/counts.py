@@ -6,7 +6,7 @@ from typing import Any
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured, values_at
 from kai_py.grouping.gang_template import InvalidWorkloadError
-from kai_py.grouping.metadata import count_annotation
+from kai_py.grouping.pod_template import count_annotation
 from kai_py.grouping.rule import Count, SummedField
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.gang import ExpectedPods, Subgroup
-from kai_py.grouping.owner_chain import OwnerLink
-from kai_py.grouping.owners import Owners
+from kai_py.grouping.owner_chain import OwnerLink, Owners
 from kai_py.grouping.queue_choice import Defaults
 
 

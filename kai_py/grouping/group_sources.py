@@ -15,8 +15,7 @@ import msgspec
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.grouping.gang import GangSpec
-from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.owners import Owners
+from kai_py.grouping.owner_chain import OwnerChain, Owners
 from kai_py.grouping.queue_choice import QueueChoice
 
 

@@ -30,8 +30,14 @@ from kai_py.grouping.gang_template import (
     number_label_reader,
 )
 from kai_py.grouping.group_sources import GroupSource, PodContext, gang_from_sources, markers_of
-from kai_py.grouping.owner_chain import OwnerChain, OwnerLink, owner_chain
-from kai_py.grouping.owners import Absence, OwnerObject, Owners
+from kai_py.grouping.owner_chain import (
+    Absence,
+    OwnerChain,
+    OwnerLink,
+    OwnerObject,
+    Owners,
+    owner_chain,
+)
 from kai_py.grouping.pod_group_annotation import POD_GROUP_ANNOTATION, pod_owner
 from kai_py.grouping.queue_choice import Defaults, QueueChoice, choose_queue
 from kai_py.grouping.rule import Rule, Treatment

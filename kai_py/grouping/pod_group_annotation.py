@@ -5,8 +5,8 @@
 
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.group_sources import GroupSource, PodContext
-from kai_py.grouping.metadata import annotation_or_label, count_annotation
 from kai_py.grouping.owner_chain import OwnerChain
+from kai_py.grouping.pod_template import annotation_or_label, count_annotation
 
 POD_GROUP_KEY = "scheduling.kai.io/pod-group"
 MIN_AVAILABLE_KEY = "scheduling.kai.io/min-available"

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kai_py.api.records.core import ObjectMeta
-from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.owners import Owners
+from kai_py.grouping.owner_chain import OwnerChain, Owners
 
 
 class Defaults(StrEnum):

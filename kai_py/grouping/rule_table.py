@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.problems import field_problems
 from kai_py.grouping.frameworks import FRAMEWORKS
-from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.queue_choice import Defaults, QueueKey
 from kai_py.grouping.rule import Count, Rule, RuleFile
 

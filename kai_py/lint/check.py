@@ -21,7 +21,6 @@ from kai_py.lint.rules import (
     references,
     requests,
     selectors,
-    versions,
     workloads,
 )
 
@@ -50,7 +49,7 @@ RULES: tuple[Rule, ...] = (
     references.namespaces_exist,
     references.classes_exist,
     references.claims_exist,
-    versions.served_version,
+    references.served_version,
 )
 
 MAX_VALUES = 100_000

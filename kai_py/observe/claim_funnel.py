@@ -11,9 +11,9 @@ import numpy as np
 
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.dra.errors import AllocationError
 from kai_py.dra.explain.diagnosis import AllocationDiagnosis, OptionDiagnosis, diagnose_allocation
 from kai_py.dra.explain.diagnosis_message import diagnosis_message
+from kai_py.dra.identity import AllocationError
 from kai_py.snapshot.snapshot import Snapshot
 
 

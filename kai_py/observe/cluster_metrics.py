@@ -17,7 +17,7 @@ from kai_py.api.gpu_share import is_gpu_resource
 from kai_py.dra.explain.device_list import Holder, device_holders
 from kai_py.dra.identity import DeviceID
 from kai_py.observe.cluster_view import ClusterView, NodeUsage
-from kai_py.policy.score.fragmented_gpus import fragmented_gpus
+from kai_py.policy.score.fragmentation import fragmented_gpus
 
 MAX_DEVICES = 50_000
 NODE, CLUSTER = "node", "cluster"

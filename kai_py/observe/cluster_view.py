@@ -9,8 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kai_py.observe.natural_order import natural
-from kai_py.observe.pending_order import queue_positions
+from kai_py.observe.pending_order import natural, queue_positions
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member

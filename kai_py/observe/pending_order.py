@@ -1,12 +1,21 @@
 """Order of the pending gangs in each queue, from a cycle's plan.
 
 Complexity: O(g log g) for g pending gangs.
+
+Natural order of names: ``gpu-2`` before ``gpu-10``.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.snapshot import Snapshot
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A sort key that compares runs of digits as numbers."""
+    parts = re.split(r"(\d+)", name)
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)
 
 
 def pending_by_queue(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[str]]:

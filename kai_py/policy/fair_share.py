@@ -16,10 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_py.policy.exact_division import divide_exactly
 from kai_py.policy.fairness_rules import Division, FairnessRules
-from kai_py.policy.siblings import Siblings
-from kai_py.policy.water_fill import NEGLIGIBLE
+from kai_py.policy.sibling_division import NEGLIGIBLE, Siblings, divide_exactly
 from kai_py.policy.whole_units import divide_whole_units
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.tables.queue_tree import QueueTable

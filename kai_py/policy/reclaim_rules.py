@@ -25,7 +25,7 @@ import numpy as np
 
 from kai_py.policy.fairness_rules import ComparedResources, FairnessRules
 from kai_py.policy.queue_usage import QueueUsage, diverging_siblings, exceeds, exceeds_any
-from kai_py.policy.water_fill import running_sums
+from kai_py.policy.sibling_division import running_sums
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.tables.queue_tree import Index
 

@@ -14,15 +14,16 @@ most one per queue.
 
 import numpy as np
 
-from kai_py.policy.siblings import (
+from kai_py.policy.sibling_division import (
+    NEGLIGIBLE,
     Portions,
     Siblings,
     priority_buckets,
     relative_shares,
+    running_sums,
     sum_by,
     surplus_claims,
 )
-from kai_py.policy.water_fill import NEGLIGIBLE, running_sums
 from kai_py.snapshot.resources import Bools, Floats
 
 

@@ -21,7 +21,7 @@ from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.event_log import Change, ChangeType
 from kai_py.embedded.kubelet import PodTiming
 from kai_py.embedded.resources import ServedResource
-from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import Eviction, GangPlacement, Plan
 from kai_py.planner import Planner
 from kai_py.relevance import affects_plan

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from kai_py.api.records.core import OwnerReference
-from kai_py.grouping.owners import GroupKind, kind_of
+from kai_py.grouping.owner_chain import GroupKind, kind_of
 from kai_py.watch.client import Client
 from kai_py.watch.discovery import discover, find_kind
 from kai_py.watch.errors import Forbidden, NotFound

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.errors import RequestError
-from kai_py.embedded.patches.merge import apply_merge_patch
+from kai_py.embedded.patches.json import apply_merge_patch
 from kai_py.observe.suggestion import SuggestionStep, Verb
 from kai_py.simulate.changes import AddNodes, AddObjects, ChangeError
 from kai_py.simulate.cluster import SimulatedCluster

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from kai_py.api.duration import format_duration
 from kai_py.api.queue import QUEUE_NAME_KEY
+from kai_py.api.times import format_duration
 from kai_py.embedded.kubelet import RUN_SECONDS
 from kai_py.grouping.annotations import EXPECTED_RUNTIME_KEY
 from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY

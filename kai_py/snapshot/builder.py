@@ -14,7 +14,7 @@ from kai_py.api.records.core import Node, Pod
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.records.unstructured import same_owner
 from kai_py.api.references import PodRef
-from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.owner_chain import GroupKind
 from kai_py.snapshot.assumptions import FINISHED_PHASES, SUCCEEDED, PodPlacement
 from kai_py.snapshot.dependencies import DeletedOwners, Dependencies, ReadableKinds
 from kai_py.snapshot.derivation import pod_usage, shared_gpus_of

@@ -22,7 +22,7 @@ from kai_py.api.records.storage import (
     StorageClass,
 )
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.grouping.owners import Absence, GroupKind, OwnerObject, kind_of
+from kai_py.grouping.owner_chain import Absence, GroupKind, OwnerObject, kind_of
 from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.object_cache import Key, ObjectCache
 from kai_py.snapshot.tables.pod_table import PodTable, Uids

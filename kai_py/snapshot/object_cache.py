@@ -26,7 +26,7 @@ from kai_py.api.records.resource import (
     ResourceSlice,
 )
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.grouping.owners import OwnerObject
+from kai_py.grouping.owner_chain import OwnerObject
 from kai_py.snapshot.extended_resources import classes_by_resource, resource_names
 from kai_py.snapshot.snapshot import DeviceObjects
 

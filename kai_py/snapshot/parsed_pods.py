@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kai_py.api.records.core import Pod
 from kai_py.grouping.gang import GangSpec
-from kai_py.grouping.owners import Owners
+from kai_py.grouping.owner_chain import Owners
 from kai_py.snapshot.dependencies import Dependencies, RecordingOwners
 from kai_py.snapshot.derivation import GpuMemory, PodDemand, pod_demand
 from kai_py.snapshot.placeholders import ExpectedMembers, expected_members

@@ -14,7 +14,7 @@ from kai_py.api.records.core import Pod, PodResourceClaim
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimTemplate
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import ExpectedPods
-from kai_py.grouping.owners import Owners
+from kai_py.grouping.owner_chain import Owners
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.derivation import GpuMemory, charge, pod_demand

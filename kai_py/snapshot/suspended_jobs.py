@@ -20,7 +20,7 @@ from kai_py.api.records.core import (
     PodStatus,
     PriorityClass,
 )
-from kai_py.api.records.suspended_job import SUSPENDED_AT_KEY, SuspendedJob
+from kai_py.api.records.job import SUSPENDED_AT_KEY, SuspendedJob
 from kai_py.api.references import ClaimRef
 from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL, active_pods
 from kai_py.snapshot.dependencies import RecordingOwners

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kai_py.api.records.core import PartialObjectMetadata
-from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.owner_chain import GroupKind
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, Malformed, NotFound
 from kai_py.watch.resource import Decode, Kind, Resource

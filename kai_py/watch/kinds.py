@@ -21,7 +21,7 @@ from kai_py.api.records.core import (
 )
 from kai_py.api.records.disruption import PodDisruptionBudget
 from kai_py.api.records.interning import interned
-from kai_py.api.records.job import Job
+from kai_py.api.records.job import Job, job_decoder
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue, KaiTopology
 from kai_py.api.records.node_topology import GROUP as NODE_TOPOLOGY_GROUP
 from kai_py.api.records.node_topology import NodeResourceTopology
@@ -42,7 +42,6 @@ from kai_py.api.records.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from kai_py.api.records.suspended_job import job_decoder
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
 from kai_py.watch.resource import Kind, define_kind
 

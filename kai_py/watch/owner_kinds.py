@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.owner_chain import GroupKind
 from kai_py.watch.client import Client
 from kai_py.watch.discovery import find_kind
 from kai_py.watch.errors import ApiError, Forbidden, NotFound

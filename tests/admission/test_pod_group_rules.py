@@ -1,6 +1,6 @@
 """What is refused of a PodGroup of KAI's, and what is only warned of."""
 
-from kai_py.admission.pod_group_rules import judge_pod_group
+from kai_py.admission.rules import judge_pod_group
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.kai import KaiPodGroup, KaiPodGroupSpec, KaiSubGroup
 

@@ -2,7 +2,7 @@
 
 import math
 
-from kai_py.admission.queue_rules import judge_deletion, judge_queue
+from kai_py.admission.rules import judge_deletion, judge_queue
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.kai import QUEUE_API_VERSION
 from kai_py.snapshot.accounting import GPU

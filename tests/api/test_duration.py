@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.api.duration import DurationError, format_duration, parse_duration
+from kai_py.api.times import DurationError, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
 from kai_py.cli import main
-from kai_py.cli.configuration import with_options
+from kai_py.cli.connection import with_options
 from kai_py.cli.errors import CommandError
 from kai_py.config import Configuration, LogFormat, parse_configuration
 

@@ -15,7 +15,7 @@ from kai_py.cli.run import command as run_command
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.faults import Fault, Refuse
 from kai_py.grouping.gang import Owner
-from kai_py.observe.queue_rows import queue_rows
+from kai_py.observe.cluster_state import queue_rows
 from kai_py.plan.plan import Plan, QueueShare, Stage, Unplaced
 
 ALLOCATABLE = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "2"}

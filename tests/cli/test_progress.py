@@ -2,7 +2,7 @@ import contextlib
 import io
 import sys
 
-from kai_py.cli.progress import progress
+from kai_py.cli.output import progress
 
 
 class Screen(io.StringIO):

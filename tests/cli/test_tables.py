@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from kai_py.cli.tables import print_table, table_lines
+from kai_py.cli.output import print_table, table_lines
 
 HEADINGS = ("GANG", "QUEUE", "WHY")
 ROWS = [

@@ -25,8 +25,8 @@ from kai_py.commit.settings import CommitSettings
 from kai_py.commit.transaction import GangOutcome, GangTransaction
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.clock import RealClock
+from kai_py.embedded.documents import Identity
 from kai_py.embedded.errors import RequestError as Refusal
-from kai_py.embedded.identity import Identity
 from kai_py.embedded.resources import CLAIMS, NAMESPACES, PODS, Registry
 from kai_py.embedded.routing import parse_path
 from kai_py.embedded.store import Store

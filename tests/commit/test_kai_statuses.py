@@ -7,7 +7,6 @@ import msgspec
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup, KaiQueue
-from kai_py.commit.statuses.amounts import kai_resource_list
 from kai_py.commit.statuses.kai_pod_group import (
     KaiPodGroupAnnotations,
     LastEvictions,
@@ -18,8 +17,9 @@ from kai_py.commit.statuses.kai_pod_group import (
 )
 from kai_py.commit.statuses.kai_queue import kai_queue_patch, kai_queue_reports
 from kai_py.commit.statuses.pod import differs, pending_statuses, pod_status_patch
+from kai_py.commit.statuses.queue import kai_resource_list
 from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
-from kai_py.embedded.patches.merge import apply_merge_patch
+from kai_py.embedded.patches.json import apply_merge_patch
 from kai_py.grouping.gang import Owner
 from tests.support.scenario import START, cluster, job, job_with_pods, node, pod, queue
 

@@ -5,7 +5,7 @@ from dataclasses import replace as replaced
 import pytest
 from msgspec.structs import replace
 
-from kai_py.api.records.suspended_job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
+from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.references import PodRef
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import JOBS

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from kai_py.api.gpu_share import MIG_PREFIX
-from kai_py.api.timestamp import format_time
+from kai_py.api.times import format_time
 from kai_py.dra.cluster_devices import GpuDefinition
 from kai_py.policy.fairness_rules import KAI
 from kai_py.snapshot.accounting import Accounting

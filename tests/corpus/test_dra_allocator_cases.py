@@ -11,9 +11,8 @@ from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlic
 from kai_py.api.records.resource_versions import encode_allocation, from_json
 from kai_py.dra.allocator import Allocation, Infeasible, allocate
 from kai_py.dra.device_state import DeviceAllocation, DeviceState
-from kai_py.dra.errors import AllocationError
 from kai_py.dra.features import AllocationStrategy, Features
-from kai_py.dra.identity import DeviceID
+from kai_py.dra.identity import AllocationError, DeviceID
 from kai_py.dra.inventory import Inventory
 
 TABLE = "dra-allocator-cases"

@@ -11,8 +11,13 @@ from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.selectors.cost import max_cost
 from kai_py.dra.selectors.derived_attribute import compile_attribute
 from kai_py.dra.selectors.device import AttributeList, CELDevice, attribute_value
-from kai_py.dra.selectors.environment import SelectorFeatures
-from kai_py.dra.selectors.selector import as_bool, compile_selector, evaluate_on, explain
+from kai_py.dra.selectors.selector import (
+    SelectorFeatures,
+    as_bool,
+    compile_selector,
+    evaluate_on,
+    explain,
+)
 
 TABLE = "dra-cel-cases"
 FIELDS = {"int": "int_", "bool": "bool_"}

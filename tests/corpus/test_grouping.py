@@ -18,7 +18,7 @@ from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Subgroup
-from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.snapshot import Snapshot

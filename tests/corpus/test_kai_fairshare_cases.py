@@ -6,7 +6,7 @@ import pytest
 
 from kai_py.policy.fair_share import fair_share
 from kai_py.policy.fairness_rules import KAI
-from kai_py.policy.siblings import Siblings
+from kai_py.policy.sibling_division import Siblings
 from kai_py.policy.whole_units import divide_surplus
 from tests.corpus.peer_queues import RESOURCES, amounts, table, vector
 

@@ -4,8 +4,8 @@ from hypothesis import HealthCheck, given, settings
 import kai_py.dra.search
 from kai_py.api.records.core import Node, ObjectMeta
 from kai_py.dra.allocator import Allocation, BudgetExceeded, Infeasible, allocate
-from kai_py.dra.errors import AllocationError
 from kai_py.dra.features import AllocationStrategy
+from kai_py.dra.identity import AllocationError
 
 from .instances import CLASSES, as_objects, crowded, questions
 from .naive import Fatal

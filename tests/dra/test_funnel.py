@@ -10,11 +10,10 @@ from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.eligibility import DeviceCheck
-from kai_py.dra.errors import AllocationError
 from kai_py.dra.explain.diagnosis import diagnose_allocation
 from kai_py.dra.explain.diagnosis_message import diagnosis_message
 from kai_py.dra.features import AllocationStrategy
-from kai_py.dra.identity import DeviceID
+from kai_py.dra.identity import AllocationError, DeviceID
 from kai_py.dra.inventory import Inventory
 
 from .instances import CLASSES

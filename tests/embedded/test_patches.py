@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from kai_py.embedded.documents import clone
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.patches.apply import AppliedFields
-from kai_py.embedded.patches.json_patch import apply_json_patch
-from kai_py.embedded.patches.merge import apply_merge_patch
+from kai_py.embedded.patches.json import apply_json_patch, apply_merge_patch
 from kai_py.embedded.patches.strategic import apply_strategic_patch
 
 

@@ -5,9 +5,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from kai_py.embedded.documents import Identity
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.event_log import ChangeType, EventLog
-from kai_py.embedded.identity import Identity
 from kai_py.embedded.resources import CONFIG_MAPS
 from kai_py.embedded.store import Store
 from kai_py.embedded.watching import Watch

@@ -6,8 +6,7 @@ from kai_py.api.records.core import OwnerReference
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.frameworks.pytorch import PYTORCH_JOB
 from kai_py.grouping.gang_template import WorkloadOwner
-from kai_py.grouping.owner_chain import OwnerLink
-from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.owner_chain import GroupKind, OwnerLink
 from kai_py.grouping.queue_choice import Defaults
 from kai_py.plan.plan import Stage
 from tests.dialects.feeding import Cluster, documents, node, placed, pod

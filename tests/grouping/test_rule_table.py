@@ -3,7 +3,7 @@
 import pytest
 
 from kai_py.config import ConfigurationError, parse_configuration
-from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.queue_choice import Defaults
 from kai_py.grouping.rule import Treatment
 from kai_py.grouping.rule_table import RuleError, RuleTable, read_rules, shipped_rules

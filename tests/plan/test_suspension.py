@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kai_py.api.records.suspended_job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
+from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.plan.plan import Stage
 from kai_py.watch.kinds import JOBS
 from tests.dialects.feeding import NOW, Cluster, documents, node, pod

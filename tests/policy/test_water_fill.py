@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.policy.water_fill import running_sums, water_fill
+from kai_py.policy.sibling_division import running_sums, water_fill
 from tests.policy.exact_shares import pour
 
 competitor = st.tuples(

@@ -7,7 +7,7 @@ import pytest
 
 from kai_py.config import Configuration
 from kai_py.observe.subject import Subject
-from kai_py.simulate.advice import explain_cluster
+from kai_py.simulate.advisor import explain_cluster
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.steps import ApplySteps
 from kai_py.snapshot.accounting import GPU

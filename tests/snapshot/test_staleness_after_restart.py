@@ -1,6 +1,6 @@
 """Since when a gang runs below its floor, as a process knows that has just started."""
 
-from kai_py.api.timestamp import format_time
+from kai_py.api.times import format_time
 from tests.dialects.feeding import NOW, Cluster, node, pod
 
 JOB = {

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.owner_chain import GroupKind
 from kai_py.watch import owner_kinds
 from kai_py.watch.errors import Forbidden, NotFound, Unreachable
 from kai_py.watch.owner_kinds import OwnerKindWatcher

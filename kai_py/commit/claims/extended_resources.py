@@ -12,9 +12,8 @@ import msgspec
 
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.api_access import ApiAccess, is_gone
+from kai_py.commit.api_access import ApiAccess, is_gone, preconditions
 from kai_py.commit.claims.reconcile import ClaimFailure
-from kai_py.commit.patches import preconditions
 from kai_py.commit.retry import retry_transient
 from kai_py.plan.plan import ClaimToCreate
 from kai_py.watch.errors import AlreadyExists, ApiError, Conflict

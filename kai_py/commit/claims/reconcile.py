@@ -38,8 +38,7 @@ from kai_py.api.records.resource import (
 )
 from kai_py.api.records.resource_versions import encode_allocation
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.api_access import ApiAccess, is_gone
-from kai_py.commit.patches import preconditions
+from kai_py.commit.api_access import ApiAccess, is_gone, preconditions
 from kai_py.commit.retry import TRANSIENT
 from kai_py.plan.plan import GangPlacement
 from kai_py.watch.client import PatchType

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.api.timestamp import format_time
+from kai_py.api.times import format_time
+from kai_py.commit.api_access import preconditions
 from kai_py.commit.eviction import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
-from kai_py.commit.patches import preconditions
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 

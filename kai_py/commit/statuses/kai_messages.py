@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from kai_py.api.timestamp import format_time
+from kai_py.api.times import format_time
 from kai_py.grouping.gang_settings import Wording
 from kai_py.plan.plan import Action, Eviction, Plan, QueueShare, Shortage, Stage, Unplaced
 from kai_py.policy.min_runtime import preemption_delay

@@ -27,13 +27,11 @@ from kai_py.api.records.kai import (
     KaiReason,
     KaiSchedulingCondition,
 )
-from kai_py.api.timestamp import format_time
-from kai_py.commit.patches import preconditions
-from kai_py.commit.statuses.amounts import kai_resource_list
+from kai_py.api.times import format_time
+from kai_py.commit.api_access import preconditions
 from kai_py.commit.statuses.kai_messages import kai_message
-from kai_py.commit.statuses.queue import merge_patch
-from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
-from kai_py.dialects.kai.times import parse_time
+from kai_py.commit.statuses.queue import kai_resource_list, merge_patch
+from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE, parse_time
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, QueueShare, Stage, Unplaced
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang

@@ -13,9 +13,9 @@ from typing import Any
 from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, READY
 from kai_py.api.records.core import Condition
 from kai_py.api.records.kai import KaiQueue
-from kai_py.api.timestamp import format_time
-from kai_py.commit.patches import preconditions
-from kai_py.commit.statuses.amounts import kai_resource_list
+from kai_py.api.times import format_time
+from kai_py.commit.api_access import preconditions
+from kai_py.commit.statuses.queue import kai_resource_list
 from kai_py.commit.statuses.queue_conditions import QueueCondition, queue_conditions
 from kai_py.plan.plan import Plan, QueueShare
 from kai_py.watch.resource import Key

@@ -29,7 +29,7 @@ from typing import Any
 
 from kai_py.api.records.core import Condition, Pod
 from kai_py.api.references import PodRef
-from kai_py.api.timestamp import format_time
+from kai_py.api.times import format_time
 from kai_py.commit.api_access import ApiAccess, is_gone
 from kai_py.commit.retry import TRANSIENT
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Stage, Unplaced

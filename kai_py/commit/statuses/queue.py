@@ -4,26 +4,65 @@ The amounts are the plan's: the same accounting that decided what starts. They i
 below the queue, and so do the pending gangs. The status is written as a merge patch of what
 differs, under the resourceVersion it was compared with; conditions of other writers stay as they
 are, and so does ``usage`` where none is recorded.
+
+Resource amounts in statuses: quantities, and resource lists as KAI writes them.
+
+KAI's lists count GPUs as ``nvidia.com/gpu``.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from kai_py.api.quantity import Quantity
+from kai_py.api.quantity import NANO, Quantity, QuantityFormat
 from kai_py.api.queue_status import PendingReason, QueueStatus, QueueStatusCondition, RecordedUsage
-from kai_py.commit.patches import preconditions
+from kai_py.commit.api_access import preconditions
 from kai_py.commit.retry import ObjectBackoff
-from kai_py.commit.statuses.amounts import quantity_of
 from kai_py.commit.statuses.queue_conditions import QueueCondition, queue_conditions
 from kai_py.commit.statuses.report_writer import ReportedKind, ReportWriter
 from kai_py.plan.plan import Plan, QueueShare
-from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
 from kai_py.snapshot.tables.queue_objects import GPUS, eviction_status, in_api_units, usage_status
+from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import WatchedQueue
 from kai_py.watch.resource import Resource
+
+BYTES = ("memory", "ephemeral-storage")
+NANOS_PER_MILLIONTH = NANO // 1_000_000
+
+
+def quantity_of(name: str, amount: float) -> Quantity:
+    """The quantity of an amount, rounded to millionths, never negative.
+
+    Below that, sums of fractions are noise. Infinity becomes 0: a Quantity cannot express it.
+    """
+    millionths = round(amount * 1_000_000) if math.isfinite(amount) else 0
+    form = QuantityFormat.BINARY_SI if name in BYTES else QuantityFormat.DECIMAL_SI
+    return Quantity(max(millionths, 0) * NANOS_PER_MILLIONTH, form)
+
+
+GPU_RESOURCE = "nvidia.com/gpu"
+
+
+def kai_resource_list(amounts: Mapping[str, float]) -> dict[str, str]:
+    """Finite positive amounts by name, rounded to millionths.
+
+    Devices by class are left out: KAI's statuses count GPUs, however they are requested.
+    """
+    shown = in_api_units(
+        {
+            name: amount
+            for name, amount in amounts.items()
+            if not name.startswith((DEVICE_CLASS, DEVICE_ATTRIBUTE))
+        }
+    )
+    named = {GPU_RESOURCE if name == GPU else name: amount for name, amount in shown.items()}
+    quantities = {name: quantity_of(name, named[name]) for name in sorted(named)}
+    return {name: str(quantity) for name, quantity in quantities.items() if quantity}
+
 
 USAGE_WRITE_SECONDS = 300.0
 """Least time between writes of past usage alone, which changes all the time."""

@@ -24,9 +24,9 @@ from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.gang_settings import Wording
 from kai_py.grouping.group_sources import GroupSource
 from kai_py.grouping.grouper import Grouper
-from kai_py.grouping.metadata import annotation_or_label
-from kai_py.grouping.owners import Owners
+from kai_py.grouping.owner_chain import Owners
 from kai_py.grouping.pod_group_annotation import POD_GROUP_ANNOTATION, POD_GROUP_KEY
+from kai_py.grouping.pod_template import annotation_or_label
 from kai_py.grouping.queue_choice import Defaults
 from kai_py.grouping.rule_table import RuleTable
 

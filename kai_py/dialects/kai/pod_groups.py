@@ -9,23 +9,49 @@ Order inside a gang: Kubeflow's master or launcher, Ray's head, then ``kai.sched
 in descending order, then pods without it.
 
 Source: KAI-Scheduler, docs/developer/designs/external-podgroups, hierarchical-podgroup.
+
+KAI's topology constraints in our terms: an alias of a level becomes its node label.
 """
 
 from collections.abc import Mapping
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup
+from kai_py.api.records.kai import (
+    POD_GROUP_API_VERSION,
+    KaiPodGroup,
+    KaiTopology,
+    KaiTopologyConstraint,
+)
 from kai_py.dialects.kai import keys
+from kai_py.dialects.kai.keys import first_duration, parse_time
 from kai_py.dialects.kai.priority import is_preemptible, priority_of
 from kai_py.dialects.kai.subgroups import problems_of, tree_of
-from kai_py.dialects.kai.times import first_duration, parse_time
-from kai_py.dialects.kai.topology import constraint_of
-from kai_py.grouping.gang import GangSpec, Owner, Subgroup
-from kai_py.grouping.gang_settings import GangSettings, Wording
+from kai_py.grouping.gang import GangSpec, Owner, Subgroup, TopologyConstraint
+from kai_py.grouping.gang_settings import GangSettings, Preemptibility, Wording
 from kai_py.grouping.group_sources import GroupSource, PodContext
-from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.owners import Owners
-from kai_py.grouping.preemptibility import Preemptibility
+from kai_py.grouping.owner_chain import OwnerChain, Owners
+
+TOPOLOGIES = "topologies.kai.scheduler"
+
+
+def constraint_of(
+    written: KaiTopologyConstraint | None, owners: Owners
+) -> TopologyConstraint | None:
+    """The constraint, None where nothing is constrained.
+
+    A level of a Topology that does not exist (yet) stays as written: the plan rejects the gang with
+    the Topology's name, and the gang is derived again when it appears.
+    """
+    if written is None:
+        return None
+    required, preferred = written.required_topology_level, written.preferred_topology_level
+    if not required and not preferred:
+        return None
+    found = owners.named(TOPOLOGIES, "", written.topology) if written.topology else None
+    if isinstance(found, KaiTopology):
+        required, preferred = found.label_of(required), found.label_of(preferred)
+    return TopologyConstraint(written.topology, required, preferred)
+
 
 POD_GROUP_COLLECTION = "podgroups.scheduling.run.ai"
 KIND = "PodGroup.scheduling.run.ai"

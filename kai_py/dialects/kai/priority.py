@@ -11,8 +11,8 @@ minMember set), or if neither is set and its priority is below 100.
 from collections.abc import Iterable, Mapping
 
 from kai_py.api.records.core import PriorityClass
-from kai_py.grouping.owners import Owners
-from kai_py.grouping.preemptibility import Preemptibility, parse_preemptibility
+from kai_py.grouping.gang_settings import Preemptibility, parse_preemptibility
+from kai_py.grouping.owner_chain import Owners
 
 PRIORITY_CLASSES = "priorityclasses"
 CLUSTER_DEFAULT = ""

@@ -14,7 +14,6 @@ Source: KAI-Scheduler, docs/queues and the Queue type.
 import math
 from collections.abc import Mapping
 
-from kai_py.api.duration import DurationError, parse_duration
 from kai_py.api.records.kai import (
     DEFAULT_PRIORITY,
     QUEUE_API_VERSION,
@@ -22,6 +21,7 @@ from kai_py.api.records.kai import (
     KaiQueue,
     KaiShare,
 )
+from kai_py.api.times import DurationError, parse_duration
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, QueueProblem
 

@@ -25,17 +25,14 @@ from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.job import Job
 from kai_py.api.records.kai import KaiTopologyConstraint
 from kai_py.dialects.kai import keys
-from kai_py.dialects.kai.pod_groups import order_of
+from kai_py.dialects.kai.keys import first_duration
+from kai_py.dialects.kai.pod_groups import constraint_of, order_of
 from kai_py.dialects.kai.priority import existing_class, is_preemptible, priority_of
-from kai_py.dialects.kai.times import first_duration
-from kai_py.dialects.kai.topology import constraint_of
 from kai_py.grouping.frameworks.job import reachable_min_members
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
-from kai_py.grouping.gang_settings import GangSettings, Wording
+from kai_py.grouping.gang_settings import GangSettings, Preemptibility, Wording
 from kai_py.grouping.group_sources import PodContext
-from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.owners import Owners
-from kai_py.grouping.preemptibility import Preemptibility
+from kai_py.grouping.owner_chain import OwnerChain, Owners
 from kai_py.grouping.segments import split_into_segments
 
 TRAIN_CLASS = "train"

@@ -25,13 +25,13 @@ from kai_py.dra.cluster_layout import Bools, ClusterLayout, Ints
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.device_usage import device_usage
 from kai_py.dra.eligibility import DeviceCheck, DeviceRejection
-from kai_py.dra.errors import AllocationError
 from kai_py.dra.explain.selectors import (
     ClosestDevice,
     DeviceRejectionCount,
     SelectedDevices,
     select_devices,
 )
+from kai_py.dra.identity import AllocationError
 from kai_py.dra.parsed_claims import Option
 from kai_py.dra.pools import Pool, PoolStatus
 from kai_py.dra.search_state import SearchState

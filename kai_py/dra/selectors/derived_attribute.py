@@ -15,8 +15,12 @@ from kai_py.cel.expression import CompileError, Expression, compile_expression
 from kai_py.cel.library.versions import Semver
 from kai_py.cel.values import CELRuntimeError, Value, kind_of
 from kai_py.dra.selectors.device import AttributeList
-from kai_py.dra.selectors.environment import ALL_FEATURES, SelectorFeatures, device_environment
-from kai_py.dra.selectors.selector import evaluate_on
+from kai_py.dra.selectors.selector import (
+    ALL_FEATURES,
+    SelectorFeatures,
+    device_environment,
+    evaluate_on,
+)
 
 if TYPE_CHECKING:
     from kai_py.cel.types import Type

@@ -3,6 +3,8 @@
 ``compile_selector`` never raises for user input: a text that is no valid selector gives a
 ``CompileError``, which is cached like a result. Source: k8s.io/dynamic-resource-allocation/cel,
 ``CompileCELExpression`` and ``DeviceMatches``.
+
+The declarations of a device's CEL environment: the variable ``device`` and its fields.
 """
 
 from __future__ import annotations
@@ -13,10 +15,46 @@ from typing import TYPE_CHECKING
 
 from kai_py.cel.expression import CompileError, Expression, compile_expression
 from kai_py.cel.values import CELRuntimeError, Value, kind_of
-from kai_py.dra.selectors.environment import ALL_FEATURES, SelectorFeatures, device_environment
 
 if TYPE_CHECKING:
     from kai_py.dra.selectors.device import CELDevice
+
+
+from functools import cache
+
+from kai_py.cel.check import Environment
+from kai_py.cel.types import ANY, BOOL, DYN, QUANTITY, STRING, Type, map_of
+
+DEVICE = Type("kubernetes.DRADevice")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorFeatures:
+    """What an expression may use, by feature gate.
+
+    The default is everything: a scheduler reads what an API server has already admitted.
+    """
+
+    consumable_capacity: bool = True
+    list_attributes: bool = True
+
+
+ALL_FEATURES = SelectorFeatures()
+
+
+@cache
+def device_environment(features: SelectorFeatures = ALL_FEATURES) -> Environment:
+    """The environment with the variable ``device``."""
+    attribute = DYN if features.list_attributes else ANY
+    fields = {
+        "driver": STRING,
+        "attributes": map_of(STRING, map_of(STRING, attribute)),
+        "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
+    }
+    if features.consumable_capacity:
+        fields["allowMultipleAllocations"] = BOOL
+    hidden = frozenset[str]() if features.list_attributes else frozenset({"includes"})
+    return Environment({"device": DEVICE}, {DEVICE.name: fields}, hidden)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,6 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from kai_py.embedded.conditions import with_condition
 from kai_py.embedded.controllers.owned_pods import owned_objects
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, controller_key, key_of
 from kai_py.embedded.deletion import delete
@@ -20,8 +19,9 @@ from kai_py.embedded.documents import (
     name_of,
     namespace_of,
     owner_reference,
+    short_hash,
+    with_condition,
 )
-from kai_py.embedded.identity import short_hash
 from kai_py.embedded.resources import DEPLOYMENTS, REPLICA_SETS
 
 if TYPE_CHECKING:

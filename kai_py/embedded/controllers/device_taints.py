@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.api.timestamp import format_time
-from kai_py.embedded.conditions import with_condition
+from kai_py.api.times import format_time
 from kai_py.embedded.controllers.owned_pods import is_active
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.documents import lookup, name_of, seconds_of, uid_of
+from kai_py.embedded.documents import lookup, name_of, seconds_of, uid_of, with_condition
 from kai_py.embedded.resources import CLAIMS, PODS, SLICES, TAINT_RULES
 
 if TYPE_CHECKING:

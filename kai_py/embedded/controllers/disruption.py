@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.conditions import with_condition
 from kai_py.embedded.controllers.deployments import resolve_int_or_string
 from kai_py.embedded.controllers.owned_pods import is_active, is_finished, is_ready
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
@@ -22,6 +21,7 @@ from kai_py.embedded.documents import (
     name_of,
     namespace_of,
     seconds_of,
+    with_condition,
 )
 from kai_py.embedded.resources import BUDGETS, PODS, REPLICA_SETS, STATEFUL_SETS
 from kai_py.embedded.selectors import label_selector

@@ -4,6 +4,12 @@ Finished pods that still carry the tracking finalizer are new and counted; a pod
 finished counts as failed unless podReplacementPolicy is Failed or the Job is suspended. The Job is
 complete when enough pods succeeded, failed by its failure policy, its backoff limit or its
 deadline.
+
+Completion indexes of Indexed Jobs: on pods, as text such as `1,3-5`, and the next free ones.
+
+podFailurePolicy of Jobs (KEP-3329): the first matching rule decides on a failed pod.
+
+FailIndex needs per-index backoff, which Jobs here refuse; it counts as Count.
 """
 
 from __future__ import annotations
@@ -11,18 +17,114 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kai_py.api.timestamp import format_time
-from kai_py.embedded.conditions import is_true, with_condition
-from kai_py.embedded.controllers.failure_policy import FailureAction, failure_action
-from kai_py.embedded.controllers.indexes import format_indexes, index_of, parse_indexes
+from kai_py.api.times import format_time
 from kai_py.embedded.controllers.owned_pods import is_active, is_finished, is_ready
-from kai_py.embedded.documents import is_deleting, seconds_of
+from kai_py.embedded.documents import is_deleting, is_true, seconds_of, with_condition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kai_py.embedded.controllers.runtime import Work
     from kai_py.embedded.documents import Json
+
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from kai_py.embedded.documents import Json
+
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kai_py.embedded.documents import name_of
+
+if TYPE_CHECKING:
+    from kai_py.embedded.documents import Json
+
+
+class FailureAction(Enum):
+    """Effect of a failed pod on its Job."""
+
+    COUNT = "Count"
+    IGNORE = "Ignore"
+    FAIL = "FailJob"
+
+
+def failure_action(job: Json, pod: Json) -> tuple[FailureAction, str]:
+    """Return the action for a failed pod and, for FAIL, the message for the condition."""
+    rules = (job["spec"].get("podFailurePolicy") or {}).get("rules") or ()
+    for number, rule in enumerate(rules):
+        if _matches_conditions(rule, pod) or _matches_exit_code(rule, pod):
+            action = (
+                FailureAction(rule["action"])
+                if rule["action"] != "FailIndex"
+                else FailureAction.COUNT
+            )
+            return (
+                action,
+                f"Pod {name_of(pod)} failed, matching {rule['action']} rule at index {number}",
+            )
+    return FailureAction.COUNT, ""
+
+
+def _matches_conditions(rule: Json, pod: Json) -> bool:
+    present = {(each["type"], each["status"]) for each in pod["status"].get("conditions") or ()}
+    patterns = rule.get("onPodConditions") or ()
+    return any((each["type"], each.get("status", "True")) in present for each in patterns)
+
+
+def _matches_exit_code(rule: Json, pod: Json) -> bool:
+    exit_codes = rule.get("onExitCodes")
+    if not exit_codes:
+        return False
+    container = exit_codes.get("containerName")
+    for status in pod["status"].get("containerStatuses") or ():
+        terminated = (status.get("state") or {}).get("terminated")
+        if not terminated or (container and status["name"] != container):
+            continue
+        code = terminated["exitCode"]
+        if code != 0 and (code in exit_codes["values"]) is (exit_codes["operator"] == "In"):
+            return True
+    return False
+
+
+INDEX_KEY = "batch.kubernetes.io/job-completion-index"
+
+
+def index_of(pod: Json) -> int | None:
+    """Return a pod's completion index."""
+    text = (pod["metadata"].get("annotations") or {}).get(INDEX_KEY)
+    return int(text) if text is not None else None
+
+
+def missing_indexes(completions: int, taken: Collection[int | None], count: int) -> Sequence[int]:
+    """Return the lowest `count` indexes below `completions` that are not taken."""
+    free = [index for index in range(completions) if index not in taken]
+    return free[:count]
+
+
+def parse_indexes(text: str) -> Sequence[int]:
+    """Parse `1,3-5` into [1, 3, 4, 5]."""
+    indexes: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        indexes.extend(range(int(first), int(last or first) + 1))
+    return indexes
+
+
+def format_indexes(indexes: Collection[int]) -> str:
+    """Format indexes as `1,3-5`."""
+    runs: list[list[int]] = []
+    for index in sorted(indexes):
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1] = [runs[-1][0], index]
+        else:
+            runs.append([index])
+    return ",".join("-".join(str(end) for end in run) for run in runs)
+
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.controllers.indexes import INDEX_KEY, index_of, missing_indexes
 from kai_py.embedded.controllers.job_status import (
+    INDEX_KEY,
     TRACKING_FINALIZER,
     PodTally,
+    index_of,
     is_job_finished,
     is_tracked,
+    missing_indexes,
     status_of,
     tally_pods,
 )

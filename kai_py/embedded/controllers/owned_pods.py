@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.conditions import is_true
 from kai_py.embedded.documents import (
     clone,
     controller_of,
     is_deleting,
+    is_true,
     name_of,
     namespace_of,
     owner_reference,

@@ -6,7 +6,7 @@ from kai_py.grouping.frameworks.leader_worker_set import LEADER_WORKER_SET
 from kai_py.grouping.frameworks.mpi import MPI_JOB
 from kai_py.grouping.frameworks.pytorch import PYTORCH_JOB
 from kai_py.grouping.frameworks.ray import RAY_CLUSTER, RAY_JOB
-from kai_py.grouping.frameworks.spark_application import SPARK_APPLICATION
+from kai_py.grouping.frameworks.spark import SPARK_APPLICATION
 
 FRAMEWORKS = {
     "Job": JOB,

@@ -18,8 +18,8 @@ from kai_py.grouping.gang_template import (
     WorkloadOwner,
     number_label_reader,
 )
-from kai_py.grouping.metadata import annotation_or_label
 from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY
+from kai_py.grouping.pod_template import annotation_or_label
 from kai_py.grouping.queue_choice import Defaults
 
 COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"

@@ -2,9 +2,31 @@
 
 Both have the application's label. The driver starts first and requests executors later, so the
 gang's minMember is 1.
+
+SparkApplication: the driver starts first and requests its executors, which start together.
+
+    minMember of the executors = dynamicAllocation's minExecutors, else its initialExecutors,
+                                 else executor.instances; at most Spark's limit of pending pods
+
+One of the two subgroups is enough: the driver alone in cluster mode, the executors alone in client
+mode.
+
+Source: sparkoperator.k8s.io/v1beta2; Spark's spark.kubernetes.allocation.maxPendingPods.
 """
 
+from typing import Any
+
+from kai_py.api.records.core import Pod
+from kai_py.api.records.unstructured import Unstructured
+from kai_py.grouping.counts import count_at, entries, parse_count
 from kai_py.grouping.gang import GangSpec, Subgroup
+from kai_py.grouping.gang_template import (
+    Framework,
+    GangTemplate,
+    WorkloadOwner,
+    full_owner,
+    label_reader,
+)
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.pod_group_annotation import pod_owner
@@ -35,3 +57,54 @@ def _gang(context: PodContext) -> GangSpec:
 
 
 SPARK = GroupSource(marker=_marker, gang_spec=_gang)
+
+
+EXECUTOR = "executor"
+DYNAMIC_ALLOCATION = "spec.dynamicAllocation"
+INSTANCES = "spec.executor.instances"
+SPARK_CONF = "spec.sparkConf"
+MAX_PENDING_PODS = "spark.kubernetes.allocation.maxPendingPods"
+
+_role = label_reader(ROLE_LABEL)
+
+
+def _gang_template(workload: WorkloadOwner) -> GangTemplate:
+    executors = Subgroup(name=EXECUTOR, min_members=_min_executors(full_owner(workload)))
+    driver = Subgroup(name=DRIVER, min_members=1)
+    return GangTemplate(
+        tree=Subgroup(min_subgroups=1, children=(driver, executors)),
+        subgroup_of=_leaf,
+        order_of=_rank,
+    )
+
+
+def _min_executors(found: Unstructured) -> int:
+    min_members = count_at(found.content, INSTANCES, 1)
+    dynamic = _mapping(found, DYNAMIC_ALLOCATION)
+    if dynamic and dynamic.get("enabled") is not False:
+        initial = count_at(dynamic, "initialExecutors", min_members, location=DYNAMIC_ALLOCATION)
+        min_members = count_at(dynamic, "minExecutors", initial, location=DYNAMIC_ALLOCATION)
+    max_pending = _mapping(found, SPARK_CONF).get(MAX_PENDING_PODS)
+    return (
+        min_members
+        if max_pending is None
+        else min(min_members, parse_count(max_pending, f"{SPARK_CONF}[{MAX_PENDING_PODS}]"))
+    )
+
+
+def _mapping(found: Unstructured, path: str) -> dict[str, Any]:
+    return dict(next(iter(entries(found.content, path)), {}))
+
+
+def _leaf(pod: Pod) -> str:
+    """Any pod that is no executor counts with the driver, for example one that submits."""
+    return EXECUTOR if _role(pod) == EXECUTOR else DRIVER
+
+
+def _rank(pod: Pod) -> int:
+    return 0 if _leaf(pod) == DRIVER else 1
+
+
+SPARK_APPLICATION = Framework(
+    field_paths=(INSTANCES, DYNAMIC_ALLOCATION, SPARK_CONF), gang_template=_gang_template
+)

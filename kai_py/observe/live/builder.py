@@ -24,7 +24,7 @@ from kai_py.observe.live.cluster import (
     LiveQueue,
 )
 from kai_py.observe.live.membership import Membership
-from kai_py.observe.natural_order import natural
+from kai_py.observe.pending_order import natural
 from kai_py.plan.plan import Plan, QueueShare
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.requests import pod_requests

@@ -7,7 +7,7 @@ from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.grouping.gang import GangSpec
-from kai_py.grouping.owners import Absence, OwnerObject
+from kai_py.grouping.owner_chain import Absence, OwnerObject
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.watch.kinds import (
     DEPLOYMENTS,

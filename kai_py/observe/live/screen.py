@@ -13,11 +13,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from kai_py.observe.live import gpus, queues
+from kai_py.observe.live import panels
 from kai_py.observe.live.cluster import LiveCluster
 from kai_py.observe.live.feed import Feed, FeedLine, Tone, line_text
-from kai_py.observe.live.gang_styles import GangStyles
-from kai_py.observe.live.gangs import gang_panel
+from kai_py.observe.live.panels import GangStyles, gang_panel
 
 DRAW_SECONDS = 0.15
 TALL_SCREEN = 36
@@ -52,20 +51,20 @@ class Screen:
         for gang in cluster.gangs:
             self._styles.add(gang.key, gang.queue)
         middle = max(
-            queues.panel_height(cluster), MIN_GANG_ROWS + 2 if height >= TALL_SCREEN else 0
+            panels.queue_panel_height(cluster), MIN_GANG_ROWS + 2 if height >= TALL_SCREEN else 0
         )
         rows = max(height - len(headline) - middle - MIN_FEED_LINES - 5, 1)
-        top = gpus.panel_height(cluster, rows)
+        top = panels.gpu_panel_height(cluster, rows)
         bottom = max(height - len(headline) - top - middle, MIN_FEED_LINES)
         layout = Layout()
         layout.split_column(
             Layout(Group(*headline), size=len(headline)),
-            Layout(gpus.gpu_panel(cluster, self._styles, width=width, rows=rows), size=top),
+            Layout(panels.gpu_panel(cluster, self._styles, width=width, rows=rows), size=top),
             Layout(name="middle", size=middle),
             Layout(self._feed_panel(width, bottom - 2)),
         )
         layout["middle"].split_row(
-            Layout(queues.queue_panel(cluster, self._styles, width=width // 2)),
+            Layout(panels.queue_panel(cluster, self._styles, width=width // 2)),
             Layout(gang_panel(cluster, self._styles, rows=middle - 2)),
         )
         return layout

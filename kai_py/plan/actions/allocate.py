@@ -19,8 +19,7 @@ from kai_py.plan.gang_queue import GangQueue
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.quota_check import check_quota, check_reserved_quota, nodes_within_quota
-from kai_py.plan.search_cache.cache import SearchKey, SearchResult
-from kai_py.plan.search_cache.failed_requests import FailedRequests
+from kai_py.plan.search_cache.cache import FailedRequests, SearchKey, SearchResult
 from kai_py.plan.session import ActionSearches, CycleState, place_earliest, request_signature
 from kai_py.snapshot.gangs import Gang
 

@@ -4,9 +4,16 @@ The idle state has what must be free for a pod to start; the future idle state w
 terminating pods have gone. A placement allocates its devices in both, so no other pod gets what was
 nominated; an eviction frees them in future idle only. A shared claim frees its devices when its
 last user goes; a pod may still join such a claim while its devices were not reassigned.
+
+The devices protocol of placement, independent of the allocator behind it.
+
+A claim is allocated by the first pod that is placed with it; later pods share the allocation. Every
+change can be undone, in reverse order.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -17,10 +24,10 @@ from kai_py.dra.allocation_query import Alternatives
 from kai_py.dra.allocator import Allocation
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.device_state import DeviceState, ReleasedAllocation
-from kai_py.dra.errors import AllocationError
 from kai_py.dra.explain.diagnosis import diagnose_allocation
 from kai_py.dra.explain.diagnosis_message import diagnosis_message
-from kai_py.plan.plan import ClaimAllocation
+from kai_py.dra.identity import AllocationError
+from kai_py.plan.plan import ClaimAllocation, ClaimToCreate
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.claims import (
     ClaimUsers,
@@ -28,7 +35,6 @@ from kai_py.plan.state.claims import (
     extended_claims_by_node,
     extended_claims_of_pod,
 )
-from kai_py.plan.state.device_api import PodDevices
 from kai_py.plan.state.undo import Undo, no_undo
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.accounting import total
@@ -37,6 +43,47 @@ from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.suspended_jobs import is_placeholder
+
+
+@dataclass(frozen=True, slots=True)
+class PodDevices:
+    """Devices found for a pod: the allocations of claims that had none, and the undo.
+
+    ``create_claim``: the claim for its extended resources on a node without a device plugin.
+    ``refund``: by how much its queue is charged less than for the most it could have got.
+    """
+
+    allocations: tuple[ClaimAllocation, ...] = ()
+    undo: Undo | None = None
+    create_claim: ClaimToCreate | None = None
+    refund: Mapping[str, float] = field(default_factory=dict)
+
+
+class DeviceTrial(Protocol):
+    """Devices of all nodes with the decisions of the cycle so far."""
+
+    def replicas(self, shape: Shape, mask: Bools, count: int, capacity: Capacity) -> Ints:
+        """(nodes,) int64: pods of ``shape``, at most ``count``, for which there are devices."""
+
+    def alternatives(
+        self, shape: Shape, mask: Bools, count: int, capacity: Capacity
+    ) -> Alternatives | None:
+        """(nodes,) each: which alternatives of ``firstAvailable`` up to ``count`` pods get.
+
+        None where the shape has no such requests. To be called after ``replicas``.
+        """
+
+    def allocate(self, member: Member, row: int, capacity: Capacity) -> PodDevices | None:
+        """Allocate the pod's claims on a node; None when the devices are not available."""
+
+    def release(self, member: Member) -> Undo | None:
+        """Free the devices of an evicted pod; claims with other users stay allocated."""
+
+    def fits_empty_cluster(self, shape: Shape) -> bool:
+        """Whether some node has devices for one pod of ``shape`` while all are free."""
+
+    def unschedulable_reason(self, shape: Shape, mask: Bools) -> str:
+        """One sentence: why the claims of ``shape`` can't be allocated in ``mask``."""
 
 
 class CycleDevices:

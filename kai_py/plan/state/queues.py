@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kai_py.plan.state.undo import no_undo
-from kai_py.policy.external_usage import ExternalUsage
 from kai_py.policy.fair_share import FairShare, fair_share
 from kai_py.policy.fairness_rules import FairnessRules
-from kai_py.policy.queue_usage import QueueUsage
+from kai_py.policy.queue_usage import ExternalUsage, QueueUsage
 from kai_py.policy.round_robin import GangCosts, cumulative_usage
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total

@@ -13,8 +13,7 @@ from typing import NamedTuple
 from kai_py.grouping.gang_settings import GangAffinity
 from kai_py.plan.placement.fit import by_shape, dominates
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.search_cache.cache import SearchKey, SearchResult
-from kai_py.plan.search_cache.failed_requests import FailedRequests
+from kai_py.plan.search_cache.cache import FailedRequests, SearchKey, SearchResult
 from kai_py.plan.session import ActionSearches, CycleState, request_signature
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch, VictimStrategy
 from kai_py.policy.pod_rules import PodRules

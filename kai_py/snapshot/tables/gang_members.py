@@ -1,9 +1,14 @@
-"""Pods of ours as members of their gangs, with what they are charged."""
+"""Pods of ours as members of their gangs, with what they are charged.
 
+Waiting pods that ask for more than one gang, and the markers of those they are not in.
+"""
+
+from kai_py.api.references import PodRef
 from kai_py.snapshot.charges import PodCharges
 from kai_py.snapshot.derivation import member, unlabelled_claim
 from kai_py.snapshot.gang_table import GangTable
 from kai_py.snapshot.settings import DeviceRegistry
+from kai_py.snapshot.snapshot import IgnoredMarkers
 from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 
 
@@ -44,3 +49,29 @@ class GangMembers(PodTable):
         """The pod is in no gang any more; others are charged with the claims it shared."""
         self._gangs.remove_pod(uid)
         return self._charges.remove(uid)
+
+
+class IgnoredMarkerTable(PodTable):
+    """Ignored markers by pod uid."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._by_pod: dict[str, IgnoredMarkers] = {}
+
+    def place(self, pod: DerivedPod) -> Uids:
+        """Take in what a pod without a node asks for."""
+        spec = pod.parsed.gang_spec
+        if spec is None or not spec.ignored_markers or pod.placement.node:
+            return self.release(pod.uid)
+        reference = PodRef.of(pod.parsed.pod.metadata)
+        self._by_pod[pod.uid] = IgnoredMarkers(reference, spec.key, spec.ignored_markers)
+        return ()
+
+    def release(self, uid: str) -> Uids:
+        """The pod does not wait any more."""
+        self._by_pod.pop(uid, None)
+        return ()
+
+    def snapshot(self) -> tuple[IgnoredMarkers, ...]:
+        """All of them, by pod."""
+        return tuple(sorted(self._by_pod.values(), key=lambda each: each.pod))

@@ -26,8 +26,7 @@ from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.budgets import DisruptionBudgets
 from kai_py.snapshot.tables.claim_overlays import ClaimOverlays
 from kai_py.snapshot.tables.claims import POD_GROUPS
-from kai_py.snapshot.tables.gang_members import GangMembers
-from kai_py.snapshot.tables.ignored_markers import IgnoredMarkerTable
+from kai_py.snapshot.tables.gang_members import GangMembers, IgnoredMarkerTable
 from kai_py.snapshot.tables.numa import NumaReports
 from kai_py.snapshot.tables.pod_rules import PlacedPods
 from kai_py.snapshot.tables.queues import QueueInfo, QueueInfos

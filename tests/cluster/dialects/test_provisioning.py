@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from kai_py.api.autoscaling import AutoscalingConfig, ProvisioningConfig
-from kai_py.api.timestamp import format_time
+from kai_py.api.times import format_time
 from kai_py.deploy.objects import NAME
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.gangs.test_frameworks import Framework, served

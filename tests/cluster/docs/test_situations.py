@@ -15,7 +15,7 @@ from kai_py.config import Configuration
 from kai_py.observe.explanation import Explanation
 from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import SuggestionStep, Verb
-from kai_py.simulate.advice import explain_cluster
+from kai_py.simulate.advisor import explain_cluster
 from tests.support.cluster.api import Api, ApiError
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually

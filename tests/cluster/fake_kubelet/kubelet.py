@@ -20,7 +20,7 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
-from kai_py.api.timestamp import format_time
+from kai_py.api.times import format_time
 from tests.cluster.fake_kubelet import pods
 from tests.cluster.fake_kubelet.admission import Admission
 from tests.cluster.fake_kubelet.devices import Devices

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import aiohttp
 
-from kai_py.api.timestamp import format_time
+from kai_py.api.times import format_time
 from tests.cluster.fake_kubelet.nodes import (
     LEASE_NAMESPACE,
     Document,

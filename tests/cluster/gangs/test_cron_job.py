@@ -2,7 +2,7 @@
 
 import time
 
-from kai_py.api.timestamp import format_time
+from kai_py.api.times import format_time
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster

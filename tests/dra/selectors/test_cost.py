@@ -6,8 +6,7 @@ from kai_py.api.quantity import parse_quantity
 from kai_py.cel.expression import compile_expression
 from kai_py.dra.selectors.cost import max_cost
 from kai_py.dra.selectors.device import CELDevice
-from kai_py.dra.selectors.environment import device_environment
-from kai_py.dra.selectors.selector import evaluate_on
+from kai_py.dra.selectors.selector import device_environment, evaluate_on
 
 A = 'device.attributes["d"]'
 DEVICE = CELDevice("d", {"model": "H100-80GB-HBM3", "index": 3}, {"memory": parse_quantity("1Gi")})

@@ -1,6 +1,6 @@
 import pytest
 
-from kai_py.embedded.controllers.indexes import INDEX_KEY, format_indexes, parse_indexes
+from kai_py.embedded.controllers.job_status import INDEX_KEY, format_indexes, parse_indexes
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.kubelet import EXIT_CODE, RUN_SECONDS

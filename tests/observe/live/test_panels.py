@@ -15,8 +15,7 @@ from kai_py.observe.live.cluster import (
     LiveQueue,
 )
 from kai_py.observe.live.feed import Feed, FeedLine, Tone, line_text
-from kai_py.observe.live.gang_styles import GangStyles
-from kai_py.observe.live.queues import bar
+from kai_py.observe.live.panels import GangStyles, bar
 from kai_py.observe.live.screen import Screen
 
 GANG = "default/Job/train"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kai_py.api.records.unstructured import unstructured
-from kai_py.grouping.owners import GroupKind
+from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from tests.dialects.feeding import NOW, Cluster, node, placed, pod
 

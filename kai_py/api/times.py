@@ -1,12 +1,15 @@
-"""Durations as Go and Kubernetes write them (``1h30m``), as seconds.
+"""Durations and timestamps as Go and Kubernetes write them.
 
 A duration is a sum of decimal numbers with a unit (``ns us ms s m h``), or ``0``. Durations here
 are never negative.
 
 Source: Go's ``time.ParseDuration``, which ``metav1.Duration`` uses.
+
+Timestamps as metav1.Time: RFC 3339, UTC, whole seconds.
 """
 
 import re
+from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
@@ -52,3 +55,10 @@ Duration = Annotated[
     WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "maxLength": 32}),
 ]
 """A pydantic field in seconds, read from a duration text (or a number of seconds)."""
+
+
+def format_time(moment: datetime | float) -> str:
+    """The time, an aware UTC datetime or seconds since the epoch, truncated to seconds."""
+    if not isinstance(moment, datetime):
+        moment = datetime.fromtimestamp(int(moment), UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,7 @@
-"""JSON patch (RFC 6902): a list of operations on JSON pointers; all succeed or none does."""
+"""JSON patch (RFC 6902): a list of operations on JSON pointers; all succeed or none does.
+
+JSON merge patch (RFC 7396): objects merge, null removes, everything else replaces.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kai_py.embedded.documents import Json
+
+
+def apply_merge_patch(target: Any, patch: Any) -> Any:
+    """Return `target` changed by `patch`, sharing what did not change."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = apply_merge_patch(result.get(key), value)
+    return result
 
 
 def apply_json_patch(target: Any, operations: Sequence[Json]) -> Any:

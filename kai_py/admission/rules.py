@@ -4,15 +4,39 @@ Refused are a queue that would be its own ancestor, and a deserved amount above 
 ancestor, on either end of the edge. Warnings: a parent that does not exist (yet), children that
 deserve more than their parent, a name that the other API has too, the deletion of a parent. KAI's
 Queues are refused for cycles only, for KAI accepts the rest. O(queues) per edit.
+
+Verdict on an edit: sentences that refuse it, and sentences that only warn.
+
+Validation of KAI's PodGroups: the tree of their subgroups.
+
+Refused is what prevents a tree: duplicate names, missing parents, cycles. minMember above the
+number of subgroups is a warning, as in KAI, for subgroups may be added.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from kai_py.admission.verdict import AdmissionVerdict, edit_verdict
 from kai_py.api.queue import API_VERSION
+from kai_py.api.records.kai import KaiPodGroup
+from kai_py.dialects.kai.subgroups import min_sub_group_problems, tree_problems_of
 from kai_py.snapshot.tables.queue_objects import amount_text, field_path
 from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, check_queues
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionVerdict:
+    """Sentences that each name the object, the field and the remedy."""
+
+    refusals: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def edit_verdict(now: AdmissionVerdict, before: AdmissionVerdict) -> AdmissionVerdict:
+    """Refuse only new problems; problems of the object before the edit become warnings."""
+    new = tuple(text for text in now.refusals if text not in before.refusals)
+    old = tuple(text for text in now.refusals if text in before.refusals)
+    return AdmissionVerdict(new, (*now.warnings, *old))
 
 
 def judge_queue(
@@ -101,3 +125,16 @@ def _overcommitted(queue: QueueInfo, rest: Sequence[QueueInfo]) -> Iterator[str]
 
 def _children(queue: QueueInfo, rest: Sequence[QueueInfo]) -> list[QueueInfo]:
     return [each for each in rest if each.parent == queue.name]
+
+
+def judge_pod_group(new: KaiPodGroup, old: KaiPodGroup | None) -> AdmissionVerdict:
+    """The verdict on ``new`` in place of ``old``."""
+    return edit_verdict(_problems(new), AdmissionVerdict() if old is None else _problems(old))
+
+
+def _problems(group: KaiPodGroup) -> AdmissionVerdict:
+    name, spec = f"PodGroup {group.metadata.namespace}/{group.metadata.name}: ", group.spec
+    return AdmissionVerdict(
+        tuple(name + text for text in tree_problems_of(spec)),
+        tuple(f"{name}{text}: the gang cannot start" for text in min_sub_group_problems(spec)),
+    )
