@@ -144,7 +144,7 @@ class VictimSearch:
             if self.probes <= 0:
                 return SearchOutcome.OUT_OF_BUDGET
             if not self._exact and not self._fits(selection.units):
-                min_units = 2 * max(1, len(selection.units))
+                min_units = selection.doubled
                 continue
             needed = self._needed_units(selection)
             rejected = next((unit for unit in needed if unit.is_partial), None)
@@ -196,7 +196,9 @@ class VictimSearch:
         while other.take_until_enough(offered, min_units):
             if self._exact or self._fits(other.units):
                 return min(needed, self._needed_units(other), key=eviction_cost)
-            min_units = 2 * len(other.units)
+            if self.probes <= 0:
+                break
+            min_units = other.doubled
         return needed
 
     def _needed_units(self, selection: VictimSelection) -> list[VictimUnit]:

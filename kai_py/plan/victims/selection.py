@@ -33,6 +33,11 @@ class VictimSelection:
         """Whether the request could fit once the units have left."""
         return self._capacity_count.is_enough and self._queue_limits.within_limits
 
+    @property
+    def doubled(self) -> int:
+        """How many units to try next, after so few: always more, even where none were taken."""
+        return 2 * max(1, len(self.units))
+
     def take_until_enough(self, candidates: Iterator[VictimUnit], min_units: int) -> bool:
         """Take units until they are enough and at least ``min_units``; whether to try them.
 
