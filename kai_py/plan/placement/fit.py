@@ -112,7 +112,7 @@ class ShapeFits:
     def static_fit(self, statement: Statement, shape: Shape, capacity: Capacity) -> StaticFit:
         """The static verdict, narrowed by rules between pods where there are any."""
         static = self.static_fits.of(shape, statement.snapshot.nodes)
-        if not has_pod_rules(shape) and not statement.snapshot.placed_pods:
+        if not has_pod_rules(shape) and not statement.has_rules_of_others:
             return static
         return apply_pod_rules(statement.pod_rules(capacity), shape, static)
 
@@ -161,7 +161,7 @@ class ShapeFits:
         key = shape.number, capacity, avoid_devices
         known = self._running_fits.get(key)
         if known is not None and known.statement is statement:
-            return known
+            return None if statement.has_rules_of_others else known
         if not only_resources_decide(statement, shape):
             return None
         static = self.static_fit(statement, shape, capacity)
@@ -195,7 +195,7 @@ class ShapeFits:
 
 def only_resources_decide(statement: Statement, shape: Shape) -> bool:
     """Whether a pod fits a node that takes it as soon as what it requests is free there."""
-    return not statement.snapshot.placed_pods and is_resources_only(shape, statement.limits)
+    return not statement.has_rules_of_others and is_resources_only(shape, statement.limits)
 
 
 def dominates(statement: Statement, fits: ShapeFits, shape: Shape, other: Shape) -> bool:

@@ -130,6 +130,7 @@ class Statement:
         self._gpu_row = snapshot.resources.positions.get(GPU_RESOURCE)
         self.changed_rows: list[int] = []
         self.placed: dict[str, Assignment] = {}
+        self._placed_refusing: dict[str, None] = {}
         self.evicted: dict[str, Evicted] = {}
         self._vectors: dict[int, Floats] = {}
         self._undo: list[Callable[[], None]] = []
@@ -174,6 +175,11 @@ class Statement:
             listed = {name: amount for name, amount in requests.items() if name in positions}
             cached = self._vectors[shape.number] = self.snapshot.resources.vector(listed)
         return cached
+
+    @property
+    def has_rules_of_others(self) -> bool:
+        """Whether pods on nodes, or placed in this cycle, may refuse a pod without rules."""
+        return bool(self.snapshot.placed_pods or self._placed_refusing)
 
     @cached_property
     def pods_on_nodes(self) -> Mapping[str, PlacedPod]:
@@ -341,6 +347,10 @@ class Statement:
     def _record(self, uid: str, assignment: Assignment) -> None:
         self.placed[uid] = assignment
         self._undo.append(lambda: self._delete(self.placed, uid))
+        anti_affinity = assignment.member.shape.pod_anti_affinity
+        if anti_affinity and anti_affinity.required:
+            self._placed_refusing[uid] = None
+            self._undo.append(lambda: self._placed_refusing.pop(uid, None))
 
     def _record_all(
         self,

@@ -251,7 +251,7 @@ def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
     return (
         all(member.shape is shape for member in members)
         and not any(has_topology_constraint(child) for child in gang.tree.children)
-        and not state.snapshot.placed_pods
+        and not state.statement.has_rules_of_others
         and not has_pod_rules(shape)
         and not shape.has_claims
         and shape.gpu_share is None

@@ -112,7 +112,7 @@ def _keep_in_place(state: CycleState, gang: Gang, member: Member, action: Action
 def _allowed_by_pod_rules(state: CycleState, member: Member, row: int) -> bool:
     """Whether the rules between pods allow the pod beside those placed on its node."""
     statement = state.statement
-    if not statement.pods_on_nodes:
+    if not statement.has_rules_of_others:
         return True
     rules = statement.pod_rules(Capacity.FUTURE_IDLE).filters(_with_own_labels(state, member).shape)
     return all(passes[row] for _, passes in rules)

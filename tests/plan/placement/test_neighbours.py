@@ -2,6 +2,8 @@
 
 from unittest.mock import patch
 
+import msgspec
+
 from kai_py.api.records.core import (
     Affinity,
     LabelSelector,
@@ -12,7 +14,7 @@ from kai_py.api.records.core import (
     WeightedPodAffinityTerm,
 )
 from kai_py.plan.victims.search import VictimSearch
-from tests.support.scenario import cluster, evicted, job_with_pods, node, placed, pod, queue
+from tests.support.scenario import at, cluster, evicted, job_with_pods, node, placed, pod, queue
 
 WEB = {"app": "web"}
 HOST = "kubernetes.io/hostname"
@@ -200,3 +202,38 @@ def test_pods_of_a_gang_that_a_newcomer_refuses_do_not_stay_with_it():
     plan = cluster(*nodes, queue("q", 8), runs, waits).plan()
     assert {e.relocated_to for e in plan.evictions} == {"b"}
     assert len(plan.evictions) == 2
+
+
+def test_pods_that_refuse_each_other_never_share_an_empty_node():
+    shy = pod("shy", queue="q", labels={"app": "db"}, affinity=away(HOST))
+    for first in (0, 1):
+        web = [pod(f"web-{i}", queue="q", labels=WEB, created=2.0 * first) for i in range(2)]
+        waiting = [*web, msgspec.structs.replace(shy, metadata=created(shy, 1.0))]
+        plan = cluster(node("a"), queue("q", 8), waiting).plan()
+        assert sorted(placed(plan)) == (["web-0", "web-1"] if not first else ["shy"])
+        plan = cluster(node("a"), node("b"), queue("q", 8), waiting).plan()
+        where = placed(plan)
+        assert len(where) == 3 and where["shy"] not in (where["web-0"], where["web-1"])
+
+
+def test_a_gang_whose_pods_refuse_each_other_is_not_promised_capacity_that_does_not_help():
+    job = job_with_pods("gang", 2, queue="q", priority=9)
+    labelled = [
+        msgspec.structs.replace(
+            each,
+            metadata=msgspec.structs.replace(each.metadata, labels=labels),
+            spec=msgspec.structs.replace(each.spec, affinity=affinity),
+        )
+        for each, labels, affinity in zip(
+            job[1:], ({"app": "db"}, WEB), (away(HOST), None), strict=True
+        )
+    ]
+    waits = cluster(node("a"), queue("q", 8), job[0], labelled).plan()
+    assert placed(waits) == {} and not waits.nominations
+    runs = pod("low", 8, queue="q", node="a")
+    plan = cluster(node("a"), queue("q", 8), runs, job[0], labelled).plan()
+    assert evicted(plan) == [] and not plan.nominations
+
+
+def created(each, seconds):
+    return msgspec.structs.replace(each.metadata, creation_timestamp=at(seconds))
