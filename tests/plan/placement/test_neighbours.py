@@ -213,7 +213,8 @@ def test_pods_that_refuse_each_other_never_share_an_empty_node():
         assert sorted(placed(plan)) == (["web-0", "web-1"] if not first else ["shy"])
         plan = cluster(node("a"), node("b"), queue("q", 8), waiting).plan()
         where = placed(plan)
-        assert len(where) == 3 and where["shy"] not in (where["web-0"], where["web-1"])
+        assert len(where) == 3
+        assert where["shy"] not in (where["web-0"], where["web-1"])
 
 
 def test_a_gang_whose_pods_refuse_each_other_is_not_promised_capacity_that_does_not_help():
@@ -229,10 +230,12 @@ def test_a_gang_whose_pods_refuse_each_other_is_not_promised_capacity_that_does_
         )
     ]
     waits = cluster(node("a"), queue("q", 8), job[0], labelled).plan()
-    assert placed(waits) == {} and not waits.nominations
+    assert placed(waits) == {}
+    assert not waits.nominations
     runs = pod("low", 8, queue="q", node="a")
     plan = cluster(node("a"), queue("q", 8), runs, job[0], labelled).plan()
-    assert evicted(plan) == [] and not plan.nominations
+    assert evicted(plan) == []
+    assert not plan.nominations
 
 
 def created(each, seconds):
