@@ -31,6 +31,9 @@ GPU_GROUP_PREFIX = GPU_GROUP + "/"
 RECEIVED_TYPE = "received-resource-type"
 RECEIVED_FRACTION = "Fraction"
 
+RESERVATION = "kai-resource-reservation"
+"""Namespace of KAI's reservation pods, and their label ``app``."""
+
 GPU_RESOURCE = "nvidia.com/gpu"
 """The resource by which the device plugin reports the GPUs that can be shared."""
 
@@ -103,6 +106,15 @@ def shared_gpus(pod: Pod) -> tuple[SharedGpu, ...]:
     if len(texts) != len(groups) or not all(_COUNT.fullmatch(text) for text in texts):
         return tuple(SharedGpu(group) for group in groups)
     return tuple(SharedGpu(g, int(text)) for g, text in zip(groups, texts, strict=True))
+
+
+def is_reservation_pod(pod: Pod) -> bool:
+    """Whether this is a pod by which KAI reserves a GPU for the pods of a group.
+
+    A label alone is no proof: any user may set it. KAI's users don't create pods in the namespace.
+    """
+    meta = pod.metadata
+    return meta.namespace == RESERVATION and meta.labels.get("app") == RESERVATION
 
 
 def shared_gpu_metadata(gpus: Sequence[SharedGpu]) -> tuple[dict[str, str], dict[str, str]]:

@@ -6,7 +6,8 @@ bound, terminating. What is wrong with a pod is part of the result.
 A pod that requests a part of a GPU and runs without a label that says of which one counts as having
 a GPU to itself: capacity that may be in use is not given away. KAI keeps a reservation pod on every
 shared GPU, which requests the whole GPU and carries the label of the group; it and the group are
-one GPU, counted once.
+one GPU, counted once. Any other pod that requests whole GPUs has them to itself, whatever its
+labels say.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +21,7 @@ from kai_py.api.gpu_share import (
     GpuShareError,
     SharedGpu,
     gpu_share,
+    is_reservation_pod,
     legacy_mig_profile,
     shared_gpus,
 )
@@ -44,19 +46,29 @@ from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 
 
 def assigned_gpus(pod: Pod, share: GpuShare | None) -> tuple[SharedGpu, ...]:
-    """The GPUs of a pod by its labels, or by its name if it has none and is on a node."""
+    """The shared GPUs of a pod that has part of them, or reserves one.
+
+    By its labels, or by its name if it has none and is on a node.
+    """
+    if share is None:
+        return shared_gpus(pod) if is_reservation_pod(pod) else ()
     labelled = shared_gpus(pod)
-    if labelled or share is None or not pod.spec.node_name:
+    if labelled or not pod.spec.node_name:
         return labelled
     return tuple(SharedGpu(f"{pod.metadata.uid}-{n}") for n in range(share.devices))
 
 
-def shared_gpu_usage(shape: Shape, gpus: tuple[SharedGpu, ...]) -> SharedGpuUsage | None:
-    """The part of ``gpus`` that a pod of ``shape`` has; None if it shares none."""
+def shared_gpu_usage(
+    shape: Shape, gpus: tuple[SharedGpu, ...], *, reserves: bool = False
+) -> SharedGpuUsage | None:
+    """The part of ``gpus`` that a pod of ``shape`` has; None if it shares none.
+
+    ``reserves``: whether it is a reservation pod.
+    """
     if shape.gpu_share is not None:
         return SharedGpuUsage(gpus, shape.gpu_share)
-    reserves = len(gpus) == 1 and shape.requests.get(GPU_RESOURCE) == 1
-    return SharedGpuUsage(gpus) if reserves else None
+    reserved = reserves and len(gpus) == 1 and shape.requests.get(GPU_RESOURCE) == 1
+    return SharedGpuUsage(gpus) if reserved else None
 
 
 class GpuMemory(PodTable):
@@ -173,7 +185,7 @@ def pod_usage(
         if shape.plugin_equivalents
         else shape.requests
     )
-    shared = shared_gpu_usage(shape, gpus)
+    shared = shared_gpu_usage(shape, gpus, reserves=is_reservation_pod(pod))
     if shared is not None and shape.gpu_share is None:
         requests = {name: amount for name, amount in requests.items() if name != GPU_RESOURCE}
     return PodUsage(

@@ -38,7 +38,7 @@ NO_NODES = node_columns((), ResourceIndex(), -1)
 class SharedGpuUsage:
     """A pod's part of each of ``gpus``.
 
-    A pod that requests no part keeps the GPU of its group reserved, as KAI's reservation pods do.
+    A reservation pod of KAI requests no part: it keeps the GPU of its group reserved.
     """
 
     gpus: tuple[SharedGpu, ...]

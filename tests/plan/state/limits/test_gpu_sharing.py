@@ -1,5 +1,7 @@
 """Parts of GPUs through the whole cycle: what users write, what is decided and said."""
 
+from msgspec.structs import replace
+
 from kai_py.api.choices import FillStrategy
 from kai_py.plan.plan import Stage
 from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
@@ -66,13 +68,37 @@ def test_a_leaving_part_is_room_for_later():
     assert not world.add(stays).plan().nominations
 
 
+RESERVATION = "kai-resource-reservation"
+
+
+def keeper(namespace: str = RESERVATION, app: str = RESERVATION):
+    """A pod with a whole GPU that names group ``g``."""
+    labels = {"runai-gpu-group": "g", "app": app}
+    found = pod("gpu-reservation", 1, node="a", scheduler_name="other", labels=labels)
+    return replace(found, metadata=replace(found.metadata, namespace=namespace))
+
+
 def test_a_reservation_pod_of_kai_and_its_group_are_one_gpu():
-    keeper = pod(
-        "gpu-reservation", 1, node="a", scheduler_name="other", labels={"runai-gpu-group": "g"}
-    )
     part = shared(pod("r", 0, queue="q", node="a"), "0.5", group="g")
-    world = cluster(queue("q", 8), node("a", 2), keeper, part, pod("whole", 1, queue="q"))
+    world = cluster(queue("q", 8), node("a", 2), keeper(), part, pod("whole", 1, queue="q"))
     assert placed(world.plan()) == {"whole": "a"}
+
+
+def test_only_a_reservation_pod_keeps_its_gpu_open_for_others():
+    late = shared(pod("late", 0, queue="q"), "0.5")
+    group = shared(pod("late", 0, queue="q"), "0.5", group="g")
+    for waiting in (late, group):
+        opened = cluster(queue("q", 8), node("a", 1), keeper(), waiting).plan()
+        assert placed(opened) == {"late": "a"}
+        for poser in (keeper("default"), keeper(app="train"), keeper("default", app="train")):
+            assert not placed(cluster(queue("q", 8), node("a", 1), poser, waiting).plan())
+
+
+def test_whole_gpus_in_one_group_are_as_many_gpus():
+    group = {"runai-gpu-group": "one"}
+    running = [pod(f"r{i}", 1, queue="q", node="a", labels=group) for i in range(4)]
+    world = cluster(queue("q", 8), node("a", 4), running, pod("late", 1, queue="q"))
+    assert not placed(world.plan())
 
 
 def test_a_part_without_a_group_keeps_a_gpu_to_itself():
