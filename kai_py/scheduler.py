@@ -14,7 +14,6 @@ under way and releases the lease.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -190,7 +189,9 @@ class Scheduler:
                 claiming_groups=self._planner.builder.releasable_claims,
                 holders=self._device_holders,
                 metrics=self._metrics,
-                settings=commit_settings(self._configuration),
+                settings=commit_settings(self._configuration).with_jitter(
+                    self._client.machine.uniform
+                ),
                 identity=self._identity,
                 wake=self._wake_after,
             )
@@ -237,10 +238,10 @@ class Scheduler:
         limit = self._configuration.resync_period
         if self._deadline is None:
             return limit
-        return min(max(self._deadline - time.time(), 0.0), limit)
+        return min(max(self._deadline - self._client.machine.now(), 0.0), limit)
 
     async def _cycle(self, number: int, may_act: Callable[[], bool]) -> None:
-        now = time.time()
+        now = self._client.machine.now()
         with self._metrics.timed("snapshot", number):
             snapshot = self._planner.freeze(now)
         with self._metrics.timed("plan", number):

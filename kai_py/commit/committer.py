@@ -7,7 +7,6 @@ pod that failed is not tried again before its own backoff has passed, when a cyc
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -244,7 +243,7 @@ class Committer:
         """Record a failed attempt; returns the seconds until the next one."""
         wait = self._backoff.record_failure(gang, asyncio.get_running_loop().time())
         if self._backoff.failures(gang) >= MAX_CONSECUTIVE_FAILURES:
-            self._assume_cache.back_off(gang, time.time() + wait)
+            self._assume_cache.back_off(gang, self._access.client.machine.now() + wait)
         self._wake(wait)
         return wait
 

@@ -10,10 +10,9 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
-from uuid import uuid4
 
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata
@@ -81,12 +80,17 @@ def queue_reference(metadata: ObjectMeta) -> Owner:
     )
 
 
-def event_body(event: Event, *, reporter: str, instance: str, now: datetime) -> dict[str, Any]:
-    """The object to create; events on cluster-scoped objects go to the namespace ``default``."""
+def event_body(
+    event: Event, *, reporter: str, instance: str, now: datetime, token: str
+) -> dict[str, Any]:
+    """The object to create; events on cluster-scoped objects go to the namespace ``default``.
+
+    ``token`` tells it from other events on the same object.
+    """
     note = event.note.encode()[:MAX_NOTE].decode(errors="ignore")
     body: dict[str, Any] = {
         "metadata": {
-            "name": f"{event.regarding.name[:200]}.{uuid4().hex[:16]}",
+            "name": f"{event.regarding.name[:200]}.{token}",
             "namespace": event.regarding.namespace or "default",
             "annotations": {key: text for key, text in event.details.items() if text},
         },
@@ -187,7 +191,11 @@ class EventRecorder:
 
     async def _write(self, event: Event) -> None:
         body = event_body(
-            event, reporter=self._reporter, instance=self._instance, now=datetime.now(UTC)
+            event,
+            reporter=self._reporter,
+            instance=self._instance,
+            now=self._client.machine.utc_now(),
+            token=self._client.machine.token(),
         )
         try:
             await self._client.create(EVENTS, body, namespace=body["metadata"]["namespace"])

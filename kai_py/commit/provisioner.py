@@ -16,7 +16,6 @@ Cost: one lookup per waiting pod and pass; all pods when a request is removed.
 
 import asyncio
 import logging
-import time
 from collections.abc import Collection, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
@@ -184,7 +183,9 @@ class Provisioner:
     def _should_retry(self, request: Unstructured) -> bool:
         """Whether the request failed long enough ago to be created again."""
         ended = failed_at(request)
-        return ended is not None and time.time() >= ended + self._settings.retry_after
+        return (
+            ended is not None and self._client.machine.now() >= ended + self._settings.retry_after
+        )
 
     def _is_unneeded(self, request: Unstructured) -> bool:
         """Whether its gang no longer waits for capacity, or has another request."""

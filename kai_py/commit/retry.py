@@ -22,17 +22,21 @@ TRANSIENT = (Unreachable, TooManyRequests, ServerError)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """At most ``attempts`` tries, waiting between ``base`` and ``maximum`` seconds."""
+    """At most ``attempts`` tries, waiting between ``base`` and ``maximum`` seconds.
+
+    ``uniform`` draws a number between two others, for the jitter.
+    """
 
     attempts: int = 8
     base: float = 0.1
     maximum: float = 10.0
+    uniform: Callable[[float, float], float] = random.uniform
 
     def delay(self, failures: int, *, at_least: float = 0.0) -> float:
         """Seconds to wait after the given number of failures in a row (1 or more)."""
         # The exponent is capped: 2.0 ** failures overflows after a thousand failures.
         longest = min(self.maximum, self.base * 2.0 ** min(failures - 1, 30))
-        return max(at_least, longest * random.uniform(0.5, 1.0))
+        return max(at_least, longest * self.uniform(0.5, 1.0))
 
     async def sleep(self, failures: int, error: ApiError) -> None:
         """Wait as long as this failure requires."""

@@ -1,6 +1,7 @@
 """Settings of commit; times in seconds."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from kai_py.api.autoscaling import AutoscalingConfig
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
@@ -48,3 +49,11 @@ class CommitSettings:
     def scheduler_names(self) -> frozenset[str]:
         """All names under which pods are ours."""
         return frozenset((self.scheduler_name, *self.scheduler_aliases))
+
+    def with_jitter(self, uniform: Callable[[float, float], float]) -> "CommitSettings":
+        """These settings with waits drawn by ``uniform``, a number between two others."""
+        return replace(
+            self,
+            retry=replace(self.retry, uniform=uniform),
+            backoff=replace(self.backoff, uniform=uniform),
+        )

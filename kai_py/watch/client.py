@@ -17,6 +17,7 @@ import msgspec
 
 from kai_py.watch.credentials import Credentials
 from kai_py.watch.errors import Malformed
+from kai_py.watch.machine import Machine
 from kai_py.watch.resource import Decode, Resource, T
 from kai_py.watch.transport import JSON, ApiCall, CallObserver, HttpTransport, Transport
 from kai_py.watch.wire import ListPage, decode_page
@@ -59,10 +60,11 @@ async def connect(
 
 
 class Client:
-    """The verbs of the API over a transport."""
+    """The verbs of the API over a transport; ``machine`` is that of the process."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, machine: Machine | None = None) -> None:
         self.transport = transport
+        self.machine = machine or Machine()
 
     async def get(
         self, resource: Resource[T], name: str, *, namespace: str = "", subresource: str = ""

@@ -21,13 +21,9 @@ import asyncio
 import contextlib
 import logging
 import math
-import os
-import random
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from kai_py.api.records.core import ObjectMeta, Record
 from kai_py.watch.client import Client
@@ -85,19 +81,6 @@ class Election:
             )
 
 
-def boot_clock() -> float:
-    """Seconds that go on while the machine sleeps, so that a leader is deposed by sleeping."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime(clock)
-
-
-def exit_process() -> NoReturn:
-    """End this process now, without running anything that might still write."""
-    logger.critical("leadership is lost: the process exits")
-    logging.shutdown()
-    os._exit(1)
-
-
 class Elector:
     """A candidate in an election."""
 
@@ -106,13 +89,14 @@ class Elector:
         client: Client,
         election: Election,
         *,
-        on_lost: Callable[[], None] = exit_process,
-        clock: Callable[[], float] = boot_clock,
+        on_lost: Callable[[], None] | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._client = client
         self._election = election
-        self._on_lost = on_lost
-        self._clock = clock
+        self._on_lost = on_lost or client.machine.exit_process
+        self._machine = client.machine
+        self._clock = clock or client.machine.boot_time
         self._lease: Lease | None = None
         self._observed_at = 0.0
         self._leads_until = -math.inf
@@ -148,7 +132,7 @@ class Elector:
         while True:
             if await self._try_acquire(within=self._election.renew):
                 return
-            await asyncio.sleep(self._election.retry * random.uniform(1.0, 1.2))
+            await asyncio.sleep(self._election.retry * self._machine.uniform(1.0, 1.2))
 
     async def _renew(self) -> None:
         """Renew until that fails for too long; any end except cancelling is a loss."""
@@ -225,8 +209,8 @@ class Elector:
         return {
             "holderIdentity": self._election.identity,
             "leaseDurationSeconds": math.ceil(self._election.duration),
-            "acquireTime": spec.acquire_time if is_ours else _now(),
-            "renewTime": _now(),
+            "acquireTime": spec.acquire_time if is_ours else self._now(),
+            "renewTime": self._now(),
             "leaseTransitions": transitions if is_ours else transitions + 1,
         }
 
@@ -235,16 +219,15 @@ class Elector:
         was_leading, self._leads_until = self.leading, -math.inf
         if not was_leading or self._lease is None:
             return
-        released_spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+        released_spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
         with contextlib.suppress(ApiError, TimeoutError):
             async with asyncio.timeout(self._election.retry):
                 await self._write(self._lease, released_spec)
+
+    def _now(self) -> str:
+        return self._machine.utc_now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 async def _stop(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait((task,))
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

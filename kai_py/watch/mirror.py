@@ -88,10 +88,10 @@ class Mirror:
         self._served: Served = {}
         self._reflectors: dict[Kind[Any], Reflector[Any]] = {}
         self._tasks: dict[Kind[Any], asyncio.Task[None]] = {}
-        self._absence_backoffs: dict[Kind[Any], Backoff] = {kind: Backoff() for kind in kinds}
+        self._absence_backoffs = {kind: self._new_backoff() for kind in kinds}
         self._discovered = False
         self._problem = "not connected yet"
-        self._discovery_backoff = Backoff()
+        self._discovery_backoff = self._new_backoff()
         self._rediscover = asyncio.Event()
         self._synced = asyncio.Event()
 
@@ -122,7 +122,7 @@ class Mirror:
         """
         self._collections[kind] = Collection(kind, self._notify)
         self._listeners[kind] = list(self._global_listeners)
-        self._absence_backoffs[kind] = Backoff()
+        self._absence_backoffs[kind] = self._new_backoff()
         self._followed[kind] = None
         self._rediscover.set()
 
@@ -202,9 +202,13 @@ class Mirror:
             self._collections[kind],
             on_synced=self._update_synced,
             on_refused=self._update_synced,
+            uniform=self._client.machine.uniform,
         )
         self._reflectors[kind] = reflector
         self._tasks[kind] = group.create_task(self._reflect(reflector), name=f"watch {kind.name}")
+
+    def _new_backoff(self) -> Backoff:
+        return Backoff(uniform=self._client.machine.uniform)
 
     def _stop(self, kind: Kind[Any]) -> None:
         if kind not in self._reflectors:

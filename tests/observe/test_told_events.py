@@ -45,7 +45,7 @@ class Recorder(list):
 
     def record(self, event):
         now = datetime.fromtimestamp(self.now, UTC)
-        body = event_body(event, reporter="kai", instance="i", now=now)
+        body = event_body(event, reporter="kai", instance="i", now=now, token="1")
         document = from_events_group({"kind": "Event", **body})
         self.append(msgspec.convert(document, SchedulerEvent))
 

@@ -10,7 +10,7 @@ scheduler continues it.
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from kai_py.api.records.resource import (
     AllocatedDeviceStatus,
@@ -92,7 +92,9 @@ async def wait_until_ready(
     ref = ClaimRef.of(meta)
     state = readiness(claim)
     try:
-        async with asyncio.timeout(_remaining_seconds(allocation, policy.timeout)):
+        async with asyncio.timeout(
+            _remaining_seconds(allocation, policy.timeout, access.client.machine.utc_now())
+        ):
             while state.missing and not state.failed:
                 await holders.wait_for_change(ref, policy.interval)
                 current = await access.read_claim(ref)
@@ -121,12 +123,12 @@ def format_conditions(lacking: Iterable[DeviceCondition]) -> str:
     return ", ".join(f"{device[2]}: {condition}" for device, condition in lacking)
 
 
-def _remaining_seconds(allocation: AllocationResult | None, timeout: float) -> float:
+def _remaining_seconds(allocation: AllocationResult | None, timeout: float, now: datetime) -> float:
     """Seconds left of ``timeout``, counted from the allocation's timestamp."""
     since = allocation.allocation_timestamp if allocation is not None else None
     if since is None:
         return timeout
-    age = (datetime.now(UTC) - since).total_seconds()
+    age = (now - since).total_seconds()
     # The timestamp is truncated to seconds: never cut the timeout short because of that.
     return timeout - max(0.0, age - API_TIME_RESOLUTION)
 

@@ -23,7 +23,7 @@ Sources: KEP-4381; kube-scheduler plugin dynamicresources (PreBind, Unreserve, P
 
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -124,7 +124,7 @@ def desired_claims(gang: GangPlacement) -> tuple[DesiredClaim, ...]:
 
 
 def next_patch(
-    desired: DesiredClaim, claim: ResourceClaim
+    desired: DesiredClaim, claim: ResourceClaim, now: datetime
 ) -> ClaimUpToDate | ClaimFailure | ClaimPatch:
     """The single step from the claim as the API has it towards ``desired``."""
     problem = _problem(desired, claim)
@@ -135,7 +135,7 @@ def next_patch(
         return _status_patch(claim, missing, None) if missing else ClaimUpToDate()
     if DELETE_PROTECTION_FINALIZER not in claim.metadata.finalizers:
         return _finalizer_patch(claim)
-    return _status_patch(claim, missing, desired.allocation)
+    return _status_patch(claim, missing, _with_timestamp(desired.allocation, now))
 
 
 def _problem(desired: DesiredClaim, claim: ResourceClaim) -> str:
@@ -211,16 +211,17 @@ def _status_patch(
         "reservedFor": msgspec.to_builtins([*claim.status.reserved_for, *added])
     }
     if allocation is not None:
-        status["allocation"] = encode_allocation(_with_timestamp(allocation))
+        status["allocation"] = encode_allocation(allocation)
     return ClaimPatch(body={"metadata": preconditions(claim), "status": status})
 
 
-def _with_timestamp(allocation: AllocationResult) -> AllocationResult:
+def _with_timestamp(allocation: AllocationResult | None, now: datetime) -> AllocationResult | None:
     """Set the time from which drivers and schedulers count the readiness timeout (KEP-5007)."""
+    if allocation is None:
+        return None
     if not any(result.binding_conditions for result in allocation.devices.results):
         return allocation
-    now = datetime.now(UTC).replace(microsecond=0)
-    return msgspec.structs.replace(allocation, allocation_timestamp=now)
+    return msgspec.structs.replace(allocation, allocation_timestamp=now.replace(microsecond=0))
 
 
 def release_patch(claim: ResourceClaim, leaving: frozenset[str]) -> ClaimPatch | None:
@@ -253,7 +254,7 @@ async def reconcile_claim(
         claim = cached or await access.read_claim(desired.claim)
         failures, reason = 0, ""
         while failures < access.retry.attempts:
-            step = next_patch(desired, claim)
+            step = next_patch(desired, claim, access.client.machine.utc_now())
             # Only an accepted write proves that a cached copy is current; after any other result
             # the claim is read again.
             if claim is cached and not isinstance(step, ClaimPatch):

@@ -1,7 +1,6 @@
 """Writers of the statuses and annotations of KAI's Queues and PodGroups."""
 
 import asyncio
-import time
 from collections.abc import Iterable
 
 from kai_py.commit.settings import CommitSettings
@@ -26,6 +25,7 @@ class KaiStatusWriter:
 
     def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
         self._node_pool = settings.node_pool
+        self._machine = client.machine
         self._evictions = LastEvictions()
         self._queues = report_writer(client, mirror, settings, KAI_QUEUES, kai_queue_patch)
         self._pod_groups = report_writer(
@@ -44,7 +44,7 @@ class KaiStatusWriter:
         """Record what is to be reported from now on."""
         self._queues.update(lambda: kai_queue_reports(plan))
         self._pod_groups.update(lambda: kai_pod_group_reports(plan, gangs, self._node_pool))
-        evicted = self._evictions.update(plan, time.time())
+        evicted = self._evictions.update(plan, self._machine.now())
         self._annotations.update(lambda: kai_pod_group_annotations(gangs, evicted))
 
     async def run(self) -> None:

@@ -24,7 +24,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from kai_py.api.records.core import Condition, Pod
@@ -293,7 +293,7 @@ class PodStatusWriter:
             self._in_flight.discard(uid)
 
     async def _write(self, desired: PendingPodStatus, pod: Pod) -> None:
-        patch = pod_status_patch(desired, pod, datetime.now(UTC))
+        patch = pod_status_patch(desired, pod, self._access.client.machine.utc_now())
         try:
             await self._access.call(
                 lambda: self._access.client.patch(

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from kai_py.commit.retry import ObjectBackoff
@@ -122,7 +122,7 @@ class ReportWriter(Generic[Report, ReportedObject]):
         self, resource: Resource[ReportedObject], key: Key, report: Report, known: ReportedObject
     ) -> None:
         loop, (namespace, name) = asyncio.get_running_loop(), key
-        patch = self._kind.patch(report, known, datetime.now(UTC))
+        patch = self._kind.patch(report, known, self._client.machine.utc_now())
         if patch is None:
             self._up_to_date[key] = (report, known.metadata.resource_version)
             return
