@@ -146,12 +146,17 @@ class SnapshotBuilder:
         # The memory of GPUs changes charges only, so that the state stays valid below.
         state = tables.node_usage.snapshot()
         self._derive_all([tables.gpu_memory.update(state)])
+        if tables.queue_access.update():
+            tables.gangs.check_access_again()
         tables.gangs.update(now)
         return tables.snapshot(now, state)
 
     def _apply_node(self, old: object | None, new: object | None) -> None:
         node = new if new is not None else old
         if isinstance(node, Node):
+            exists = new is not None
+            on_it = self._tables.node_pods.set_node(node.metadata.name, exists=exists)
+            self._tables.gangs.charge_again(on_it)
             present = new is not None and self._settings.in_pool(node.metadata)
             self._tables.node_usage.set_node(node.metadata.name, node if present else None)
 

@@ -2,13 +2,16 @@
 
 Joining or leaving marks a gang; ``update`` rebuilds the marked ones and corrects the sums of their
 queues, so that a cycle costs the gangs that changed.
+
+Pods on a node that does not exist, and gangs whose namespace may not use their queue, are charged
+to no queue: such pods were not placed by this scheduler, or should not have been.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from kai_py.grouping.gang import GangSpec, Subgroup
-from kai_py.snapshot.gangs import Charge, Gang, Member, PodState
+from kai_py.snapshot.gangs import NOT_CHARGED, Charge, Gang, Member, PodState
 from kai_py.snapshot.placeholders import ExpectedMembers, missing_placeholders
 
 Sums = dict[str, dict[str, float]]
@@ -27,9 +30,18 @@ class GangMember:
 class GangTable:
     """Gangs by key; the sums ``allocated``, ``requested`` and ``non_preemptible`` are by queue."""
 
-    def __init__(self, preemptible_below: int | None) -> None:
-        """Gangs below this priority are preemptible unless they say otherwise; None: all are."""
+    def __init__(
+        self,
+        preemptible_below: int | None,
+        accepts: Callable[[str, str], bool],
+        node_exists: Callable[[str], bool],
+    ) -> None:
+        """Gangs below this priority are preemptible unless they say otherwise; None: all are.
+
+        ``accepts``: whether a queue may be used by a namespace.
+        """
         self._preemptible_below = preemptible_below
+        self._accepts, self._node_exists = accepts, node_exists
         self._tracked: dict[str, GangMember] = {}
         self._members: dict[str, dict[str, GangMember]] = {}
         self._unordered: dict[str, None] = {}
@@ -96,6 +108,19 @@ class GangTable:
         if self._frozen is None:
             self._frozen = self.gangs.copy()
         return self._frozen
+
+    def charge_again(self, pods: Iterable[str]) -> None:
+        """Whether these pods, by uid, are charged may have changed: their node came or went."""
+        for uid in pods:
+            tracked = self._tracked.get(uid)
+            if tracked is not None:
+                self._changed[tracked.spec.key] = None
+
+    def check_access_again(self) -> None:
+        """Which namespaces may use which queues has changed. O(gangs)."""
+        for gang in self.gangs.values():
+            if gang.charged != self._accepts(gang.queue, gang.owner.namespace):
+                self._changed[gang.key] = None
 
     def unplaced_pods(self) -> tuple[str, ...]:
         """Uids of pods that are on no node."""
@@ -183,6 +208,9 @@ class GangTable:
         The tree with the highest minMember counts: some frameworks' gangs grow with their pods.
         """
         spec, members = by_order[0].spec, tuple([each.member for each in by_order])
+        charged = self._accepts(spec.queue, spec.owner.namespace)
+        if not charged or not all(self._node_exists(m.node) for m in members if m.node):
+            members = tuple([self._with_charge(member, charged=charged) for member in members])
         own = spec.settings
         priority = max([m.priority for m in members]) if own.priority is None else own.priority
         by_priority = self._preemptible_below is None or priority < self._preemptible_below
@@ -215,7 +243,14 @@ class GangTable:
             provisioning_class=spec.provisioning_class,
             starts_in_part=bool(spec.expected),
             placeholders=_placeholders(spec.key, by_order[0].expected, members),
+            charged=charged,
         )
+
+    def _with_charge(self, member: Member, *, charged: bool) -> Member:
+        """The member with its charge; ``charged``: whether its gang's queue is charged at all."""
+        if not member.node or (charged and self._node_exists(member.node)):
+            return member
+        return replace(member, charge=NOT_CHARGED)
 
     def _update_sums(self, before: Gang | None, now: Gang | None) -> None:
         """Correct the sums of queues where a gang became another; None: there is none."""

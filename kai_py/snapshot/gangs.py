@@ -21,6 +21,9 @@ from kai_py.snapshot.tables.volumes import Attachment
 Charge = Mapping[str, float]
 """What something costs its queue, by quota resource: ``gpu`` devices, ``cpu`` millicores, …"""
 
+NOT_CHARGED: Charge = {}
+"""The charge of a pod with which its queue is not charged."""
+
 
 class PodState(IntEnum):
     """The state of a member; finished pods leave their gang.
@@ -102,7 +105,8 @@ class Gang:
     says. ``provisioning_class``: of the ProvisioningRequest made while it waits; None: as
     configured. ``owner_unknown``: its ``problem`` is that its owner is not known yet.
     ``starts_in_part``: some of its pods are created once others run; ``placeholders`` stand for
-    those that do not exist yet and are not among its ``members``.
+    those that do not exist yet and are not among its ``members``. ``charged``: whether its queue is
+    charged with it; not where the gang's namespace may not use that queue.
     """
 
     key: str
@@ -134,6 +138,7 @@ class Gang:
     provisioning_class: str | None = None
     starts_in_part: bool = False
     placeholders: tuple[Member, ...] = ()
+    charged: bool = True
 
     @cached_property
     def pending(self) -> tuple[Member, ...]:
@@ -184,7 +189,9 @@ class Gang:
 
     @property
     def requested(self) -> Charge:
-        """What bound and pending pods cost together."""
+        """What bound and pending pods cost together; nothing where the queue is not charged."""
+        if not self.charged:
+            return {}
         return _total_charge((*self.bound, *self.pending)) if self.pending else self.allocated
 
     @cached_property

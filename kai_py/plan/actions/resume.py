@@ -80,6 +80,7 @@ def _place_existing(state: CycleState, gang: Gang) -> None:
     if (
         request is None
         or state.quota.queue_of(gang) is None
+        or not gang.charged
         or gang.key in state.snapshot.in_backoff
     ):
         return

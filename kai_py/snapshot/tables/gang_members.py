@@ -1,4 +1,4 @@
-"""Pods of ours as members of their gangs, with what they are charged.
+"""Pods of ours as members of their gangs, with what they are charged, and by node.
 
 Waiting pods that ask for more than one gang, and the markers of those they are not in.
 """
@@ -49,6 +49,50 @@ class GangMembers(PodTable):
         """The pod is in no gang any more; others are charged with the claims it shared."""
         self._gangs.remove_pod(uid)
         return self._charges.remove(uid)
+
+
+class NodePods(PodTable):
+    """Pods of ours by node, and which nodes exist, in whatever pool."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._existing: dict[str, None] = {}
+        self._pods: dict[str, dict[str, None]] = {}
+        self._node_of: dict[str, str] = {}
+
+    def set_node(self, name: str, *, exists: bool) -> Uids:
+        """A node came, changed or went; returns the pods on it if it came or went."""
+        if exists == (name in self._existing):
+            return ()
+        if exists:
+            self._existing[name] = None
+        else:
+            del self._existing[name]
+        return tuple(self._pods.get(name, ()))
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a node."""
+        return name in self._existing
+
+    def place(self, pod: DerivedPod) -> Uids:
+        """Note where a pod of ours is."""
+        node = "" if pod.parsed.gang_spec is None else pod.placement.node
+        if self._node_of.get(pod.uid, "") != node:
+            self.release(pod.uid)
+            if node:
+                self._node_of[pod.uid] = node
+                self._pods.setdefault(node, {})[pod.uid] = None
+        return ()
+
+    def release(self, uid: str) -> Uids:
+        """The pod is on no node any more."""
+        node = self._node_of.pop(uid, "")
+        pods = self._pods.get(node)
+        if pods is not None:
+            pods.pop(uid, None)
+            if not pods:
+                del self._pods[node]
+        return ()
 
 
 class IgnoredMarkerTable(PodTable):

@@ -26,9 +26,10 @@ from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.budgets import DisruptionBudgets
 from kai_py.snapshot.tables.claim_overlays import ClaimOverlays
 from kai_py.snapshot.tables.claims import POD_GROUPS
-from kai_py.snapshot.tables.gang_members import GangMembers, IgnoredMarkerTable
+from kai_py.snapshot.tables.gang_members import GangMembers, IgnoredMarkerTable, NodePods
 from kai_py.snapshot.tables.numa import NumaReports
 from kai_py.snapshot.tables.pod_rules import PlacedPods
+from kai_py.snapshot.tables.queue_access import QueueAccess
 from kai_py.snapshot.tables.queues import QueueInfo, QueueInfos
 from kai_py.snapshot.tables.releasable_claims import ReleasableClaims
 from kai_py.snapshot.tables.topology import Topologies
@@ -61,7 +62,12 @@ class SnapshotTables:
         """``pods`` (by uid), ``objects`` and ``dependencies`` stay up to date by the builder."""
         self._pods, self._objects = pods, objects
         self.node_usage = NodeUsageTable()
-        self.gangs = GangTable(settings.preemptible_below)
+        self._queues = QueueInfos(queue_info, settings.default_queue, devices.set_limits)
+        self.queue_access = QueueAccess(self._queues.specs, objects.namespace_labels)
+        self.node_pods = NodePods()
+        self.gangs = GangTable(
+            settings.preemptible_below, self.queue_access.accepts, self.node_pods.exists
+        )
         self.assumptions = Assumptions(settings.nomination_seconds)
         self.stuck_terminations = StuckTerminations()
         self.gpu_memory = GpuMemory()
@@ -81,7 +87,6 @@ class SnapshotTables:
             lambda namespace, name: objects.get(POD_GROUPS, namespace, name) is not None,
         )
         charges = PodCharges(devices, pods, dependencies, self.gpu_memory, self._is_unplaced)
-        self._queues = QueueInfos(queue_info, settings.default_queue, devices.set_limits)
         self._topologies = Topologies()
         self._budgets = DisruptionBudgets(pods)
         self._numa = NumaReports()
@@ -93,6 +98,7 @@ class SnapshotTables:
         self.object_tables: tuple[ObjectTable, ...] = (
             self.releasable_claims,
             self._queues,
+            self.queue_access,
             self._topologies,
             self._budgets,
             self._numa,
@@ -114,6 +120,7 @@ class SnapshotTables:
             self.gpu_memory,
             self._numa,
             self.node_usage,
+            self.node_pods,
             GangMembers(self.gangs, charges, devices, settings.shared_claim_queue_label),
         )
 
