@@ -1,0 +1,101 @@
+"""``kai-py plan``: what the scheduler decides about objects in files.
+
+Nothing is read from or written to a cluster.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kai_py.cli.connection import ConfigFile, configuration_from
+from kai_py.cli.errors import CommandError
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, progress
+from kai_py.simulate.object_files import read_object_files
+from kai_py.simulate.offline_plan import MAX_CYCLES, OfflinePlan, plan_objects
+
+
+def command(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILES…",
+            help="Objects: kubectl's lists, YAML streams, directories, a file of `kai-py "
+            "snapshot`; - is standard input.",
+        ),
+    ],
+    *,
+    cycles: Annotated[
+        int, typer.Option(min=1, max=MAX_CYCLES, help="Number of cycles to run.")
+    ] = 1,
+    until_rest: Annotated[
+        bool, typer.Option("--until-rest", help="Run cycles until one decides nothing.")
+    ] = False,
+    config: ConfigFile = None,
+    now: Annotated[
+        float | None,
+        typer.Option(help="Time of the cycles, seconds since 1970; by default that of the files."),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+    json: JsonFlag = False,
+) -> None:
+    """Print what the scheduler decides, as if everything it decides happened at once."""
+    configuration = configuration_from(config)
+    with progress("reading"):
+        try:
+            given = read_object_files(files, sys.stdin.buffer.read)
+        except OSError as error:
+            raise CommandError(f"{error.filename}: {error.strerror}") from None
+    with progress("planning") as report:
+        found = plan_objects(
+            given,
+            configuration,
+            cycles=cycles,
+            until_rest=until_rest,
+            now=now,
+            on_cycle=report,
+        )
+    if not print_document(found, output, json=json):
+        _print_tables(found)
+
+
+def _print_tables(found: OfflinePlan) -> None:
+    sections = (
+        (
+            "Placed",
+            ("POD", "CYCLE", "NODE"),
+            [(each.pod, str(each.cycle), each.node) for each in found.placements],
+        ),
+        (
+            "Evicted",
+            ("POD", "CYCLE", "RULE", "FOR", "REASON"),
+            [
+                (each.pod, str(each.cycle), each.rule, each.preemptor, each.reason)
+                for each in found.evictions
+            ],
+        ),
+        (
+            "Nominated",
+            ("POD", "CYCLE", "NODE"),
+            [(each.pod, str(each.cycle), each.node) for each in found.nominations],
+        ),
+        (
+            "Pending",
+            ("GANG", "PODS", "STAGE", "REASON"),
+            [(each.gang, str(len(each.pods)), each.stage, each.message) for each in found.pending],
+        ),
+        (
+            "Rejected",
+            ("OBJECT", "PROBLEM"),
+            [(each.object, each.problem) for each in found.rejected],
+        ),
+    )
+    for title, headings, rows in sections:
+        if rows:
+            typer.echo(f"{title}:")
+            print_table(headings, rows)
+            typer.echo()
+    cycles = "1 cycle" if found.cycles == 1 else f"{found.cycles} cycles"
+    state = "at rest" if found.rest else "not at rest"
+    typer.echo(f"{state} after {cycles}")

@@ -1,0 +1,309 @@
+"""A cluster that consists of documents only: planned for, and changed as plans decide.
+
+There is no API server and there are no controllers: what a plan decides happens at once, and
+nothing else does. Placed pods run, evicted pods are gone with their claims, and pods that were
+terminating have gone after the first cycle. Nothing makes new pods for those that were evicted.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from kai_py.api.gpu_share import shared_gpu_metadata
+from kai_py.api.queue import ADMISSION_GATE
+from kai_py.api.records.resource_versions import encode_allocation
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.api.times import format_time
+from kai_py.config import Configuration
+from kai_py.grouping.gang import Owner
+from kai_py.grouping.owner_chain import GroupKind
+from kai_py.plan.plan import Admission, ClaimToCreate, Eviction, GangPlacement, Placement, Plan
+from kai_py.planner import Planner
+from kai_py.simulate.complete_objects import FINISHED, ObjectKey
+from kai_py.simulate.object_files import RejectedObject
+from kai_py.simulate.objects import Document
+from kai_py.watch.discovery import METADATA
+from kai_py.watch.kinds import WATCHED
+from kai_py.watch.resource import Kind
+
+CLAIM_API = "resource.k8s.io/v1"
+_KINDS: dict[tuple[str, str], Kind[Any]] = {(kind.group, kind.name): kind for kind in WATCHED}
+
+
+class OfflineCluster:
+    """Documents by key, the records that the planner reads of them, and the planner."""
+
+    def __init__(self, configuration: Configuration, now: float) -> None:
+        """Start without objects; every cycle takes place at ``now``, seconds since the epoch."""
+        self.planner = Planner(configuration)
+        self.rejected: list[RejectedObject] = []
+        self._now = now
+        self._documents: dict[ObjectKey, Document] = {}
+        self._records: dict[ObjectKey, Any] = {}
+        self._owner_kinds: dict[GroupKind, Kind[Any]] = {}
+        self._writes = 0
+
+    def load(self, documents: Mapping[ObjectKey, Document]) -> None:
+        """Take in objects; those that cannot be read are named in ``rejected``."""
+        owners = {
+            str(each.get("uid"))
+            for document in documents.values()
+            for each in document["metadata"].get("ownerReferences") or ()
+            if isinstance(each, dict)
+        }
+        for key, document in documents.items():
+            if key[:2] in _KINDS or document["metadata"]["uid"] in owners:
+                self._load(key, document)
+
+    def cycle(self) -> Plan:
+        """One cycle of the scheduler; nothing is carried out."""
+        return self.planner.decide(self.planner.freeze(self._now))
+
+    def carry_out(self, plan: Plan) -> None:
+        """Make everything happen that ``plan`` decided."""
+        for gang in plan.placements:
+            self._start(gang)
+        for nomination in plan.nominations:
+            self.planner.builder.nominate(nomination.pod.uid, nomination.node, self._now)
+        for eviction in plan.evictions:
+            self._evict(eviction)
+        for admission in plan.admissions:
+            self._admit(admission)
+        terminating = [
+            key
+            for key, document in self._documents.items()
+            if key[:2] == ("", "Pod") and document["metadata"].get("deletionTimestamp")
+        ]
+        for key in terminating:
+            self._remove_pod(key)
+
+    def allocations(self, pod: PodRef) -> dict[str, Document]:
+        """The allocations of a pod's claims, by ``namespace/name`` of the claim."""
+        found = {}
+        for claim in self._claims_of(pod):
+            allocation = (self._documents[claim].get("status") or {}).get("allocation")
+            if allocation:
+                found[f"{claim.namespace}/{claim.name}"] = allocation
+        return found
+
+    def _load(self, key: ObjectKey, document: Document) -> None:
+        version = document["apiVersion"].rpartition("/")[2]
+        kind = self._kind(key, version)
+        decode = kind.versions.get(version)
+        if decode is None:
+            text = f"{document['apiVersion']} is not supported: use {', '.join(kind.versions)}"
+            self.rejected.append(RejectedObject(str(key), text))
+            return
+        try:
+            record = decode(msgspec.json.encode(document))
+        except ValueError as error:
+            self.rejected.append(RejectedObject(str(key), str(error)))
+            return
+        if key[:2] == ("", "Pod") and (document.get("status") or {}).get("phase") in FINISHED:
+            return
+        self._documents[key] = document
+        self._records[key] = record
+        self.planner.builder.apply(kind.collection_name, None, record)
+
+    def _kind(self, key: ObjectKey, version: str) -> Kind[Any]:
+        """The kind of an object, also of owners that are not watched by themselves."""
+        group_kind = GroupKind(key.group, key.kind)
+        watched = _KINDS.get(group_kind) or self._owner_kinds.get(group_kind)
+        if watched is None:
+            decode = self.planner.owner_decoder(group_kind) or METADATA
+            watched = Kind(key.kind, f"{key.kind.lower()}s", {version: decode}, key.group)
+            self._owner_kinds[group_kind] = watched
+        return watched
+
+    def _write(self, key: ObjectKey, document: Document) -> None:
+        """Replace or add a document."""
+        self._writes += 1
+        meta = {**document["metadata"], "resourceVersion": f"planned-{self._writes}"}
+        self._documents[key] = document = {**document, "metadata": meta}
+        version = document["apiVersion"].rpartition("/")[2]
+        kind = self._kind(key, version)
+        record = kind.versions[version](msgspec.json.encode(document))
+        self.planner.builder.apply(kind.collection_name, self._records.get(key), record)
+        self._records[key] = record
+
+    def _remove(self, key: ObjectKey) -> None:
+        document = self._documents.pop(key)
+        kind = self._kind(key, document["apiVersion"].rpartition("/")[2])
+        self.planner.builder.apply(kind.collection_name, self._records.pop(key), None)
+
+    def _start(self, gang: GangPlacement) -> None:
+        if gang.resume:
+            self._set_suspend(gang.owner, suspend=False)
+            return
+        for placement in gang.pods:
+            self._place(placement)
+
+    def _place(self, placement: Placement) -> None:
+        pod = placement.pod
+        key = _pod_key(pod)
+        if placement.create_claim is not None:
+            self._create_claim(pod, placement.create_claim)
+        allocations = {
+            each.claim: encode_allocation(each.allocation) for each in placement.allocate
+        }
+        for claim in dict.fromkeys((*allocations, *placement.reserve)):
+            self._reserve(
+                claim, allocations.get(claim), msgspec.to_builtins(placement.consumer(claim))
+            )
+        for volume_claim, volume in placement.volumes:
+            self._bind_volume(volume_claim, volume)
+        document = self._documents[key]
+        meta = _with_gpu_share(document["metadata"], placement)
+        spec = {**document["spec"], "nodeName": placement.node}
+        status = {
+            **(document.get("status") or {}),
+            "phase": "Running",
+            "startTime": format_time(self._now),
+        }
+        self._write(key, {**document, "metadata": meta, "spec": spec, "status": status})
+
+    def _reserve(self, claim: ClaimRef, allocation: Document | None, consumer: Document) -> None:
+        key = _claim_key(claim)
+        document = self._documents[key]
+        status = document.get("status") or {}
+        listed = status.get("reservedFor") or []
+        changed = {**status, "reservedFor": [*listed, *([] if consumer in listed else [consumer])]}
+        if allocation is not None:
+            changed["allocation"] = allocation
+        self._write(key, {**document, "status": changed})
+
+    def _create_claim(self, pod: PodRef, wanted: ClaimToCreate) -> None:
+        """Add the claim for a pod's extended resources and name it in the pod's status."""
+        claim = wanted.claim
+        uid = f"{pod.uid}-extended-resources"
+        allocation = claim.status.allocation
+        consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+        meta = {
+            "name": claim.metadata.name,
+            "namespace": pod.namespace,
+            "uid": uid,
+            "annotations": claim.metadata.annotations,
+            "ownerReferences": msgspec.to_builtins(claim.metadata.owner_references),
+        }
+        status: Document = {"reservedFor": [consumer]}
+        if allocation is not None:
+            status["allocation"] = encode_allocation(allocation)
+        self._write(
+            _claim_key(ClaimRef(pod.namespace, claim.metadata.name, uid)),
+            {
+                "apiVersion": CLAIM_API,
+                "kind": "ResourceClaim",
+                "metadata": meta,
+                "spec": msgspec.to_builtins(claim.spec),
+                "status": status,
+            },
+        )
+        document = self._documents[_pod_key(pod)]
+        claim_status = {
+            "resourceClaimName": claim.metadata.name,
+            "requestMappings": list(msgspec.to_builtins(wanted.uses)),
+        }
+        pod_status = {**(document.get("status") or {}), "extendedResourceClaimStatus": claim_status}
+        self._write(_pod_key(pod), {**document, "status": pod_status})
+
+    def _bind_volume(self, claim: ClaimRef, volume: str) -> None:
+        key = ObjectKey("", "PersistentVolumeClaim", claim.namespace, claim.name)
+        document = self._documents[key]
+        spec = {**document["spec"], "volumeName": volume}
+        status = {**(document.get("status") or {}), "phase": "Bound"}
+        self._write(key, {**document, "spec": spec, "status": status})
+        volume_key = ObjectKey("", "PersistentVolume", "", volume)
+        present = self._documents[volume_key]
+        reference = {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
+        self._write(
+            volume_key,
+            {
+                **present,
+                "spec": {**present["spec"], "claimRef": reference},
+                "status": {**(present.get("status") or {}), "phase": "Bound"},
+            },
+        )
+
+    def _evict(self, eviction: Eviction) -> None:
+        if eviction.suspend:
+            self._set_suspend(eviction.owner, suspend=True)
+        key = _pod_key(eviction.pod)
+        if key in self._documents:
+            self._remove_pod(key)
+
+    def _remove_pod(self, key: ObjectKey) -> None:
+        """Remove a pod; its claims lose a consumer, and those that it owns are gone."""
+        uid = self._documents[key]["metadata"]["uid"]
+        claims = self._claims_of(PodRef(key.namespace, key.name, uid))
+        self._remove(key)
+        for claim in claims:
+            document = self._documents[claim]
+            owners = document["metadata"].get("ownerReferences") or ()
+            if any(each.get("uid") == uid for each in owners):
+                self._remove(claim)
+                continue
+            status = document.get("status") or {}
+            listed = status.get("reservedFor") or ()
+            remaining = [each for each in listed if each.get("uid") != uid]
+            kept = {k: v for k, v in status.items() if remaining or k not in ("allocation",)}
+            self._write(claim, {**document, "status": {**kept, "reservedFor": remaining}})
+
+    def _claims_of(self, pod: PodRef) -> list[ObjectKey]:
+        """The claims that a pod names and that exist."""
+        document = self._documents.get(_pod_key(pod))
+        if document is None:
+            return []
+        status = document.get("status") or {}
+        names = [
+            each.get("resourceClaimName")
+            for each in (
+                *(document["spec"].get("resourceClaims") or ()),
+                *(status.get("resourceClaimStatuses") or ()),
+                status.get("extendedResourceClaimStatus") or {},
+            )
+        ]
+        keys = (_claim_key(ClaimRef(pod.namespace, str(name), "")) for name in names if name)
+        return [key for key in dict.fromkeys(keys) if key in self._documents]
+
+    def _admit(self, admission: Admission) -> None:
+        for pod in admission.pods:
+            key = _pod_key(pod)
+            document = self._documents[key]
+            gates = document["spec"].get("schedulingGates") or ()
+            left = [each for each in gates if each.get("name") != ADMISSION_GATE]
+            self._write(key, {**document, "spec": {**document["spec"], "schedulingGates": left}})
+
+    def _set_suspend(self, owner: Owner, *, suspend: bool) -> None:
+        key = ObjectKey("batch", "Job", owner.namespace, owner.name)
+        document = self._documents.get(key)
+        if document is not None:
+            spec = {**(document.get("spec") or {}), "suspend": suspend}
+            self._write(key, {**document, "spec": spec})
+
+
+def _pod_key(pod: PodRef) -> ObjectKey:
+    return ObjectKey("", "Pod", pod.namespace, pod.name)
+
+
+def _claim_key(claim: ClaimRef) -> ObjectKey:
+    return ObjectKey("resource.k8s.io", "ResourceClaim", claim.namespace, claim.name)
+
+
+def _with_gpu_share(metadata: Document, placement: Placement) -> Document:
+    """The pod's metadata with the names of the GPUs that it shares."""
+    if not placement.gpus:
+        return metadata
+    former, _ = shared_gpu_metadata(placement.former_gpus)
+    labels, annotations = shared_gpu_metadata(placement.gpus)
+    kept = {k: v for k, v in (metadata.get("labels") or {}).items() if k not in former}
+    return {
+        **metadata,
+        "labels": {**kept, **labels},
+        "annotations": {**(metadata.get("annotations") or {}), **annotations},
+    }
+
+
+def named(pods: Iterable[PodRef]) -> list[str]:
+    """Pods as ``namespace/name``, sorted."""
+    return sorted(f"{pod.namespace}/{pod.name}" for pod in pods)

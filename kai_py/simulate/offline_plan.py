@@ -1,0 +1,162 @@
+"""What the scheduler decides about objects in files: a document for bug reports and comparisons.
+
+The document is versioned, sorted, and the same bytes for the same input. Its time is the newest
+creation or start on any object, so the answer does not depend on the clock.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+
+from msgspec import Struct, field
+
+from kai_py.config import Configuration
+from kai_py.plan.plan import Plan
+from kai_py.simulate.complete_objects import complete_objects
+from kai_py.simulate.object_files import ObjectsInFiles, RejectedObject
+from kai_py.simulate.objects import Document
+from kai_py.simulate.offline_cluster import OfflineCluster, named
+
+VERSION = 1
+MAX_CYCLES = 1000
+"""Cycles after which a cluster that does not come to rest is given up."""
+
+
+class PlannedPod(Struct, frozen=True):
+    """A pod that is placed; ``claims``: the allocations of its claims, as in their statuses."""
+
+    pod: str
+    node: str
+    cycle: int
+    claims: dict[str, Document]
+
+
+class PlannedEviction(Struct, frozen=True, rename={"preemptor": "for"}):
+    """A pod that is evicted, by which rule, and for which gang."""
+
+    pod: str
+    rule: str
+    preemptor: str
+    cycle: int
+    reason: str
+
+
+class PlannedNomination(Struct, frozen=True):
+    """A pod that waits for victims or terminating pods to leave its node."""
+
+    pod: str
+    node: str
+    cycle: int
+
+
+class PlannedPendingGang(Struct, frozen=True):
+    """A gang that is pending after the last cycle, and the stage that stops it."""
+
+    gang: str
+    pods: list[str]
+    stage: str
+    message: str
+
+
+class OfflinePlan(Struct, frozen=True):
+    """Everything that was decided.
+
+    ``cycles``: how many were run, from 1; ``rest``: the last of them decided nothing.
+    """
+
+    version: int
+    cycles: int
+    rest: bool
+    placements: list[PlannedPod] = field(default_factory=list)
+    evictions: list[PlannedEviction] = field(default_factory=list)
+    nominations: list[PlannedNomination] = field(default_factory=list)
+    pending: list[PlannedPendingGang] = field(default_factory=list)
+    rejected: list[RejectedObject] = field(default_factory=list)
+
+
+def plan_objects(
+    given: ObjectsInFiles,
+    configuration: Configuration,
+    *,
+    cycles: int = 1,
+    until_rest: bool = False,
+    now: float | None = None,
+    on_cycle: Callable[[int], None] = lambda _: None,
+) -> OfflinePlan:
+    """Run ``cycles`` cycles, or as many as it takes until one decides nothing.
+
+    ``now``: the time of all cycles, seconds since the epoch; by default that of the objects.
+    """
+    time = newest_time(given.documents) if now is None else now
+    documents, rejected = complete_objects(given.documents, time)
+    cluster = OfflineCluster(configuration, time)
+    cluster.load(documents)
+    placements: list[PlannedPod] = []
+    evictions: list[PlannedEviction] = []
+    nominations: list[PlannedNomination] = []
+    plan, cycle = Plan(), 0
+    for cycle in range(1, (MAX_CYCLES if until_rest else cycles) + 1):
+        on_cycle(cycle)
+        plan = cluster.cycle()
+        cluster.carry_out(plan)
+        placements += _placements(plan, cluster, cycle)
+        evictions += _evictions(plan, cycle)
+        nominations += [
+            PlannedNomination(str(each.pod), each.node, cycle) for each in plan.nominations
+        ]
+        if plan.is_empty and until_rest:
+            break
+    return OfflinePlan(
+        VERSION,
+        cycle,
+        plan.is_empty,
+        sorted(placements, key=lambda each: (each.pod, each.cycle)),
+        sorted(evictions, key=lambda each: (each.pod, each.cycle)),
+        sorted(nominations, key=lambda each: (each.pod, each.cycle)),
+        sorted(_pending(plan), key=lambda each: each.gang),
+        sorted({*given.rejected, *rejected, *cluster.rejected, *_problems(plan)}),
+    )
+
+
+def newest_time(documents: Iterable[Document]) -> float:
+    """The newest creation or start of an object, seconds since the epoch; 0 if none has one."""
+    newest = max((each for document in documents for each in _times(document)), default="")
+    return datetime.fromisoformat(newest).timestamp() if newest else 0.0
+
+
+def _times(document: Document) -> Iterator[str]:
+    """Times as the API server writes them, whose order as text is their order in time."""
+    status = document.get("status")
+    for text in (
+        document["metadata"].get("creationTimestamp"),
+        status.get("startTime") if isinstance(status, dict) else None,
+    ):
+        if isinstance(text, str) and len(text) == len("2026-01-01T00:00:00Z"):
+            try:
+                datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z")
+            except ValueError:
+                continue
+            yield text
+
+
+def _placements(plan: Plan, cluster: OfflineCluster, cycle: int) -> Iterator[PlannedPod]:
+    for gang in plan.placements:
+        for placement in () if gang.resume else gang.pods:
+            claims = dict(sorted(cluster.allocations(placement.pod).items()))
+            yield PlannedPod(str(placement.pod), placement.node, cycle, claims)
+
+
+def _evictions(plan: Plan, cycle: int) -> Iterator[PlannedEviction]:
+    for each in plan.evictions:
+        yield PlannedEviction(str(each.pod), each.action.value, each.preemptor, cycle, each.reason)
+
+
+def _pending(plan: Plan) -> Iterator[PlannedPendingGang]:
+    for each in plan.unplaced:
+        yield PlannedPendingGang(each.gang, named(each.pods), each.stage.value, each.message)
+
+
+def _problems(plan: Plan) -> Iterator[RejectedObject]:
+    for each in plan.problems:
+        owner = each.object
+        name = f"{owner.namespace}/{owner.name}" if owner.namespace else owner.name
+        yield RejectedObject(f"{owner.kind} {name}", each.message)

@@ -1,0 +1,68 @@
+"""kai-py plan: its forms of output, standard input, its errors."""
+
+import json
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from kai_py.cli import main
+from kai_py.cli.errors import CommandError
+from tests.simulate.test_offline_plan import QUEUE, node, pod
+
+WORLD = [node("n0"), QUEUE, pod("a"), pod("large", gpus=9)]
+
+
+def run(*arguments, text=None):
+    result = CliRunner().invoke(main.app, ["plan", *arguments], input=text, obj=main.Invocation())
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture
+def world(tmp_path):
+    path = tmp_path / "world.yaml"
+    path.write_text(yaml.safe_dump_all(WORLD), encoding="utf-8")
+    return str(path)
+
+
+def test_tables_list_what_is_placed_and_what_waits(world):
+    result = run(world, "--until-rest")
+    assert result.exit_code == 0, result.output
+    assert "default/a   1       n0" in result.output
+    assert "default/Pod/large" in result.output
+    assert "at rest after 2 cycles" in result.output
+
+
+def test_json_has_the_documented_fields(world):
+    found = json.loads(run(world, "-o", "json").output)
+    assert list(found) == [
+        "version",
+        "cycles",
+        "rest",
+        "placements",
+        "evictions",
+        "nominations",
+        "pending",
+        "rejected",
+    ]
+    [pending] = found["pending"]
+    assert (pending["gang"], pending["pods"]) == ("default/Pod/large", ["default/large"])
+
+
+def test_objects_come_from_standard_input(world):
+    text = yaml.safe_dump_all(WORLD)
+    assert run("-", "-o", "json", text=text).output == run(world, "-o", "json").output
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(CommandError, match=r"none\.yaml: No such file"):
+        run(str(tmp_path / "none.yaml"))
+
+
+def test_the_configuration_decides_the_scheduler_name(tmp_path, world):
+    config = tmp_path / "config.yaml"
+    config.write_text("schedulerName: another\n", encoding="utf-8")
+    found = json.loads(run(world, "--config", str(config), "-o", "json").output)
+    assert (found["placements"], found["pending"]) == ([], [])
