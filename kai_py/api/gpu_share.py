@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kai_py.api.numbers import quoted, shortened
 from kai_py.api.records.core import Pod
 
 GPU_FRACTION = "gpu-fraction"
@@ -39,6 +40,8 @@ GPU_RESOURCE = "nvidia.com/gpu"
 
 GPU_INDEX = "scheduling.kai.io/gpu-index"
 UNKNOWN_INDEX = -1
+MAX_DEVICES = 1024
+"""Most GPUs of which a pod can have a part: each of them is an object."""
 
 MIG_PREFIX = "nvidia.com/mig-"
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?|\.[0-9]{1,9}")
@@ -153,8 +156,8 @@ def _check_container(pod: Pod, annotations: Mapping[str, str]) -> None:
     names = [each.name for each in (*pod.spec.containers, *pod.spec.init_containers)]
     if named is not None and named not in names:
         raise GpuShareError(
-            f'annotation {CONTAINER_NAME}: "{named}" is not one of the containers '
-            f"{', '.join(names)}"
+            f"annotation {CONTAINER_NAME}: {quoted(named)} is not one of the containers "
+            f"{shortened(', '.join(names))}"
         )
 
 
@@ -167,7 +170,7 @@ def _fraction(annotations: Mapping[str, str]) -> float:
         hint = (
             f"must be a number above 0 and below 1; request whole GPUs by {GPU_RESOURCE} in limits"
         )
-        raise GpuShareError(f'annotation {GPU_FRACTION}: "{text}" {hint}')
+        raise GpuShareError(f"annotation {GPU_FRACTION}: {quoted(text)} {hint}")
     return fraction
 
 
@@ -176,7 +179,10 @@ def _memory(annotations: Mapping[str, str]) -> float:
 
 
 def _devices(annotations: Mapping[str, str]) -> int:
-    return _positive(annotations, NUM_DEVICES, "a number of GPUs, 1 or more", absent=1)
+    devices = _positive(annotations, NUM_DEVICES, "a number of GPUs, 1 or more", absent=1)
+    if devices > MAX_DEVICES:
+        raise GpuShareError(f"annotation {NUM_DEVICES}: {devices} must be at most {MAX_DEVICES}")
+    return devices
 
 
 def _positive(annotations: Mapping[str, str], key: str, meaning: str, *, absent: int) -> int:
@@ -185,5 +191,5 @@ def _positive(annotations: Mapping[str, str], key: str, meaning: str, *, absent:
         return absent
     count = int(text) if _COUNT.fullmatch(text) else 0
     if count < 1:
-        raise GpuShareError(f'annotation {key}: "{text}" must be {meaning}')
+        raise GpuShareError(f"annotation {key}: {quoted(text)} must be {meaning}")
     return count

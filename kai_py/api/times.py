@@ -14,8 +14,12 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
+from kai_py.api.numbers import shortened
+
 DURATION_PATTERN = r"^(0|([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+)$"
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
+MAX_DURATION = (2**63 - 1) / 1e9
+"""Seconds, 292 years: Go counts nanoseconds in an int64."""
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -24,10 +28,29 @@ class DurationError(ValueError):
 
 
 def parse_duration(text: str) -> float:
-    """The seconds of a duration text; raises DurationError for any other text."""
+    """The seconds of a duration text; raises DurationError for any other text.
+
+    A text of more than ``MAX_DURATION`` is an error, as it is in Go.
+    """
     if not re.fullmatch(DURATION_PATTERN, text):
-        raise DurationError(f"{text!r} is not a duration: write it like 30s, 5m or 1h30m")
-    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+        written = shortened(repr(text))
+        raise DurationError(f"{written} is not a duration: write it like 30s, 5m or 1h30m")
+    return _checked(sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
+
+
+def parse_time(text: str) -> datetime | None:
+    """The aware time of an RFC 3339 text, in UTC where it names no zone; None for any other."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _checked(seconds: float) -> float:
+    if seconds > MAX_DURATION:
+        raise DurationError("is longer than 2562047h47m16s, the longest duration")
+    return seconds
 
 
 def format_duration(seconds: float) -> str:
@@ -43,9 +66,10 @@ def format_duration(seconds: float) -> str:
 def _seconds(value: object) -> object:
     if isinstance(value, str):
         return parse_duration(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise DurationError(f"{value!r} is not a duration: write it like 30s, 5m or 1h30m")
-    return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        written = shortened(repr(value))
+        raise DurationError(f"{written} is not a duration: write it like 30s, 5m or 1h30m")
+    return float(_checked(value))
 
 
 Duration = Annotated[

@@ -15,13 +15,13 @@ Source: ProvisioningRequest v1, KEP "Provisioning Request" of Cluster Autoscaler
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from kai_py.api.autoscaling import NO_CLASS, ProvisioningConfig
 from kai_py.api.queue import GROUP
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import PodRef
+from kai_py.api.times import parse_time
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Stage, Unplaced
 from kai_py.snapshot.gangs import Gang
@@ -140,10 +140,8 @@ def failed_at(request: Unstructured) -> float | None:
         return None
     conditions = request.all_at("status.conditions.*")
     condition = next(each for each in conditions if each["type"] == kind)
-    try:
-        return datetime.fromisoformat(condition["lastTransitionTime"]).astimezone(UTC).timestamp()
-    except (KeyError, ValueError, TypeError):
-        return 0.0
+    failed = parse_time(str(condition.get("lastTransitionTime", "")))
+    return 0.0 if failed is None else failed.timestamp()
 
 
 def request_body(

@@ -15,6 +15,7 @@ Source: KEP-4671, scheduling.k8s.io v1alpha1 to v1beta1.
 
 from dataclasses import replace
 
+from kai_py.api.numbers import MAX_COUNT
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.group_reader import GroupReader, gang_from_group, group_source
@@ -142,7 +143,7 @@ def _in_group_tree(spec: GangSpec, above: GroupTree, name: str) -> GangSpec:
 def _gang_settings(root: Unstructured) -> GangSettings:
     priority = root.first_at("spec.priority")
     return GangSettings(
-        priority=priority if isinstance(priority, int) else None,
+        priority=priority if isinstance(priority, int) and abs(priority) <= MAX_COUNT else None,
         may_preempt=root.first_at("spec.preemptionPolicy") != "Never",
         staleness_grace=NEVER_STALE,
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.counts import count_at, entries
-from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.grouping.gang import MAX_SUBGROUPS, Subgroup, TopologyConstraint
 from kai_py.grouping.gang_template import InvalidWorkloadError
 from kai_py.grouping.owner_chain import Owners
 from kai_py.snapshot.tables.claims import POD_GROUPS
@@ -82,6 +82,9 @@ def _composite(group: Unstructured, name: str, owners: Owners, depth: int) -> Su
         for each in owners.child_groups(POD_GROUPS, meta.namespace, meta.name)
     ]
     needed = count_at(group.content, "spec.schedulingPolicy.gang.minGroupCount", 1)
+    if needed > MAX_SUBGROUPS:
+        field = "spec.schedulingPolicy.gang.minGroupCount"
+        raise InvalidWorkloadError(f"{field} must be at most {MAX_SUBGROUPS}, is {needed}")
     missing = range(len(children), max(needed, 1))
     children += [Subgroup(name=f"{meta.name}/{n}", min_members=1) for n in missing]
     return Subgroup(

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+from kai_py.api.numbers import parse_int64
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
 from kai_py.api.records.core import Node, NodeSelector, NodeSelectorTerm, SelectorRequirement
 from kai_py.api.records.resource import (
@@ -54,9 +55,9 @@ def _requirement_matches(requirement: SelectorRequirement, value: str | None) ->
 
 
 def _number_matches(requirement: SelectorRequirement, value: str | None) -> bool:
-    try:
-        number, bound = int(value or ""), int(*requirement.values)
-    except (ValueError, TypeError):
+    number = parse_int64(value or "")
+    bound = parse_int64(requirement.values[0]) if len(requirement.values) == 1 else None
+    if number is None or bound is None:
         return False
     return number > bound if requirement.operator == "Gt" else number < bound
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from kai_py.api import numbers
+from kai_py.api.numbers import MAX_COUNT, shortened
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured, values_at
 from kai_py.grouping.gang_template import InvalidWorkloadError
@@ -11,12 +13,30 @@ from kai_py.grouping.rule import Count, SummedField
 
 
 def parse_count(value: object, location: str) -> int:
-    """Parse a count; raises InvalidWorkloadError if ``value`` is none."""
-    if isinstance(value, str) and value.isdecimal():
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidWorkloadError(f"{location} must be a whole number of at least 0, is {value!r}")
-    return value
+    """Parse a count of pods or groups; raises InvalidWorkloadError if ``value`` is none."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        wanted = "must be a whole number of at least 0"
+        raise InvalidWorkloadError(f"{location} {wanted}, is {shortened(repr(value))}")
+    if isinstance(value, int):
+        return _in_range(value, location)
+    try:
+        return numbers.parse_count(value, quote=_as_written)
+    except numbers.NumberError as error:
+        raise InvalidWorkloadError(f"{location} {error}") from None
+
+
+def _in_range(count: int, location: str) -> int:
+    if count < 0:
+        raise InvalidWorkloadError(
+            f"{location} must be a whole number of at least 0, is {max(count, -MAX_COUNT)}"
+        )
+    if count > MAX_COUNT:
+        raise InvalidWorkloadError(f"{location} must be at most {MAX_COUNT}, is larger")
+    return count
+
+
+def _as_written(text: str) -> str:
+    return shortened(repr(text))
 
 
 def count_at(value: Any, path: str, default: int, *, location: str = "") -> int:

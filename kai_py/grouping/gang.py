@@ -124,6 +124,24 @@ class GangSpec:
     expected: tuple[ExpectedPods, ...] = ()
 
 
+MAX_SUBGROUPS = 10_000
+MAX_TREE_DEPTH = 16
+
+
+def tree_problem(tree: Subgroup) -> str:
+    """What is wrong with the size of a tree: work is done for each subgroup, level by level."""
+    level: list[Subgroup] = [tree]
+    depth, subgroups = 0, 0
+    while level:
+        depth, subgroups = depth + 1, subgroups + len(level)
+        if subgroups > MAX_SUBGROUPS:
+            return f"it has more than {MAX_SUBGROUPS} subgroups, which is the maximum"
+        if depth > MAX_TREE_DEPTH + 1:
+            return f"its subgroups are nested more than {MAX_TREE_DEPTH} deep, the maximum"
+        level = [child for each in level for child in each.children]
+    return ""
+
+
 def is_satisfied(tree: Subgroup, members: Mapping[str, int]) -> bool:
     """Whether ``members`` (pods per leaf name) satisfy the minimums of ``tree``.
 

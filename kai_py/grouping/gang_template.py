@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kai_py.api.numbers import parse_int64
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.gang import ExpectedPods, Subgroup
@@ -83,9 +84,9 @@ def number_label_reader(*keys: str) -> Callable[[Pod], int]:
 
     def read(pod: Pod) -> int:
         for key in keys:
-            text = pod.metadata.labels.get(key, "")
-            if text.isdecimal():
-                return int(text)
+            number = parse_int64(pod.metadata.labels.get(key, ""))
+            if number is not None and number >= 0:
+                return number
         return 0
 
     return read

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from kai_py.api.numbers import MAX_COUNT, parse_int64
 from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.annotations import TOPOLOGY_KEY, with_annotations
 from kai_py.grouping.counts import count_from_rule
 from kai_py.grouping.frameworks import FRAMEWORKS
 from kai_py.grouping.frameworks.spark import SPARK
-from kai_py.grouping.gang import GangSpec, Owner, Subgroup, TopologyConstraint
+from kai_py.grouping.gang import GangSpec, Owner, Subgroup, TopologyConstraint, tree_problem
 from kai_py.grouping.gang_template import (
     GangTemplate,
     InvalidWorkloadError,
@@ -113,8 +114,7 @@ class Grouper:
     def gang_spec(self, context: PodContext) -> GangSpec:
         """The gang of the pod in question."""
         spec, ignored = gang_from_sources(context)
-        if spec is None:
-            spec = self._by_owner(context)
+        spec = self._by_owner(context) if spec is None else _with_bounded_tree(spec)
         if context.queue.ignored_marker:
             ignored = [*ignored, context.queue.ignored_marker]
         if ignored:
@@ -167,6 +167,17 @@ class Grouper:
             self._cache.clear()
         self._cache[key] = cached
         return cached
+
+
+def _with_bounded_tree(spec: GangSpec) -> GangSpec:
+    problem = tree_problem(spec.tree)
+    if not problem:
+        return spec
+    owner = spec.owner
+    place = f"{owner.kind} {owner.namespace}/{owner.name}"
+    return replace(
+        spec, tree=SINGLE_POD.tree, subgroup="", problem=spec.problem or f"{place}: {problem}"
+    )
 
 
 def _single_pod_gang(context: PodContext, workload_class: str) -> GangSpec:
@@ -255,6 +266,9 @@ def _gang_template(rule: Rule, workload: WorkloadOwner) -> GangTemplate:
             template = _template_from_rule(rule, workload)
     except InvalidWorkloadError as error:
         template = replace(SINGLE_POD, problem=str(error))
+    too_large = tree_problem(template.tree)
+    if too_large:
+        template = replace(SINGLE_POD, problem=too_large)
     if template.problem:
         return replace(template, problem=f"{kind} {meta.namespace}/{meta.name}: {template.problem}")
     return template
@@ -343,10 +357,10 @@ def _tree_with_pod(pod: Pod, template: GangTemplate) -> Subgroup:
 
 
 def _annotated_min_members(chain: OwnerChain, template: GangTemplate) -> Subgroup:
-    text = chain.nearest(*template.min_member_annotations)
-    return (
-        replace(template.tree, min_members=max(int(text), 1)) if text.isdecimal() else template.tree
-    )
+    number = parse_int64(chain.nearest(*template.min_member_annotations))
+    if number is None or not 0 <= number <= MAX_COUNT:
+        return template.tree
+    return replace(template.tree, min_members=max(number, 1))
 
 
 def _unknown_subgroup(subgroup: str, cached: _CachedTemplate) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from kai_py.api.numbers import NumberError, parse_count
 from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.grouping.gang_template import InvalidWorkloadError
 
@@ -22,9 +23,10 @@ def count_annotation(meta: ObjectMeta, *keys: str) -> tuple[int | None, str]:
     for key in keys:
         text = annotation_or_label(meta, key)
         if text:
-            if text.isdecimal():
-                return int(text), ""
-            return None, f'{key} must be a whole number of at least 0, is "{text}"'
+            try:
+                return parse_count(text), ""
+            except NumberError as error:
+                return None, f"{key} {error}"
     return None, ""
 
 

@@ -11,6 +11,7 @@ Source: KAI-Scheduler, docs/developer/designs/segmented-subgroups.
 from dataclasses import replace
 from functools import lru_cache
 
+from kai_py.api.numbers import NumberError, parse_count, parse_int64
 from kai_py.api.records.core import Pod
 from kai_py.grouping.gang import GangSpec, Subgroup, TopologyConstraint
 from kai_py.grouping.gang_template import InvalidWorkloadError
@@ -30,22 +31,27 @@ def split_into_segments(
     if spec.tree.children or spec.problem:
         return spec
     location = f"{spec.owner.kind} {spec.owner.namespace}/{spec.owner.name}: {key}"
-    if not size.isdecimal() or int(size) == 0:
-        return replace(
-            spec, problem=f'{location} must be a whole number of at least 1, is "{size}"'
-        )
-    labels = pod.metadata.labels
-    index = next((labels[each] for each in INDEX_LABELS if labels.get(each, "").isdecimal()), None)
+    index = next((number for each in INDEX_LABELS if (number := _index(pod, each)) >= 0), None)
+    try:
+        pods_of_each = parse_count(size, least=1)
+    except NumberError as error:
+        return replace(spec, problem=f"{location} {error}")
     if index is None:
         hint = "pods need an index, as those of an Indexed Job or a StatefulSet have"
         return replace(spec, problem=f"{location} cannot be applied; {hint}")
     pods = max(spec.total_pods, spec.tree.min_members, 1)
     try:
-        count = segment_count(pods, int(size), location)
+        count = segment_count(pods, pods_of_each, location)
     except InvalidWorkloadError as error:
         return replace(spec, problem=str(error))
-    tree = _tree(spec.tree, count, int(size), constraint)
-    return replace(spec, tree=tree, subgroup=tree.children[int(index) // int(size) % count].name)
+    tree = _tree(spec.tree, count, pods_of_each, constraint)
+    return replace(spec, tree=tree, subgroup=tree.children[index // pods_of_each % count].name)
+
+
+def _index(pod: Pod, label: str) -> int:
+    """The index of a pod under a label; negative without one."""
+    number = parse_int64(pod.metadata.labels.get(label, ""))
+    return -1 if number is None else number
 
 
 def segment_count(pods: int, size: int, location: str) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from kai_py.api.numbers import parse_int64
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools
@@ -67,17 +68,10 @@ def _matches(requirement: SelectorRequirement, column: LabelColumn) -> Bools:
 def _compares(
     requirement: SelectorRequirement, column: LabelColumn, holds: Callable[[int, int], bool]
 ) -> Bools:
-    bound = _integer(requirement.values[0]) if len(requirement.values) == 1 else None
+    bound = parse_int64(requirement.values[0]) if len(requirement.values) == 1 else None
     chosen = np.zeros(len(column.values), dtype=np.bool_)
     if bound is not None:
         for code, text in enumerate(column.values):
-            value = _integer(text) if code else None
+            value = parse_int64(text) if code else None
             chosen[code] = value is not None and holds(value, bound)
     return chosen[column.codes]
-
-
-def _integer(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        return None

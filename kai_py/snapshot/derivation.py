@@ -38,6 +38,7 @@ from kai_py.snapshot.extended_resources import extended_resources
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.node_usage import NodeUsageState, PodUsage
 from kai_py.snapshot.pod_volumes import NO_VOLUMES, PodVolumes, pod_volumes
+from kai_py.snapshot.requests import excessive_request
 from kai_py.snapshot.shape import Shape, ShapeTable
 from kai_py.snapshot.tables.claims import PodClaims, group_claims, pod_claims
 from kai_py.snapshot.tables.gpus import NOMINAL_MIB, SharedGpuUsage
@@ -162,6 +163,7 @@ def pod_demand(
             volumes=volumes.requirements,
             labels_matter=labels_matter,
         )
+        problem = problem or excessive_request(shape.requests)
     except QuantityError as error:
         problem, shape = str(error), UNREADABLE_SHAPE
     waiting = claims.waiting_for or volumes.waiting_for

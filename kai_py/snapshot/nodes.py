@@ -6,11 +6,21 @@ first use (code 0 = the label is absent), taints per distinct list of taints.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.records.core import Node, Taint
-from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex, amount
+from kai_py.snapshot.resources import (
+    MAX_NODE_GPUS,
+    Bools,
+    Floats,
+    Ints,
+    ResourceIndex,
+    amount,
+    largest_amount,
+)
 from kai_py.snapshot.tables.topology import (
     LabelColumn,
     TopologyLevel,
@@ -82,12 +92,12 @@ def node_columns(nodes: Sequence[Node], resources: ResourceIndex, generation: in
     taint_lists: dict[tuple[Taint, ...], int] = {}
     taint_codes = np.zeros(len(ordered), dtype=np.int64)
     for row, node in enumerate(ordered):
-        column, problem = allocatable_column(node, resources)
-        allocatable[:, row] = column
-        ready[row] = not problem and is_ready(node)
+        read = read_allocatable(node, resources)
+        allocatable[:, row] = read.column
+        ready[row] = read.usable and is_ready(node)
         taint_codes[row] = taint_lists.setdefault(node.spec.taints, len(taint_lists))
-        if problem:
-            problems[node.metadata.name] = problem
+        if read.problem:
+            problems[node.metadata.name] = read.problem
     names = tuple(node.metadata.name for node in ordered)
     columns = NodeColumns(
         records=tuple(ordered),
@@ -113,16 +123,17 @@ def with_node(
     row = columns.positions[node.metadata.name]
     allocatable, ready = columns.allocatable.copy(), columns.ready.copy()
     unschedulable, taint_codes = columns.unschedulable.copy(), columns.taint_codes.copy()
-    allocatable[:, row], problem = allocatable_column(node, resources)
-    ready[row] = not problem and is_ready(node)
+    read = read_allocatable(node, resources)
+    allocatable[:, row] = read.column
+    ready[row] = read.usable and is_ready(node)
     unschedulable[row] = node.spec.unschedulable
     taint_lists = columns.taint_lists
     if node.spec.taints not in taint_lists:
         taint_lists = (*taint_lists, node.spec.taints)
     taint_codes[row] = taint_lists.index(node.spec.taints)
     problems = {name: text for name, text in columns.problems.items() if name != node.metadata.name}
-    if problem:
-        problems[node.metadata.name] = problem
+    if read.problem:
+        problems[node.metadata.name] = read.problem
     for array in (allocatable, ready, unschedulable, taint_codes):
         array.flags.writeable = False
     return replace(
@@ -140,20 +151,36 @@ def with_node(
     )
 
 
-def allocatable_column(node: Node, resources: ResourceIndex) -> tuple[Floats, str]:
-    """``status.allocatable`` as (resources,) float64, and what is wrong with it if anything."""
-    column = np.zeros(len(resources.names))
+class Allocatable(NamedTuple):
+    """``status.allocatable`` as (resources,) float64; ``problem``: what is wrong with it, if any.
+
+    ``usable``: whether the node takes pods nevertheless.
+    """
+
+    column: Floats
+    problem: str = ""
+    usable: bool = True
+
+
+def read_allocatable(node: Node, resources: ResourceIndex) -> Allocatable:
+    """The amounts of a node; what exceeds a ceiling counts as that and is reported."""
+    column, place = np.zeros(len(resources.names)), f"node {node.metadata.name}: status.allocatable"
+    excess = ""
     for name, quantity in node.status.allocatable.items():
         try:
             value = amount(name, quantity)
         except ValueError as error:
-            return column * 0, f"node {node.metadata.name}: status.allocatable[{name}]: {error}"
+            return Allocatable(column * 0, f"{place}[{name}]: {error}", usable=False)
         if value < 0:
-            problem = f"status.allocatable[{name}] is negative ({quantity}); the node is not used"
-            return column * 0, f"node {node.metadata.name}: {problem}"
+            problem = f"is negative ({quantity}); the node is not used"
+            return Allocatable(column * 0, f"{place}[{name}] {problem}", usable=False)
+        ceiling = MAX_NODE_GPUS if name == GPU_RESOURCE else largest_amount(name)
+        if value >= ceiling and (value > ceiling or name != GPU_RESOURCE):
+            value = float(ceiling)
+            excess = f"{place}[{name}]: {quantity} is too large, it counts as {ceiling:.0f}"
         if name in resources.positions:
             column[resources.positions[name]] = value
-    return column, ""
+    return Allocatable(column, excess)
 
 
 def is_ready(node: Node) -> bool:

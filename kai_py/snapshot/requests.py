@@ -6,9 +6,11 @@ before it; the pod asks for the larger of both, per resource. Pod-level requests
 where they are set. Overhead comes on top, and every pod takes one of the node's pod slots.
 """
 
+from collections.abc import Mapping
+
 from kai_py.api.records.core import Container, Pod, QuantityText, ResourceRequirements
 from kai_py.snapshot.accounting import total
-from kai_py.snapshot.resources import amounts
+from kai_py.snapshot.resources import amounts, largest_amount
 
 Amounts = dict[str, float]
 
@@ -31,7 +33,16 @@ def pod_requests(pod: Pod) -> Amounts:
         requests |= effective_requests(spec.resources)
     requests = total((requests, amounts(spec.overhead)))
     requests["pods"] = 1.0
-    return {name: amount for name, amount in requests.items() if amount}
+    return {name: min(amount, largest_amount(name)) for name, amount in requests.items() if amount}
+
+
+def excessive_request(requests: Mapping[str, float]) -> str:
+    """What is wrong with a pod that requests as much of a resource as is counted at most, or ""."""
+    for name, amount in requests.items():
+        if amount >= largest_amount(name):
+            shown = amount / 1000 if name == "cpu" else amount
+            return f"it requests {shown:.0f} or more of {name}, which no node can have"
+    return ""
 
 
 def effective_requests(resources: ResourceRequirements) -> Amounts:

@@ -4,9 +4,10 @@ Units: ``cpu`` in millicores, everything else in its base unit (bytes, devices, 
 holds every integer up to 2**53 exactly, so sums of bytes stay exact up to 9 PB.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +18,27 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
-LARGEST_AMOUNT = 2**63 - 1
-"""Kubernetes reads anything larger as this."""
 BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
+
+MAX_UNITS = 2**31 - 1
+"""Ceiling of pods, cores and GPUs."""
+MAX_BYTES = 2**50
+"""Ceiling of memory and storage, 1 PiB, and of resources whose unit is unknown."""
+MAX_NODE_GPUS = 1024
+"""Ceiling of the GPUs of a node: the GPUs of nodes are columns of an array."""
+_IN_UNITS = re.compile(r"pods|.*/gpu|nvidia\.com/.*", re.ASCII)
+
+
+@lru_cache(maxsize=4096)
+def largest_amount(resource: str) -> float:
+    """The ceiling of a resource, in the unit of its row: anything larger counts as this much.
+
+    The API accepts 2**63 - 1 of each. Sums of amounts are corrected as pods come and go, and in
+    float64 one such amount would swallow those of all other pods.
+    """
+    if resource == "cpu":
+        return 1000.0 * MAX_UNITS
+    return float(MAX_UNITS if _IN_UNITS.fullmatch(resource) else MAX_BYTES)
 
 
 @dataclass(frozen=True)
@@ -47,10 +66,14 @@ class ResourceIndex:
 
 
 def amount(resource: str, quantity: str | float) -> float:
-    """A Kubernetes quantity in the unit of its row; raises QuantityError for malformed text."""
+    """A Kubernetes quantity in the unit of its row, at most ``largest_amount``.
+
+    Raises QuantityError for malformed text.
+    """
     parsed = parse_quantity(quantity)
     units = parsed.milli() if resource == "cpu" else parsed.value()
-    return float(max(-LARGEST_AMOUNT, min(units, LARGEST_AMOUNT)))
+    largest = largest_amount(resource)
+    return float(max(-largest, min(units, largest)))
 
 
 def amounts(quantities: Mapping[str, str | int | float]) -> dict[str, float]:

@@ -22,6 +22,7 @@ from kai_py.api.records.core import (
 )
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SuspendedJob
 from kai_py.api.references import ClaimRef
+from kai_py.api.times import parse_time
 from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL, active_pods
 from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.placeholders import expected_claims
@@ -91,7 +92,5 @@ def _numbered_claim(claim: ClaimRef, uid: str) -> ClaimRef:
 
 
 def _suspended_since(job: SuspendedJob) -> datetime | None:
-    try:
-        return datetime.fromisoformat(job.metadata.annotations.get(SUSPENDED_AT_KEY, ""))
-    except ValueError:
-        return job.metadata.creation_timestamp
+    suspended_at = parse_time(job.metadata.annotations.get(SUSPENDED_AT_KEY, ""))
+    return suspended_at or job.metadata.creation_timestamp

@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.snapshot.tables.queue_tree import build_queue_table
-from kai_py.snapshot.tables.queues import QueueFault, QueueInfo
+from kai_py.snapshot.tables.queues import MAX_DEPTH, QueueFault, QueueInfo, inherited
 
 RESOURCES = ("cpu", "gpu")
 
@@ -134,3 +135,47 @@ def test_every_queue_stays_and_sums_reach_the_roots(specs):
         below = [q for q in range(len(table)) if queue in table.ancestors(q)]
         assert sums[:, queue].tolist() == own[:, below].sum(axis=1).tolist()
         assert table.depth[queue] == len(table.ancestors(queue)) - 1
+
+
+def chain(depth):
+    names = [f"q{number}" for number in range(depth)]
+    return [
+        QueueInfo(name=name, parent=parent)
+        for name, parent in zip(names, ("", *names), strict=False)
+    ]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_tree_of_5000_levels_is_cut_and_the_queues_at_the_cuts_say_so(reverse):
+    table, problems = build(*chain(5000)[:: -1 if reverse else 1])
+    assert len(table) == 5000
+    assert table.path.shape[1] == MAX_DEPTH + 1
+    assert {problem.fault for problem in problems} == {QueueFault.TOO_DEEP}
+    cut = {f"q{level}" for level in range(MAX_DEPTH + 1, 5000, MAX_DEPTH + 1)}
+    assert {problem.queue for problem in problems} == cut
+
+
+def test_a_cycle_of_5000_queues_is_told_briefly():
+    ring = [QueueInfo(name=f"q{n}", parent=f"q{(n + 1) % 5000}") for n in range(5000)]
+    _, problems = build(*ring)
+    assert {problem.fault for problem in problems} == {QueueFault.CYCLE}
+    assert max(len(problem.reason) for problem in problems) < 300
+
+
+def test_inheritance_passes_through_5000_levels_once():
+    specs = chain(5000)
+    specs[0] = replace(specs[0], ageing=7.0)
+    assert inherited(reversed(specs), lambda spec: spec.ageing) == {s.name: 7.0 for s in specs}
+
+
+def test_absurd_weights_and_priorities_are_cut_and_told():
+    table, problems = build(
+        QueueInfo(name="a", weight=1e308, priority=10**30), QueueInfo(name="b", weight=1e308)
+    )
+    assert table.weight.max() == 1e6
+    assert table.priority.max() == 2**31 - 1
+    assert [(p.queue, p.fault) for p in problems] == [
+        ("a", QueueFault.INVALID_AMOUNT),
+        ("a", QueueFault.INVALID_AMOUNT),
+        ("b", QueueFault.INVALID_AMOUNT),
+    ]

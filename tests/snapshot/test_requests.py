@@ -1,7 +1,10 @@
 """Requests of pods as Kubernetes computes them."""
 
+import pytest
+
 from kai_py.api.records.core import Container, Pod, PodSpec, ResourceRequirements
-from kai_py.snapshot.requests import pod_requests
+from kai_py.snapshot.requests import excessive_request, pod_requests
+from kai_py.snapshot.resources import largest_amount
 
 
 def container(cpu="", sidecar=False, **limits):
@@ -43,3 +46,31 @@ def test_pod_level_requests_replace_the_sum_and_overhead_comes_on_top():
         overhead={"cpu": "250m"},
     )
     assert found["cpu"] == 8250
+
+
+@pytest.mark.parametrize("text", ["9223372036854775807", "1e19", "1e30", "100E", "1e1000000000"])
+@pytest.mark.parametrize("name", ["cpu", "memory", "nvidia.com/gpu", "example.com/vram"])
+def test_an_absurd_amount_counts_as_the_ceiling(name, text):
+    wanted = requests(
+        containers=(Container(resources=ResourceRequirements(requests={name: text})),)
+    )
+    assert wanted[name] == largest_amount(name)
+    assert name in excessive_request(wanted)
+
+
+def test_the_ceiling_holds_for_the_sum_of_containers():
+    gpus = container(**{"nvidia.com/gpu": str(2**31 - 1)})
+    assert requests(containers=(gpus,) * 1000)["nvidia.com/gpu"] == 2**31 - 1
+
+
+@pytest.mark.parametrize("name", ["cpu", "memory", "nvidia.com/gpu", "pods"])
+def test_pods_of_a_node_do_not_lose_their_amounts_to_an_absurd_one(name):
+    """Amounts are added and taken away in float64."""
+    held = 4 * (1000 if name == "cpu" else 1)
+    absurd = [largest_amount(name)] * 100
+    total = float(held)
+    for amount in absurd:
+        total += amount
+    for amount in absurd:
+        total -= amount
+    assert total == held if name != "memory" else abs(total - held) < 64

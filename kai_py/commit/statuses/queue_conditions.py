@@ -1,7 +1,7 @@
 """Conditions of a queue; their messages name the field at fault and the remedy.
 
 Ready         False while the queue can't be used as written: MissingParent, Cycle,
-              AncestorOrphan, InvalidAmount. True with reason DeservedScaledDown while the
+              TooDeep, AncestorOrphan, InvalidAmount. True with reason DeservedScaledDown while the
               cluster is too small for all that is guaranteed, else Accepted.
 Orphan        True where the queue is treated as a root only because its parent, or that of a
               queue above it, can't be used.
@@ -19,7 +19,7 @@ from kai_py.plan.plan import QueueShare
 from kai_py.snapshot.tables.queue_objects import amount_text, field_path
 from kai_py.snapshot.tables.queues import QueueFault, QueueProblem
 
-BROKEN_PARENT = (QueueFault.MISSING_PARENT, QueueFault.CYCLE)
+BROKEN_PARENT = (QueueFault.MISSING_PARENT, QueueFault.CYCLE, QueueFault.TOO_DEEP)
 ACCEPTED = "Accepted"
 ANCESTOR_ORPHAN = "AncestorOrphan"
 TOLERANCE = 1e-6

@@ -3,8 +3,7 @@
 Durations and points in time as KAI and its users write them.
 """
 
-from datetime import datetime
-
+from kai_py.api import times
 from kai_py.api.times import DurationError, parse_duration
 
 QUEUE = "kai.scheduler/queue"
@@ -41,10 +40,8 @@ def signed_duration(text: str) -> float:
 
 def parse_time(text: str) -> float | None:
     """Seconds since the epoch of an RFC 3339 time; None for any other text."""
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None
+    moment = times.parse_time(text)
+    return None if moment is None else moment.timestamp()
 
 
 def first_duration(*written: tuple[str, str | None]) -> tuple[float | None, str]:

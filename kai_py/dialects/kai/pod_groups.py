@@ -15,6 +15,7 @@ KAI's topology constraints in our terms: an alias of a level becomes its node la
 
 from collections.abc import Mapping
 
+from kai_py.api.numbers import parse_int64
 from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import (
     POD_GROUP_API_VERSION,
@@ -139,10 +140,8 @@ def order_of(labels: Mapping[str, str], rank: int = 0) -> int:
         return LEADER_ORDER
     if labels.get(keys.RAY_NODE_TYPE) == "head":
         return HEAD_ORDER
-    try:
-        return -int(labels[keys.TASK_PRIORITY])
-    except (KeyError, ValueError):
-        return UNLABELLED_ORDER + rank
+    priority = parse_int64(labels.get(keys.TASK_PRIORITY, ""))
+    return UNLABELLED_ORDER + rank if priority is None else -priority
 
 
 def _subgroup_problem(group: str, subgroup: str, tree: Subgroup) -> str:

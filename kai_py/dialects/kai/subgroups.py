@@ -5,17 +5,20 @@ and the root, requires ``minSubGroup`` of them, all where unset. Without subgrou
 only leaf. Of siblings those with a minimum come first, then by name.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from kai_py.api.records.kai import KaiPodGroupSpec, KaiSubGroup, KaiTopologyConstraint
-from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.grouping.gang import MAX_TREE_DEPTH, Subgroup, TopologyConstraint
 
+MAX_ENTRIES = 1000
+"""Most entries of a PodGroup; the tree is built for each of its pods."""
 ConstraintReader = Callable[[KaiTopologyConstraint | None], TopologyConstraint | None]
 
 
 def tree_of(spec: KaiPodGroupSpec, read_constraint: ConstraintReader) -> Subgroup:
     """The gang's tree without the entries that ``problems_of`` reports."""
-    children = _children(spec)
+    children = _reachable(spec)
     return Subgroup(
         min_members=_min_members(spec.min_member),
         min_subgroups=spec.min_sub_group if children.get("") else None,
@@ -32,17 +35,24 @@ def problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
 
 def tree_problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
     """Problems of entries that have no place in the tree."""
-    names = [entry.name for entry in spec.sub_groups]
-    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-        yield f'spec.subGroups: the name "{name}" is used more than once'
-    children = _children(spec)
-    reached = {entry.name for entry in _descendants(children, "")}
+    count = len(spec.sub_groups)
+    if count > MAX_ENTRIES:
+        yield f"spec.subGroups has {count} entries, the maximum is {MAX_ENTRIES}"
+        return
+    names = Counter(entry.name for entry in spec.sub_groups)
+    for name, uses in names.items():
+        if uses > 1:
+            yield f'spec.subGroups: the name "{name}" is used more than once'
+    if "" in names:
+        yield "spec.subGroups: an entry has no name"
+    reached = {entry.name for entries in _reachable(spec).values() for entry in entries}
     for entry in spec.sub_groups:
         parent = entry.parent or ""
         if parent and parent not in names:
             yield f'spec.subGroups[{entry.name}].parent: there is no subgroup "{parent}"'
-        elif entry.name not in reached:
-            yield f"spec.subGroups[{entry.name}].parent: it is its own ancestor"
+        elif entry.name and entry.name not in reached:
+            hint = f"it is its own ancestor, or nested more than {MAX_TREE_DEPTH} deep"
+            yield f"spec.subGroups[{entry.name}].parent: {hint}"
 
 
 def min_sub_group_problems(spec: KaiPodGroupSpec) -> Iterator[str]:
@@ -69,11 +79,24 @@ def _children(spec: KaiPodGroupSpec) -> Mapping[str, list[KaiSubGroup]]:
     return children
 
 
-def _descendants(children: Mapping[str, list[KaiSubGroup]], name: str) -> Iterator[KaiSubGroup]:
-    for entry in children.get(name, ()):
-        yield entry
-        if entry.name:
-            yield from _descendants(children, entry.name)
+def _reachable(spec: KaiPodGroupSpec) -> Mapping[str, list[KaiSubGroup]]:
+    """The children, by name, of the root and of every entry that a walk from the root reaches.
+
+    Of entries of one name the first counts. The walk ends ``MAX_TREE_DEPTH`` below the root.
+    """
+    if len(spec.sub_groups) > MAX_ENTRIES:
+        return {}
+    unique = {entry.name: entry for entry in reversed(spec.sub_groups) if entry.name}
+    children: dict[str, list[KaiSubGroup]] = {}
+    for entry in spec.sub_groups:
+        if unique.get(entry.name) is entry:
+            children.setdefault(entry.parent or "", []).append(entry)
+    reached: dict[str, list[KaiSubGroup]] = {}
+    level = [""]
+    for _ in range(MAX_TREE_DEPTH):
+        reached.update({name: children[name] for name in level if name in children})
+        level = [entry.name for name in level for entry in children.get(name, ())]
+    return reached
 
 
 def _build_children(

@@ -20,6 +20,7 @@ Of an annotation on several objects the top owner's counts.
 
 from dataclasses import dataclass, replace
 
+from kai_py.api.numbers import NumberError, parse_count
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.job import Job
@@ -130,14 +131,15 @@ def _min_members(spec: GangSpec, chain: OwnerChain, metadata: _WorkloadMetadata)
     if spec.tree.children or spec.owner.kind != "Job" or not text:
         return spec.tree.min_members, ""
     location = f"Job {spec.owner.namespace}/{spec.owner.name}: "
-    if not text.isdecimal() or int(text) == 0:
-        requirement = f'must be a whole number of at least 1, is "{text}"'
-        return 1, f"{location}annotation {keys.BATCH_MIN_MEMBER} {requirement}"
+    try:
+        annotated = parse_count(text, least=1)
+    except NumberError as error:
+        return 1, f"{location}annotation {keys.BATCH_MIN_MEMBER} {error}"
     jobs = (each.found for each in chain.owners if each.reference.uid == spec.owner.uid)
     job = next(jobs, None)
     if not isinstance(job, Job):
-        return int(text), ""
-    min_members, problem = reachable_min_members(job, int(text))
+        return annotated, ""
+    min_members, problem = reachable_min_members(job, annotated)
     return min_members, location + problem if problem else ""
 
 

@@ -11,7 +11,7 @@ started, because the status may lag behind.
 Source: jobset.x-k8s.io/v1alpha2, KEP-672 (DependsOn), KEP-262 (startup policy).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from kai_py.api.records.job import Job
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.counts import annotated_count, count_at, entries, parse_count
 from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL, active_pods
-from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.gang import MAX_SUBGROUPS, Subgroup
 from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
@@ -36,6 +36,8 @@ MIN_MEMBERS_KEY = "kai.scheduler/batch-min-member"
 JOBS = "spec.replicatedJobs.*"
 STATUSES = "status.replicatedJobsStatus.*"
 READY = "Ready"
+MAX_REPLICATED_JOBS = 200
+"""Most replicated jobs; each may depend on each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,11 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
     if not jobs:
         raise InvalidWorkloadError("spec.replicatedJobs is empty")
     by_name = {job.name: job for job in jobs}
-    started = [job.name for job in jobs if _is_started(job, by_name, statuses)]
+    started = frozenset(job.name for job in jobs if _is_started(job, by_name, statuses))
     min_members = annotated_count(job_set.metadata, MIN_MEMBERS_KEY)
     not_started = [job for job in jobs if job.name not in started]
     tree = _tree(jobs, started, min_members)
-    trees = {job.name: _tree(jobs, [*started, job.name], min_members) for job in not_started}
+    trees = {job.name: _tree(jobs, started | {job.name}, min_members) for job in not_started}
     return GangTemplate(
         tree=tree,
         tree_with=lambda pod: trees.get(pod.metadata.labels.get(REPLICATED_JOB_LABEL, ""), tree),
@@ -81,10 +83,21 @@ def _replicated_jobs(
 ) -> tuple[_ReplicatedJob, ...]:
     in_order = found.first_at("spec.startupPolicy.startupPolicyOrder") == "InOrder"
     jobs: list[_ReplicatedJob] = []
-    for position, each in enumerate(entries(found.content, JOBS)):
+    total_replicas = 0
+    listed = entries(found.content, JOBS)
+    if len(listed) > MAX_REPLICATED_JOBS:
+        raise InvalidWorkloadError(
+            f"spec.replicatedJobs has {len(listed)} entries, the maximum is {MAX_REPLICATED_JOBS}"
+        )
+    for position, each in enumerate(listed):
         name = str(each.get("name", ""))
         location = f"spec.replicatedJobs[{position}]"
         replicas = count_at(each, "replicas", 1, location=location)
+        total_replicas += replicas
+        if total_replicas > MAX_SUBGROUPS:
+            raise InvalidWorkloadError(
+                f"{location}.replicas: all replicas must be at most {MAX_SUBGROUPS}"
+            )
         min_members = [
             _job_min_members(each, location, workload, name, index) for index in range(replicas)
         ]
@@ -130,9 +143,7 @@ def _is_started(
     return True
 
 
-def _tree(
-    jobs: Sequence[_ReplicatedJob], started: Sequence[str], min_members: int | None
-) -> Subgroup:
+def _tree(jobs: Sequence[_ReplicatedJob], started: Set[str], min_members: int | None) -> Subgroup:
     """The tree with ``started`` jobs; ``min_members``: how many of them are enough."""
     children = tuple(
         job.tree

@@ -7,6 +7,8 @@ the whole group fits, and from the first worker on all pods of the group are req
 Source: leaderworkerset.x-k8s.io/v1 (labels of its webhook, subgroup arithmetic of its API text).
 """
 
+from collections import Counter
+
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.counts import count_at, entries
@@ -28,6 +30,8 @@ SEGMENT_SIZE = "spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize"
 SEGMENT_TYPE = "spec.leaderWorkerTemplate.subGroupPolicy.type"
 STARTUP = "spec.startupPolicy"
 WORKER = "spec.leaderWorkerTemplate.workerTemplate"
+MAX_SIZE = 10_000
+"""Most pods of a group: each has a place in a list, and a placeholder until it exists."""
 LEADER = "leader"
 WORKERS = "workers"
 
@@ -37,6 +41,8 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
     size = count_at(leader_worker_set.content, SIZE, 1)
     if size < 1:
         raise InvalidWorkloadError(f"{SIZE} must be at least 1")
+    if size > MAX_SIZE:
+        raise InvalidWorkloadError(f"{SIZE} must be at most {MAX_SIZE}, is {size}")
     names = _leaf_names(leader_worker_set, size)
     rank = number_label_reader(WORKER_INDEX_LABEL)
 
@@ -62,8 +68,8 @@ def _expected_workers(found: Unstructured, names: tuple[str, ...]) -> tuple[Expe
     if template is None:
         return ()
     pod = pod_of_template(template, found.metadata, WORKER)
-    leaves = dict.fromkeys(names[1:])
-    return tuple(ExpectedPods(leaf, names.count(leaf), pod) for leaf in leaves)
+    counts = Counter(names)
+    return tuple(ExpectedPods(leaf, counts[leaf], pod) for leaf in dict.fromkeys(names[1:]))
 
 
 def _leaf_names(found: Unstructured, size: int) -> tuple[str, ...]:
@@ -83,10 +89,10 @@ def _leaf_names(found: Unstructured, size: int) -> tuple[str, ...]:
 
 def _tree(names: tuple[str, ...], needed: int) -> Subgroup:
     """All leaves; minMember counts the first ``needed`` pods."""
+    counts = Counter(names[:needed])
     return Subgroup(
         children=tuple(
-            Subgroup(name=name, min_members=names[:needed].count(name))
-            for name in dict.fromkeys(names)
+            Subgroup(name=name, min_members=counts[name]) for name in dict.fromkeys(names)
         )
     )
 

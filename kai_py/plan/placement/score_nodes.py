@@ -158,8 +158,8 @@ class ScoredNodes:
         whole = 0
         if self._gpu_row is not None:
             whole = int(max(self._free(row)[self._gpu_row], 0.0))
-        shared = self._statement.shared_gpus.free_fractions(row, self._capacity)
         parts = self._free_milli[row]
+        shared = self._statement.shared_gpus.free_fractions(row, self._capacity)[: len(parts)]
         parts[:] = 0.0
         held = len(shared)
         parts[:held] = np.round(np.maximum(shared, 0.0) * WHOLE_GPU, DECIMALS)

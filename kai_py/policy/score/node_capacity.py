@@ -88,8 +88,10 @@ def free_milli_by_node(
     order = np.argsort(rows, kind="stable")
     held = np.bincount(rows, minlength=len(idle_gpus))
     column = np.arange(len(rows)) - np.repeat(np.cumsum(held) - held, held)
-    parts[rows[order], column] = np.round(
-        np.maximum(free_fractions[order], 0.0) * WHOLE_GPU, DECIMALS
+    # Labels of pods can name more shared GPUs than the node reports: the others are not there.
+    real = column < devices
+    parts[rows[order][real], column[real]] = np.round(
+        np.maximum(free_fractions[order][real], 0.0) * WHOLE_GPU, DECIMALS
     )
     at = np.arange(devices)
     parts[(at >= held[:, None]) & (at < (held + np.floor(idle_gpus))[:, None])] = WHOLE_GPU

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_py.api.gpu_share import GPU_RESOURCE, UNKNOWN_INDEX, GpuShare, SharedGpu
+from kai_py.api.numbers import MAX_COUNT, parse_int64
 from kai_py.snapshot.nodes import NodeColumns, node_columns
 from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex
 
@@ -191,4 +192,5 @@ def node_gpu_memory(nodes: NodeColumns) -> tuple[Floats, Bools]:
 
 def parse_gpu_memory(text: str) -> float:
     """MiB by the label's text, in whole hundreds; 0 if it is empty or not a number."""
-    return int(text) // 100 * 100.0 if text.isdecimal() else 0.0
+    number = parse_int64(text) or 0
+    return number // 100 * 100.0 if 0 < number <= MAX_COUNT else 0.0

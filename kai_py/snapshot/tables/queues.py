@@ -13,6 +13,12 @@ from enum import StrEnum
 from kai_py.api.records.core import LabelSelector
 
 DEVICE_ATTRIBUTE = "deviceattribute/"
+MAX_DEPTH = 32
+"""Most levels of queues below a root: a cycle does work for every level."""
+MAX_WEIGHT = 1e6
+MAX_PRIORITY = 2**31 - 1
+MAX_LISTED = 8
+"""Most queues that a message about a cycle lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +110,19 @@ def inherited(
     specs = {spec.name: spec for spec in queues}
     if all(own(spec) is None for spec in specs.values()):
         return {}
-    found: dict[str, float] = {}
+    found: dict[str, float | None] = {}
     for name in specs:
-        at, seen = name, set[str]()
-        while at in specs and at not in seen:
-            value = own(specs[at])
-            if value is not None:
-                found[name] = value
+        at, walk = name, dict[str, None]()
+        value: float | None = None
+        while at in specs and at not in walk and value is None:
+            walk[at] = None
+            if at in found:
+                value = found[at]
                 break
-            seen.add(at)
+            value = own(specs[at])
             at = specs[at].parent
-    return found
+        found.update(dict.fromkeys(walk, value))
+    return {name: value for name, value in found.items() if value is not None}
 
 
 class QueueFault(StrEnum):
@@ -124,6 +132,7 @@ class QueueFault(StrEnum):
     CYCLE = "Cycle"
     DUPLICATE = "Duplicate"
     INVALID_AMOUNT = "InvalidAmount"
+    TOO_DEEP = "TooDeep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +166,7 @@ def check_queues(specs: Iterable[QueueInfo], resources: Sequence[str]) -> Checke
         unique[spec.name] = _with_usable_amounts(spec, resources, problems)
     parents = {name: spec.parent for name, spec in unique.items()}
     broken = _broken_parents(parents)
+    broken.update(_too_deep(parents, broken))
     return CheckedQueues(
         queues=tuple(unique.values()),
         parents={name: "" if name in broken else parent for name, parent in parents.items()},
@@ -188,13 +198,21 @@ def _with_usable_amounts(
     """The queue with every negative or undefined amount replaced by 0; itself if there is none."""
     known = len(problems)
 
-    def usable(where: str, amount: float, *, unlimited: bool) -> float:
-        if amount >= 0 and (unlimited or math.isfinite(amount)):
-            return amount
-        wanted = "a number of at least 0" + ("" if unlimited else ", and finite")
-        reason = f"queue {spec.name!r}: {where} is {amount}, must be {wanted}; it is treated as 0"
+    def report(where: str, amount: float, wanted: str, treated_as: float) -> float:
+        reason = (
+            f"queue {spec.name!r}: {where} is {amount}, must be {wanted}; "
+            f"it is treated as {treated_as:g}"
+        )
         problems.append(QueueProblem(spec.name, QueueFault.INVALID_AMOUNT, reason))
-        return 0.0
+        return treated_as
+
+    def usable(where: str, amount: float, *, unlimited: bool) -> float:
+        if not amount >= 0 or (not unlimited and math.isinf(amount)):
+            wanted = "a number of at least 0" + ("" if unlimited else ", and finite")
+            return report(where, amount, wanted, 0.0)
+        if not unlimited and amount > MAX_WEIGHT:
+            return report(where, amount, f"at most {MAX_WEIGHT:g}", MAX_WEIGHT)
+        return amount
 
     def row(where: str, amounts: Mapping[str, float], *, unlimited: bool) -> dict[str, float]:
         return {
@@ -207,9 +225,14 @@ def _with_usable_amounts(
     most = row("max", spec.max, unlimited=True)
     weight = usable("weight", spec.weight, unlimited=False)
     weights = row("weights", spec.weights, unlimited=False)
+    priority = max(-MAX_PRIORITY, min(spec.priority, MAX_PRIORITY))
+    if priority != spec.priority:
+        report("priority", priority, f"within {MAX_PRIORITY} of 0", priority)
     if len(problems) == known:
         return spec
-    return replace(spec, deserved=deserved, max=most, weight=weight, weights=weights)
+    return replace(
+        spec, deserved=deserved, max=most, weight=weight, weights=weights, priority=priority
+    )
 
 
 def _broken_parents(parents: Mapping[str, str]) -> dict[str, QueueProblem]:
@@ -233,6 +256,38 @@ def _broken_parents(parents: Mapping[str, str]) -> dict[str, QueueProblem]:
     return broken
 
 
+def _too_deep(
+    parents: Mapping[str, str], broken: Mapping[str, QueueProblem]
+) -> dict[str, QueueProblem]:
+    """The queues at which a tree is cut, so that no queue is more than ``MAX_DEPTH`` below one."""
+    depth: dict[str, int] = {}
+    cut: dict[str, QueueProblem] = {}
+    for start in parents:
+        walk: list[str] = []
+        name = start
+        while name not in depth:
+            walk.append(name)
+            if name in broken or not parents[name]:
+                break
+            name = parents[name]
+        for each in reversed(walk):
+            is_root = each in broken or not parents[each]
+            below = 0 if is_root else depth[parents[each]] + 1
+            if below > MAX_DEPTH:
+                cut[each] = _cut(each, parents[each])
+                below = 0
+            depth[each] = below
+    return cut
+
+
+def _cut(name: str, parent: str) -> QueueProblem:
+    reason = (
+        f"queue {name!r}: parent {parent!r} is {MAX_DEPTH} levels deep, the most that queues may "
+        "be nested; give it a parent nearer to the root"
+    )
+    return QueueProblem(name, QueueFault.TOO_DEEP, reason)
+
+
 def _missing_parent(name: str, parent: str) -> QueueProblem:
     reason = f"queue {name!r}: parent {parent!r} does not exist; create it or correct parent"
     return QueueProblem(name, QueueFault.MISSING_PARENT, reason)
@@ -240,7 +295,9 @@ def _missing_parent(name: str, parent: str) -> QueueProblem:
 
 def _cycle(name: str, cycle: Sequence[str]) -> QueueProblem:
     at = cycle.index(name)
-    ring = " > ".join((*cycle[at:], *cycle[:at], name))
+    others = (*cycle[at + 1 :], *cycle[:at])
+    listed = (*others[:MAX_LISTED], "…") if len(others) > MAX_LISTED else others
+    ring = " > ".join((name, *listed, name))
     reason = f"queue {name!r} is its own ancestor ({ring}); give one of them another parent"
     return QueueProblem(name, QueueFault.CYCLE, reason)
 
