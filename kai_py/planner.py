@@ -5,7 +5,7 @@ The scheduler, ``kai-py queues``, ``kai-py gangs`` and dry runs all plan through
 while the first goes on applying changes, but not while it freezes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.dra.cluster_devices import ClusterDevices, GpuDefinition
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.inventory import Inventory
+from kai_py.dra.rows import ParsedSlice
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.actions.registry import register_action, registered_actions
@@ -123,6 +124,10 @@ class Planner:
             self._devices.node_gpus(snapshot.nodes),
             self._memory.history,
         )
+
+    def published_slices(self) -> Collection[ParsedSlice]:
+        """The ResourceSlices of the last snapshot, parsed."""
+        return self._devices.inventory.slices().values()
 
     def next_deadline(self, snapshot: Snapshot) -> float | None:
         """When a plan could differ though nothing changes, seconds since the epoch."""

@@ -1,0 +1,1 @@
+"""The auditor: what must never be true of a cluster, looked for in its objects."""

@@ -1,0 +1,154 @@
+"""Running pods without their claims, and reservations without their pods.
+
+A scheduler allocates and reserves every claim of a pod before it binds the pod, so a bound pod
+without is one that lost its devices. Pods of other schedulers count once they run: one that is
+pinned to a node by hand waits there for its claims. Sources: KEP-4381, KEP-5004, KEP-5729.
+"""
+
+from collections.abc import Iterator
+
+from kai_py.api.records.core import Pod, PodResourceClaim
+from kai_py.api.records.resource import ResourceClaim, ResourceClaimConsumerReference
+from kai_py.audit.finding import (
+    AuditedCluster,
+    AuditFinding,
+    FindingKind,
+    GroupClaimNames,
+    Steps,
+    bound_since,
+    is_unfinished,
+    name_of,
+)
+from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
+
+PODS = "pods"
+SHOWN_CLAIMS = 5
+
+
+def pods_without_claims(cluster: AuditedCluster) -> Steps:
+    """Running pods one of whose claims is missing, not allocated, or not reserved for them."""
+    claims = {(each.metadata.namespace, each.metadata.name): each for each in cluster.claims}
+    for pod in cluster.pods:
+        if not _needs_claims(cluster, pod):
+            yield None
+            continue
+        group = _group_of(cluster, pod)
+        faults: list[tuple[str, str]] = []
+        for name, entry in _claim_names(pod, group):
+            claim = claims.get((pod.metadata.namespace, name)) if name else None
+            fault = _fault(pod, group, claim, entry)
+            if fault:
+                faults.append((name, fault))
+        yield _pod_finding(pod, faults) if faults else None
+
+
+def reservations_without_pods(cluster: AuditedCluster) -> Steps:
+    """Claims that are reserved for pods or PodGroups that do not exist."""
+    pods = {pod.metadata.uid for pod in cluster.pods}
+    groups = {group.uid for group in cluster.pod_groups.values()}
+    known = {PODS: pods, POD_GROUPS: groups}
+    for claim in cluster.claims:
+        missing = [
+            each
+            for each in claim.status.reserved_for
+            if each.resource in known and each.uid not in known[each.resource]
+        ]
+        if not missing or not _reservation_settled(cluster, claim):
+            yield None
+            continue
+        yield _reservation_finding(claim, missing)
+
+
+def _needs_claims(cluster: AuditedCluster, pod: Pod) -> bool:
+    if not (pod.spec.resource_claims or pod.status.extended_resource_claim_status):
+        return False
+    if not is_unfinished(pod) or not cluster.is_settled(bound_since(pod)):
+        return False
+    return pod.spec.scheduler_name in cluster.scheduler_names or pod.status.phase == "Running"
+
+
+def _group_of(cluster: AuditedCluster, pod: Pod) -> GroupClaimNames | None:
+    named = pod_group_of(pod)
+    return cluster.pod_groups.get(named) if named is not None else None
+
+
+def _claim_names(pod: Pod, group: GroupClaimNames | None) -> Iterator[tuple[str, str]]:
+    """The name of each claim, "" where none was made, and what asks for it."""
+    for entry in pod.spec.resource_claims:
+        name = _claim_name(pod, entry, group)
+        if name is not None:
+            yield name, f'spec.resourceClaims["{entry.name}"]'
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None:
+        yield extended.resource_claim_name, "its extended resources"
+
+
+def _claim_name(pod: Pod, entry: PodResourceClaim, group: GroupClaimNames | None) -> str | None:
+    """None where no claim is needed, or where it is unknown which."""
+    if entry.resource_claim_name:
+        return entry.resource_claim_name
+    for status in pod.status.resource_claim_statuses:
+        if status.name == entry.name:
+            return status.resource_claim_name
+    if group is not None and entry.name in group.claim_names:
+        return group.claim_names[entry.name]
+    # The group's claims are unknown where the group is.
+    return None if group is None and pod_group_of(pod) is not None else ""
+
+
+def _fault(pod: Pod, group: GroupClaimNames | None, claim: ResourceClaim | None, entry: str) -> str:
+    if claim is None:
+        return f"the claim for {entry} does not exist"
+    text = f"claim {name_of(claim.metadata.namespace, claim.metadata.name)}"
+    if claim.status.allocation is None:
+        return f"{text} is not allocated"
+    users = {each.uid for each in claim.status.reserved_for}
+    named = pod_group_of(pod)
+    for_group = any(
+        each.resource == POD_GROUPS and named is not None and each.name == named[1]
+        for each in claim.status.reserved_for
+    )
+    if pod.metadata.uid in users or for_group or (group is not None and group.uid in users):
+        return ""
+    return f"{text} is not reserved for it"
+
+
+def _pod_finding(pod: Pod, faults: list[tuple[str, str]]) -> AuditFinding:
+    meta = pod.metadata
+    claims = [f"ResourceClaim {name_of(meta.namespace, name)}" for name, _ in faults if name]
+    texts = ", ".join(text for _, text in faults[:SHOWN_CLAIMS])
+    return AuditFinding(
+        FindingKind.POD_WITHOUT_CLAIM,
+        (f"Pod {name_of(meta.namespace, meta.name)}", *claims),
+        f"pod {name_of(meta.namespace, meta.name)} is on node {pod.spec.node_name}, but {texts}: "
+        "its devices may be given to another pod",
+    )
+
+
+def _reservation_settled(cluster: AuditedCluster, claim: ResourceClaim) -> bool:
+    allocation = claim.status.allocation
+    if claim.metadata.deletion_timestamp is not None:
+        return False
+    stamp = allocation.allocation_timestamp if allocation is not None else None
+    return stamp is None or cluster.is_settled(stamp.timestamp())
+
+
+def _reservation_finding(
+    claim: ResourceClaim, missing: list[ResourceClaimConsumerReference]
+) -> AuditFinding:
+    name = name_of(claim.metadata.namespace, claim.metadata.name)
+    users = [
+        f"{_KINDS[each.resource]} {name_of(claim.metadata.namespace, each.name)}"
+        for each in missing
+    ]
+    shown = ", ".join(users[:SHOWN_CLAIMS])
+    more = f" and {len(users) - SHOWN_CLAIMS} more" if len(users) > SHOWN_CLAIMS else ""
+    return AuditFinding(
+        FindingKind.RESERVATION_WITHOUT_POD,
+        (f"ResourceClaim {name}", *users),
+        f"claim {name} is reserved for {shown}{more}, which does not exist: its devices are not "
+        "given back",
+    )
+
+
+_KINDS = {PODS: "Pod", POD_GROUPS: "PodGroup"}

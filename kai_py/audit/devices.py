@@ -1,0 +1,165 @@
+"""Devices that are allocated twice, and capacity or counters beyond what there is.
+
+The API server compares no claim with another. A device belongs to one claim, or to any number of
+shares of a device that allows them as long as their capacity is enough; results with admin access
+take nothing. Partitions exclude each other by the counters that they draw from a common set.
+Capacity and counters are checked for pools whose slices are complete: while a driver publishes them
+again nothing can be said. Sources: KEP-4381, KEP-4815, KEP-5075.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
+from kai_py.api.records.resource import DeviceRequestAllocationResult, ResourceClaim
+from kai_py.audit.finding import AuditedCluster, AuditFinding, FindingKind, Steps, name_of
+from kai_py.dra.identity import PoolID
+from kai_py.dra.rows import CounterID, DeviceRow, ParsedSlice
+
+SHOWN_CLAIMS = 5
+
+
+@dataclass(slots=True)
+class _Device:
+    """The claims with one device: those with all of it, and those with a share."""
+
+    whole: list[str] = field(default_factory=list)
+    shares: list[str] = field(default_factory=list)
+    consumed: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.whole, *self.shares)))
+
+
+_Pools = dict[PoolID, dict[str, _Device]]
+
+
+def devices_used_twice(cluster: AuditedCluster) -> Steps:
+    """Devices and counters that claims have beyond what exists of them."""
+    pools: _Pools = {}
+    for claim in cluster.claims:
+        _take(claim, pools)
+        yield None
+    published = _slices_by_pool(cluster.slices)
+    for pool in sorted(pools):
+        devices = pools[pool]
+        rows = _rows_of(published.get(pool, ()), devices)
+        for name in sorted(devices):
+            yield _device_finding(pool, name, devices[name], rows.get(name))
+        yield from _overdrawn(pool, devices, rows, published.get(pool, ()))
+
+
+def _take(claim: ResourceClaim, pools: _Pools) -> None:
+    allocation = claim.status.allocation
+    if allocation is None:
+        return
+    name = name_of(claim.metadata.namespace, claim.metadata.name)
+    for result in allocation.devices.results:
+        if result.admin_access:
+            continue
+        devices = pools.setdefault(PoolID(result.driver, result.pool), {})
+        device = devices.setdefault(result.device, _Device())
+        if result.share_id:
+            device.shares.append(name)
+            _add_consumed(device, result)
+        else:
+            device.whole.append(name)
+
+
+def _add_consumed(device: _Device, result: DeviceRequestAllocationResult) -> None:
+    for name, amount in result.consumed_capacity.items():
+        try:
+            nano = parse_quantity(amount).nano
+        except QuantityError:
+            continue
+        device.consumed[name] = device.consumed.get(name, 0) + nano
+
+
+def _device_finding(
+    pool: PoolID, name: str, device: _Device, row: DeviceRow | None
+) -> AuditFinding | None:
+    claims = device.claims
+    text = f"device {pool}/{name}"
+    if len(device.whole) + bool(device.shares) > 1:
+        twice = " twice" if len(claims) == 1 else ""
+        return _finding(pool, name, claims, f"{text} is allocated to {_listed(claims)}{twice}")
+    if row is None or not device.shares:
+        return None
+    if not row.shareable and len(device.shares) > 1:
+        fault = f"{text} allows one allocation only, but has shares of {_listed(claims)}"
+        return _finding(pool, name, claims, fault)
+    for capacity in row.capacities:
+        consumed = Quantity(device.consumed.get(capacity.name, 0), capacity.format)
+        if consumed.nano > capacity.value:
+            of = Quantity(capacity.value, capacity.format)
+            fault = f"{text}: {consumed} of {of} {capacity.name} are allocated to {_listed(claims)}"
+            return _finding(pool, name, claims, fault)
+    return None
+
+
+def _overdrawn(
+    pool: PoolID,
+    devices: Mapping[str, _Device],
+    rows: Mapping[str, DeviceRow],
+    slices: Sequence[ParsedSlice],
+) -> Iterator[AuditFinding]:
+    """The counter sets of which the allocated devices draw more than there is."""
+    available = {key: value for parsed in slices for key, value in parsed.counters.items()}
+    drawn: dict[CounterID, int] = {}
+    users: dict[CounterID, list[str]] = {}
+    for name in sorted(rows):
+        for consumption in rows[name].consumes:
+            for counter, amount in consumption.counters:
+                key = (consumption.counter_set, counter)
+                drawn[key] = drawn.get(key, 0) + amount
+                users.setdefault(key, []).extend(devices[name].claims)
+    overdrawn: dict[str, str] = {}
+    for (counter_set, counter), amount in sorted(drawn.items()):
+        if amount > available.get((counter_set, counter), amount):
+            overdrawn.setdefault(counter_set, counter)
+    for counter_set, counter in overdrawn.items():
+        key = (counter_set, counter)
+        claims = tuple(dict.fromkeys(users[key]))
+        fault = (
+            f"counter {counter} of {pool}/{counter_set} is overdrawn: {Quantity(drawn[key])} of "
+            f"{Quantity(available[key])} are allocated to {_listed(claims)}"
+        )
+        yield _finding(pool, counter_set, claims, fault)
+
+
+def _finding(pool: PoolID, name: str, claims: tuple[str, ...], message: str) -> AuditFinding:
+    objects = (f"Device {pool}/{name}", *(f"ResourceClaim {claim}" for claim in claims))
+    return AuditFinding(FindingKind.DEVICE_USED_TWICE, objects, message)
+
+
+def _listed(claims: tuple[str, ...]) -> str:
+    noun = "claims" if len(claims) > 1 else "claim"
+    more = f" and {len(claims) - SHOWN_CLAIMS} more" if len(claims) > SHOWN_CLAIMS else ""
+    return f"{noun} {', '.join(claims[:SHOWN_CLAIMS])}{more}"
+
+
+def _slices_by_pool(slices: Iterable[ParsedSlice]) -> Mapping[PoolID, Sequence[ParsedSlice]]:
+    """The slices of the newest generation of every pool that is complete."""
+    pools: dict[PoolID, list[ParsedSlice]] = {}
+    for parsed in slices:
+        newest = pools.setdefault(parsed.pool_id, [])
+        generation = parsed.slice.spec.pool.generation
+        if newest and generation > newest[0].slice.spec.pool.generation:
+            newest.clear()
+        if not newest or generation == newest[0].slice.spec.pool.generation:
+            newest.append(parsed)
+    return {
+        pool: newest
+        for pool, newest in pools.items()
+        if len(newest) == newest[0].slice.spec.pool.resource_slice_count
+    }
+
+
+def _rows_of(
+    slices: Sequence[ParsedSlice], devices: Mapping[str, _Device]
+) -> Mapping[str, DeviceRow]:
+    """The allocated ones of the pool's devices, by name."""
+    return {
+        row.id.device: row for parsed in slices for row in parsed.rows if row.id.device in devices
+    }

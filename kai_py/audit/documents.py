@@ -1,0 +1,182 @@
+"""Audit of objects as the API server returns them: a file, or what was just read.
+
+The objects pass through the planner, so that gangs, queues and charges are those of the scheduler.
+Objects of kinds that it does not watch are used as owners of pods, or not at all.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import msgspec
+
+from kai_py.api.records.core import Node, PartialObjectMetadata, Pod, PodResourceClaimStatus
+from kai_py.api.records.resource import DeviceClass, ResourceClaim
+from kai_py.api.records.unstructured import Unstructured
+from kai_py.audit.finding import AuditedCluster, AuditFinding, GroupClaimNames
+from kai_py.audit.rules import audit_cluster
+from kai_py.config import Configuration
+from kai_py.grouping.owner_chain import GroupKind
+from kai_py.planner import Planner
+from kai_py.snapshot.tables.claims import GroupKey
+from kai_py.watch.kinds import (
+    DEVICE_CLASSES,
+    NATIVE_GROUPS,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    WATCHED,
+)
+from kai_py.watch.resource import Kind
+
+Document: TypeAlias = Mapping[str, Any]
+BY_NAME: Mapping[GroupKind, Kind[Any]] = {
+    GroupKind(kind.group, kind.name): kind for kind in WATCHED
+}
+
+FAR_FUTURE = 4_000_000_000.0
+"""A time at which every grace has passed, in 2096."""
+
+
+@dataclass
+class DecodedObjects:
+    """Records by kind; owners of other kinds as they are; ``problems`` are sentences."""
+
+    records: dict[Kind[Any], list[Any]] = field(default_factory=dict)
+    owners: dict[GroupKind, list[Document]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def of(self, kind: Kind[Any]) -> Sequence[Any]:
+        """The records of a kind."""
+        return self.records.get(kind, ())
+
+
+def audit(
+    objects: Iterable[Document],
+    configuration: Configuration | None = None,
+    *,
+    now: float | None = None,
+) -> list[AuditFinding]:
+    """What is wrong with a cluster of these objects, documents as the API server returns them.
+
+    ``now``: seconds since the epoch at which they were read; by default so late that everything
+    in them has been as it is for longer than any grace.
+    """
+    decoded = decode_objects(objects)
+    chosen = configuration or Configuration()
+    return audit_cluster(observed_cluster(decoded, chosen, FAR_FUTURE if now is None else now))
+
+
+def decode_objects(documents: Iterable[Document]) -> DecodedObjects:
+    """Decode objects, also those in lists; what cannot be decoded is a problem and left out."""
+    decoded = DecodedObjects()
+    for document in flatten(documents):
+        api_version, name = str(document.get("apiVersion", "")), str(document.get("kind", ""))
+        group, _, version = api_version.rpartition("/")
+        kind = BY_NAME.get(GroupKind(group, name))
+        if kind is None or version not in kind.versions:
+            decoded.owners.setdefault(GroupKind(group, name), []).append(document)
+            continue
+        try:
+            record = kind.versions[version](msgspec.json.encode(document))
+        except ValueError as error:
+            decoded.problems.append(f"{_name(document)} is ignored: {error}")
+            continue
+        decoded.records.setdefault(kind, []).append(record)
+    return decoded
+
+
+def flatten(documents: Iterable[Document]) -> Iterator[Document]:
+    """The objects of documents that may be lists; items of a typed list have its type."""
+    for document in documents:
+        items, kind = document.get("items"), str(document.get("kind", ""))
+        if not (isinstance(items, list) and kind.endswith("List")):
+            yield document
+            continue
+        own = {"apiVersion": document.get("apiVersion", ""), "kind": kind.removesuffix("List")}
+        defaults = own if own["kind"] else {}
+        yield from flatten({**defaults, **item} for item in items if isinstance(item, dict))
+
+
+def observed_cluster(
+    decoded: DecodedObjects, configuration: Configuration, now: float
+) -> AuditedCluster:
+    """The cluster of these objects at ``now``, as the scheduler accounts for it."""
+    wanted: list[GroupKind] = []
+    planner = Planner(configuration, on_owner_kind=wanted.append)
+    for kind in WATCHED:
+        for record in decoded.of(kind):
+            planner.builder.apply(kind.collection_name, None, record)
+    _feed_owners(planner, decoded, wanted)
+    return cluster_of(
+        planner,
+        configuration,
+        now,
+        pods=decoded.of(PODS),
+        nodes=decoded.of(NODES),
+        claims=decoded.of(RESOURCE_CLAIMS),
+        classes=decoded.of(DEVICE_CLASSES),
+        groups=decoded.of(NATIVE_GROUPS),
+    )
+
+
+def cluster_of(
+    planner: Planner,
+    configuration: Configuration,
+    now: float,
+    *,
+    pods: Iterable[Pod],
+    nodes: Iterable[Node],
+    claims: Iterable[ResourceClaim],
+    classes: Iterable[DeviceClass],
+    groups: Iterable[Unstructured],
+) -> AuditedCluster:
+    """These objects, with gangs and charges of the planner."""
+    snapshot = planner.freeze(now)
+    return AuditedCluster(
+        now=now,
+        pods=tuple(pods),
+        claims=tuple(claims),
+        nodes=tuple(nodes),
+        slices=tuple(planner.published_slices()),
+        classes=tuple(classes),
+        pod_groups=dict(map(_group_claims, groups)),
+        gangs=tuple(snapshot.gangs.values()),
+        queues=snapshot.queues,
+        queue_allocated=snapshot.queue_allocated,
+        scheduler_names=frozenset((configuration.scheduler_name, *configuration.scheduler_aliases)),
+        staleness_grace=configuration.eviction.staleness_grace,
+    )
+
+
+def _feed_owners(planner: Planner, decoded: DecodedObjects, wanted: Sequence[GroupKind]) -> None:
+    """Give the planner the owners that it asks for, and those above them; each kind once."""
+    fed: dict[GroupKind, None] = {}
+    while missing := [kind for kind in wanted if kind not in fed and kind in decoded.owners]:
+        for kind in missing:
+            fed[kind] = None
+            decode = (
+                planner.owner_decoder(kind) or msgspec.json.Decoder(PartialObjectMetadata).decode
+            )
+            for document in decoded.owners[kind]:
+                try:
+                    owner = decode(msgspec.json.encode(document))
+                except ValueError as error:
+                    decoded.problems.append(f"{_name(document)} is ignored: {error}")
+                    continue
+                planner.builder.apply(f"{kind.kind.lower()}s.{kind.group}", None, owner)
+            planner.builder.set_owner_kind(kind, readable=True)
+
+
+def _group_claims(group: Unstructured) -> tuple[GroupKey, GroupClaimNames]:
+    listed = group.first_at("status.resourceClaimStatuses") or []
+    statuses = msgspec.convert(listed, tuple[PodResourceClaimStatus, ...])
+    names = {each.name: each.resource_claim_name for each in statuses}
+    meta = group.metadata
+    return (meta.namespace, meta.name), GroupClaimNames(meta.uid, names)
+
+
+def _name(document: Document) -> str:
+    meta = document.get("metadata") or {}
+    parts = (document.get("kind"), meta.get("namespace"), meta.get("name"))
+    return "/".join(str(part) for part in parts if part)

@@ -1,0 +1,113 @@
+"""What the auditor finds, and the state that it looks at.
+
+Every rule leaves out what ordinary life of a cluster shows for a moment: reads of several kinds are
+not one instant, a pod is bound before its node or claim is seen, a gang starts pod by pod. Where an
+object says since when it is as it is, a rule waits for ``GRACE`` seconds; what no object dates,
+``kai_py.audit.confirmation`` tells apart by looking again.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from kai_py.api.records.core import Condition, Node, Pod
+from kai_py.api.records.resource import DeviceClass, ResourceClaim
+from kai_py.dra.rows import ParsedSlice
+from kai_py.snapshot.assumptions import FINISHED_PHASES
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.tables.claims import GroupKey
+from kai_py.snapshot.tables.queues import QueueInfo
+
+GRACE = 30.0
+"""Seconds for which a change may be in progress."""
+
+
+class FindingKind(StrEnum):
+    """A rule that is broken."""
+
+    POD_WITHOUT_CLAIM = "pod-without-claim"
+    DEVICE_USED_TWICE = "device-used-twice"
+    GANG_BELOW_MIN_MEMBER = "gang-below-min-member"
+    QUEUE_OVER_MAX = "queue-over-max"
+    RESERVATION_WITHOUT_POD = "reservation-without-pod"
+    NODE_OVER_CAPACITY = "node-over-capacity"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AuditFinding:
+    """One breach. ``objects``: kind and name of each object concerned; ``message``: a sentence."""
+
+    kind: FindingKind
+    objects: tuple[str, ...]
+    message: str
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Equal for the same breach found again, whatever the numbers in its message."""
+        return self.kind, *self.objects
+
+
+Steps = Iterator[AuditFinding | None]
+"""A rule at work: None after each object without a finding, so that the work can be paused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedCluster:
+    """Objects of a cluster at ``now`` (seconds since the epoch), and what accounting says of them.
+
+    ``pods``: of all schedulers; ``pod_groups``: uids of those of scheduling.k8s.io, with the names
+    of the claims made for them, by (namespace, name). ``queue_allocated``: queue to what its bound
+    pods cost. ``staleness_grace``: seconds that a gang may run below minMember, negative: for ever.
+    """
+
+    now: float
+    pods: Collection[Pod]
+    claims: Collection[ResourceClaim] = ()
+    nodes: Collection[Node] = ()
+    slices: Collection[ParsedSlice] = ()
+    classes: Collection[DeviceClass] = ()
+    pod_groups: Mapping[GroupKey, "GroupClaimNames"] = field(default_factory=dict)
+    gangs: Collection[Gang] = ()
+    queues: Sequence[QueueInfo] = ()
+    queue_allocated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    scheduler_names: frozenset[str] = frozenset({"kai-scheduler"})
+    staleness_grace: float = 60.0
+
+    def is_settled(self, since: float) -> bool:
+        """Whether what began at ``since`` has lasted longer than any ordinary transition."""
+        return self.now - since >= GRACE
+
+
+@dataclass(frozen=True, slots=True)
+class GroupClaimNames:
+    """The uid of a PodGroup, and the claims made from templates for it, by entry."""
+
+    uid: str
+    claim_names: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def is_unfinished(pod: Pod) -> bool:
+    """Whether the pod is bound, has not ended and is not terminating."""
+    return (
+        bool(pod.spec.node_name)
+        and pod.status.phase not in FINISHED_PHASES
+        and pod.metadata.deletion_timestamp is None
+    )
+
+
+def bound_since(pod: Pod) -> float:
+    """When the pod was bound, as far as it says so; 0 where nothing does."""
+    scheduled = condition_of(pod.status.conditions, "PodScheduled")
+    if scheduled is not None and scheduled.status == "True" and scheduled.last_transition_time:
+        return scheduled.last_transition_time.timestamp()
+    return pod.status.start_time.timestamp() if pod.status.start_time else 0.0
+
+
+def condition_of(conditions: Sequence[Condition], kind: str) -> Condition | None:
+    """The condition of this type."""
+    return next((each for each in conditions if each.type == kind), None)
+
+
+def name_of(namespace: str, name: str) -> str:
+    """A name as messages write it."""
+    return f"{namespace}/{name}" if namespace else name

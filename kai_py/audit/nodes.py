@@ -1,0 +1,225 @@
+"""Nodes on which pods request more than there is: amounts, cards, and parts of one card.
+
+Amounts are compared with what the node offers to pods; of extended resources with all that it has,
+since a device that falls ill leaves ``allocatable`` while its pod still runs. Pods bound a moment
+ago do not count: the kubelet may still refuse them. A card that pods share is counted as one whole
+card of the device plugin. An extended resource that a claim serves takes nothing of the plugin's.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kai_py.api.gpu_share import (
+    GPU_RESOURCE,
+    UNKNOWN_INDEX,
+    GpuShare,
+    GpuShareError,
+    gpu_share,
+)
+from kai_py.api.quantity import QuantityError
+from kai_py.api.records.core import Node, Pod
+from kai_py.audit.finding import (
+    AuditedCluster,
+    AuditFinding,
+    FindingKind,
+    Steps,
+    bound_since,
+    condition_of,
+    name_of,
+)
+from kai_py.policy.limits import display_unit
+from kai_py.snapshot.assumptions import FINISHED_PHASES
+from kai_py.snapshot.derivation import assigned_gpus
+from kai_py.snapshot.extended_resources import classes_by_resource
+from kai_py.snapshot.requests import pod_requests
+from kai_py.snapshot.resources import amounts
+from kai_py.snapshot.tables.gpus import MEMORY_LABEL, parse_gpu_memory
+
+NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
+RESIZED = ("cpu", "memory")
+TOLERANCE = 1e-6
+SHOWN_PODS = 5
+
+
+@dataclass(slots=True)
+class _Card:
+    """A GPU that pods share: the sum of their parts."""
+
+    index: int = UNKNOWN_INDEX
+    fraction: float = 0.0
+    mib: float = 0.0
+    pods: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Load:
+    """What settled pods request of one node."""
+
+    amounts: dict[str, float] = field(default_factory=dict)
+    cards: dict[str, _Card] = field(default_factory=dict)
+
+
+def nodes_over_capacity(cluster: AuditedCluster) -> Steps:
+    """Nodes whose pods request more than the node has."""
+    nodes = {node.metadata.name: node for node in cluster.nodes}
+    classes = classes_by_resource(cluster.classes)
+    loads: dict[str, _Load] = {}
+    for pod in cluster.pods:
+        node = nodes.get(pod.spec.node_name) if pod.spec.node_name else None
+        if node is not None and _counts(cluster, pod):
+            _add(loads.setdefault(node.metadata.name, _Load()), pod, node, classes)
+        yield None
+    for name in sorted(loads):
+        yield from _findings(cluster, nodes[name], loads[name])
+        yield None
+
+
+def _counts(cluster: AuditedCluster, pod: Pod) -> bool:
+    ended = pod.status.phase in FINISHED_PHASES
+    return not ended and cluster.is_settled(bound_since(pod))
+
+
+def _add(load: _Load, pod: Pod, node: Node, classes: Mapping[str, str]) -> None:
+    try:
+        requests = pod_requests(pod)
+    except QuantityError:
+        return
+    share = _share_of(pod)
+    gpus = assigned_gpus(pod, share)
+    reserves = share is None and len(gpus) == 1 and requests.get(GPU_RESOURCE) == 1
+    if share is not None or reserves:
+        for gpu in gpus:
+            _add_part(load.cards.setdefault(gpu.group, _Card()), pod, gpu.index, share)
+    ignored = {*_claimed(pod, node, classes), *_resized(pod), *([GPU_RESOURCE] if reserves else ())}
+    for resource, amount in requests.items():
+        if resource not in ignored:
+            load.amounts[resource] = load.amounts.get(resource, 0.0) + amount
+
+
+def _share_of(pod: Pod) -> GpuShare | None:
+    try:
+        return gpu_share(pod)
+    except GpuShareError:
+        return None
+
+
+def _add_part(card: _Card, pod: Pod, index: int, share: GpuShare | None) -> None:
+    card.index = max(card.index, index)
+    if share is not None:
+        card.fraction += share.fraction
+        card.mib += share.memory
+        card.pods.append(name_of(pod.metadata.namespace, pod.metadata.name))
+
+
+def _claimed(pod: Pod, node: Node, classes: Mapping[str, str]) -> Iterator[str]:
+    """Extended resources of the pod that a claim serves."""
+    status = pod.status.extended_resource_claim_status
+    if status is not None:
+        yield from (each.resource_name for each in status.request_mappings)
+    reported = {*node.status.allocatable, *node.status.capacity}
+    yield from (resource for resource in classes if resource not in reported)
+
+
+def _resized(pod: Pod) -> tuple[str, ...]:
+    """Amounts that are wanted but not given yet: a resize in place that waits for capacity."""
+    pending = condition_of(pod.status.conditions, "PodResizePending")
+    return RESIZED if pending is not None and pending.status == "True" else ()
+
+
+def _findings(cluster: AuditedCluster, node: Node, load: _Load) -> Iterator[AuditFinding]:
+    if not node.status.allocatable:
+        return
+    name = node.metadata.name
+    limits = _limits(node)
+    if load.cards:
+        gpus = load.amounts.get(GPU_RESOURCE, 0.0) + len(load.cards)
+        load.amounts[GPU_RESOURCE] = gpus
+    over = [
+        text
+        for resource, amount in sorted(load.amounts.items())
+        if (text := _excess(cluster, node, resource, amount, limits))
+    ]
+    if over:
+        message = f"node {name} is over its capacity: its pods request {'; '.join(over)}"
+        yield AuditFinding(FindingKind.NODE_OVER_CAPACITY, (f"Node {name}",), message)
+    yield from _cards_over(node, load.cards)
+    yield from _cards_given_twice(node, load.cards)
+
+
+def _limits(node: Node) -> Mapping[str, float]:
+    try:
+        allocatable, capacity = amounts(node.status.allocatable), amounts(node.status.capacity)
+    except QuantityError:
+        return dict.fromkeys((*node.status.allocatable, *node.status.capacity), float("inf"))
+    extended = {name: most for name, most in capacity.items() if name not in NATIVE}
+    return allocatable | {
+        name: max(most, allocatable.get(name, 0.0)) for name, most in extended.items()
+    }
+
+
+def _excess(
+    cluster: AuditedCluster,
+    node: Node,
+    resource: str,
+    amount: float,
+    limits: Mapping[str, float],
+) -> str:
+    limit = limits.get(resource)
+    if limit is None and resource in NATIVE:
+        return ""
+    most = limit or 0.0
+    if amount <= most * (1 + TOLERANCE) + TOLERANCE:
+        return ""
+    if not most and not _is_ready(cluster, node):
+        # A kubelet that starts reports no extended resources before their plugins have come.
+        return ""
+    noun, unit = display_unit(resource)
+    return f"{amount / unit:g} {noun} of {most / unit:g}"
+
+
+def _is_ready(cluster: AuditedCluster, node: Node) -> bool:
+    """Whether the node has been ready for a while; one that says nothing counts as ready."""
+    ready = condition_of(node.status.conditions, "Ready")
+    if ready is None:
+        return True
+    since = ready.last_transition_time
+    return ready.status == "True" and (since is None or cluster.is_settled(since.timestamp()))
+
+
+def _cards_over(node: Node, cards: Mapping[str, _Card]) -> Iterator[AuditFinding]:
+    memory = parse_gpu_memory(node.metadata.labels.get(MEMORY_LABEL, ""))
+    for group, card in sorted(cards.items()):
+        parts = card.fraction + (card.mib / memory if memory else 0.0)
+        if parts > 1 + TOLERANCE:
+            shown = _listed(card.pods)
+            text = f"GPU {group} of node {node.metadata.name} is shared beyond its memory: "
+            yield AuditFinding(
+                FindingKind.NODE_OVER_CAPACITY,
+                (f"Node {node.metadata.name}", f"GPU {group}"),
+                f"{text}the parts of pods {shown} add up to {parts:g} GPUs",
+            )
+
+
+def _cards_given_twice(node: Node, cards: Mapping[str, _Card]) -> Iterator[AuditFinding]:
+    by_index: dict[int, list[str]] = {}
+    for group, card in sorted(cards.items()):
+        if card.index != UNKNOWN_INDEX and card.pods:
+            by_index.setdefault(card.index, []).append(group)
+    for index, groups in sorted(by_index.items()):
+        pods = _listed([pod for group in groups for pod in cards[group].pods])
+        if len(groups) > 1:
+            yield AuditFinding(
+                FindingKind.DEVICE_USED_TWICE,
+                (f"Node {node.metadata.name}", *(f"GPU {group}" for group in groups)),
+                f"GPU {index} of node {node.metadata.name} was chosen for several groups, "
+                f"{', '.join(groups)}: pods {pods} use it",
+            )
+
+
+def _listed(names: Collection[str]) -> str:
+    shown = ", ".join(_first(sorted(names), SHOWN_PODS))
+    return shown if len(names) <= SHOWN_PODS else f"{shown} and {len(names) - SHOWN_PODS} more"
+
+
+def _first(names: Iterable[str], count: int) -> list[str]:
+    return list(names)[:count]

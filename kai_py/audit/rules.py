@@ -1,0 +1,28 @@
+"""All rules of the auditor, at once or step by step."""
+
+from itertools import chain
+
+from kai_py.audit.claims import pods_without_claims, reservations_without_pods
+from kai_py.audit.devices import devices_used_twice
+from kai_py.audit.finding import AuditedCluster, AuditFinding, Steps
+from kai_py.audit.gangs import gangs_below_min_member, queues_over_max
+from kai_py.audit.nodes import nodes_over_capacity
+
+RULES = (
+    pods_without_claims,
+    devices_used_twice,
+    gangs_below_min_member,
+    queues_over_max,
+    reservations_without_pods,
+    nodes_over_capacity,
+)
+
+
+def audit_steps(cluster: AuditedCluster) -> Steps:
+    """All rules, one object at a time; O(pods + claims + devices allocated + gangs + queues)."""
+    return chain.from_iterable(rule(cluster) for rule in RULES)
+
+
+def audit_cluster(cluster: AuditedCluster) -> list[AuditFinding]:
+    """What is wrong with the cluster, in order."""
+    return sorted(found for found in audit_steps(cluster) if found is not None)
