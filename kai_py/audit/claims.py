@@ -5,7 +5,7 @@ without is one that lost its devices. Pods of other schedulers count once they r
 pinned to a node by hand waits there for its claims. Sources: KEP-4381, KEP-5004, KEP-5729.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 
 from kai_py.api.records.core import Pod, PodResourceClaim
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimConsumerReference
@@ -36,7 +36,7 @@ def pods_without_claims(cluster: AuditedCluster) -> Steps:
         faults: list[tuple[str, str]] = []
         for name, entry in _claim_names(pod, group):
             claim = claims.get((pod.metadata.namespace, name)) if name else None
-            fault = _fault(pod, group, claim, entry)
+            fault = _fault(pod, claim, entry)
             if fault:
                 faults.append((name, fault))
         yield _pod_finding(pod, faults) if faults else None
@@ -44,19 +44,32 @@ def pods_without_claims(cluster: AuditedCluster) -> Steps:
 
 def reservations_without_pods(cluster: AuditedCluster) -> Steps:
     """Claims that are reserved for pods or PodGroups that do not exist."""
-    pods = {pod.metadata.uid for pod in cluster.pods}
-    groups = {group.uid for group in cluster.pod_groups.values()}
-    known = {PODS: pods, POD_GROUPS: groups}
+    known = _known_users(cluster)
     for claim in cluster.claims:
         missing = [
             each
             for each in claim.status.reserved_for
-            if each.resource in known and each.uid not in known[each.resource]
+            if each.resource in known and _user(claim, each) not in known[each.resource]
         ]
         if not missing or not _reservation_settled(cluster, claim):
             yield None
             continue
         yield _reservation_finding(claim, missing)
+
+
+def _known_users(cluster: AuditedCluster) -> Mapping[str, Set[tuple[str, str, str]]]:
+    """Pods and PodGroups by namespace, name and uid, and without the uid."""
+    pods = [
+        (meta.namespace, meta.name, uid)
+        for meta in (pod.metadata for pod in cluster.pods)
+        for uid in (meta.uid, "")
+    ]
+    groups = [(*key, uid) for key, group in cluster.pod_groups.items() for uid in (group.uid, "")]
+    return {PODS: frozenset(pods), POD_GROUPS: frozenset(groups)}
+
+
+def _user(claim: ResourceClaim, user: ResourceClaimConsumerReference) -> tuple[str, str, str]:
+    return claim.metadata.namespace, user.name, user.uid
 
 
 def _needs_claims(cluster: AuditedCluster, pod: Pod) -> bool:
@@ -96,21 +109,23 @@ def _claim_name(pod: Pod, entry: PodResourceClaim, group: GroupClaimNames | None
     return None if group is None and pod_group_of(pod) is not None else ""
 
 
-def _fault(pod: Pod, group: GroupClaimNames | None, claim: ResourceClaim | None, entry: str) -> str:
+def _fault(pod: Pod, claim: ResourceClaim | None, entry: str) -> str:
     if claim is None:
         return f"the claim for {entry} does not exist"
     text = f"claim {name_of(claim.metadata.namespace, claim.metadata.name)}"
     if claim.status.allocation is None:
         return f"{text} is not allocated"
-    users = {each.uid for each in claim.status.reserved_for}
-    named = pod_group_of(pod)
-    for_group = any(
-        each.resource == POD_GROUPS and named is not None and each.name == named[1]
-        for each in claim.status.reserved_for
-    )
-    if pod.metadata.uid in users or for_group or (group is not None and group.uid in users):
+    if any(_is_user(pod, each) for each in claim.status.reserved_for):
         return ""
     return f"{text} is not reserved for it"
+
+
+def _is_user(pod: Pod, user: ResourceClaimConsumerReference) -> bool:
+    """Whether a claim that is reserved for ``user`` is so for the pod."""
+    if user.resource == POD_GROUPS:
+        named = pod_group_of(pod)
+        return named is not None and named[1] == user.name
+    return user.uid == pod.metadata.uid or (not user.uid and user.name == pod.metadata.name)
 
 
 def _pod_finding(pod: Pod, faults: list[tuple[str, str]]) -> AuditFinding:

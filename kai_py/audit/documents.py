@@ -40,11 +40,11 @@ FAR_FUTURE = 4_000_000_000.0
 
 @dataclass
 class DecodedObjects:
-    """Records by kind; owners of other kinds as they are; ``problems`` are sentences."""
+    """Records by kind; owners of other kinds as they are; ``problems``: object and reason."""
 
     records: dict[Kind[Any], list[Any]] = field(default_factory=dict)
     owners: dict[GroupKind, list[Document]] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
 
     def of(self, kind: Kind[Any]) -> Sequence[Any]:
         """The records of a kind."""
@@ -68,9 +68,12 @@ def audit(
 
 
 def decode_objects(documents: Iterable[Document]) -> DecodedObjects:
-    """Decode objects, also those in lists; what cannot be decoded is a problem and left out."""
+    """Decode objects, also those in lists; what cannot be decoded is a problem and left out.
+
+    Of several versions of an object the last counts. An object without a uid gets one.
+    """
     decoded = DecodedObjects()
-    for document in flatten(documents):
+    for document in _latest(flatten(documents)):
         api_version, name = str(document.get("apiVersion", "")), str(document.get("kind", ""))
         group, _, version = api_version.rpartition("/")
         kind = BY_NAME.get(GroupKind(group, name))
@@ -80,10 +83,27 @@ def decode_objects(documents: Iterable[Document]) -> DecodedObjects:
         try:
             record = kind.versions[version](msgspec.json.encode(document))
         except ValueError as error:
-            decoded.problems.append(f"{_name(document)} is ignored: {error}")
+            decoded.problems.append((_name(document), str(error)))
             continue
         decoded.records.setdefault(kind, []).append(record)
     return decoded
+
+
+def _latest(documents: Iterable[Document]) -> list[Document]:
+    """One document per object: lists of several files may overlap."""
+    found: dict[tuple[str, ...], Document] = {}
+    for document in documents:
+        meta = document.get("metadata")
+        if not isinstance(meta, dict) or not meta.get("name"):
+            continue
+        group = str(document.get("apiVersion", "")).rpartition("/")[0]
+        key = group, _name(document)
+        found[key] = document if meta.get("uid") else _with_uid(document, meta)
+    return list(found.values())
+
+
+def _with_uid(document: Document, meta: Mapping[str, Any]) -> Document:
+    return {**document, "metadata": {**meta, "uid": _name(document)}}
 
 
 def flatten(documents: Iterable[Document]) -> Iterator[Document]:
@@ -162,7 +182,7 @@ def _feed_owners(planner: Planner, decoded: DecodedObjects, wanted: Sequence[Gro
                 try:
                     owner = decode(msgspec.json.encode(document))
                 except ValueError as error:
-                    decoded.problems.append(f"{_name(document)} is ignored: {error}")
+                    decoded.problems.append((_name(document), str(error)))
                     continue
                 planner.builder.apply(f"{kind.kind.lower()}s.{kind.group}", None, owner)
             planner.builder.set_owner_kind(kind, readable=True)

@@ -20,6 +20,7 @@ from kai_py.snapshot.tables.queues import QueueInfo
 
 GRACE = 30.0
 """Seconds for which a change may be in progress."""
+CLOCK_SKEW = 300.0
 
 
 class FindingKind(StrEnum):
@@ -74,8 +75,11 @@ class AuditedCluster:
     staleness_grace: float = 60.0
 
     def is_settled(self, since: float) -> bool:
-        """Whether what began at ``since`` has lasted longer than any ordinary transition."""
-        return self.now - since >= GRACE
+        """Whether what began at ``since`` has lasted longer than any ordinary transition.
+
+        A time in the future, beyond what clocks differ by, is no reason to wait for it.
+        """
+        return not -CLOCK_SKEW < self.now - since < GRACE
 
 
 @dataclass(frozen=True, slots=True)

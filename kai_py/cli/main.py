@@ -51,6 +51,11 @@ COMMANDS = (
     Command(
         "snapshot", "kai_py.cli.snapshot", "Save the scheduler's view of the cluster to a file."
     ),
+    Command(
+        "audit",
+        "kai_py.cli.audit",
+        "Look for lost claims, devices used twice, limits exceeded.",
+    ),
     Command("plan", "kai_py.cli.plan", "Print what the scheduler decides about objects in files."),
     Command("replay", "kai_py.cli.replay", "Print the plan for a snapshot, of kai-py or KAI."),
     Command("install", "kai_py.cli.install", "Print the manifests that install the scheduler."),
