@@ -7,9 +7,9 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 
 # The suite starts hundreds of processes: what Python compiles is kept whatever the environment says.
-test test-fast: export PYTHONDONTWRITEBYTECODE =
+test test-fast nightly: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo controlplane machine test test-fast lint types drift bench generate picture clean
+.PHONY: setup demo controlplane machine test test-fast nightly lint types drift bench generate picture clean
 
 setup: $(STAMP)
 
@@ -38,7 +38,10 @@ test: controlplane
 	$(PYTEST)
 
 test-fast: setup
-	$(PYTEST) -m "not cluster and not slow"
+	$(PYTEST) -m "not cluster and not slow and not nightly"
+
+nightly: controlplane
+	$(PYTEST) -m nightly
 
 lint: setup
 	$(BIN)/ruff check .

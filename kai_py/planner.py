@@ -55,8 +55,12 @@ class Planner:
         configuration: Configuration,
         *,
         on_owner_kind: Callable[[GroupKind], None] | None = None,
+        on_unneeded_kind: Callable[[GroupKind], None] = lambda _: None,
     ) -> None:
-        """``follow`` is told once of every kind of owner that pods of ours turn out to need."""
+        """``on_owner_kind`` is called once with every kind that owns pods of ours.
+
+        ``on_unneeded_kind``: with one that cannot be read, when it owns none any more.
+        """
         devices = configuration.devices
         self._devices = ClusterDevices(
             GpuDefinition(
@@ -94,6 +98,7 @@ class Planner:
                 default_queue=_kueue_queue(configuration),
             ),
             watch_kind=on_owner_kind,
+            on_unneeded_kind=on_unneeded_kind,
         )
 
     def owner_decoder(self, kind: GroupKind) -> Callable[[bytes | Raw], Unstructured] | None:

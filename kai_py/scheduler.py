@@ -83,7 +83,11 @@ class Scheduler:
         self._identity = identity
         self._dry_run = dry_run
         self._on_plan = on_plan
-        self._planner = Planner(configuration, on_owner_kind=self._want_owner_kind)
+        self._planner = Planner(
+            configuration,
+            on_owner_kind=self._want_owner_kind,
+            on_unneeded_kind=self._drop_owner_kind,
+        )
         self._owner_kinds = OwnerKindWatcher(
             client, self.mirror, self._planner.owner_decoder, self._on_owner_kind
         )
@@ -248,6 +252,7 @@ class Scheduler:
             plan, node_gpus = await asyncio.to_thread(self._decide, snapshot)
         decisions = self.decisions.record(plan, snapshot.gangs, now)
         self._decision_metrics.count(decisions, snapshot.gangs, now)
+        self._decision_metrics.keep_queues(plan)
         self.shares.record(plan, now)
         self.last_view = ClusterView(number, snapshot, plan, node_gpus)
         self._deadline = self._planner.next_deadline(snapshot)
@@ -264,6 +269,9 @@ class Scheduler:
 
     def _want_owner_kind(self, kind: GroupKind) -> None:
         self._owner_kinds.want(kind)
+
+    def _drop_owner_kind(self, kind: GroupKind) -> None:
+        self._owner_kinds.drop(kind)
 
     def _on_owner_kind(self, kind: GroupKind, *, readable: bool) -> None:
         self._planner.builder.set_owner_kind(kind, readable=readable)

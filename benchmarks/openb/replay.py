@@ -153,7 +153,6 @@ def replay(trace: Trace, score: str | None) -> list[PlacedPod]:
 
 def _snapshot(nodes: list[Node]) -> Snapshot:
     ledger = NodeUsageTable()
-    ledger.add_resources({GPU_RESOURCE: 1.0})
     for node in nodes:
         ledger.set_node(node.metadata.name, node)
     state = ledger.snapshot()

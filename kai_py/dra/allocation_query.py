@@ -101,6 +101,16 @@ class AllocationQuery:
     def __post_init__(self) -> None:
         self._depths = self.claims.alternative_depths()
 
+    @property
+    def size(self) -> int:
+        """How many results and classes it has cached."""
+        results = len(self._steps) + len(self._counts) + len(self._problems)
+        return results + self.node_classes.size
+
+    def leave_layout(self) -> None:
+        """There is a newer layout; a query that is not asked any more must not keep the old one."""
+        self.layout = None
+
     def set_layout(self, layout: ClusterLayout) -> None:
         """Classify the nodes of ``layout``."""
         if self.layout is not layout:

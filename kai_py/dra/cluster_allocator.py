@@ -30,6 +30,9 @@ from kai_py.dra.usage_classes import UsageClasses
 QUERY_CACHE_SIZE = 256
 """Sets of claims whose queries are cached, the most recently used ones."""
 
+MAX_CACHED = 200_000
+"""Numbers, codes and results that are kept from cycle to cycle, in each of two places."""
+
 
 @dataclass(slots=True, eq=False)
 class ClusterAllocator:
@@ -43,6 +46,20 @@ class ClusterAllocator:
     _expressions: MaskedExpressions = field(default_factory=MaskedExpressions)
     _layout: ClusterLayout | None = None
     _queries: "OrderedDict[bytes, AllocationQuery]" = field(default_factory=OrderedDict)
+
+    def start_cycle(self) -> None:
+        """Drop results of the least recent queries where there are too many, if need be all.
+
+        States of usage, values of devices and texts of selectors come without end. They are
+        numbered for as long as the results that were computed with the numbers, so those go too.
+        """
+        if self._layout_cache.size + self._usage_classes.size > MAX_CACHED:
+            self._layout_cache, self._usage_classes = LayoutCache(), UsageClasses()
+            self._layout = self._expressions.layout = None
+            self._queries.clear()
+        kept = sum(query.size for query in self._queries.values())
+        while kept > MAX_CACHED:
+            kept -= self._queries.popitem(last=False)[1].size
 
     def count_fits(
         self,
@@ -140,6 +157,8 @@ class ClusterAllocator:
         ):
             layout = self._layout = lay_out_cluster(self.inventory, nodes, self._layout_cache)
             self._expressions.layout = layout
+            for query in self._queries.values():
+                query.leave_layout()
         return layout
 
     def _cached_query(

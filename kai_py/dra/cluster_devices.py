@@ -114,6 +114,7 @@ class ClusterDevices:
 
     def sync(self, objects: DeviceObjects) -> bool:
         """Apply what changed; returns whether any class now counts as other devices than before."""
+        self.allocator.start_cycle()
         slices_changed = objects.generation != self._generation
         if slices_changed:
             self._sync_slices(objects)

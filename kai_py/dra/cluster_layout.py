@@ -32,6 +32,11 @@ class Interner:
     def __getitem__(self, value: Hashable) -> int:
         return self._numbers.setdefault(value, len(self._numbers) + 1)
 
+    @property
+    def size(self) -> int:
+        """The number of values seen."""
+        return len(self._numbers)
+
 
 @dataclass(slots=True, eq=False)
 class LayoutCache:
@@ -51,6 +56,11 @@ class LayoutCache:
             # The entry keeps the slice alive, so its id can't be used by another object.
             cached = self._blocks[id(slice_rows)] = (slice_rows, block, kinds)
         return cached[1], cached[2]
+
+    @property
+    def size(self) -> int:
+        """How much is kept beside the blocks, which go with their slices."""
+        return self.encoding.size + self.kinds.size + self.view_signatures.size
 
     def keep(self, slices: Sequence[ParsedSlice]) -> None:
         """Drop the blocks of all other slices."""
@@ -86,6 +96,7 @@ def lay_out_cluster(
     """Build the layout of the devices of ``nodes``."""
     slices = list(inventory.slices().values())
     cache.keep(slices)
+    inventory.keep_views(nodes)
     blocks = [cache.block(parsed) for parsed in slices]
     rows = tuple(row for parsed in slices for row in parsed.rows)
     row_of = {id(row): position for position, row in enumerate(rows)}

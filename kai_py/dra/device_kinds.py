@@ -8,11 +8,14 @@ per change of the inventory, with a dictionary look-up each.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kai_py.api.bounded import remember
 from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
 from kai_py.dra.eligibility import ExpressionCompileError, ExpressionRuntimeError
 from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import DeviceRow
+
+SELECTIONS_KEPT = 4096
 
 
 @dataclass(slots=True)
@@ -46,7 +49,7 @@ class DeviceKinds:
         cached = self._selected.get(key)
         if cached is None:
             cached = [each for each in kinds.values() if self._satisfies(each.row, key)]
-            self._selected[key] = cached
+            remember(self._selected, key, cached, SELECTIONS_KEPT)
         return cached
 
     def _satisfies(self, row: DeviceRow, expressions: Iterable[str]) -> bool:

@@ -118,20 +118,27 @@ class Inventory:
             self._local[resource_slice.spec.node_name][rows.pool_id] = None
         else:
             self._shared_pools[rows.pool_id] = self._shared_pools.get(rows.pool_id, 0) + 1
-        self._invalidate(rows)
+        self._invalidate(rows, shared=rows.pool_id in self._shared_pools)
 
     def discard(self, key: str) -> None:
         """Remove a slice; an unknown one is no error."""
         rows = self._slices.pop(key, None)
         if rows is None:
             return
-        del self._pools[rows.pool_id][key]
-        node_name = rows.slice.spec.node_name
+        pool, node_name = rows.pool_id, rows.slice.spec.node_name
+        del self._pools[pool][key]
+        shared = bool(self._shared_pools.get(pool))
         if not node_name:
-            self._shared_pools[rows.pool_id] -= 1
-        elif not self._has_local_slice(rows.pool_id, node_name):
-            del self._local[node_name][rows.pool_id]
-        self._invalidate(rows)
+            self._shared_pools[pool] -= 1
+            if not self._shared_pools[pool]:
+                del self._shared_pools[pool]
+        elif not self._has_local_slice(pool, node_name):
+            del self._local[node_name][pool]
+            if not self._local[node_name]:
+                del self._local[node_name]
+        self._invalidate(rows, shared=shared)
+        if not self._pools[pool]:
+            del self._pools[pool]
 
     def set_taint_rules(self, rules: Sequence[DeviceTaintRule]) -> None:
         """Replace the taint rules; slices are parsed again with their taints."""
@@ -151,10 +158,18 @@ class Inventory:
         self._views[node.metadata.name] = view
         return view
 
+    def keep_views(self, nodes: Sequence[Node]) -> None:
+        """Drop what other nodes could use: they are gone."""
+        if len(self._views) > len(nodes):
+            names = {node.metadata.name for node in nodes}
+            self._views = {name: view for name, view in self._views.items() if name in names}
+
     def device(self, device: DeviceID) -> DeviceRow | None:
         """The device by name, on any node; None when no slice lists it."""
         by_name = self._devices.get(device.pool_id)
         if by_name is None:
+            if device.pool_id not in self._pools:
+                return None
             by_name = {
                 row.id.device: row
                 for parsed in self._in_order(device.pool_id)
@@ -182,7 +197,7 @@ class Inventory:
 
     def _candidates(self, node: Node) -> list[tuple[PoolID, list[ParsedSlice]]]:
         pools = dict(self._local.get(node.metadata.name, {}))
-        pools.update((pool, None) for pool, count in self._shared_pools.items() if count)
+        pools.update((pool, None) for pool in self._shared_pools)
         return [(pool, list(self._pools[pool].values())) for pool in sorted(pools)]
 
     def _in_order(self, pool: PoolID) -> list[ParsedSlice]:
@@ -192,10 +207,11 @@ class Inventory:
     def _has_local_slice(self, pool: PoolID, node_name: str) -> bool:
         return any(p.slice.spec.node_name == node_name for p in self._pools[pool].values())
 
-    def _invalidate(self, rows: ParsedSlice) -> None:
+    def _invalidate(self, rows: ParsedSlice, *, shared: bool) -> None:
+        """Drop what depends on a slice; ``shared``: several nodes may see its pool."""
         self.revision += 1
         self._devices.pop(rows.pool_id, None)
-        if self._shared_pools.get(rows.pool_id) or not rows.slice.spec.node_name:
+        if shared or not rows.slice.spec.node_name:
             self._views.clear()
             return
         for parsed in (rows, *self._pools[rows.pool_id].values()):

@@ -36,6 +36,11 @@ class NodeClasses:
     _row_numbers: Interner = field(default_factory=Interner)
     _node_numbers: Interner = field(default_factory=Interner)
 
+    @property
+    def size(self) -> int:
+        """The number of classes seen, of devices and of nodes."""
+        return self._row_numbers.size + self._node_numbers.size
+
     def classify(self, layout: ClusterLayout) -> Ints:
         """(nodes,) int64: equal numbers mean equal nodes."""
         by_value, by_pattern = self._split_columns(layout)

@@ -46,6 +46,11 @@ class UsageClasses:
         default_factory=weakref.WeakKeyDictionary
     )
 
+    @property
+    def size(self) -> int:
+        """The number of states of usage seen."""
+        return self._pool_numbers.size + self._node_numbers.size
+
     def of_nodes(self, layout: ClusterLayout, state: DeviceState) -> Ints:
         """(nodes,) int64, read-only until the next call."""
         tracked = self._tracked.get(state)

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.metrics import exemplar
-from kai_py.plan.plan import Action
+from kai_py.plan.plan import Action, Plan
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 
@@ -32,6 +32,7 @@ class DecisionMetrics:
             buckets=WAIT_BUCKETS,
             registry=registry,
         )
+        self._waited: set[tuple[str, str]] = set()
         self._lost_gpu_seconds = Counter(
             "kai_py_evicted_gpu_seconds_total",
             "GPU-seconds that evicted pods had run, by action.",
@@ -51,12 +52,21 @@ class DecisionMetrics:
             if decision.kind is DecisionKind.PLACED and not gang.bound:
                 since = max(gang.created, gang.last_evicted or 0.0)
                 size = size_label(len(gang.members))
+                self._waited.add((gang.queue, size))
                 wait = self._wait_seconds.labels(gang.queue, size)
                 wait.observe(max(now - since, 0.0), exemplar("gang", decision.gang))
             elif decision.kind is DecisionKind.EVICTED:
                 self._lost_gpu_seconds.labels(decision.action).inc(
                     lost_gpu_seconds(decision, gang, now)
                 )
+
+    def keep_queues(self, plan: Plan) -> None:
+        """Drop the series of queues that are gone: their names never end."""
+        present = {share.queue for share in plan.queues}
+        gone = {(queue, size) for queue, size in self._waited if queue not in present}
+        for queue, size in gone:
+            self._wait_seconds.remove(queue, size)
+        self._waited -= gone
 
 
 def size_label(pods: int) -> str:

@@ -124,6 +124,7 @@ class CycleMemory:
     def start_cycle(self, snapshot: Snapshot, settings: CycleSettings) -> None:
         """Begin a cycle whose searches have these inputs."""
         runtimes = min_runtimes(snapshot.queues, settings.rules)
+        self.static_fits.start_cycle()
         self.search_inputs.start_cycle(SearchInputs(snapshot, settings, runtimes))
         self.search_cache.start_cycle(self.search_inputs)
         self.backoff.start_cycle(self.search_inputs)

@@ -38,21 +38,35 @@ class StaticFit:
     served_by_plugin: Bools | None = None
 
 
+STATIC_FITS_KEPT = 256
+
+
 @dataclass
 class StaticFits:
-    """Static fits per shape, cached while the nodes stay the same."""
+    """Static fits per shape, cached while the nodes stay the same.
+
+    Those of shapes that no cycle asks for any more go: a fit is as long as there are nodes. At most
+    ``STATIC_FITS_KEPT`` are kept beside those of the last two cycles.
+    """
 
     _generation: int = -1
     _known: dict[int, StaticFit] = field(default_factory=dict)
+    _before: dict[int, StaticFit] = field(default_factory=dict)
+
+    def start_cycle(self) -> None:
+        """A cycle begins: what it asks for is kept."""
+        if len(self._known) > STATIC_FITS_KEPT:
+            self._before, self._known = self._known, {}
 
     def of(self, shape: Shape, nodes: NodeColumns) -> StaticFit:
         """The static fit of ``shape`` on ``nodes``."""
         if nodes.generation != self._generation:
             self._generation = nodes.generation
-            self._known.clear()
+            self._known, self._before = {}, {}
         cached = self._known.get(shape.number)
         if cached is None:
-            cached = self._known[shape.number] = static_fit(shape, nodes)
+            cached = self._before.get(shape.number) or static_fit(shape, nodes)
+            self._known[shape.number] = cached
         return cached
 
 

@@ -40,18 +40,20 @@ class SnapshotBuilder:
         settings: SnapshotSettings = DEFAULT_SETTINGS,
         *,
         watch_kind: Callable[[GroupKind], None] | None = None,
+        on_unneeded_kind: Callable[[GroupKind], None] = lambda _: None,
     ) -> None:
         """Start empty. ``queue_info`` turns a watched Queue object into its description.
 
         ``watch_kind`` is called once with every kind that owns pods of ours and is not watched yet;
-        without it such owners stay unknown.
+        without it such owners stay unknown. ``on_unneeded_kind`` is called when one that cannot be
+        read owns none any more.
         """
         self._devices = devices
         self._settings = settings
         self._pods: dict[str, Pod] = {}
         self._objects = ObjectCache()
         self._dependencies = Dependencies()
-        self._owner_kinds = ReadableKinds(watch_kind)
+        self._owner_kinds = ReadableKinds(watch_kind, on_unneeded_kind)
         self._deleted_owners = DeletedOwners(self._objects, self._dependencies)
         self._failed_devices = FailedDevices(self._objects)
         self._tables = SnapshotTables(
@@ -142,6 +144,7 @@ class SnapshotBuilder:
             kinds = "resourceclaims", "extendedresources"
             self._derive_all([self._dependencies.dependents_of_kind(kind) for kind in kinds])
         self._deleted_owners.drop_unused()
+        self._owner_kinds.drop_unneeded(self._dependencies)
         self._derive_all([tables.stuck_terminations.newly_stuck(now)])
         # The memory of GPUs changes charges only, so that the state stays valid below.
         state = tables.node_usage.snapshot()

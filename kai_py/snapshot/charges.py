@@ -6,6 +6,8 @@ the pod ends; then one of those that remain is charged. O(claims of the pod).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
@@ -13,6 +15,9 @@ from kai_py.snapshot.dependencies import Dependencies
 from kai_py.snapshot.derivation import GpuMemory, PodDemand, charge
 from kai_py.snapshot.object_cache import Key
 from kai_py.snapshot.settings import DeviceRegistry
+
+if TYPE_CHECKING:
+    from kai_py.snapshot.shape import Shape
 
 ClaimKey = tuple[str, ...]
 
@@ -74,13 +79,12 @@ class PodCharges:
         self._dependencies = dependencies
         self._gpu_memory = gpu_memory
         self._is_unplaced = is_unplaced
-        self._by_shape: dict[int, dict[str, float]] = {}
+        self._by_shape: WeakKeyDictionary[Shape, dict[str, float]] = WeakKeyDictionary()
         self._charged_pods = ChargedPods()
 
     def charge_of(self, pod: Pod, demand: PodDemand, node: str) -> dict[str, float]:
         """The charge of the pod on ``node``, or without one, by quota resource."""
-        number = demand.shape.number
-        known = self._by_shape.get(number) if demand.charged_by_shape else None
+        known = self._by_shape.get(demand.shape) if demand.charged_by_shape else None
         if known is not None:
             return known
         cost = charge(
@@ -90,7 +94,7 @@ class PodCharges:
             is_charged=lambda claim: self._is_charged(pod, claim),
         )
         if demand.charged_by_shape:
-            self._by_shape[number] = cost
+            self._by_shape[demand.shape] = cost
         return cost
 
     def remove(self, uid: str) -> Iterator[str]:

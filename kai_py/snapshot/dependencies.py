@@ -147,9 +147,17 @@ class ReadableKinds:
     )
     NEVER_WATCHED = frozenset({GroupKind("", "Node")})
 
-    def __init__(self, watch_kind: Callable[[GroupKind], None] | None) -> None:
-        """``watch_kind`` is called once with every kind that a pod turns out to need."""
+    def __init__(
+        self,
+        watch_kind: Callable[[GroupKind], None] | None,
+        on_unneeded: Callable[[GroupKind], None] = lambda _: None,
+    ) -> None:
+        """``watch_kind`` is called once with every kind that a pod turns out to need.
+
+        ``on_unneeded`` is called with one that cannot be read when its last pod is gone.
+        """
         self._watch_kind = watch_kind
+        self._on_unneeded = on_unneeded
         self._readable = dict.fromkeys(self.ALWAYS_WATCHED, True)
         self._readable.update(dict.fromkeys(self.NEVER_WATCHED, False))
 
@@ -164,6 +172,14 @@ class ReadableKinds:
     def set(self, kind: GroupKind, *, readable: bool) -> None:
         """Note whether objects of ``kind`` can be read."""
         self._readable[kind] = readable
+
+    def drop_unneeded(self, dependencies: Dependencies) -> None:
+        """Forget kinds that cannot be read and that own no pod any more: any text is a kind."""
+        unreadable = [kind for kind, readable in self._readable.items() if not readable]
+        for kind in unreadable:
+            if kind not in self.NEVER_WATCHED and not dependencies.dependents((("kind", *kind),)):
+                del self._readable[kind]
+                self._on_unneeded(kind)
 
 
 class RecordingOwners:

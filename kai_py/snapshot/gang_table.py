@@ -13,9 +13,7 @@ from dataclasses import dataclass, replace
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.gangs import NOT_CHARGED, Charge, Gang, Member, PodState
 from kai_py.snapshot.placeholders import ExpectedMembers, missing_placeholders
-
-Sums = dict[str, dict[str, float]]
-"""Queue name to cost by quota resource."""
+from kai_py.snapshot.queue_sums import QueueSums
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +54,9 @@ class GangTable:
         self.gangs: dict[str, Gang] = {}
         self.pending: set[str] = set()
         self.terminating: dict[str, Member] = {}
-        self.allocated: Sums = {}
-        self.requested: Sums = {}
-        self.non_preemptible: Sums = {}
+        self.allocated = QueueSums()
+        self.requested = QueueSums()
+        self.non_preemptible = QueueSums()
 
     def join(
         self, uid: str, spec: GangSpec, member: Member, expected: tuple[ExpectedMembers, ...] = ()
@@ -259,9 +257,9 @@ class GangTable:
             if was == becomes:
                 continue
             if was is not None:
-                _add(sums, *was, -1.0)
+                sums.remove(*was)
             if becomes is not None:
-                _add(sums, *becomes, 1.0)
+                sums.add(*becomes)
 
 
 def _sort_key(tracked: GangMember) -> tuple[int, float, str, str, str]:
@@ -296,17 +294,6 @@ def _largest_tree(trees: list[Subgroup]) -> Subgroup:
     if all(tree is first for tree in trees):
         return first
     return max({id(tree): tree for tree in trees}.values(), key=Subgroup.min_pods)
-
-
-def copy_sums(sums: Sums) -> Mapping[str, Mapping[str, float]]:
-    """The sums as they are now."""
-    return {queue: dict(costs) for queue, costs in sums.items()}
-
-
-def _add(sums: Sums, queue: str, cost: Mapping[str, float], sign: float) -> None:
-    account = sums.setdefault(queue, {})
-    for resource, amount in cost.items():
-        account[resource] = account.get(resource, 0.0) + sign * amount
 
 
 def _unchanged_since(gang: Gang) -> float | None:

@@ -121,12 +121,6 @@ class NodeUsageTable(PodTable):
             self._usages[pod_uid] = usage
             self._apply_usage(pod_uid, usage, 1.0)
 
-    def add_resources(self, names: Mapping[str, float]) -> None:
-        """Make sure every resource has a row."""
-        if any(name not in self._resources.positions for name in names):
-            self._resources = self._resources.extended(names)
-            self._stale = True
-
     def snapshot(self) -> NodeUsageState:
         """The current state; the arrays must not be written to."""
         if self._stale:
@@ -171,7 +165,6 @@ class NodeUsageTable(PodTable):
             self._shared_gpus.add(usage.node, usage.shared_gpus, sign, releasing=usage.releasing)
         if usage.legacy_mig:
             self._count_legacy_mig(usage.node, int(sign))
-        self.add_resources(usage.requests)
         if self._stale:
             return
         row = self._columns.positions.get(usage.node)
@@ -191,7 +184,7 @@ class NodeUsageTable(PodTable):
 
     def _rebuild(self) -> None:
         names = {name for node in self._nodes.values() for name in node.status.allocatable}
-        self._resources = self._resources.extended(names)
+        self._resources = ResourceIndex().extended(names)
         self._generation += 1
         self._columns = node_columns(tuple(self._nodes.values()), self._resources, self._generation)
         shape = (len(self._resources.names), len(self._columns))
@@ -246,7 +239,10 @@ def _add(
     sign: float,
 ) -> None:
     for name, amount in requests.items():
-        array[resources.positions[name], row] += sign * amount
+        position = resources.positions.get(name)
+        # What no node reports needs no row: pods may ask for resources of any name.
+        if position is not None:
+            array[position, row] += sign * amount
 
 
 def _relevant(node: Node) -> tuple[object, ...]:

@@ -7,9 +7,12 @@ claim that pods share, or that is allocated already, is part of it by its identi
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
+from weakref import WeakValueDictionary
 
 import msgspec
 
+from kai_py.api.bounded import remember
 from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.core import Affinity, NodeSelector, Pod, PodAffinity, Toleration
 from kai_py.api.records.core import TopologySpreadConstraint as SpreadConstraint
@@ -47,9 +50,13 @@ class ClaimUse:
         )
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+RECENT_SHAPES = 4096
+"""Shapes that are kept though no pod has them any more: pods of a workload come one by one."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Shape:
-    """One equivalence class. ``number`` is unique within a builder and orders shapes.
+    """One equivalence class. ``number`` is unique within a builder, never used again, and ordered.
 
     ``plugin_equivalents``: what the claims take of resources that a device plugin may report for
     the same devices (``nvidia.com/gpu`` beside ``gpu.nvidia.com``). ``extended``: those of the
@@ -108,15 +115,18 @@ class Shape:
 
 
 class ShapeTable:
-    """Interns shapes: equal pods get the same object.
+    """Interns shapes: equal pods get the same object for as long as any of them is known.
 
-    Labels and namespace are part of a shape only where rules select pods by label: its own
+    Every pod with an allocated claim of its own has a shape of its own, so shapes go with their
+    pods. Labels and namespace are part of a shape only where rules select pods by label: its own
     (inter-pod affinity, topology spread), or those of others (``labels_matter``).
     """
 
     def __init__(self) -> None:
         """Start empty."""
-        self._shapes: dict[bytes, Shape] = {}
+        self._shapes: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
+        self._recent: dict[bytes, Shape] = {}
+        self._numbers = count()
 
     def intern(
         self,
@@ -161,7 +171,7 @@ class ShapeTable:
         if known is not None:
             return known
         shape = Shape(
-            number=len(self._shapes),
+            number=next(self._numbers),
             requests=pod_requests(pod),
             node_selector=spec.node_selector,
             affinity=spec.affinity,
@@ -179,6 +189,7 @@ class ShapeTable:
             labels=pod.metadata.labels if labels_matter else {},
         )
         self._shapes[key] = shape
+        remember(self._recent, key, shape, RECENT_SHAPES)
         return shape
 
 

@@ -58,6 +58,11 @@ class OwnerKindWatcher:
         self._wanted[kind] = None
         self._wake.set()
 
+    def drop(self, kind: GroupKind) -> None:
+        """Do not look for ``kind`` any more unless it is followed: no pod needs it."""
+        self._wanted.pop(kind, None)
+        self._refused.pop(kind, None)
+
     @property
     def settled(self) -> bool:
         """Whether every requested kind has been read, or will not be."""

@@ -72,7 +72,6 @@ def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
     gangs = [_gang(job, cluster, shapes, accounting) for job in cluster["jobs"]]
     for gang in gangs:
         for member in gang.members:
-            ledger.add_resources(member.shape.requests)
             if member.node:
                 leaving = member.state == PodState.RELEASING
                 releasing = leaving and member.pod.uid not in stuck

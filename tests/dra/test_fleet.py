@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.api.records.core import Node, ObjectMeta
+from kai_py.dra import cluster_allocator
 from kai_py.dra.allocator import Allocation, allocate
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.device_state import DeviceState
@@ -67,6 +68,21 @@ def test_a_fleet_answers_what_the_allocator_answers_node_by_node(on_nodes, choic
         else:
             assert (type(answer), str(answer)) == (type(plain), str(plain))
         assert counts[row] == one_by_one(claims, node, inventory, state, 3)
+
+
+@pytest.mark.parametrize("limit", [0, 5, 40])
+@settings(max_examples=15, deadline=None)
+@given(on_nodes=fleets())
+def test_dropping_what_is_too_much_costs_only_time(on_nodes, limit):
+    nodes, inventory, state, claims = build(on_nodes, AllocationStrategy.BEST_FIT)
+    fleet = ClusterAllocator(inventory, CLASSES)
+    before = fleet.count_fits(claims, nodes, state, limit=3).tolist()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster_allocator, "MAX_CACHED", limit)
+        fleet.start_cycle()
+    assert fleet.count_fits(claims, nodes, state, limit=3).tolist() == before
+    inventory.put(as_slices(on_nodes[0], "n9")[0])
+    assert fleet.count_fits(claims, nodes, state, limit=3).tolist() == before
 
 
 @pytest.mark.slow

@@ -102,7 +102,6 @@ class World:
             ledger.set_node(name, _node(name, gpus))
         for each in self.gangs:
             for m in each.members:
-                ledger.add_resources(m.shape.requests)
                 if m.node:
                     leaving = m.state == PodState.RELEASING
                     ledger.set_usage(m.pod.uid, PodUsage(m.node, m.shape.requests, (), leaving))

@@ -3,8 +3,8 @@
 Pods of a workload differ in their names and times; containers, tolerations, labels, conditions and
 their strings are equal. A part that was seen before is replaced by the first one, found by its
 encoding; within a new part the same is done. Records are frozen, so only ``is`` can tell the
-difference. Tables are bounded: a full table is cleared. O(size of the encoding) per part, a few
-microseconds per pod.
+difference. Tables are bounded, in entries and in bytes: when one is full all are cleared. O(size of
+the encoding) per part, a few microseconds per pod.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,9 @@ T = TypeVar("T")
 MAX_INTERNED = 20_000
 """Cached parts of one field, or strings, at most."""
 
+MAX_INTERNED_BYTES = 16 * 1024 * 1024
+"""The encodings of all cached parts, at most: one annotation may have 256 KiB."""
+
 UNIQUE_FIELDS = frozenset({"name", "uid", "resource_version"})
 """Fields whose strings hardly any other object shares."""
 
@@ -32,6 +35,7 @@ class Interning:
         """No parts seen yet."""
         self._strings: dict[str, str] = {}
         self._parts: dict[tuple[type, str], dict[bytes, Any]] = {}
+        self._bytes = 0
 
     def intern(self, record: T) -> T:
         """The record itself, its parts replaced; there must be no other reference to it."""
@@ -52,14 +56,14 @@ class Interning:
 
     def _intern_part(self, kind: type, name: str, part: Any) -> Any:
         if type(part) is str:
-            return part if name in UNIQUE_FIELDS else _intern_value(self._strings, part, part)
+            return part if name in UNIQUE_FIELDS else self._cached(self._strings, part, part)
         if part is None or part == () or isinstance(part, int | float):
             return part
         key, table = _encode(part), self._parts.setdefault((kind, name), {})
         shared = table.get(key)
         if shared is None:
             self._intern_inside(part)
-            shared = _intern_value(table, key, part)
+            shared = self._cached(table, key, part)
         return shared
 
     def _intern_inside(self, part: Any) -> None:
@@ -71,19 +75,26 @@ class Interning:
         elif isinstance(part, dict):
             for key, value in part.items():
                 if type(value) is str:
-                    part[key] = _intern_value(self._strings, value, value)
+                    part[key] = self._cached(self._strings, value, value)
+
+    def _cached(self, table: dict[Any, Any], key: Any, value: Any) -> Any:
+        known = table.get(key)
+        if known is not None:
+            return known
+        if len(table) >= MAX_INTERNED or self._bytes >= MAX_INTERNED_BYTES:
+            self._bytes = 0
+            self._strings.clear()
+            for each in self._parts.values():
+                each.clear()
+        self._bytes += len(key)
+        table[key] = value
+        return value
 
 
 def interned(decode: Callable[[Any], T]) -> Callable[[Any], T]:
     """``decode``, with equal parts of everything it decodes kept once."""
     interning = Interning()
     return lambda raw: interning.intern(decode(raw))
-
-
-def _intern_value(table: dict[Any, Any], key: Any, value: Any) -> Any:
-    if len(table) >= MAX_INTERNED and key not in table:
-        table.clear()
-    return table.setdefault(key, value)
 
 
 @cache

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kai_py.api.bounded import remember
 from kai_py.cel.actual_cost import LIMIT
 from kai_py.cel.evaluate import Program, build
 from kai_py.cel.syntax import Call, Logic, Node
 from kai_py.cel.values import CELRuntimeError, CostLimitError
 from kai_py.dra.selectors.columns import Column, columns_of, inline
 from kai_py.dra.selectors.selector import Selector, as_bool
+from kai_py.dra.selectors.table import MAX_MASKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +93,7 @@ def mask(selector: Selector, table: DeviceTable) -> Mask:
     result = table.masks.get(selector)
     if result is None:
         result = _within_limit([_plan(selector)], table) or [_evaluate(_whole(selector), table)]
-        result = table.masks[selector] = _sound(result[0], table)
+        result = remember(table.masks, selector, _sound(result[0], table), MAX_MASKS)
     assert isinstance(result, Mask)
     return result
 
@@ -116,7 +118,7 @@ def _within_limit(plans: list[Plan], table: DeviceTable) -> list[Mask] | None:
     return masks if bound <= LIMIT else None
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _plan(selector: Selector) -> Plan:
     return _take_apart(selector, inline(selector.expression.checked.root))
 

@@ -116,7 +116,7 @@ def explain(error: CELRuntimeError) -> str:
     )
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def compile_selector(
     text: str, features: SelectorFeatures = ALL_FEATURES
 ) -> Selector | CompileError:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from kai_py.api.bounded import remember
 from kai_py.dra.selectors.columns import Column, column_keys
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
     from kai_py.cel.values import Value
     from kai_py.dra.selectors.device import CELDevice
+
+MAX_COLUMNS = 256
+MAX_MASKS = 512
+"""Cached per table, or slice: expressions, and so the names in them, are chosen by tenants."""
+LEAF_SIZE = 25
 
 Codes = npt.NDArray[np.int64]
 Combination = tuple[int, ...]
@@ -46,15 +52,14 @@ class Encoding:
             codes.setdefault(key, len(codes))
         return np.fromiter(map(codes.__getitem__, keys), np.int64, len(keys))
 
-    def size(self, column: Column) -> int:
+    def width(self, column: Column) -> int:
         """The number of codes in a column."""
         return len(self._codes[column])
 
-    def forget(self) -> None:
-        """Drop everything; for when far more values were seen than exist."""
-        self._codes.clear()
-        self.outcomes.clear()
-        self.costs.clear()
+    @property
+    def size(self) -> int:
+        """How many codes it knows; an expression weighs as much as ``LEAF_SIZE`` of them."""
+        return LEAF_SIZE * len(self.outcomes) + sum(map(len, self._codes.values()))
 
 
 class DeviceBlock:
@@ -75,7 +80,7 @@ class DeviceBlock:
         """Cache the codes of a column."""
         if self._encoding is not encoding:
             self._encoding, self._codes = encoding, {}
-        self._codes[column] = codes
+        remember(self._codes, column, codes, MAX_COLUMNS)
 
 
 class DeviceTable:
@@ -109,7 +114,7 @@ class DeviceTable:
             parts = [codes for codes in by_block if codes is not None]
             codes_column = np.concatenate(parts) if parts else np.zeros(0, np.int64)
             codes_column.flags.writeable = False
-            self._columns[column] = codes_column
+            remember(self._columns, column, codes_column, MAX_COLUMNS)
         return self._columns[column]
 
     def _encode_new(self, column: Column) -> None:
@@ -130,7 +135,7 @@ class DeviceTable:
         """
         groups, size = np.zeros(len(self), np.int64), 1
         for column in columns:
-            width = self.encoding.size(column) if self.devices else 1
+            width = self.encoding.width(column) if self.devices else 1
             groups, size = groups * width + self.column(column), size * width
             if size > 4 * len(self):
                 groups = np.unique(groups, return_inverse=True)[1]

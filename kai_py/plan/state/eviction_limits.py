@@ -38,13 +38,11 @@ class EvictionHistory:
     by_queue: dict[str, list[EvictionRecord]] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
 
-    def restore(self, queues: Iterable[QueueInfo]) -> None:
-        """Add the records in the statuses of queues that were not seen before."""
+    def restore(self, queues: Sequence[QueueInfo]) -> None:
+        """Add the records in the statuses of queues that were not there at the last call."""
+        before, self._known = self._known, {spec.name for spec in queues}
         for spec in queues:
-            if spec.name in self._known:
-                continue
-            self._known.add(spec.name)
-            if spec.evictions:
+            if spec.name not in before and spec.evictions:
                 own = self.by_queue.get(spec.name, [])
                 self.by_queue[spec.name] = sorted([*spec.evictions, *own], key=lambda it: it.at)
 

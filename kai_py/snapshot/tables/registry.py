@@ -17,7 +17,7 @@ from kai_py.snapshot.dependencies import (
     RecordingOwners,
 )
 from kai_py.snapshot.derivation import GpuMemory
-from kai_py.snapshot.gang_table import GangTable, copy_sums
+from kai_py.snapshot.gang_table import GangTable
 from kai_py.snapshot.node_usage import NodeUsageState, NodeUsageTable
 from kai_py.snapshot.object_cache import ObjectCache
 from kai_py.snapshot.parsed_pods import Identify, ParsedPods
@@ -143,9 +143,9 @@ class SnapshotTables:
             gangs=gangs.snapshot(),
             pending=tuple(sorted(gangs.pending)),
             queues=self._queues.specs(),
-            queue_allocated=copy_sums(gangs.allocated),
-            queue_requested=copy_sums(gangs.requested),
-            queue_non_preemptible=copy_sums(gangs.non_preemptible),
+            queue_allocated=gangs.allocated.snapshot(),
+            queue_requested=gangs.requested.snapshot(),
+            queue_non_preemptible=gangs.non_preemptible.snapshot(),
             below_min_members=gangs.below_min_members(),
             started_in_part=gangs.started_in_part(),
             devices=self._objects.devices(),

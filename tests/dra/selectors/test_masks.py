@@ -178,12 +178,11 @@ def test_parts_that_exceed_the_cost_limit_only_together_are_judged_as_a_whole():
     assert answers(together, table.devices) == ([False], [True])
 
 
-def test_forgetting_costs_only_time():
-    encoding = Encoding()
-    table = DeviceTable([DeviceBlock([device(1), device(2)])], encoding)
+def test_a_new_encoding_costs_only_time():
+    blocks = [DeviceBlock([device(1), device(2)])]
+    table = DeviceTable(blocks, Encoding())
     selector = selector_of(f"{A}.index == 2")
     before = mask(selector, table).value.tolist()
-    encoding.forget()
-    again = DeviceTable([DeviceBlock([device(2), device(1)])], encoding)
-    assert mask(selector, again).value.tolist() == before[::-1]
+    again = DeviceTable([*blocks, DeviceBlock([device(2), device(1)])], Encoding())
+    assert mask(selector, again).value.tolist() == [*before, *before[::-1]]
     assert masks.mask(selector, table).value.tolist() == before

@@ -1,0 +1,14 @@
+"""Caches whose keys come from outside: the oldest entry goes when one is full."""
+
+from typing import TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+def remember(cache: dict[Key, Value], key: Key, value: Value, limit: int) -> Value:
+    """Put ``value`` into ``cache``, which keeps at most ``limit`` entries; returns it. O(1)."""
+    if key not in cache and len(cache) >= limit:
+        del cache[next(iter(cache))]
+    cache[key] = value
+    return value

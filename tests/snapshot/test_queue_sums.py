@@ -1,0 +1,37 @@
+"""Sums of charges that come and go."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.snapshot.queue_sums import QueueSums
+
+CHARGES = st.tuples(
+    st.sampled_from("ab"), st.dictionaries(st.sampled_from("xyz"), st.floats(0, 1e15), max_size=3)
+)
+
+
+@given(kept=st.lists(CHARGES), passing=st.lists(CHARGES))
+def test_what_is_gone_leaves_no_entry(kept, passing):
+    sums = QueueSums()
+    for charge in (*passing, *kept):
+        sums.add(*charge)
+    for charge in passing:
+        sums.remove(*charge)
+    left = sums.snapshot()
+    named = {queue: {r for q, each in kept if q == queue for r in each} for queue in "ab"}
+    assert {queue: set(amounts) for queue, amounts in left.items()} == {
+        queue: resources for queue, resources in named.items() if resources
+    }
+    for charge in kept:
+        sums.remove(*charge)
+    assert sums.snapshot() == {}
+
+
+@given(charges=st.lists(CHARGES))
+def test_sums_are_sums(charges):
+    sums = QueueSums()
+    for charge in charges:
+        sums.add(*charge)
+    for queue, amounts in sums.snapshot().items():
+        for resource, amount in amounts.items():
+            assert amount == sum(each.get(resource, 0.0) for q, each in charges if q == queue)
