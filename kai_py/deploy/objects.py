@@ -46,7 +46,11 @@ from kai_py.deploy.permissions import (
 from kai_py.deploy.webhook import webhook_objects
 
 NAME = "kai-py"
-RESOURCES: Document = {"requests": {"cpu": "500m", "memory": "512Mi"}}
+RESOURCES: Document = {
+    "requests": {"cpu": "500m", "memory": "512Mi"},
+    "limits": {"memory": "2Gi"},
+}
+"""The limit is derived in ``chart.VALUES``."""
 PRIORITY_CLASS = "system-cluster-critical"
 """Without the scheduler none of its pods starts; every cluster has this class."""
 
