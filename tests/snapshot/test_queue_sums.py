@@ -18,9 +18,9 @@ def test_what_is_gone_leaves_no_entry(kept, passing):
     for charge in passing:
         sums.remove(*charge)
     left = sums.snapshot()
-    named = {queue: {r for q, each in kept if q == queue for r in each} for queue in "ab"}
+    charged = {queue for queue, _ in kept}
     assert {queue: set(amounts) for queue, amounts in left.items()} == {
-        queue: resources for queue, resources in named.items() if resources
+        queue: {r for q, each in kept if q == queue for r in each} for queue in charged
     }
     for charge in kept:
         sums.remove(*charge)
