@@ -18,6 +18,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
+from kai_py.audit.documents import cluster_of
+from kai_py.audit.finding import AuditedCluster
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.executor import Executor, ExecutorDependencies
@@ -25,6 +27,7 @@ from kai_py.commit.settings import CommitSettings
 from kai_py.config import Configuration
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.observe import health
+from kai_py.observe.auditor import Auditor
 from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
@@ -41,7 +44,14 @@ from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
 from kai_py.watch.elector import Election, Elector
-from kai_py.watch.kinds import KAI_QUEUES, RESOURCE_CLAIMS
+from kai_py.watch.kinds import (
+    DEVICE_CLASSES,
+    KAI_QUEUES,
+    NATIVE_GROUPS,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+)
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.owner_kinds import OwnerKindWatcher
 from kai_py.watch.prometheus_usage import follow_usage
@@ -98,6 +108,7 @@ class Scheduler:
             if configuration.kai.queue_metrics
             else None
         )
+        self.auditor = Auditor(metrics.registry, self._observed_cluster, client.machine.boot_time)
         self._device_holders = DeviceHolders()
         self._executor: Executor | None = None
         self._wake = asyncio.Event()
@@ -208,6 +219,13 @@ class Scheduler:
             self._metrics.leader.set(0)
 
     async def _cycles(self, may_act: Callable[[], bool]) -> None:
+        auditing = asyncio.create_task(self.auditor.run())
+        try:
+            await self._run_cycles(may_act)
+        finally:
+            auditing.cancel()
+
+    async def _run_cycles(self, may_act: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
         while not self._stop.is_set():
             started = self._cycle_began = loop.time()
@@ -266,6 +284,25 @@ class Scheduler:
 
     def _decide(self, snapshot: Snapshot) -> tuple[Plan, Floats]:
         return self._planner.decide(snapshot), self._planner.node_gpus(snapshot)
+
+    def _observed_cluster(self) -> AuditedCluster | None:
+        """What the auditor looks at; None before the first cycle or while a watch is silent."""
+        kinds = self.mirror.status()
+        silent = health.unsynced_kinds(kinds) + health.unreachable_kinds(kinds)
+        if self.last_view is None or silent or health.stale_watches(kinds):
+            return None
+        groups = self.mirror.has_read(NATIVE_GROUPS)
+        return cluster_of(
+            self.last_view.snapshot,
+            self._planner.published_slices(),
+            self._configuration,
+            self._client.machine.now(),
+            pods=self.mirror.objects(PODS).values(),
+            nodes=self.mirror.objects(NODES).values(),
+            claims=self.mirror.objects(RESOURCE_CLAIMS).values(),
+            classes=self.mirror.objects(DEVICE_CLASSES).values(),
+            groups=self.mirror.objects(NATIVE_GROUPS).values() if groups else None,
+        )
 
     def _want_owner_kind(self, kind: GroupKind) -> None:
         self._owner_kinds.want(kind)

@@ -7,9 +7,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kai_py.api.crd import crds
+from kai_py.audit import confirmation, finding
 from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.faults import Fault, Refuse
+from kai_py.observe import auditor
 from kai_py.observe.metrics import Metrics
 from kai_py.planner import Planner
 from kai_py.scheduler import Scheduler
@@ -264,3 +266,20 @@ async def test_a_scheduler_killed_at_any_write_leaves_a_gang_to_be_completed(clu
     async with scheduling(cluster, identity="next"):
         await until(lambda: bound(cluster, "train") == 8)
     assert held(cluster)[0] == [f"gpu-{index}" for index in range(8)]
+
+
+async def test_the_auditor_looks_at_the_cluster_beside_the_cycles(cluster, monkeypatch):
+    monkeypatch.setattr(finding, "GRACE", 0.0)
+    monkeypatch.setattr(confirmation, "CONFIRM_SECONDS", 0.0)
+    monkeypatch.setattr(auditor, "INTERVAL", 0.1)
+    async with scheduling(cluster) as scheduler:
+        submit(cluster, "fits", 8)
+        await until(lambda: bound(cluster, "fits") == 8)
+        nodes = cluster.registry.named("nodes")
+        assert scheduler.auditor.findings == ()
+        for node in cluster.api.list(nodes):
+            fewer = {**ALLOCATABLE, "nvidia.com/gpu": "1"}
+            cluster.api.patch_status(nodes, node, {"allocatable": fewer, "capacity": fewer})
+        await until(lambda: scheduler.auditor.findings)
+        kinds = {each.kind.value for each in scheduler.auditor.findings}
+        assert kinds == {"node-over-capacity"}

@@ -44,32 +44,30 @@ def pods_without_claims(cluster: AuditedCluster) -> Steps:
 
 def reservations_without_pods(cluster: AuditedCluster) -> Steps:
     """Claims that are reserved for pods or PodGroups that do not exist."""
-    known = _known_users(cluster)
+    pods: set[str] = set()
+    for pod in cluster.pods:
+        pods.add(pod.metadata.uid)
+        yield None
+    known: dict[str, Set[str]] = {PODS: pods}
+    if cluster.pod_groups is not None:
+        known[POD_GROUPS] = {group.uid for group in cluster.pod_groups.values()}
+    if any(not user.uid for claim in cluster.claims for user in claim.status.reserved_for):
+        pods |= {name_of(pod.metadata.namespace, pod.metadata.name) for pod in cluster.pods}
     for claim in cluster.claims:
-        missing = [
-            each
-            for each in claim.status.reserved_for
-            if each.resource in known and _user(claim, each) not in known[each.resource]
-        ]
+        missing = [each for each in claim.status.reserved_for if not _exists(claim, each, known)]
         if not missing or not _reservation_settled(cluster, claim):
             yield None
             continue
         yield _reservation_finding(claim, missing)
 
 
-def _known_users(cluster: AuditedCluster) -> Mapping[str, Set[tuple[str, str, str]]]:
-    """Pods and PodGroups by namespace, name and uid, and without the uid."""
-    pods = [
-        (meta.namespace, meta.name, uid)
-        for meta in (pod.metadata for pod in cluster.pods)
-        for uid in (meta.uid, "")
-    ]
-    groups = [(*key, uid) for key, group in cluster.pod_groups.items() for uid in (group.uid, "")]
-    return {PODS: frozenset(pods), POD_GROUPS: frozenset(groups)}
-
-
-def _user(claim: ResourceClaim, user: ResourceClaimConsumerReference) -> tuple[str, str, str]:
-    return claim.metadata.namespace, user.name, user.uid
+def _exists(
+    claim: ResourceClaim, user: ResourceClaimConsumerReference, known: Mapping[str, Set[str]]
+) -> bool:
+    """Whether the pod or group of a reservation exists, or may do; ``known``: uids and names."""
+    if user.resource not in known:
+        return True
+    return (user.uid or f"{claim.metadata.namespace}/{user.name}") in known[user.resource]
 
 
 def _needs_claims(cluster: AuditedCluster, pod: Pod) -> bool:
@@ -82,7 +80,9 @@ def _needs_claims(cluster: AuditedCluster, pod: Pod) -> bool:
 
 def _group_of(cluster: AuditedCluster, pod: Pod) -> GroupClaimNames | None:
     named = pod_group_of(pod)
-    return cluster.pod_groups.get(named) if named is not None else None
+    if named is None or cluster.pod_groups is None:
+        return None
+    return cluster.pod_groups.get(named)
 
 
 def _claim_names(pod: Pod, group: GroupClaimNames | None) -> Iterator[tuple[str, str]]:

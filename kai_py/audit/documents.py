@@ -16,8 +16,10 @@ from kai_py.api.records.unstructured import Unstructured
 from kai_py.audit.finding import AuditedCluster, AuditFinding, GroupClaimNames
 from kai_py.audit.rules import audit_cluster
 from kai_py.config import Configuration
+from kai_py.dra.rows import ParsedSlice
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.planner import Planner
+from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.claims import GroupKey
 from kai_py.watch.kinds import (
     DEVICE_CLASSES,
@@ -128,20 +130,23 @@ def observed_cluster(
         for record in decoded.of(kind):
             planner.builder.apply(kind.collection_name, None, record)
     _feed_owners(planner, decoded, wanted)
+    snapshot = planner.freeze(now)
     return cluster_of(
-        planner,
+        snapshot,
+        planner.published_slices(),
         configuration,
         now,
         pods=decoded.of(PODS),
         nodes=decoded.of(NODES),
         claims=decoded.of(RESOURCE_CLAIMS),
         classes=decoded.of(DEVICE_CLASSES),
-        groups=decoded.of(NATIVE_GROUPS),
+        groups=decoded.records.get(NATIVE_GROUPS),
     )
 
 
 def cluster_of(
-    planner: Planner,
+    snapshot: Snapshot,
+    slices: Iterable[ParsedSlice],
     configuration: Configuration,
     now: float,
     *,
@@ -149,18 +154,17 @@ def cluster_of(
     nodes: Iterable[Node],
     claims: Iterable[ResourceClaim],
     classes: Iterable[DeviceClass],
-    groups: Iterable[Unstructured],
+    groups: Iterable[Unstructured] | None,
 ) -> AuditedCluster:
-    """These objects, with gangs and charges of the planner."""
-    snapshot = planner.freeze(now)
+    """These objects, with the gangs and charges of a snapshot; ``groups``: None if unknown."""
     return AuditedCluster(
         now=now,
         pods=tuple(pods),
         claims=tuple(claims),
         nodes=tuple(nodes),
-        slices=tuple(planner.published_slices()),
+        slices=tuple(slices),
         classes=tuple(classes),
-        pod_groups=dict(map(_group_claims, groups)),
+        pod_groups=None if groups is None else dict(map(_group_claims, groups)),
         gangs=tuple(snapshot.gangs.values()),
         queues=snapshot.queues,
         queue_allocated=snapshot.queue_allocated,
@@ -189,8 +193,8 @@ def _feed_owners(planner: Planner, decoded: DecodedObjects, wanted: Sequence[Gro
 
 
 def _group_claims(group: Unstructured) -> tuple[GroupKey, GroupClaimNames]:
-    listed = group.first_at("status.resourceClaimStatuses") or []
-    statuses = msgspec.convert(listed, tuple[PodResourceClaimStatus, ...])
+    listed = group.first_at("status.resourceClaimStatuses")
+    statuses = msgspec.convert(listed or (), tuple[PodResourceClaimStatus, ...])
     names = {each.name: each.resource_claim_name for each in statuses}
     meta = group.metadata
     return (meta.namespace, meta.name), GroupClaimNames(meta.uid, names)

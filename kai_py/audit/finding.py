@@ -57,8 +57,9 @@ class AuditedCluster:
     """Objects of a cluster at ``now`` (seconds since the epoch), and what accounting says of them.
 
     ``pods``: of all schedulers; ``pod_groups``: uids of those of scheduling.k8s.io, with the names
-    of the claims made for them, by (namespace, name). ``queue_allocated``: queue to what its bound
-    pods cost. ``staleness_grace``: seconds that a gang may run below minMember, negative: for ever.
+    of the claims made for them, by (namespace, name); None where they were not read.
+    ``queue_allocated``: queue to what its bound pods cost. ``staleness_grace``: seconds that a gang
+    may run below minMember, negative: for ever.
     """
 
     now: float
@@ -67,7 +68,7 @@ class AuditedCluster:
     nodes: Collection[Node] = ()
     slices: Collection[ParsedSlice] = ()
     classes: Collection[DeviceClass] = ()
-    pod_groups: Mapping[GroupKey, "GroupClaimNames"] = field(default_factory=dict)
+    pod_groups: Mapping[GroupKey, "GroupClaimNames"] | None = None
     gangs: Collection[Gang] = ()
     queues: Sequence[QueueInfo] = ()
     queue_allocated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

@@ -1,10 +1,8 @@
-"""All rules of the auditor, at once or step by step."""
-
-from itertools import chain
+"""All rules of the auditor. Each costs O(pods + claims + allocated devices + gangs + queues)."""
 
 from kai_py.audit.claims import pods_without_claims, reservations_without_pods
 from kai_py.audit.devices import devices_used_twice
-from kai_py.audit.finding import AuditedCluster, AuditFinding, Steps
+from kai_py.audit.finding import AuditedCluster, AuditFinding
 from kai_py.audit.gangs import gangs_below_min_member, queues_over_max
 from kai_py.audit.nodes import nodes_over_capacity
 
@@ -18,11 +16,6 @@ RULES = (
 )
 
 
-def audit_steps(cluster: AuditedCluster) -> Steps:
-    """All rules, one object at a time; O(pods + claims + devices allocated + gangs + queues)."""
-    return chain.from_iterable(rule(cluster) for rule in RULES)
-
-
 def audit_cluster(cluster: AuditedCluster) -> list[AuditFinding]:
     """What is wrong with the cluster, in order."""
-    return sorted(found for found in audit_steps(cluster) if found is not None)
+    return sorted(found for rule in RULES for found in rule(cluster) if found is not None)

@@ -142,6 +142,15 @@ def job(name, pods, queue=""):
     }
 
 
+def pod_group(name):
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {},
+    }
+
+
 def queue(name, maximum=None, parent=""):
     spec = {"deservedGPUs": 0, **({"maxGPUs": maximum} if maximum is not None else {})}
     if parent:

@@ -11,6 +11,7 @@ from tests.audit.objects import (
     job,
     node,
     pod,
+    pod_group,
     queue,
     result,
 )
@@ -214,7 +215,9 @@ def test_a_reservation_for_an_earlier_pod_of_the_same_name():
 
 def test_a_reservation_for_a_group_that_is_gone():
     held = claim("c", result("gpu-0"), groups=["workers"])
-    assert kinds(held) == ["reservation-without-pod"]
+    assert kinds(pod_group("others"), held) == ["reservation-without-pod"]
+    assert found(pod_group("workers"), held) == []
+    assert found(held) == [], "groups were not read"
 
 
 def test_a_node_over_its_capacity():

@@ -11,6 +11,7 @@ from tests.audit.objects import (
     job,
     node,
     pod,
+    pod_group,
     result,
 )
 
@@ -45,14 +46,8 @@ def test_a_template_may_need_no_claim():
 def test_a_claim_may_be_reserved_for_the_group_of_a_pod():
     member = pod("a", claims=["c"])
     member["spec"]["schedulingGroup"] = {"podGroupName": "workers"}
-    group = {
-        "apiVersion": "scheduling.k8s.io/v1alpha3",
-        "kind": "PodGroup",
-        "metadata": {"name": "workers", "namespace": "default", "uid": "uid-workers"},
-        "spec": {},
-    }
     held = claim("c", result("gpu-0"), groups=["workers"])
-    assert found(member, group, held) == []
+    assert found(member, pod_group("workers"), held) == []
 
 
 def test_a_claim_of_a_group_that_was_not_read_is_unknown():

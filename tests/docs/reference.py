@@ -16,6 +16,7 @@ from prometheus_client.core import Metric
 from kai_py.api.crd import crds
 from kai_py.cli import main
 from kai_py.config import Configuration
+from kai_py.observe.auditor import Auditor
 from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_metrics import DecisionMetrics
@@ -162,7 +163,11 @@ def _fields(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, ...]]:
 
 def _metrics() -> str:
     registry = CollectorRegistry()
-    kept = Metrics(registry), DecisionMetrics(registry)
+    kept = (
+        Metrics(registry),
+        DecisionMetrics(registry),
+        Auditor(registry, lambda: None, lambda: 0.0),
+    )
     with_gpus = scenario.Cluster().add(scenario.node("node", gpus=1))
     view = ClusterView(1, with_gpus.snapshot(), Plan(), np.ones(1))
     computed = CollectorRegistry()

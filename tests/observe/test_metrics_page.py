@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
+from kai_py.observe.auditor import Auditor
 from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
@@ -25,6 +26,7 @@ def names():
     registry = CollectorRegistry()
     Metrics(registry)
     DecisionMetrics(registry)
+    Auditor(registry, lambda: None, lambda: 0.0)
     view = ClusterView(1, world({"n": 8}).snapshot(0.0), Plan(), np.zeros(1))
     ClusterMetrics(registry, lambda: view)
     return {

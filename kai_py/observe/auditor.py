@@ -1,0 +1,132 @@
+"""The auditor inside the scheduler: a look at everything, in slices that cost next to nothing.
+
+A slice of a few milliseconds is followed by a pause a hundred times as long, so that the audit
+takes about one part in a hundred of the event loop's time, however large the cluster is; a look at
+100,000 pods then takes some minutes. Findings that last become a metric and a line of the log.
+
+A look rests on the mirror. While the watch of any kind is silent or has not been read, the mirror
+of that kind may be behind the others, and there is no look. A rule that fails is reported and ends
+for this look; the others go on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from kai_py.audit.confirmation import Confirmation
+from kai_py.audit.finding import AuditedCluster, AuditFinding, FindingKind, Steps
+from kai_py.audit.rules import RULES
+
+SLICE_SECONDS = 0.004
+SHARE = 0.01
+"""Part of the time that the audit takes."""
+MIN_PAUSE = 0.1
+INTERVAL = 10.0
+"""Least seconds from the end of a look to the next."""
+STEPS_PER_CHECK = 64
+
+log = logging.getLogger(__name__)
+
+Observe = Callable[[], AuditedCluster | None]
+"""The cluster as it is now; None while it cannot be looked at."""
+
+
+class Auditor:
+    """Looks at the cluster again and again; ``run`` it beside the cycles."""
+
+    def __init__(
+        self, registry: CollectorRegistry, observe: Observe, clock: Callable[[], float]
+    ) -> None:
+        """The metrics are registered on ``registry``; ``clock``: seconds, never set back."""
+        self.findings: tuple[AuditFinding, ...] = ()
+        self._observe = observe
+        self._clock = clock
+        self._confirmation = Confirmation()
+        self._rules: Iterator[Steps] | None = None
+        self._steps: Steps = iter(())
+        self._began = 0.0
+        self._found: list[AuditFinding] = []
+        self._count = Gauge(
+            "kai_py_audit_findings",
+            "What must never be true of the cluster and has been for a while, by kind.",
+            ("kind",),
+            registry=registry,
+        )
+        self._looks = Counter(
+            "kai_py_audits_total",
+            "Looks of the auditor at the whole cluster.",
+            registry=registry,
+        )
+        self._failures = Counter(
+            "kai_py_audit_failures_total",
+            "Rules of the auditor that ended in an unexpected error.",
+            registry=registry,
+        )
+        self._seconds = Counter(
+            "kai_py_audit_seconds_total", "Time that the auditor took.", registry=registry
+        )
+        for kind in FindingKind:
+            self._count.labels(kind.value).set(0)
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            started = self._clock()
+            finished = self.advance(SLICE_SECONDS)
+            spent = self._clock() - started
+            self._seconds.inc(spent)
+            pause = max(spent / SHARE, MIN_PAUSE)
+            await asyncio.sleep(max(pause, INTERVAL) if finished else pause)
+
+    def advance(self, seconds: float) -> bool:
+        """Go on with the look for about ``seconds``; returns whether it is finished."""
+        until = self._clock() + seconds
+        if self._rules is None:
+            cluster = self._observe()
+            if cluster is None:
+                return True
+            self._began, self._found = cluster.now, []
+            self._rules = (rule(cluster) for rule in RULES)
+        while self._clock() < until:
+            if self._next_steps():
+                continue
+            following = next(self._rules, None)
+            if following is None:
+                self._finish()
+                return True
+            self._steps = following
+        return False
+
+    def _next_steps(self) -> bool:
+        """Go on with the present rule; returns whether there is more of it."""
+        try:
+            steps = list(islice(self._steps, STEPS_PER_CHECK))
+        except Exception:
+            log.exception("a rule of the auditor failed; the others go on")
+            self._failures.inc()
+            return False
+        self._found.extend(found for found in steps if found is not None)
+        return len(steps) == STEPS_PER_CHECK
+
+    def _finish(self) -> None:
+        self._rules = None
+        lasting = self._confirmation.confirm(sorted(self._found), self._began)
+        self._tell(lasting)
+        self.findings = tuple(lasting)
+        self._looks.inc()
+        for kind in FindingKind:
+            self._count.labels(kind.value).set(sum(each.kind is kind for each in lasting))
+
+    def _tell(self, lasting: list[AuditFinding]) -> None:
+        """Log what has come and what has gone."""
+        before = {each.identity: each for each in self.findings}
+        now = {each.identity: each for each in lasting}
+        for identity, finding in now.items():
+            if identity not in before:
+                log.warning("audit: %s: %s", finding.kind, finding.message)
+        for identity, finding in before.items():
+            if identity not in now:
+                log.info("audit: no longer true: %s: %s", finding.kind, finding.message)
