@@ -65,7 +65,7 @@ def test_a_rule_or_a_label_that_changes_counts_at_once():
     assert world.plan().unplaced
     selecting = {"namespaces": {"selector": {"matchLabels": {"team": "ml"}}}}
     world.add(queue("q", 4, 4, **selecting))
-    assert not world.snapshot().queue_allocated["q"]["gpu"]
+    assert not world.snapshot().queue_allocated["q"].get("gpu")
     meta = ObjectMeta(name="default", uid="ns", labels={"team": "ml"})
     world.builder.apply("namespaces", None, PartialObjectMetadata(metadata=meta))
     assert world.snapshot().queue_allocated["q"]["gpu"] == 4
