@@ -104,6 +104,9 @@ class BudgetsConfig(ApiModel):
     """Trial placements in the search for victims of one gang."""
     allocator_steps: PositiveCount = 100_000
     """Steps of the device allocator for one pod on one node."""
+    cycle_time: PositiveDuration = 30.0
+    """Time after which a cycle is ended with what it has decided; the gang that took the most of
+    it is set aside for a while."""
 
 
 class DevicesConfig(ApiModel):

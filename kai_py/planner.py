@@ -29,6 +29,7 @@ from kai_py.plan.actions.registry import register_action, registered_actions
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, next_deadline, run_cycle
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.state.queues import PastUsage, Quota, gpus_of_nodes, quota_of
+from kai_py.plan.turns import CycleWatch
 from kai_py.policy.ageing import Ageing
 from kai_py.policy.fairness_rules import PROFILES, FairnessRules
 from kai_py.policy.queue_usage import ExternalUsage, UsageByQueue
@@ -115,10 +116,19 @@ class Planner:
         """The cluster as known; ``now`` in seconds since the epoch."""
         return self.builder.snapshot(now)
 
-    def decide(self, snapshot: Snapshot, actions: tuple[Action, ...] | None = None) -> Plan:
+    def decide(
+        self,
+        snapshot: Snapshot,
+        actions: tuple[Action, ...] | None = None,
+        watch: CycleWatch | None = None,
+    ) -> Plan:
         """Run one cycle; ``actions`` in place of those configured."""
         settings = self._settings if actions is None else replace(self._settings, actions=actions)
-        return run_cycle(snapshot, settings, self._memory)
+        plan = run_cycle(snapshot, settings, self._memory, watch)
+        if any(each.error for each in plan.set_aside):
+            # The failure may come from what is remembered.
+            self.reset()
+        return plan
 
     def quota(self, snapshot: Snapshot) -> Quota:
         """The queues of the snapshot that was decided last, as its cycle found them."""
@@ -136,7 +146,7 @@ class Planner:
 
     def next_deadline(self, snapshot: Snapshot) -> float | None:
         """When a plan could differ though nothing changes, seconds since the epoch."""
-        return next_deadline(snapshot, self._settings)
+        return next_deadline(snapshot, self._settings, self._memory.backoffs)
 
     def node_gpus(self, snapshot: Snapshot) -> Floats:
         """(nodes,) GPUs of each node of the snapshot that was decided last."""
@@ -146,7 +156,9 @@ class Planner:
     def reset(self) -> None:
         """Drop what earlier cycles remembered, after one that failed half-way."""
         past = self._memory
-        self._memory = CycleMemory(self._devices, past.history, evictions=past.evictions)
+        self._memory = CycleMemory(
+            self._devices, past.history, evictions=past.evictions, backoffs=past.backoffs
+        )
 
 
 def _claim_label(configuration: Configuration) -> str:

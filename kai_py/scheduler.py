@@ -56,6 +56,7 @@ from kai_py.watch.mirror import Mirror
 from kai_py.watch.owner_kinds import OwnerKindWatcher
 from kai_py.watch.prometheus_usage import follow_usage
 from kai_py.watch.resource import Kind
+from kai_py.watchdog import CycleTimer
 
 log = logging.getLogger(__name__)
 
@@ -275,6 +276,7 @@ class Scheduler:
         self.last_view = ClusterView(number, snapshot, plan, node_gpus)
         self._deadline = self._planner.next_deadline(snapshot)
         self._metrics.show_plan(plan)
+        log_set_aside(plan)
         if self._kai_metrics is not None:
             self._kai_metrics.show_plan(plan)
         self._on_plan(plan)
@@ -283,7 +285,9 @@ class Scheduler:
                 self._executor.execute(plan, snapshot.gangs.values(), now)
 
     def _decide(self, snapshot: Snapshot) -> tuple[Plan, Floats]:
-        return self._planner.decide(snapshot), self._planner.node_gpus(snapshot)
+        watch = CycleTimer(self._configuration.budgets.cycle_time)
+        plan = self._planner.decide(snapshot, watch=watch)
+        return plan, self._planner.node_gpus(snapshot)
 
     def _observed_cluster(self) -> AuditedCluster | None:
         """What the auditor looks at; None before the first cycle or while a watch is silent."""
@@ -350,6 +354,13 @@ class Scheduler:
             for kind in self.mirror.status():
                 if kind.api_version:
                     self._metrics.watch_lag.labels(kind.kind).set(kind.age)
+
+
+def log_set_aside(plan: Plan) -> None:
+    """One record for each gang that failed in the cycle, with its traceback if there is one."""
+    for each in plan.set_aside:
+        fields = {"gang": each.gang, **({"exception": each.error} if each.error else {})}
+        log.error("a gang is set aside: %s", each.message, extra={"fields": fields})
 
 
 def commit_settings(configuration: Configuration) -> CommitSettings:

@@ -190,10 +190,10 @@ async def test_a_failing_cycle_is_survived(cluster, monkeypatch):
     decide = Planner.decide
     failures = [ZeroDivisionError("boom")]
 
-    def fail_once(self, snapshot):
+    def fail_once(self, snapshot, **options):
         if failures:
             raise failures.pop()
-        return decide(self, snapshot)
+        return decide(self, snapshot, **options)
 
     monkeypatch.setattr(Planner, "decide", fail_once)
     async with scheduling(cluster):

@@ -31,6 +31,7 @@ CYCLE_STAGES = ("snapshot", "plan", "commit", "total")
 EVICTION_OUTCOMES = ("evicted", "blocked", "deleted", "failed")
 BINDING_OUTCOMES = ("bound", "deleted", "bound_elsewhere", "failed")
 GANG_OUTCOMES = ("bound", "partial", "rolled_back")
+SET_ASIDE_CAUSES = ("error", "time")
 QUEUE_VIEWS = ("deserved", "maximum", "fair_share", "allocated", "requested")
 
 
@@ -56,6 +57,12 @@ class Metrics:
             "Cycles that ended in an unexpected error.",
             registry=registry,
         )
+        self.gangs_set_aside = Counter(
+            "kai_py_gangs_set_aside_total",
+            "Gangs that were set aside: planning them failed (error), or took too long (time).",
+            ("cause",),
+            registry=registry,
+        )
         self.pending_gangs = Gauge(
             "kai_py_pending_gangs",
             "Gangs that stay pending, by queue and by the stage that stops them.",
@@ -73,6 +80,8 @@ class Metrics:
         )
         for stage in CYCLE_STAGES:
             self.cycle_seconds.labels(stage)
+        for cause in SET_ASIDE_CAUSES:
+            self.gangs_set_aside.labels(cause)
 
     def _work(self, registry: CollectorRegistry) -> None:
         self.bindings = Counter(
@@ -175,6 +184,8 @@ class Metrics:
         counts = Tally((unplaced.queue, unplaced.stage.value) for unplaced in plan.unplaced)
         for (queue, stage), count in counts.items():
             self.pending_gangs.labels(queue, stage).set(count)
+        for each in plan.set_aside:
+            self.gangs_set_aside.labels("error" if each.error else "time").inc()
         self.queue_amount.clear()
         for share, view in product(plan.queues, QUEUE_VIEWS):
             for resource, amount in getattr(share, view).items():

@@ -4,19 +4,20 @@ Pure: the same snapshot, rules and settings give the same plan, byte for byte. T
 ``snapshot.now``. ``CycleMemory`` keeps what would be computed again, and past usage.
 
 ``next_deadline`` says when the next plan could differ though nothing in the cluster changes. The
-clock alone ends four things: the grace period of a gang below minMember, the delay before a pending
-gang may evict, the time for which capacity stays reserved for pods that are not created yet, and,
-while a gang is pending, the min runtime of a running one. Every min runtime that is set anywhere
-counts for every gang: a superfluous cycle costs little. Deadlines are rounded up to whole seconds,
-so that many of them cause few cycles.
+clock alone ends five things: the grace period of a gang below minMember, the delay before a
+pending gang may evict, the time for which capacity stays reserved for pods that are not created
+yet, the backoff of a gang that failed, and, while a gang is pending, the min runtime of a running
+one. Every min runtime that is set anywhere counts for every gang: a superfluous cycle costs little.
+Deadlines are rounded up to whole seconds, so that many of them cause few cycles.
 
 Complexity: O(gangs that are pending, below minMember or started in part), and while a gang is
 pending O(gangs x different min runtimes).
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from kai_py.api.choices import FillStrategy
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -46,6 +47,14 @@ from kai_py.plan.state.eviction_limits import EvictionHistory, EvictionLimits
 from kai_py.plan.state.queues import FairShareCache, PastUsage, quota_of
 from kai_py.plan.state.reservations import Reservations
 from kai_py.plan.state.statement import Statement
+from kai_py.plan.turns import (
+    NOT_REACHED,
+    CycleWatch,
+    TurnBackoff,
+    Turns,
+    Unwatched,
+    updated_backoffs,
+)
 from kai_py.plan.victims.protections import explain_protections
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.fairness_rules import NATIVE, BypassPolicy, FairnessRules
@@ -64,6 +73,8 @@ ACTIONS: Mapping[Action, Callable[[CycleState, Sequence[Gang]], None]] = {
     Action.STALE: stale,
 }
 """In the order in which they run: what evicts no pod comes first."""
+
+NO_BACKOFFS: Mapping[str, TurnBackoff] = {}
 
 VICTIM_ACTIONS: Mapping[Action, VictimAction] = {
     Action.CONSOLIDATE: consolidate,
@@ -107,7 +118,7 @@ class CycleMemory:
 
     Dropping results changes nothing but time. ``out_of_budget``: gang key to the cycle, by
     ``cycle_count``, in which its search ran out of budget: it comes last in the next.
-    ``history`` is None where past usage does not count.
+    ``history`` is None where past usage does not count. ``backoffs``: gangs that are set aside.
     """
 
     devices: ClusterDevices
@@ -120,30 +131,57 @@ class CycleMemory:
     cycle_count: int = 0
     out_of_budget: dict[str, int] = field(default_factory=dict)
     evictions: EvictionHistory = field(default_factory=EvictionHistory)
+    backoffs: dict[str, TurnBackoff] = field(default_factory=dict)
 
     def start_cycle(self, snapshot: Snapshot, settings: CycleSettings) -> None:
         """Begin a cycle whose searches have these inputs."""
         runtimes = min_runtimes(snapshot.queues, settings.rules)
         self.static_fits.start_cycle()
-        self.search_inputs.start_cycle(SearchInputs(snapshot, settings, runtimes))
+        aside = self.set_aside_at(snapshot.now)
+        self.search_inputs.start_cycle(SearchInputs(snapshot, settings, runtimes, aside))
         self.search_cache.start_cycle(self.search_inputs)
         self.backoff.start_cycle(self.search_inputs)
 
-    def record_searches(self, searched: Mapping[str, bool], pending: Collection[str]) -> None:
-        """Remember which gangs of those ``pending`` ran out of budget, and when."""
+    def record_searches(self, state: CycleState, pending: Collection[str]) -> None:
+        """Remember which gangs of those ``pending`` ran out of budget, and when.
+
+        Where the cycle ended early those that had their turns count as such: others come first.
+        """
+        searched = dict.fromkeys(state.searched, True) if state.turns.over else state.searched
         kept = {k: at for k, at in self.out_of_budget.items() if k in pending and k not in searched}
         kept |= {key: self.cycle_count for key, ran_out in searched.items() if ran_out}
         self.out_of_budget = kept
         self.cycle_count += 1
 
+    def set_aside_at(self, now: float) -> frozenset[str]:
+        """The keys of the gangs whose backoff has not ended; ``now``: seconds since the epoch."""
+        return frozenset(key for key, each in self.backoffs.items() if now < each.until)
 
-def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Plan:
-    """Decide everything that can be decided at ``snapshot.now``."""
+    def set_aside(self, state: CycleState, ready: Iterable[Gang]) -> None:
+        """Set aside what failed in the cycle, and tell why of each gang that had no turn."""
+        snapshot, turns = state.snapshot, state.turns
+        if turns.failed or self.backoffs:
+            gangs = snapshot.gangs
+            self.backoffs = updated_backoffs(self.backoffs, turns.failed, gangs, snapshot.now)
+            for key in self.set_aside_at(snapshot.now):
+                state.mark_unschedulable(gangs[key], self.backoffs[key].reason)
+        for gang in ready if turns.over else ():
+            state.unschedulable.setdefault(gang.key, NOT_REACHED)
+
+
+def run_cycle(
+    snapshot: Snapshot,
+    settings: CycleSettings,
+    memory: CycleMemory,
+    watch: CycleWatch | None = None,
+) -> Plan:
+    """Decide everything that can be decided at ``snapshot.now``; ``watch`` may end it earlier."""
     # 1. Devices, queues and fair shares as the snapshot has them.
-    state = _open_session(snapshot, settings, memory)
+    state = _open_session(snapshot, settings, memory, watch or Unwatched())
     snapshot = state.snapshot
     pending = [snapshot.gangs[key] for key in snapshot.pending]
     ready = [g for g in pending if g.key not in snapshot.in_backoff and not g.attempts_exhausted]
+    ready = list(state.turns.able(ready))
 
     # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
     reserve_expected(state)
@@ -167,9 +205,10 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
         ready = [gang for gang in ready if _has_unplaced_pods(state, gang)]
     explain_protections(state, ready, settings.actions)
     report_reservations(state)
-    memory.record_searches(state.searched, snapshot.gangs)
+    memory.record_searches(state, snapshot.gangs)
     # 5. Gangs behind our scheduling gate are admitted as far as their queues allow.
     admitted = admit(state, pending)
+    memory.set_aside(state, ready)
     # 6. What was decided, and why the rest stays pending.
     evictions = list_evictions(state, suspend_jobs=settings.suspend_jobs)
     memory.evictions.record(evictions, snapshot.now)
@@ -177,7 +216,9 @@ def run_cycle(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) 
     return build_plan(state, pending, inventory, evictions=evictions, admissions=admitted)
 
 
-def _open_session(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> CycleState:
+def _open_session(
+    snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, watch: CycleWatch
+) -> CycleState:
     """The state of the cycle before its first action."""
     memory.start_cycle(snapshot, settings)
     memory.devices.sync(snapshot.devices)
@@ -193,12 +234,13 @@ def _open_session(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemo
     devices = CycleDevices(memory.devices, snapshot)
     statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
     ageing = QueueAgeing.for_queues(snapshot.queues, settings.ageing, snapshot.now)
-    placer = _placer(snapshot, settings, memory, ageing)
+    placer = _placer(snapshot, settings, memory, ageing, watch)
     return CycleState(
         snapshot,
         quota,
         statement,
         placer,
+        Turns(statement, watch, memory.set_aside_at(snapshot.now)),
         probes=settings.victim_probes,
         probes_per_gang=settings.victim_probes_per_gang,
         max_relocated_pods=settings.max_relocated_pods,
@@ -219,12 +261,16 @@ def _has_unplaced_pods(state: CycleState, gang: Gang) -> bool:
 
 
 def _placer(
-    snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, ageing: QueueAgeing
+    snapshot: Snapshot,
+    settings: CycleSettings,
+    memory: CycleMemory,
+    ageing: QueueAgeing,
+    watch: CycleWatch,
 ) -> Placer:
     scoring = _scoring(snapshot, settings, memory.static_fits)
     fits = ShapeFits(memory.static_fits)
     shapes = ShapePlacer(fits, settings.gpu_strategy, settings.cpu_strategy, scoring)
-    return Placer(shapes, Reservations(ageing))
+    return Placer(shapes, Reservations(ageing), watch.poll)
 
 
 def _scoring(
@@ -244,9 +290,11 @@ def _scoring(
     return Scoring.for_snapshot(settings.default_scores, snapshot, static_fits, by_default=True)
 
 
-def next_deadline(snapshot: Snapshot, settings: CycleSettings) -> float | None:
+def next_deadline(
+    snapshot: Snapshot, settings: CycleSettings, backoffs: Mapping[str, TurnBackoff] = NO_BACKOFFS
+) -> float | None:
     """The first such moment after ``snapshot.now``, seconds since the epoch; None if none comes."""
-    moments = _deadlines(snapshot, settings)
+    moments = chain(_deadlines(snapshot, settings), (each.until for each in backoffs.values()))
     return min((math.ceil(at) for at in moments if at > snapshot.now), default=None)
 
 

@@ -22,8 +22,14 @@ class GangQueue:
         self._gangs: dict[int, list[tuple[GangKey, Gang]]] = {}
         for gang in gangs:
             queue = state.quota.queue_of(gang)
-            if queue is not None:
-                self._gangs.setdefault(queue, []).append((self._rank(gang), gang))
+            if queue is None:
+                continue
+            try:
+                rank = self._rank(gang)
+            except Exception as error:
+                state.turns.fail(gang, error)
+            else:
+                self._gangs.setdefault(queue, []).append((rank, gang))
         self._next = dict.fromkeys(sorted(self._gangs), 0)
         self._order = QueueOrder(state.quota.usage, state.quota.rules)
         for queue in self._next:
@@ -32,7 +38,13 @@ class GangQueue:
         self._last_queue: int | None = None
 
     def pop(self) -> Gang | None:
-        """The next gang; None when all had their turn."""
+        """The next gang; None when all had their turn, or the cycle is over its limit."""
+        while (gang := self._pop()) is not None:
+            if self._state.turns.may_plan(gang):
+                return gang
+        return None
+
+    def _pop(self) -> Gang | None:
         if self._last_queue is not None:
             self.update(self._last_queue)
         self._last_queue = queue = self._order.first()

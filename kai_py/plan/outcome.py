@@ -145,6 +145,7 @@ def build_plan(
         queues=queue_shares(state.quota, pending, state.eviction_limits),
         problems=object_problems(state.snapshot, inventory),
         admissions=admissions,
+        set_aside=tuple(state.turns.failed.values()),
     )
 
 

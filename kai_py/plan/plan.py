@@ -39,6 +39,7 @@ __all__ = [
     "Protection",
     "ProtectionRule",
     "QueueShare",
+    "SetAside",
     "Stage",
     "Unplaced",
 ]
@@ -309,8 +310,17 @@ class ObjectProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """A gang that gets no turn for a while, and why; ``error``: the traceback, if it was one."""
+
+    gang: str
+    message: str
+    error: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that one cycle decided."""
+    """Everything that one cycle decided; ``set_aside``: the gangs that failed in this cycle."""
 
     placements: tuple[GangPlacement, ...] = ()
     nominations: tuple[Nomination, ...] = ()
@@ -319,6 +329,7 @@ class Plan:
     queues: tuple[QueueShare, ...] = ()
     problems: tuple[ObjectProblem, ...] = ()
     admissions: tuple[Admission, ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kai_py.grouping.gang import has_topology_constraint
-from kai_py.plan.explain.reasons import Unschedulable
+from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.next_pods import PlacementRequest, next_request, precondition
 from kai_py.plan.plan import Action
@@ -25,6 +25,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
+from kai_py.plan.turns import Turns
 from kai_py.policy.ageing import QueueAgeing
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime
 from kai_py.policy.score.workload import frequent_shapes
@@ -42,13 +43,14 @@ class CycleState:
     the last cycle in which its search ran out of probes; ``searched``: gang key to whether one did
     in this cycle. ``searched_in_allocate``: keys of gangs that have searched for victims at their
     turn of allocate. ``minimisation_budget``: units that may still be considered to find fewer
-    victims.
+    victims. ``turns``: of the gangs, so that what fails in one stays there.
     """
 
     snapshot: Snapshot
     quota: Quota
     statement: Statement
     placer: Placer
+    turns: Turns
     probes: int
     probes_per_gang: int
     max_relocated_pods: int
@@ -124,7 +126,11 @@ class CycleState:
     def precondition(self, gang: Gang) -> Unschedulable | None:
         """What must happen before the gang can be placed at all."""
         if gang.key not in self._preconditions:
-            found = precondition(gang, self.quota, self.snapshot.namespaces)
+            try:
+                found = precondition(gang, self.quota, self.snapshot.namespaces)
+            except Exception as error:
+                self.turns.fail(gang, error)
+                return UNEXPLAINED
             self._preconditions[gang.key] = found
         return self._preconditions[gang.key]
 
@@ -141,9 +147,14 @@ class CycleState:
         known = self._requests.get(gang.key)
         if known is not None and known[0] == evicted:
             return known
-        request = next_request(gang, self.statement)
-        members = request.members if request is not None else gang.pending[:1]
-        found = self._requests[gang.key] = (evicted, request, self.quota.cost_of(members))
+        try:
+            request = next_request(gang, self.statement)
+            members = request.members if request is not None else gang.pending[:1]
+            found = evicted, request, self.quota.cost_of(members)
+        except Exception as error:
+            self.turns.fail(gang, error)
+            return evicted, None, self.quota.cost_of(())
+        self._requests[gang.key] = found
         return found
 
 

@@ -155,6 +155,10 @@ def test_every_setting_counts(changed):
     assert not used_after(SearchInputs(SNAPSHOT, changed, (30.0,)))
 
 
+def test_a_result_does_not_outlive_the_backoff_of_a_candidate():
+    assert not used_after(SearchInputs(SNAPSHOT, SETTINGS, (30.0,), frozenset({RUNS})))
+
+
 @pytest.mark.parametrize("changed", named(variants(DECISIONS)))
 def test_everything_decided_before_counts(changed):
     assert not used_after(with_snapshot(), changed)
@@ -208,7 +212,7 @@ def test_gangs_that_only_wait_do_not_count():
 
 def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
     """A field that is added must be put into one of these."""
-    inputs = {"snapshot", "quota", "statement", "placer", "eviction_limits"}
+    inputs = {"snapshot", "quota", "statement", "placer", "eviction_limits", "turns"}
     of_settings = {"max_relocated_pods", "probes_per_gang"}
     budgets = {"probes", "minimisation_budget"}
     order_of_gangs = {"ageing", "out_of_budget", "searched_in_allocate"}

@@ -28,11 +28,13 @@ def admit(state: CycleState, gangs: Iterable[Gang]) -> tuple[Admission, ...]:
     undo = [_charge(state, gang, _already_admitted(state, gang)) for gang in pending]
     admitted: list[Admission] = []
     priority = state.ageing.priority
-    for gang in sorted(gated, key=lambda g: (-priority(g), g.created, g.key)):
-        pods = _admissible_pods(state, gang)
-        if pods:
-            undo.append(_charge(state, gang, pods))
-            admitted.append(Admission(gang.key, tuple(member.pod for member in pods)))
+    order = sorted(gated, key=lambda g: (-priority(g), g.created, g.key))
+    for gang in state.turns.able(order):
+        with state.turns.of(gang):
+            pods = _admissible_pods(state, gang)
+            if pods:
+                undo.append(_charge(state, gang, pods))
+                admitted.append(Admission(gang.key, tuple(member.pod for member in pods)))
     for step in reversed(undo):
         step()
     return tuple(admitted)

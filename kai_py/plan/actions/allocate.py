@@ -35,17 +35,18 @@ def allocate(
     batcher = EquivalentGangs(state, gang_queue)
     solver = _AllocateSolver(state)
     while (gang := _next_gang(gang_queue, batcher)) is not None:
-        if _allocate_gang(state, gang, solver):
-            gang_queue.push(gang)
-        elif (
-            on_unschedulable is not None
-            and gang.key in state.unschedulable
-            and on_unschedulable(gang)
-        ):
-            solver.capacity_has_grown()
-            gang_queue.update_all()
-            if state.next_request(gang) is not None:
+        with state.turns.of(gang):
+            if _allocate_gang(state, gang, solver):
                 gang_queue.push(gang)
+            elif (
+                on_unschedulable is not None
+                and gang.key in state.unschedulable
+                and on_unschedulable(gang)
+            ):
+                solver.capacity_has_grown()
+                gang_queue.update_all()
+                if state.next_request(gang) is not None:
+                    gang_queue.push(gang)
 
 
 def _next_gang(gang_queue: GangQueue, batcher: EquivalentGangs) -> Gang | None:

@@ -14,6 +14,7 @@ together and depend on node capacity alone. The lookahead is twice what the last
 shrinks after none was found, so looking ahead costs no more than placing did.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -51,10 +52,17 @@ class EquivalentGangs:
 
     def place_batch(self) -> bool:
         """Place the next batch in idle capacity; False where the next gang is to be tried alone."""
-        if self._pause_left:
+        if self._pause_left or self._state.turns.over:
             self._pause_left -= 1
             return False
-        taken = self._place_next()
+        try:
+            with self._state.statement.trial() as trial:
+                taken = self._place_next()
+                trial.keep()
+        except Exception:
+            # Gang by gang it will show whose fault it is, and stay with that gang.
+            self._pause_left = sys.maxsize
+            return False
         if taken:
             self._pause, self._lookahead = 0, 2 * max(taken.values())
             self._gang_queue.advance(taken)

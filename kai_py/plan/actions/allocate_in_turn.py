@@ -88,7 +88,12 @@ class BypassTracker:
 
     def bypassed(self) -> set[GangClass]:
         """The classes of which a gang was bypassed."""
-        return {each for each, attempt in self._attempts.items() if self._was_bypassed(attempt)}
+        found = set[GangClass]()
+        for each, attempt in self._attempts.items():
+            with self._state.turns.of(attempt.gang):
+                if self._was_bypassed(attempt):
+                    found.add(each)
+        return found
 
     def _remaining_now(self) -> tuple[int, Floats, QueueUsage]:
         placed = len(self._state.statement.placed)
@@ -162,7 +167,7 @@ def allocate_without_bypass(
         tracker = BypassTracker(state)
         allocate(state, all_gangs, tracker.record)
         bypassed = tracker.bypassed() if victim_actions else set()
-        if not bypassed or not state.evictable:
+        if not bypassed or not state.evictable or state.turns.over:
             trial.keep()
             return
     state.start_over(reasons)

@@ -48,17 +48,22 @@ class _EndingPod:
 
 def reserve(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Reserve nodes for those of ``gangs`` that have waited too long."""
-    for gang in _waited_too_long(state, gangs):
-        request = state.next_request(gang)
-        if request is None or request.is_elastic or not _may_reserve(state, gang, request):
-            continue
-        reserved = tuple(row for each in state.placer.reservations.active for row in each.rows)
-        allowed = exclude_rows(reserved, None, len(state.snapshot.nodes))
-        found = _earliest_rows(state, gang, request, allowed)
-        if found is not None:
-            rows, start = found
-            cost = state.quota.cost_of(request.members)
-            state.placer.reservations.active.append(Reservation(gang, rows, start, cost))
+    for gang in state.turns.able(_waited_too_long(state, gangs)):
+        with state.turns.of(gang):
+            _reserve_for(state, gang)
+
+
+def _reserve_for(state: CycleState, gang: Gang) -> None:
+    request = state.next_request(gang)
+    if request is None or request.is_elastic or not _may_reserve(state, gang, request):
+        return
+    reserved = tuple(row for each in state.placer.reservations.active for row in each.rows)
+    allowed = exclude_rows(reserved, None, len(state.snapshot.nodes))
+    found = _earliest_rows(state, gang, request, allowed)
+    if found is not None:
+        rows, start = found
+        cost = state.quota.cost_of(request.members)
+        state.placer.reservations.active.append(Reservation(gang, rows, start, cost))
 
 
 def report_reservations(state: CycleState) -> None:

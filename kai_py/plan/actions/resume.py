@@ -26,9 +26,11 @@ def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
     if not state.snapshot.nominations:
         return
     nominated = [gang for gang in gangs if any(_are_nominated(state, gang))]
-    for gang in sorted(nominated, key=lambda g: (-g.priority, g.created, g.key)):
-        while _place_nominated(state, gang):
-            pass
+    order = sorted(nominated, key=lambda g: (-g.priority, g.created, g.key))
+    for gang in state.turns.able(order):
+        with state.turns.of(gang):
+            while _place_nominated(state, gang):
+                pass
 
 
 def _place_nominated(state: CycleState, gang: Gang) -> bool:
@@ -66,12 +68,14 @@ def reserve_expected(state: CycleState) -> None:
     now = state.snapshot.now
     in_part = (state.snapshot.gangs[key] for key in state.snapshot.started_in_part)
     started = [gang for gang in in_part if gang.started + state.reservation_seconds > now]
-    for gang in sorted(started, key=lambda g: (-g.priority, g.created, g.key)):
-        _place_existing(state, gang)
-        unplaced = [m for m in gang.pending if m.pod.uid not in state.statement.placed]
-        rest = [*gang.placeholders, *(placeholder_for(member) for member in unplaced)]
-        if rest:
-            place_earliest(state, gang, rest, explain=False)
+    order = sorted(started, key=lambda g: (-g.priority, g.created, g.key))
+    for gang in state.turns.able(order):
+        with state.turns.of(gang):
+            _place_existing(state, gang)
+            unplaced = [m for m in gang.pending if m.pod.uid not in state.statement.placed]
+            rest = [*gang.placeholders, *(placeholder_for(member) for member in unplaced)]
+            if rest:
+                place_earliest(state, gang, rest, explain=False)
 
 
 def _place_existing(state: CycleState, gang: Gang) -> None:

@@ -17,9 +17,11 @@ from kai_py.snapshot.gangs import Gang
 
 def stale(state: CycleState, _pending: Iterable[Gang]) -> None:
     """Run the action for all running gangs, whether they have pending pods or not."""
-    for gang in (state.snapshot.gangs[key] for key in state.snapshot.below_min_members):
+    below = (state.snapshot.gangs[key] for key in state.snapshot.below_min_members)
+    for gang in state.turns.able(below):
         if gang.stale_since is not None:
-            _evict_after_grace(state, gang, gang.stale_since)
+            with state.turns.of(gang):
+                _evict_after_grace(state, gang, gang.stale_since)
 
 
 def _evict_after_grace(state: CycleState, gang: Gang, since: float) -> None:

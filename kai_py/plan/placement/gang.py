@@ -9,7 +9,7 @@ where capacity alone decides, for few pods, and where no pod is evicted for them
 victims make many trial placements, each of which would pay for an exact search of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -79,6 +79,8 @@ class Placer:
 
     shapes: ShapePlacer = field(default_factory=ShapePlacer)
     reservations: Reservations = field(default_factory=Reservations)
+    poll: Callable[[], None] = lambda: None
+    """Called before each placement that is tried; raises where the cycle is over its limit."""
 
     def place(
         self,
@@ -95,6 +97,7 @@ class Placer:
 
         ``told``: whether anybody reads what stops them.
         """
+        self.poll()
         kept = self.reservations.rows_closed_to(gang)
         if kept:
             allowed = exclude_rows(kept, allowed, len(statement.snapshot.nodes))
@@ -152,6 +155,7 @@ class Placer:
         if isinstance(found, Unschedulable):
             return found
         for candidate in found:
+            self.poll()
             with attempt.statement.trial() as trial:
                 preferences = inside_domain(node_set.preferences, candidate.domain_rank)
                 inside = NodeSet(node_set.mask & candidate.mask, preferences)

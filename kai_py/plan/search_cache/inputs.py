@@ -61,6 +61,8 @@ class SearchInputs:
     snapshot: Snapshot
     settings: Hashable
     min_runtimes: tuple[float, ...] = ()
+    set_aside: frozenset[str] = frozenset()
+    """Keys of gangs that are no candidates because they failed (``plan.turns``)."""
 
     @cached_property
     def protected(self) -> frozenset[tuple[str, float]]:
@@ -115,7 +117,7 @@ class InputsHistory:
 
 def inputs_change(before: SearchInputs, now: SearchInputs) -> InputsChange:
     """How ``now`` differs from ``before``."""
-    if before.settings != now.settings:
+    if before.settings != now.settings or before.set_aside != now.set_aside:
         return InputsChange.CHANGED
     if before.snapshot is now.snapshot:
         return InputsChange.UNCHANGED

@@ -36,15 +36,20 @@ def find_victims(
     for group in in_rotation(able, state.out_of_budget):
         gang_queue = GangQueue(state, group)
         while (gang := gang_queue.pop()) is not None:
-            request = next_request(gang, state.statement)
-            if request is None or not _within_quota(state, gang, request):
-                continue
-            strategy = strategy_class(state, pool, gang, request)
-            result = solver.solve(strategy)
-            if isinstance(result, VictimSearch):
-                _apply(gang_queue, strategy, result)
-            elif result.out_of_budget:
-                _report_out_of_budget(state, gang, result)
+            with state.turns.of(gang):
+                request = next_request(gang, state.statement)
+                if request is not None and _within_quota(state, gang, request):
+                    _search(gang_queue, solver, strategy_class(state, pool, gang, request))
+
+
+def _search(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrategy) -> None:
+    """Place the request of the strategy's gang, or report that nothing is proven."""
+    state, gang = strategy.state, strategy.gang
+    result = solver.solve(strategy)
+    if isinstance(result, VictimSearch):
+        _apply(gang_queue, strategy, result)
+    elif result.out_of_budget:
+        _report_out_of_budget(state, gang, result)
 
 
 def _may_preempt(state: CycleState, gang: Gang) -> bool:

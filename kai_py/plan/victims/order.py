@@ -95,9 +95,20 @@ def in_eviction_order(state: CycleState, gangs: Iterable[Gang]) -> list[VictimUn
     ranked = [
         ((unit.gang.priority, not unit.is_elastic, -unit.gang.created), unit)
         for gang in sorted(gangs, key=lambda g: g.key, reverse=True)
-        for unit in victim_units(gang, state.statement)
+        for unit in _units_of(state, gang)
     ]
     return [unit for _, unit in sorted(ranked, key=lambda each: each[0])]
+
+
+def _units_of(state: CycleState, gang: Gang) -> Sequence[VictimUnit]:
+    """The units of a gang; none of one that can't be divided, so that it harms no preemptor."""
+    if gang.key in state.turns.aside:
+        return ()
+    try:
+        return victim_units(gang, state.statement)
+    except Exception as error:
+        state.turns.fail(gang, error)
+        return ()
 
 
 def most_saturated_first(

@@ -59,14 +59,21 @@ def explain_protections(
     known = _Findings(VictimPool(state))
     if not known.pool.queues():
         return
-    for gang in short:
-        reason = state.unschedulable[gang.key]
-        ask = state.next_request(gang)
-        if ask is None or not _fits_empty_nodes(state, ask, known.fits):
-            continue
-        verdict = _cached_verdict(state, gang, ask, actions, known)
-        if verdict is not None:
-            state.mark_unschedulable(gang, _with_protections(reason, *verdict))
+    for gang in state.turns.able(short):
+        with state.turns.of(gang):
+            _explain_for(state, gang, actions, known)
+
+
+def _explain_for(
+    state: CycleState, gang: Gang, actions: Sequence[Action], known: _Findings
+) -> None:
+    reason = state.unschedulable[gang.key]
+    ask = state.next_request(gang)
+    if ask is None or not _fits_empty_nodes(state, ask, known.fits):
+        return
+    verdict = _cached_verdict(state, gang, ask, actions, known)
+    if verdict is not None:
+        state.mark_unschedulable(gang, _with_protections(reason, *verdict))
 
 
 def _lacks_capacity(state: CycleState, gang: Gang) -> bool:

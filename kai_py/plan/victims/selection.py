@@ -23,6 +23,7 @@ class VictimSelection:
     def __init__(self, state: CycleState, gang: Gang, request: PlacementRequest) -> None:
         """Nothing is taken yet."""
         self.units: list[VictimUnit] = []
+        self._poll = state.turns.watch.poll
         self._capacity_count = CapacityCount(state, gang, request.members)
         self._queue_limits = _QueueLimits(state, gang, request)
         self._excluded: dict[str, list[VictimUnit]] = {}
@@ -45,6 +46,7 @@ class VictimSelection:
         """
         added = False
         while not (self.is_enough and len(self.units) >= min_units):
+            self._poll()
             unit = next(candidates, None)
             if unit is None:
                 return added and self.is_enough

@@ -1,0 +1,189 @@
+"""What goes wrong while one gang is planned stays with that gang."""
+
+from dataclasses import replace
+
+import pytest
+
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.plan.cycle import CycleMemory, CycleSettings, next_deadline, run_cycle
+from kai_py.plan.placement.gang import Placer
+from kai_py.plan.plan import Action, Stage
+from kai_py.plan.victims import order
+from kai_py.plan.victims.search import VictimSearch
+from kai_py.watchdog import CycleTimer
+from tests.support.scenario import START, evicted, placed
+from tests.support.worlds import gang, member, subgroup, world
+
+
+class Broken(RuntimeError):
+    pass
+
+
+@pytest.fixture
+def poison(monkeypatch):
+    """Placing any gang whose name begins with "bad" fails, after some of it was placed."""
+    place = Placer.place
+
+    def failing(self, statement, each, members, action, **options):
+        done = place(self, statement, each, members, action, **options)
+        if each.owner.name.startswith("bad"):
+            raise Broken("no such\nnumber")
+        return done
+
+    monkeypatch.setattr(Placer, "place", failing)
+
+
+def played(before, memory, now=1000.0, watch=None, **settings):
+    return run_cycle(before.snapshot(now), CycleSettings(**settings), memory, watch)
+
+
+def mixed(name, **options):
+    """Of two shapes, so that it is placed by itself and not in a batch."""
+    tree = subgroup("", children=[subgroup("a", 1), subgroup("b", 1)])
+    pods = (member(f"{name}-a", 1, "", "a"), member(f"{name}-b", 2, "", "b"))
+    return replace(gang(name, pods=1, tree=tree, **options), members=pods)
+
+
+@pytest.mark.usefixtures("poison")
+def test_an_error_in_one_gang_undoes_it_and_leaves_the_others_alone():
+    memory = CycleMemory(ClusterDevices())
+    before = world({"n": 8}, mixed("bad"), mixed("good", created=5))
+    plan = played(before, memory)
+    assert set(placed(plan)) == {"good-a", "good-b"}
+    [failure] = plan.set_aside
+    assert failure.gang == "default/Gang/bad"
+    assert "Broken" in failure.error
+    [pending] = plan.unplaced
+    assert pending.stage is Stage.SCHEDULER_ERROR
+    assert pending.message == (
+        "planning it failed (Broken: no such number); it is set aside and tried again after 10 s."
+    )
+
+
+@pytest.mark.usefixtures("poison")
+def test_a_gang_that_failed_waits_twice_as_long_each_time():
+    memory = CycleMemory(ClusterDevices())
+    before = world({"n": 8}, mixed("bad"))
+    failed_at = []
+    for now in range(1000, 1100):
+        if played(before, memory, float(now)).set_aside:
+            failed_at.append(now)
+        deadline = next_deadline(before.snapshot(now), CycleSettings(), memory.backoffs)
+        assert deadline == START + failed_at[-1] + 10 * 2 ** (len(failed_at) - 1)
+    assert failed_at == [1000, 1010, 1030, 1070]
+    assert memory.backoffs["default/Gang/bad"].failures == 4
+    played(world({"n": 8}), memory, 1101.0)
+    assert not memory.backoffs, "a deleted gang is forgotten"
+
+
+def test_an_error_in_a_search_for_victims_undoes_its_evictions(monkeypatch):
+    tried = VictimSearch._try_victims
+
+    def failing(self, units):
+        done = tried(self, units)
+        if self._gang.owner.name.startswith("bad"):
+            raise Broken
+        return done
+
+    monkeypatch.setattr(VictimSearch, "_try_victims", failing)
+    before = world(
+        {"n": 2, "m": 2},
+        gang("low", node="n", pods=2),
+        gang("low2", node="m", pods=2),
+        gang("bad", pods=1, gpus=2, priority=10),
+        gang("good", pods=1, gpus=2, priority=9),
+    )
+    plan = played(before, CycleMemory(ClusterDevices()), actions=(Action.ALLOCATE, Action.PREEMPT))
+    assert [each.pod.name for each in plan.nominations] == ["good-0"]
+    assert len(evicted(plan)) == 2
+    assert [each.gang for each in plan.set_aside] == ["default/Gang/bad"]
+
+
+def test_a_running_gang_that_cannot_be_divided_is_no_victim(monkeypatch):
+    divided = order.victim_units
+
+    def failing(each, statement):
+        if each.owner.name == "bad":
+            raise Broken
+        return divided(each, statement)
+
+    monkeypatch.setattr(order, "victim_units", failing)
+    before = world(
+        {"n": 2, "m": 2},
+        gang("bad", node="n", pods=2),
+        gang("low", node="m", pods=2, priority=1),
+        gang("urgent", pods=1, gpus=2, priority=10),
+    )
+    memory = CycleMemory(ClusterDevices())
+    plan = played(before, memory)
+    assert evicted(plan) == ["low-0", "low-1"]
+    assert [each.gang for each in plan.set_aside] == ["default/Gang/bad"]
+    assert not played(before, memory, 1001.0).set_aside, "told once"
+
+
+class Clock:
+    """Time that passes with each look at it."""
+
+    def __init__(self, step: float) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+def test_a_cycle_over_its_limit_ends_and_names_the_gang_that_took_the_most(monkeypatch):
+    clock = Clock(0.001)
+    place = Placer.place
+
+    def slow(self, statement, each, members, action, **options):
+        if each.owner.name == "hog":
+            clock.now += 20.0
+        return place(self, statement, each, members, action, **options)
+
+    monkeypatch.setattr(Placer, "place", slow)
+    memory = CycleMemory(ClusterDevices())
+    before = world(
+        {"n": 3}, mixed("hog", created=0), mixed("good", created=5), mixed("last", created=9)
+    )
+    first = played(before, memory, watch=CycleTimer(10.0, clock))
+    assert [each.gang for each in first.set_aside] == ["default/Gang/hog"]
+    stages = {each.gang: each.stage for each in first.unplaced}
+    assert stages["default/Gang/good"] is Stage.SEARCH_BUDGET
+    second = played(before, memory, 1001.0, watch=CycleTimer(10.0, clock))
+    assert set(placed(second)) == {"good-a", "good-b"}, "the others go on"
+    reasons = {each.gang: each.message for each in second.unplaced}
+    assert reasons["default/Gang/hog"] == (
+        "it took the most time of a cycle that was ended after 10 s; it is set aside and tried "
+        "again after 10 s."
+    )
+    assert placed(played(world({"n": 3}, mixed("hog")), memory, 1011.0))
+
+
+def test_what_a_cycle_decided_before_its_end_stands(monkeypatch):
+    clock = Clock(0.001)
+    place = Placer.place
+
+    def slow(self, statement, each, members, action, **options):
+        if each.owner.name == "hog":
+            clock.now += 20.0
+            self.poll()
+        return place(self, statement, each, members, action, **options)
+
+    monkeypatch.setattr(Placer, "place", slow)
+    before = world({"n": 6}, mixed("good", created=0), mixed("hog", created=5))
+    plan = played(before, CycleMemory(ClusterDevices()), watch=CycleTimer(10.0, clock))
+    assert set(placed(plan)) == {"good-a", "good-b"}
+
+
+def test_the_timer_names_the_longest_turn_and_not_the_last():
+    clock = Clock(0.0)
+    timer = CycleTimer(10.0, clock)
+    for key, seconds in (("a", 2.0), ("b", 7.0), ("a", 2.0)):
+        timer.begin(key)
+        clock.now += seconds
+        timer.begin("")
+    timer.begin("c")
+    with pytest.raises(Exception, match="over its limit") as ended:
+        timer.poll()
+    assert ended.value.gang == "b"
