@@ -251,7 +251,7 @@ class SnapshotBuilder:
     def _derived(self, pod: Pod, placement: PodPlacement, *, ours: bool) -> DerivedPod:
         tables = self._tables
         parsed = tables.parsed_pods.parse(
-            pod, ours=ours, labels_matter=tables.placed_pods.any_anti_affinity
+            pod, ours=ours, labels_matter=tables.pod_rules.labels_matter(pod)
         )
         gpus = shared_gpus_of(parsed.pod, parsed.demand, placement)
         usage = pod_usage(parsed.pod, parsed.demand, placement, gpus)

@@ -268,6 +268,7 @@ def member(
         created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
         bound_since=_bound_since(pod),
         charge=cost,
+        labels=meta.labels,
         claims=(*demand.claims.references, *demand.claims.extended_claims),
         group_reservation=demand.claims.group_reservation,
         gpus=gpus,

@@ -120,10 +120,6 @@ class GangTable:
             if gang.charged != self._accepts(gang.queue, gang.owner.namespace):
                 self._changed[gang.key] = None
 
-    def unplaced_pods(self) -> tuple[str, ...]:
-        """Uids of pods that are on no node."""
-        return tuple(uid for uid, tracked in self._tracked.items() if not tracked.member.node)
-
     def below_min_members(self) -> tuple[str, ...]:
         """Keys of gangs that run below minMember, in order."""
         return tuple(sorted(self._below_min_since))

@@ -50,6 +50,7 @@ class GroupReservation:
 class Member:
     """A pod of a gang.
 
+    ``labels``: as rules between pods see them.
     ``node`` is set while the pod occupies one; ``nominated`` is the node reserved for it or "".
     ``volumes_to_provision``: volume claims whose volumes are created for the node that it gets.
     ``unbound_volume_claims``: volume claims that get an existing volume, in the order of
@@ -73,6 +74,7 @@ class Member:
     created: float
     bound_since: float
     charge: Charge
+    labels: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[ClaimRef, ...] = ()
     gpus: tuple[SharedGpu, ...] = ()
     volumes_to_provision: tuple[str, ...] = ()

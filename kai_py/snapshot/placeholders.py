@@ -59,6 +59,7 @@ def expected_members(
             charge=charge(
                 demand, accounting, gpu_memory=gpu_memory.on_node(""), is_charged=_never_charged
             ),
+            labels=meta.labels,
             claims=claims.references,
         )
 

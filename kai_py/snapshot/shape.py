@@ -18,9 +18,9 @@ from kai_py.api.records.core import Affinity, NodeSelector, Pod, PodAffinity, To
 from kai_py.api.records.core import TopologySpreadConstraint as SpreadConstraint
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
 from kai_py.snapshot.extended_resources import NO_EXTENDED_RESOURCES, ExtendedResources
+from kai_py.snapshot.pod_selection import has_rules
 from kai_py.snapshot.requests import pod_requests
 from kai_py.snapshot.tables.numa import Alignment, alignment
-from kai_py.snapshot.tables.pod_rules import has_pod_rules
 from kai_py.snapshot.tables.volumes import NO_VOLUME_REQUIREMENTS, VolumeRequirements
 
 HostPort = tuple[str, str, int]
@@ -143,7 +143,7 @@ class ShapeTable:
         """The shape of ``pod``; raises QuantityError for a malformed request."""
         spec = pod.spec
         ports = _host_ports(pod)
-        labels_matter = labels_matter or has_pod_rules(pod)
+        labels_matter = labels_matter or has_rules(spec.affinity, spec.topology_spread_constraints)
         key = _ENCODER.encode(
             (
                 [(c.resources, c.restart_policy) for c in spec.containers],

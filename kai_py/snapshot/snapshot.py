@@ -21,7 +21,7 @@ from kai_py.snapshot.shape import HostPort
 from kai_py.snapshot.tables.budgets import DisruptionBudget
 from kai_py.snapshot.tables.gpus import GpuSharing
 from kai_py.snapshot.tables.numa import NumaNode
-from kai_py.snapshot.tables.pod_rules import PlacedPod
+from kai_py.snapshot.tables.pod_rules import PodRuleIndex
 from kai_py.snapshot.tables.queues import QueueInfo
 from kai_py.snapshot.tables.volumes import Attachment, AvailableVolume, NodeStorageCapacity
 
@@ -80,8 +80,8 @@ class Snapshot:
     now. ``terminating``: our pods that are terminating. ``releasable_claims``: claims whose devices
     are about to be free. ``group_claim_users``: pods on nodes by the claim of their PodGroup; a
     claim without users is about to be released.
-    ``placed_pods``: pods on nodes, as far as any pod has rules about others; ``namespaces``: labels
-    by name, for such rules. ``gpu_sharing``: GPUs that pods share; each counts in ``used`` as one
+    ``pod_rules``: pods on nodes as far as rules between pods count them; ``namespaces``: labels by
+    name, for such rules. ``gpu_sharing``: GPUs that pods share; each counts in ``used`` as one
     whole GPU. ``topologies``: name to node label keys, coarse to fine. ``budgets``: disruption
     budgets that protect pods. ``numa``: by name, the nodes that report NUMA zones.
     """
@@ -113,7 +113,7 @@ class Snapshot:
     terminating: tuple[Member, ...] = ()
     releasable_claims: tuple[ReleasableClaim, ...] = ()
     group_claim_users: Mapping[ClaimRef, frozenset[str]] = field(default_factory=dict)
-    placed_pods: tuple[PlacedPod, ...] = ()
+    pod_rules: PodRuleIndex = field(default_factory=PodRuleIndex)
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gpu_sharing: GpuSharing = field(default_factory=GpuSharing)

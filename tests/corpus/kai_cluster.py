@@ -38,7 +38,7 @@ from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.gpus import MEMORY_LABEL, NOMINAL_MIB
 from kai_py.snapshot.tables.numa import Alignment, alignment, numa_node, observed_zones
-from kai_py.snapshot.tables.pod_rules import PlacedPod
+from kai_py.snapshot.tables.pod_rules import index_of_members
 from kai_py.snapshot.tables.queues import QueueInfo
 
 NOW = 1_800_000_000.0
@@ -102,7 +102,10 @@ def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
         ),
         below_min_members=tuple(gang.key for gang in gangs if gang.stale_since is not None),
         topologies=_topologies(cluster),
-        placed_pods=_neighbours(gangs),
+        pod_rules=index_of_members(
+            [member for gang in gangs for member in gang.members],
+            lambda member: member.state == PodState.RELEASING,
+        ),
         gpu_sharing=state.gpu_sharing,
         numa=_numa(cluster),
         terminating=tuple(m for g in gangs for m in g.members if m.state == PodState.RELEASING),
@@ -269,6 +272,7 @@ def _member(job: Mapping, task: Mapping, shapes: dict, accounting, memory: Mappi
         created=NOW - 60 * job["age_minutes"],
         bound_since=NOW - started if started is not None else 0.0,
         charge=total(charges),
+        labels=labels,
         gpus=tuple(SharedGpu(group) for group in task.get("gpu_groups", ())),
         order=_order(task),
         numa_zones=observed_zones(
@@ -323,24 +327,6 @@ def _pod_affinity(terms) -> PodAffinity:
             )
             for term in terms
         )
-    )
-
-
-def _neighbours(gangs) -> tuple[PlacedPod, ...]:
-    """Pods on nodes, if any pod has rules about others."""
-    members = [m for gang in gangs for m in gang.members]
-    if not any(m.shape.pod_affinity or m.shape.pod_anti_affinity for m in members):
-        return ()
-    return tuple(
-        PlacedPod(
-            m.pod.uid,
-            m.node,
-            m.pod.namespace,
-            m.shape.labels,
-            m.shape.pod_anti_affinity.required if m.shape.pod_anti_affinity else (),
-        )
-        for m in members
-        if m.node
     )
 
 

@@ -125,7 +125,7 @@ def contents(snapshot):
         "releasable": sorted(snapshot.releasable_claims),
         "group_users": snapshot.group_claim_users,
         "budgets": snapshot.budgets,
-        "placed": {each.uid: each for each in snapshot.placed_pods},
+        "pod_rules": snapshot.pod_rules,
         "unreported": {
             name: sorted(map(repr, each.unreported)) for name, each in snapshot.numa.items()
         },

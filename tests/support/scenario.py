@@ -246,7 +246,7 @@ KINDS = {
     "ResourceSlice": "resourceslices",
     "ResourceClaim": "resourceclaims",
     "DeviceClass": "deviceclasses",
-    "ObjectMetadata": "namespaces",
+    "PartialObjectMetadata": "namespaces",
     "PodDisruptionBudget": "poddisruptionbudgets",
     "NodeResourceTopology": "noderesourcetopologies",
     "CSINode": "csinodes",

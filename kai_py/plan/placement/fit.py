@@ -26,7 +26,7 @@ from kai_py.plan.placement.running_fit import RunningFit, is_resources_only
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFit, StaticFits, replicas_that_fit
-from kai_py.policy.pod_rules import apply_pod_rules, has_pod_rules
+from kai_py.policy.pod_rules import apply_pod_rules
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
@@ -36,7 +36,7 @@ def by_shape(members: Sequence[Member]) -> list[list[Member]]:
     """Members grouped by shape, the largest first; order within a group is kept.
 
     Those of one size stand in the order of their first pods. Labels tell pods apart even if their
-    numbers don't: those of ``moves`` get theirs late.
+    numbers don't.
     """
     if len(members) == 1:
         return [list(members)]
@@ -112,9 +112,9 @@ class ShapeFits:
     def static_fit(self, statement: Statement, shape: Shape, capacity: Capacity) -> StaticFit:
         """The static verdict, narrowed by rules between pods where there are any."""
         static = self.static_fits.of(shape, statement.snapshot.nodes)
-        if not has_pod_rules(shape) and not statement.has_rules_of_others:
+        if not statement.pod_rules.concern(shape):
             return static
-        return apply_pod_rules(statement.pod_rules(capacity), shape, static)
+        return apply_pod_rules(statement.pod_rules.rules(capacity), shape, static)
 
     def capacity(
         self,
@@ -161,7 +161,7 @@ class ShapeFits:
         key = shape.number, capacity, avoid_devices
         known = self._running_fits.get(key)
         if known is not None and known.statement is statement:
-            return None if statement.has_rules_of_others else known
+            return None if statement.pod_rules.concern(shape) else known
         if not only_resources_decide(statement, shape):
             return None
         static = self.static_fit(statement, shape, capacity)
@@ -195,7 +195,7 @@ class ShapeFits:
 
 def only_resources_decide(statement: Statement, shape: Shape) -> bool:
     """Whether a pod fits a node that takes it as soon as what it requests is free there."""
-    return not statement.has_rules_of_others and is_resources_only(shape, statement.limits)
+    return is_resources_only(shape, statement.limits) and not statement.pod_rules.concern(shape)
 
 
 def dominates(statement: Statement, fits: ShapeFits, shape: Shape, other: Shape) -> bool:
@@ -203,8 +203,8 @@ def dominates(statement: Statement, fits: ShapeFits, shape: Shape, other: Shape)
     if shape is other:
         return True
     if (
-        not _is_decided_by_resources(shape)
-        or not _is_decided_by_resources(other)
+        not _is_decided_by_resources(statement, shape)
+        or not _is_decided_by_resources(statement, other)
         or statement.limits.refusing(other)
     ):
         return False
@@ -218,8 +218,8 @@ def dominates(statement: Statement, fits: ShapeFits, shape: Shape, other: Shape)
     ).any()
 
 
-def _is_decided_by_resources(shape: Shape) -> bool:
-    return not (shape.has_claims or shape.plugin_equivalents or has_pod_rules(shape))
+def _is_decided_by_resources(statement: Statement, shape: Shape) -> bool:
+    return not (shape.has_claims or shape.plugin_equivalents or statement.pod_rules.concern(shape))
 
 
 def _gpu_share_dominates(shape: Shape, other: Shape) -> bool:

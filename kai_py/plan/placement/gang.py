@@ -44,7 +44,9 @@ def can_place_exactly(
     statement: Statement, parts: Sequence[Sequence[Member]], action: Action
 ) -> bool:
     """Whether the pods of ``parts``, one per shape, are such a gang."""
-    if len(parts) < 2 or action is not Action.ALLOCATE or statement.has_rules_of_others:
+    if len(parts) < 2 or action is not Action.ALLOCATE:
+        return False
+    if any(statement.pod_rules.concern(part[0].shape) for part in parts):
         return False
     known = statement.snapshot.resources.positions
     plain = all(fits_by_resources(part[0].shape, statement.limits) for part in parts)

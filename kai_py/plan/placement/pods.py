@@ -37,9 +37,9 @@ from kai_py.plan.plan import Action
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fill import fill
-from kai_py.policy.pod_rules import has_pod_rules
 from kai_py.policy.score.numa_zones import fewer_zones, fill_by_numa_zones, zone_layers
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.pod_selection import rules_of
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 
@@ -143,7 +143,7 @@ class ShapePlacer:
         statement, shape, count = attempt.statement, members[0].shape, len(members)
         if scoring.by_default and requests_devices(shape):
             return node_set if count > 1 and shape.gpu_share is None else None
-        if not scoring.by_default or has_pod_rules(shape):
+        if not scoring.by_default or rules_of(shape):
             return None
         static = self.fits.static_fit(statement, shape, attempt.capacity)
         mask = node_set.mask & nodes_without_devices(statement, static)
@@ -202,7 +202,7 @@ class ShapePlacer:
                 gang, [member], pick.row, action, capacity=capacity, gpu_fraction=pick.gpu_fraction
             ):
                 return done
-            if has_pod_rules(shape):
+            if rules_of(shape):
                 static = self.fits.static_fit(statement, shape, capacity)
         return len(members)
 
@@ -245,7 +245,7 @@ class ShapePlacer:
         running = self.fits.running_fit(statement, shape, capacity)
         if running is not None:
             return self._place_resources_only(attempt, members, node_set, running)
-        paired = has_pod_rules(shape)
+        paired = bool(rules_of(shape))
         static = self.fits.static_fit(statement, shape, capacity)
         closed = np.zeros(len(statement.snapshot.nodes), dtype=np.bool_)
         left = list(members)

@@ -23,7 +23,6 @@ from kai_py.plan.state.limits.base import NodeLimits
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fill import fill
 from kai_py.policy.fit import replicas_that_fit
-from kai_py.policy.pod_rules import has_pod_rules
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 
@@ -38,16 +37,16 @@ NodeKey = tuple[int, int, float, int]
 
 
 def is_resources_only(shape: Shape, limits: NodeLimits) -> bool:
-    """Whether node capacity alone decides where pods of the shape go."""
+    """Whether node capacity alone decides where pods of the shape go, rules between pods apart."""
     return fits_by_resources(shape, limits) and not limits.tracked(shape)
 
 
 def fits_by_resources(shape: Shape, limits: NodeLimits) -> bool:
-    """Whether node capacity alone decides where pods of the shape fit."""
+    """Whether node capacity alone decides where pods of the shape fit, those rules apart."""
     special = (
         shape.has_claims or shape.plugin_equivalents or limits.refusing(shape) or shape.gpu_share
     )
-    return not special and bool(shape.requests) and not has_pod_rules(shape)
+    return not special and bool(shape.requests)
 
 
 class RunningFit:

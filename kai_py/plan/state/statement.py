@@ -12,8 +12,8 @@ Undoing runs the log backwards, so trials nest. Costs are per pod, never per nod
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 from msgspec import Struct
@@ -34,15 +34,14 @@ from kai_py.plan.state.limits.volumes import (
     ExclusiveVolumes,
     StorageCapacity,
 )
+from kai_py.plan.state.pod_rules import PodRuleCounts
 from kai_py.plan.state.queues import Quota
-from kai_py.policy.pod_rules import PodRules
 from kai_py.policy.round_robin import GangCosts
 from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.gangs import Charge, Gang, Member
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.pod_rules import PlacedPod
 from kai_py.snapshot.tables.queue_tree import Index
 
 
@@ -126,11 +125,11 @@ class Statement:
             if self.numa_zones.can_refuse
             else NodeLimits(limits, zones)
         )
+        self.pod_rules = PodRuleCounts(snapshot)
         self._sharing_strategy = sharing
         self._gpu_row = snapshot.resources.positions.get(GPU_RESOURCE)
         self.changed_rows: list[int] = []
         self.placed: dict[str, Assignment] = {}
-        self._placed_refusing: dict[str, None] = {}
         self.evicted: dict[str, Evicted] = {}
         self._vectors: dict[int, Floats] = {}
         self._undo: list[Callable[[], None]] = []
@@ -175,32 +174,6 @@ class Statement:
             listed = {name: amount for name, amount in requests.items() if name in positions}
             cached = self._vectors[shape.number] = self.snapshot.resources.vector(listed)
         return cached
-
-    @property
-    def has_rules_of_others(self) -> bool:
-        """Whether pods on nodes, or placed in this cycle, may refuse a pod without rules."""
-        return bool(self.snapshot.placed_pods or self._placed_refusing)
-
-    @cached_property
-    def pods_on_nodes(self) -> Mapping[str, PlacedPod]:
-        """By uid, pods on nodes as pod rules see them; empty where no pod has such rules."""
-        return {pod.uid: pod for pod in self.snapshot.placed_pods}
-
-    def pod_rules(self, capacity: Capacity) -> PodRules:
-        """Rules over the pods on nodes, now or without the evicted, and those placed so far."""
-        nodes = self.snapshot.nodes
-        excluded = self.evicted if capacity is Capacity.FUTURE_IDLE else {}
-        pods = [
-            pod
-            for pod in self.snapshot.placed_pods
-            if pod.node in nodes.positions and pod.uid not in excluded
-        ]
-        for uid, assignment in self.placed.items():
-            shape = assignment.member.shape
-            anti_affinity = shape.pod_anti_affinity.required if shape.pod_anti_affinity else ()
-            node = nodes.names[assignment.row]
-            pods.append(PlacedPod(uid, node, shape.namespace, shape.labels, anti_affinity))
-        return PodRules(nodes, pods, self.snapshot.namespaces)
 
     def place(
         self,
@@ -307,6 +280,8 @@ class Statement:
         if row is not None:
             self._shift(row, self.request_vector(member.shape), Capacity.FUTURE_IDLE)
             self._undo += self.limits.release(member, row)
+            if self.pod_rules.matter:
+                self._undo.append(self.pod_rules.evict(member, row))
             if member.gpus:
                 ended, unshare = self.shared_gpus.release(member, row)
                 self._undo.append(unshare)
@@ -347,10 +322,10 @@ class Statement:
     def _record(self, uid: str, assignment: Assignment) -> None:
         self.placed[uid] = assignment
         self._undo.append(lambda: self._delete(self.placed, uid))
-        anti_affinity = assignment.member.shape.pod_anti_affinity
-        if anti_affinity and anti_affinity.required:
-            self._placed_refusing[uid] = None
-            self._undo.append(lambda: self._placed_refusing.pop(uid, None))
+        if self.pod_rules.matter:
+            self._undo.append(
+                self.pod_rules.place([assignment.member], [assignment.row], assignment.capacity)
+            )
 
     def _record_all(
         self,
@@ -362,6 +337,9 @@ class Statement:
         for (gang, member), row in zip(pods, rows, strict=True):
             self.placed[member.pod.uid] = Assignment(member, gang, row, capacity, action)
         self._undo.append(lambda: self._delete_all(member.pod.uid for _, member in pods))
+        if self.pod_rules.matter:
+            members = [member for _, member in pods]
+            self._undo.append(self.pod_rules.place(members, rows, capacity))
 
     def _assume(self, shape: Shape, row: int, count: int, capacity: Capacity) -> None:
         amounts = self.request_vector(shape) if count == 1 else self.request_vector(shape) * count

@@ -26,7 +26,6 @@ from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import requests_where_reported
-from kai_py.policy.pod_rules import has_pod_rules
 from kai_py.policy.queue_usage import diverging_siblings
 from kai_py.policy.reclaim_rules import Reclaimer, max_victims
 from kai_py.snapshot.accounting import GPU
@@ -251,8 +250,7 @@ def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
     return (
         all(member.shape is shape for member in members)
         and not any(has_topology_constraint(child) for child in gang.tree.children)
-        and not state.statement.has_rules_of_others
-        and not has_pod_rules(shape)
+        and not state.statement.pod_rules.concern(shape)
         and not shape.has_claims
         and shape.gpu_share is None
         and not state.snapshot.gpu_sharing.rows.size

@@ -6,7 +6,7 @@ minMember are lost with it. Those of its pods whose capacity is still idle stay 
 pod placed on its own node is not evicted. Claims that were made for a pod alone are made again with
 it, so that it gets other devices, wherever they are; pods that name claims of others are not
 relocated. Rules between pods are checked for the pods that stay as for those relocated: the
-preemptor may refuse them.
+preemptor may refuse them, and must stay as evenly spread as it requires.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.pod_selection import rules_of
 
 
 def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> list[VictimUnit]:
@@ -58,9 +59,7 @@ def _relocate_unit(state: CycleState, unit: VictimUnit, action: Action) -> bool:
 
 def may_fit_elsewhere(state: CycleState, unit: VictimUnit) -> bool:
     """Whether the nodes have the resources for the pods of a unit; cheap, and mostly they don't."""
-    return all(
-        _shape_may_fit(state, group) for group in by_shape(_as_recreated(state, unit.members))
-    )
+    return all(_shape_may_fit(state, group) for group in by_shape(_as_recreated(unit.members)))
 
 
 def _shape_may_fit(state: CycleState, group: Sequence[Member]) -> bool:
@@ -86,14 +85,26 @@ def _try_relocation(
         blocked = left and state.placer.place(
             state.statement,
             unit.gang,
-            _as_recreated(state, left),
+            _as_recreated(left),
             action,
             capacity=Capacity.FUTURE_IDLE,
             explain=False,
         )
-        if not blocked:
+        if not blocked and _beneficiary_stays_spread(state, unit):
             trial.keep()
     return trial.kept
+
+
+def _beneficiary_stays_spread(state: CycleState, unit: VictimUnit) -> bool:
+    """Whether the pods for which the unit was evicted keep their spread constraints beside it."""
+    statement = state.statement
+    beneficiary = statement.evicted[unit.members[0].pod.uid].beneficiary
+    rules = statement.pod_rules.rules(Capacity.FUTURE_IDLE)
+    return all(
+        rules.is_spread(member.shape, statement.placed[member.pod.uid].row)
+        for member in beneficiary.members
+        if rules_of(member.shape).spread and member.pod.uid in statement.placed
+    )
 
 
 def _keep_in_place(state: CycleState, gang: Gang, member: Member, action: Action) -> bool:
@@ -111,11 +122,11 @@ def _keep_in_place(state: CycleState, gang: Gang, member: Member, action: Action
 
 def _allowed_by_pod_rules(state: CycleState, member: Member, row: int) -> bool:
     """Whether the rules between pods allow the pod beside those placed on its node."""
-    statement = state.statement
-    if not statement.has_rules_of_others:
+    pod_rules = state.statement.pod_rules
+    if not pod_rules.concern(member.shape):
         return True
-    rules = statement.pod_rules(Capacity.FUTURE_IDLE).filters(_with_own_labels(state, member).shape)
-    return all(passes[row] for _, passes in rules)
+    rules = pod_rules.rules(Capacity.FUTURE_IDLE)
+    return all(passes[row] for _, passes in rules.filters(member.shape))
 
 
 def _owns_all_claims(member: Member) -> bool:
@@ -127,19 +138,9 @@ def _owns_all_claims(member: Member) -> bool:
     )
 
 
-def _as_recreated(state: CycleState, members: Sequence[Member]) -> list[Member]:
-    """The pods as they will be recreated: with labels, and with claims not allocated yet."""
-    known = [_with_own_labels(state, member) for member in members]
-    return [_with_new_claims(member) if member.claims else member for member in known]
-
-
-def _with_own_labels(state: CycleState, member: Member) -> Member:
-    """The pod with the labels that rules of other pods select by, as they are now."""
-    seen = state.statement.pods_on_nodes.get(member.pod.uid)
-    if seen is None or member.shape.labels == seen.labels:
-        return member
-    shape = replace(member.shape, namespace=seen.namespace, labels=seen.labels)
-    return replace(member, shape=shape)
+def _as_recreated(members: Sequence[Member]) -> list[Member]:
+    """The pods as they will be recreated: with claims not allocated yet."""
+    return [_with_new_claims(member) if member.claims else member for member in members]
 
 
 def _with_new_claims(member: Member) -> Member:

@@ -16,7 +16,7 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.search_cache.cache import FailedRequests, SearchKey, SearchResult
 from kai_py.plan.session import ActionSearches, CycleState, request_signature
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch, VictimStrategy
-from kai_py.policy.pod_rules import PodRules
+from kai_py.policy.pod_rules import max_on_separate_domains
 from kai_py.snapshot.gangs import Gang
 
 PreemptorClass = tuple[str, bool, bool, tuple[GangAffinity, ...]]
@@ -146,8 +146,8 @@ def _never_fits(state: CycleState, request: PlacementRequest) -> bool:
             return True
         if shape.pod_anti_affinity:
             mask = state.placer.shapes.fits.static_fits.of(shape, snapshot.nodes).mask
-            empty = PodRules(snapshot.nodes, (), snapshot.namespaces)
-            if len(group) > empty.max_on_separate_domains(shape, mask):
+            most = max_on_separate_domains(shape, mask, snapshot.nodes, snapshot.namespaces)
+            if len(group) > most:
                 return True
     return False
 

@@ -28,7 +28,7 @@ from kai_py.snapshot.tables.claim_overlays import ClaimOverlays
 from kai_py.snapshot.tables.claims import POD_GROUPS
 from kai_py.snapshot.tables.gang_members import GangMembers, IgnoredMarkerTable, NodePods
 from kai_py.snapshot.tables.numa import NumaReports
-from kai_py.snapshot.tables.pod_rules import PlacedPods
+from kai_py.snapshot.tables.pod_rules import PodRuleTable
 from kai_py.snapshot.tables.queue_access import QueueAccess
 from kai_py.snapshot.tables.queues import QueueInfo, QueueInfos
 from kai_py.snapshot.tables.releasable_claims import ReleasableClaims
@@ -72,7 +72,7 @@ class SnapshotTables:
         self.stuck_terminations = StuckTerminations()
         self.gpu_memory = GpuMemory()
         self.claim_overlays = ClaimOverlays(objects, dependencies)
-        self.placed_pods = PlacedPods(self.gangs.unplaced_pods)
+        self.pod_rules = PodRuleTable()
         schedulers = GroupSchedulers(dependencies)
         self.parsed_pods = ParsedPods(
             identify,
@@ -106,6 +106,7 @@ class SnapshotTables:
             self._attachments,
             self._available_volumes,
             self._storage_capacities,
+            self.pod_rules,
         )
         self.pod_tables: tuple[PodTable, ...] = (
             self.assumptions,
@@ -115,7 +116,7 @@ class SnapshotTables:
             self.parsed_pods,
             self.claim_overlays,
             self._available_volumes,
-            self.placed_pods,
+            self.pod_rules,
             self._ignored_markers,
             self.gpu_memory,
             self._numa,
@@ -152,7 +153,7 @@ class SnapshotTables:
             nominations=self.assumptions.nominations(now),
             in_backoff=self.assumptions.in_backoff(now),
             gpu_sharing=state.gpu_sharing,
-            placed_pods=self.placed_pods.snapshot(),
+            pod_rules=self.pod_rules.snapshot(),
             namespaces=self._objects.namespace_labels(),
             topologies=self._topologies.levels(),
             terminating=tuple(gangs.terminating.values()),

@@ -240,3 +240,19 @@ def test_a_gang_whose_pods_refuse_each_other_is_not_promised_capacity_that_does_
 
 def created(each, seconds):
     return msgspec.structs.replace(each.metadata, creation_timestamp=at(seconds))
+
+
+def test_no_pod_is_moved_to_where_the_spread_of_the_beneficiary_breaks():
+    rule = TopologySpreadConstraint(
+        topology_key=HOST, label_selector=LabelSelector(match_labels=WEB)
+    )
+    plan = cluster(
+        node("a"),
+        node("b", unschedulable=True),
+        queue("q", 9),
+        pod("on-a", node="a", queue="q", labels=WEB),
+        pod("new", queue="q", labels=WEB, topology_spread_constraints=(rule,)),
+    ).plan()
+    assert placed(plan) == {}
+    assert evicted(plan) == []
+    assert not plan.nominations
