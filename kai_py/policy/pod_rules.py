@@ -85,16 +85,31 @@ class PodRules:
 
     def filters(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
         """Each rule's reason text and the nodes that pass it."""
+        yield from self.refusals(shape)
+        yield from self.attractions(shape)
+
+    def attractions(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
+        """Of ``filters`` those that further pods may let a pod pass: affinity and spread."""
         rules = rules_of(shape)
         if rules.affinity:
             yield "didn't match pod affinity rules", self._passes_affinity(shape)
-        yield from self.refusals(shape)
         for term, constraint in rules.spread:
             # Its namespace is that of the pod, so that only labels are left to compare.
             itself = int(term.selection[0].matches_labels(shape.labels))
             passes = self._skew(shape, term, constraint) + itself <= constraint.max_skew
             passes &= self.nodes.label(term.topology_key).codes != 0
             yield "didn't match pod topology spread constraints", passes
+
+    def counts(self, shape: Shape) -> Iterator[DomainCounts]:
+        """All counts that decide where pods of the shape may go."""
+        rules = rules_of(shape)
+        for key in rules.affinity_keys:
+            yield self.pods.selected(DomainTerm(rules.affinity, key))
+        for term in rules.anti_affinity:
+            yield self.pods.selected(term)
+        for term, constraint in rules.spread:
+            yield self.pods.selected(term, self._counted(shape, constraint))
+        yield from self.pods.refusing(shape)
 
     def refusals(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
         """Of ``filters`` those that only get stricter as pods are placed."""
@@ -149,13 +164,7 @@ class PodRules:
 
     def _skew(self, shape: Shape, term: DomainTerm, constraint: TopologySpreadConstraint) -> Ints:
         """(nodes,) by how many pods the domain of each exceeds the emptiest domain."""
-        counted = np.ones(len(self.nodes), dtype=np.bool_)
-        for each, _ in rules_of(shape).spread:
-            counted &= self.nodes.label(each.topology_key).codes != 0
-        if constraint.node_affinity_policy == "Honor":
-            counted &= matches_own_selectors(shape, self.nodes)
-        if constraint.node_taints_policy == "Honor":
-            counted &= tolerated_nodes(shape.tolerations, self.nodes)
+        counted = self._counted(shape, constraint)
         codes = self.nodes.label(term.topology_key).codes
         per_domain = self.pods.selected(term, counted).later
         domains = np.unique(codes[counted])
@@ -167,6 +176,17 @@ class PodRules:
             min_count = 0
         skew: Ints = per_domain[codes] - min_count
         return skew
+
+    def _counted(self, shape: Shape, constraint: TopologySpreadConstraint) -> Bools:
+        """(nodes,) the nodes that count for a spread constraint."""
+        counted = np.ones(len(self.nodes), dtype=np.bool_)
+        for each, _ in rules_of(shape).spread:
+            counted &= self.nodes.label(each.topology_key).codes != 0
+        if constraint.node_affinity_policy == "Honor":
+            counted &= matches_own_selectors(shape, self.nodes)
+        if constraint.node_taints_policy == "Honor":
+            counted &= tolerated_nodes(shape.tolerations, self.nodes)
+        return counted
 
 
 def selects_itself(shape: Shape, namespaces: NamespaceLabels) -> bool:

@@ -116,12 +116,15 @@ class _AllocateSolver:
         self, gang: Gang, request: PlacementRequest, shape: int | None
     ) -> Unschedulable | None:
         key = _search_key(gang, request, shape)
-        known = self._searches.lookup(key)
+        known, steps = self._searches.lookup(key), self._state.placer.search_steps
         if known is not None:
+            steps.spend(self._searches.charge(key, known))
             return known.reason
+        before = steps.left
         reason = place_earliest(self._state, gang, request.members)
         if reason is not None:
-            self._searches.store(key, SearchResult(reason=reason))
+            used = before - steps.left
+            self._searches.store(key, SearchResult(probes_used=used, reason=reason))
         return reason
 
 

@@ -4,23 +4,28 @@ A subgroup with a topology constraint is tried in one domain after the other; it
 placed inside. The caller opens the trial; a failure leaves it to be undone. Each fill sees what the
 fills before it took, so the result is the same as placing pod by pod.
 
-Gangs of pods of several sizes that do not fit largest first are placed by an exact search, only
-where capacity alone decides, for few pods, and where no pod is evicted for them: searches for
-victims make many trial placements, each of which would pay for an exact search of its own.
+Gangs of few pods that do not fit so, be it for their sizes or for rules between pods, are placed by
+an exact search (``exact``); gangs that affinity holds together in one domain (``affinity``).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import islice
 
 import numpy as np
 
 from kai_py.grouping.gang import Subgroup, has_topology_constraint
 from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable, with_reserved_nodes
+from kai_py.plan.placement.affinity import followers_last, held_together
+from kai_py.plan.placement.exact import (
+    RuleSearch,
+    SearchSteps,
+    can_place_exactly,
+    place_exactly,
+)
 from kai_py.plan.placement.fit import by_shape, largest_first
 from kai_py.plan.placement.pods import Attempt, NodeSet, ShapePlacer
 from kai_py.plan.placement.preferences import NEAR_GANG, inside_domain
-from kai_py.plan.placement.running_fit import fits_by_resources
 from kai_py.plan.placement.topology import (
     domain_candidates,
     largest_domain,
@@ -31,48 +36,11 @@ from kai_py.plan.plan import Action
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservations, exclude_rows
 from kai_py.plan.state.statement import Statement
-from kai_py.policy.exact_assignment import PodClass, assign
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools
 
-MAX_SEARCH_PODS = 64
-MAX_SEARCH_STEPS = 256
-"""Pods that the search tries on a node."""
-
-
-def can_place_exactly(
-    statement: Statement, parts: Sequence[Sequence[Member]], action: Action
-) -> bool:
-    """Whether the pods of ``parts``, one per shape, are such a gang."""
-    if len(parts) < 2 or action is not Action.ALLOCATE:
-        return False
-    if any(statement.pod_rules.concern(part[0].shape) for part in parts):
-        return False
-    known = statement.snapshot.resources.positions
-    plain = all(fits_by_resources(part[0].shape, statement.limits) for part in parts)
-    listed = all(name in known for part in parts for name in part[0].shape.requests)
-    return plain and listed and sum(len(part) for part in parts) <= MAX_SEARCH_PODS
-
-
-def place_exactly(
-    statement: Statement,
-    gang: Gang,
-    parts: Sequence[Sequence[Member]],
-    masks: Sequence[Bools],
-    action: Action,
-    *,
-    capacity: Capacity,
-) -> bool:
-    """Place all of ``parts`` or nothing; ``masks``: (nodes,) per part, where its pods may go."""
-    kinds = [
-        PodClass(len(part), statement.request_vector(part[0].shape), mask)
-        for part, mask in zip(parts, masks, strict=True)
-    ]
-    found = assign(kinds, statement.free(capacity), MAX_SEARCH_STEPS)
-    for part, rows in zip(parts, found or (), strict=found is not None):
-        for member, row in zip(part, rows, strict=True):
-            statement.place(gang, [member], row, action, capacity=capacity)
-    return found is not None
+MAX_DOMAINS_TO_TRY = 32
+"""Of those that could hold a gang together that required affinity does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +51,7 @@ class Placer:
     reservations: Reservations = field(default_factory=Reservations)
     poll: Callable[[], None] = lambda: None
     """Called before each placement that is tried; raises where the cycle is over its limit."""
+    search_steps: SearchSteps = field(default_factory=SearchSteps)
 
     def place(
         self,
@@ -149,7 +118,7 @@ class Placer:
             return self._place_inside(attempt, group, members, node_set)
         shapes = by_shape(members)
         fitting = [
-            self.shapes.replicas(attempt, each[0].shape, node_set.mask, len(each))
+            self.shapes.max_replicas(attempt, each[0].shape, node_set.mask, len(each))
             for each in shapes
         ]
         asked = (attempt.statement, attempt.gang, group, fitting, [len(each) for each in shapes])
@@ -173,16 +142,70 @@ class Placer:
     ) -> Unschedulable | None:
         if not any(has_topology_constraint(child) for child in group.children):
             parts = self._most_constrained_first(attempt, by_shape(members), node_set)
-            if can_place_exactly(attempt.statement, parts, attempt.action):
+            pod_rules = attempt.statement.pod_rules
+            if len(members) > 1 and any(pod_rules.concern(part[0].shape) for part in parts):
+                return self._place_with_rules(attempt, parts, node_set)
+            if len(parts) > 1 and can_place_exactly(attempt.statement, parts, attempt.action):
                 return self._place_mixed(attempt, parts, node_set)
-            steps = (partial(self.shapes.place, attempt, part, node_set) for part in parts)
-        else:
-            steps = (
-                partial(self._place_group, attempt, child, own, node_set)
-                for child in group.children
-                if (own := _members_of(child, members))
-            )
-        return next((reason for step in steps if (reason := step()) is not None), None)
+            return self._place_in_turn(attempt, parts, [node_set] * len(parts))
+        steps = (
+            self._place_group(attempt, child, own, node_set)
+            for child in group.children
+            if (own := _members_of(child, members))
+        )
+        return next((reason for reason in steps if reason is not None), None)
+
+    def _place_in_turn(
+        self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_sets: Sequence[NodeSet]
+    ) -> Unschedulable | None:
+        """One part after the other, each on its own nodes."""
+        steps = (
+            self.shapes.place(attempt, part, node_set)
+            for part, node_set in zip(parts, node_sets, strict=True)
+        )
+        return next((reason for reason in steps if reason is not None), None)
+
+    def _place_with_rules(
+        self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_set: NodeSet
+    ) -> Unschedulable | None:
+        """In one domain those that affinity holds together, else wherever rules let them be."""
+        statement, gang, action, capacity, _ = attempt
+        parts = followers_last(statement, parts)
+        for node_sets in (*self._shared_domains(attempt, parts, node_set), [node_set] * len(parts)):
+            with statement.trial() as trial:
+                reason = self._place_in_turn(attempt, parts, node_sets)
+                if reason is None:
+                    trial.keep()
+                    return None
+        if not can_place_exactly(statement, parts, action):
+            return reason
+        search = RuleSearch(
+            statement,
+            gang,
+            parts,
+            self.shapes.fits,
+            node_set.mask,
+            capacity,
+            self.search_steps,
+        )
+        return None if search.place() else reason
+
+    def _shared_domains(
+        self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_set: NodeSet
+    ) -> Iterator[list[NodeSet]]:
+        """Per part the nodes to try, one domain after the other for those that must share one."""
+        held = held_together(attempt.statement, parts)
+        if held is None:
+            return
+        inside = sorted(held.parts)
+        replicas = [
+            self.shapes.max_replicas(attempt, parts[at][0].shape, node_set.mask, len(parts[at]))
+            for at in inside
+        ]
+        found = held.domains(attempt.statement, replicas, [len(parts[at]) for at in inside])
+        for candidate in islice(found, MAX_DOMAINS_TO_TRY):
+            narrow = node_set._replace(mask=node_set.mask & candidate.mask)
+            yield [narrow if at in held.parts else node_set for at in range(len(parts))]
 
     def _most_constrained_first(
         self, attempt: Attempt, parts: Sequence[list[Member]], node_set: NodeSet

@@ -89,6 +89,16 @@ class ShapePlacer:
         mask = self.fits.static_fit(statement, shape, capacity).mask & mask
         return self.fits.capacity(statement, shape, mask, count, capacity).replicas
 
+    def max_replicas(self, attempt: Attempt, shape: Shape, mask: Bools, count: int) -> Ints:
+        """``replicas``, and those that fit only once other pods of the gang are placed."""
+        if not rules_of(shape):
+            return self.replicas(attempt, shape, mask, count)
+        statement, capacity = attempt.statement, attempt.capacity
+        mask = self.fits.static_fits.of(shape, statement.snapshot.nodes).mask & mask
+        for _, passes in statement.pod_rules.rules(capacity).refusals(shape):
+            mask &= passes
+        return self.fits.capacity(statement, shape, mask, count, capacity).replicas
+
     def strategy(self, shape: Shape) -> FillStrategy:
         """How pods of the shape share nodes."""
         if self.gpu_strategy is self.cpu_strategy:

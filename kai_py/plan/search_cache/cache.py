@@ -39,7 +39,8 @@ class SearchKey:
 class SearchResult:
     """How a search failed.
 
-    ``budget``: probes it had, None if none was needed; ``probes_used``: those that it took.
+    ``budget``: probes it had, None if none was needed; ``probes_used``: those that it took, or
+    the steps of an exact search in allocate.
     ``out_of_budget``: nothing is proven. ``backs_off``: it is not repeated before a pod has left or
     a node has come. ``protected_by``: queue to the eviction limit that protects its pods.
     ``reason``: why the pods could not be placed.

@@ -1,0 +1,100 @@
+"""Gangs that hold together by required affinity: in which order, and in which domains, to try them.
+
+A pod that requires another pod of its gang beside it comes after that one. Where no pod that it
+could follow is placed yet, the first pod of the gang decides for all of them: their affinity is a
+topology constraint without a name, and its domains are tried as those of one, the tightest that
+holds the pods first.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kai_py.plan.state.statement import Statement
+from kai_py.policy.pod_rules import selects_itself
+from kai_py.policy.topology import DomainCandidate, candidate_domains
+from kai_py.snapshot.gangs import Member
+from kai_py.snapshot.pod_selection import DomainTerm, Selection, rules_of, selects
+from kai_py.snapshot.resources import Ints
+from kai_py.snapshot.shape import Shape
+
+Part = Sequence[Member]
+"""Pods of one shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTogether:
+    """Pods that must share a domain of the node label ``topology_key``.
+
+    ``parts``: the positions of their parts in the gang.
+    """
+
+    topology_key: str
+    parts: frozenset[int]
+
+    def domains(
+        self, statement: Statement, replicas: Sequence[Ints], counts: Sequence[int]
+    ) -> Iterator[DomainCandidate]:
+        """The domains that could hold them; arguments per part, as of ``candidate_domains``."""
+        levels = statement.snapshot.nodes.levels((self.topology_key,))
+        return candidate_domains(levels, replicas, counts, required=0, preferred=None)
+
+
+def followers_last(statement: Statement, parts: Sequence[Part]) -> Sequence[Part]:
+    """The parts in order, those that require pods of another part after that part."""
+    waiting = [part for part in parts if _unmet_affinity(statement, part[0].shape)]
+    if all(selects_itself(part[0].shape, statement.snapshot.namespaces) for part in waiting):
+        return parts
+    done = [part for part in parts if part not in waiting]
+    while waiting:
+        ready = next((part for part in waiting if _may_start(statement, part, done)), waiting[0])
+        waiting.remove(ready)
+        done.append(ready)
+    return done
+
+
+def held_together(statement: Statement, parts: Sequence[Part]) -> HeldTogether | None:
+    """Those of the parts that must share a domain, if the affinity of one is unmet as yet."""
+    unmet = {at: _unmet_affinity(statement, part[0].shape) for at, part in enumerate(parts)}
+    first = next((at for at, selection in unmet.items() if selection), None)
+    if first is None:
+        return None
+    nodes = statement.snapshot.nodes
+    keys = rules_of(parts[first][0].shape).affinity_keys
+    finest = max(keys, key=lambda key: len(nodes.label(key).values))
+    together = {first, *_selected_parts(statement, unmet[first], parts)}
+    for at, selection in unmet.items():
+        selected = _selected_parts(statement, selection, parts)
+        if finest in rules_of(parts[at][0].shape).affinity_keys and together & {at, *selected}:
+            together |= {at, *selected}
+    return HeldTogether(finest, frozenset(together))
+
+
+def _unmet_affinity(statement: Statement, shape: Shape) -> Selection:
+    """What the required affinity of a shape selects, if no such pod is placed; else nothing."""
+    rules = rules_of(shape)
+    if not rules.affinity:
+        return ()
+    counts = statement.pod_rules.selected(DomainTerm(rules.affinity, rules.affinity_keys[0]))
+    placed = np.maximum(counts.now, counts.later)[1:] > 0
+    return () if placed.any() else rules.affinity
+
+
+def _may_start(statement: Statement, part: Part, done: Sequence[Part]) -> bool:
+    shape, namespaces = part[0].shape, statement.snapshot.namespaces
+    if selects_itself(shape, namespaces):
+        return True
+    return bool(_selected_parts(statement, rules_of(shape).affinity, done))
+
+
+def _selected_parts(statement: Statement, selection: Selection, parts: Sequence[Part]) -> list[int]:
+    """The positions of the parts whose pods a selection selects."""
+    if not selection:
+        return []
+    namespaces = statement.snapshot.namespaces
+    return [
+        at
+        for at, part in enumerate(parts)
+        if selects(selection, part[0].pod.namespace, part[0].labels, namespaces)
+    ]
