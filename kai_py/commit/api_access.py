@@ -16,7 +16,7 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.retry import RetryPolicy, retry_transient
 from kai_py.watch.client import Client
-from kai_py.watch.errors import ApiError, Invalid, NotFound
+from kai_py.watch.errors import ApiError, Invalid, is_absent
 from kai_py.watch.resource import Identified, Resource
 
 Result = TypeVar("Result")
@@ -24,13 +24,17 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ApiAccess:
-    """Calls under one concurrency limit; ``retry`` applies to each object by itself."""
+    """Calls under one concurrency limit; ``retry`` applies to each object by itself.
+
+    ``settle_pause``: the waits between reads that are repeated until one of them succeeds.
+    """
 
     client: Client
     pods: Resource[Pod]
     claims: Resource[ResourceClaim]
     limiter: asyncio.Semaphore
     retry: RetryPolicy
+    settle_pause: RetryPolicy
 
     async def call(self, request: Callable[[], Awaitable[Result]]) -> Result:
         """Make one call within the limit."""
@@ -56,14 +60,14 @@ class ApiAccess:
         )
 
 
-def is_gone(error: ApiError) -> bool:
-    """Whether a patch that names a uid failed because no such incarnation exists any more.
+def is_gone(error: ApiError, name: str) -> bool:
+    """Whether a patch of ``name`` with a uid failed because that incarnation exists no more.
 
     A uid in a patch is no precondition but a change of an immutable field: 422, not 409.
     """
     if isinstance(error, Invalid):
         return any(cause.field == "metadata.uid" for cause in error.causes)
-    return isinstance(error, NotFound)
+    return is_absent(error, name)
 
 
 def preconditions(known: Identified) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 ``POST pods/NAME/binding`` with the pod's uid: the server refuses a pod that is bound already, has
 been recreated, is being deleted or is gated, all with 409. Reading the pod tells these cases apart,
-and shows whether an attempt without an answer succeeded after all.
+and shows whether an attempt without an answer succeeded after all. As long as it can't be read the
+outcome is unknown, which is no failure: the pod may be on its node.
 
 A pod that gets a share of a GPU has the GPU written on it first, in labels and annotations in KAI's
 format: they are there before it starts, it can read them by the downward API, and a restarted
@@ -19,12 +20,13 @@ from kai_py.api.gpu_share import shared_gpu_metadata
 from kai_py.api.records.core import Pod
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess
+from kai_py.commit.pod_state import PodReading, ReadState, read_pod_state, wait_until_known
 from kai_py.commit.retry import TRANSIENT
 from kai_py.plan.plan import Placement
+from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.watch.errors import ApiError, Conflict, Invalid, NotFound
 from kai_py.watch.kinds import VOLUME_CLAIMS, VOLUMES
 
-FINISHED = ("Succeeded", "Failed")
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 """Annotation of a PersistentVolumeClaim: the node for which its volume is provisioned."""
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
@@ -38,6 +40,9 @@ class BindingOutcome(StrEnum):
     DELETED = "deleted"
     BOUND_ELSEWHERE = "bound_elsewhere"
     FAILED = "failed"
+    """Proven to be on no node."""
+    UNKNOWN = "unknown"
+    """Not known yet; ``settle`` turns it into one of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,10 @@ class BindingResult:
 
 
 async def bind(access: ApiAccess, placement: Placement) -> BindingResult:
-    """Bind a pod to its node, idempotently; never raises ApiError."""
+    """Bind a pod to its node, idempotently; never raises ApiError.
+
+    Without an answer, and without a read that tells what became of it, the outcome is UNKNOWN.
+    """
     pod, node = placement.pod, placement.node
     failures, reason = 0, ""
     while failures < access.retry.attempts:
@@ -75,7 +83,9 @@ async def bind(access: ApiAccess, placement: Placement) -> BindingResult:
         except TRANSIENT as error:
             failure = error
         except ApiError as error:
-            return BindingResult(pod, node, BindingOutcome.FAILED, str(error))
+            # An earlier attempt may have succeeded: only a read tells.
+            reason = str(error)
+            break
         else:
             return BindingResult(pod, node, BindingOutcome.BOUND)
         failures += 1
@@ -83,6 +93,16 @@ async def bind(access: ApiAccess, placement: Placement) -> BindingResult:
         await access.retry.sleep(failures, failure)
     outcome = await _read_outcome(access, placement)
     return outcome or BindingResult(pod, node, BindingOutcome.FAILED, reason)
+
+
+async def settle(access: ApiAccess, placement: Placement, result: BindingResult) -> BindingResult:
+    """The outcome of a binding for certain: an unknown one is read until an answer tells."""
+    if result.outcome is not BindingOutcome.UNKNOWN:
+        return result
+    reading = await wait_until_known(access, placement.pod, access.settle_pause)
+    settled = _outcome_of(reading, placement)
+    pod, node = placement.pod, placement.node
+    return settled or BindingResult(pod, node, BindingOutcome.FAILED, result.reason)
 
 
 async def _write_gpu_share(access: ApiAccess, placement: Placement) -> None:
@@ -144,14 +164,16 @@ async def _bind_volume(access: ApiAccess, name: str, claim: ClaimRef) -> None:
 
 
 async def _read_outcome(access: ApiAccess, placement: Placement) -> BindingResult | None:
+    return _outcome_of(await read_pod_state(access, placement.pod), placement)
+
+
+def _outcome_of(reading: PodReading, placement: Placement) -> BindingResult | None:
     pod, node = placement.pod, placement.node
-    try:
-        current = await access.read_pod(pod)
-    except NotFound:
+    if reading.state is ReadState.UNKNOWN:
+        return BindingResult(pod, node, BindingOutcome.UNKNOWN, reading.problem)
+    if reading.pod is None:
         return BindingResult(pod, node, BindingOutcome.DELETED, f"pod {pod} was deleted")
-    except ApiError as error:
-        return BindingResult(pod, node, BindingOutcome.FAILED, str(error))
-    return observed_outcome(current, placement)
+    return observed_outcome(reading.pod, placement)
 
 
 def observed_outcome(seen: Pod, placement: Placement) -> BindingResult | None:
@@ -165,20 +187,9 @@ def observed_outcome(seen: Pod, placement: Placement) -> BindingResult | None:
     if seen.spec.node_name:
         reason = f"pod {pod} was bound to node {seen.spec.node_name} by another scheduler"
         return BindingResult(pod, node, BindingOutcome.BOUND_ELSEWHERE, reason)
-    if seen.metadata.deletion_timestamp is not None or seen.status.phase in FINISHED:
+    if seen.metadata.deletion_timestamp is not None or seen.status.phase in FINISHED_PHASES:
         return BindingResult(pod, node, BindingOutcome.DELETED, f"pod {pod} is ending")
     if seen.spec.scheduling_gates:
         reason = f"pod {pod} has scheduling gates"
         return BindingResult(pod, node, BindingOutcome.FAILED, reason)
     return None
-
-
-async def is_unbound(access: ApiAccess, pod: PodRef) -> bool:
-    """Whether the pod is on no node for certain: False when it cannot be read."""
-    try:
-        current = await access.read_pod(pod)
-    except NotFound:
-        return True
-    except ApiError:
-        return False
-    return current.metadata.uid != pod.uid or not current.spec.node_name

@@ -7,6 +7,7 @@ pod that failed is not tried again before its own backoff has passed, when a cyc
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -14,9 +15,9 @@ from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone
+from kai_py.commit.binding import BindingOutcome, BindingResult, settle
 from kai_py.commit.claims.device_holders import DeviceHolders
-from kai_py.commit.claims.reconcile import release_claim
-from kai_py.commit.claims.recovery import LeftoverClaim
+from kai_py.commit.claims.recovery import LeftoverClaim, release_leftover
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import (
     EvictionOutcome,
@@ -61,6 +62,9 @@ class AssumeCache(Protocol):
 
     def forget(self, pod_uid: str) -> None:
         """Undo ``assume``."""
+
+    def assumed_pods(self) -> frozenset[str]:
+        """Uids of the pods that count as bound, while the watch does not show it."""
 
     def back_off(self, gang: str, until: float) -> None:
         """Do not place the gang before ``until``, seconds since the epoch."""
@@ -112,8 +116,10 @@ class Committer:
         self.tasks: set[asyncio.Task[None]] = set()
         """Tasks under way; a task is removed when it is done."""
         self._pod_uids: set[str] = set()
-        self._claim_uids: set[str] = set()
+        self._claim_uids: Counter[str] = Counter()
         self._evicting: set[str] = set()
+        self.releasing: set[str] = set()
+        """Uids of the claims that are being released: no transaction starts with them meanwhile."""
 
     @property
     def pods_in_flight(self) -> frozenset[str]:
@@ -122,7 +128,7 @@ class Committer:
 
     def is_committing(self, uid: str) -> bool:
         """Whether a running transaction writes to the pod or claim with this uid."""
-        return uid in self._pod_uids or uid in self._claim_uids
+        return uid in self._pod_uids or self._claim_uids[uid] > 0
 
     def commit(self, plan: Plan, now: float) -> None:
         """Start all decisions of a plan; ``now`` is its time, seconds since the epoch.
@@ -133,7 +139,8 @@ class Committer:
         self._backoff.forget_idle(clock, IDLE_BACKOFF)
         for gang in plan.placements:
             in_flight = any(placement.pod.uid in self._pod_uids for placement in gang.pods)
-            if not in_flight and self._backoff.is_ready(gang.gang, clock):
+            releasing = not self.releasing.isdisjoint(_claim_uids(gang))
+            if not in_flight and not releasing and self._backoff.is_ready(gang.gang, clock):
                 self._start_gang(gang)
         suspended: dict[str, list[Eviction]] = {}
         for eviction in plan.evictions:
@@ -154,7 +161,11 @@ class Committer:
     def release_leftovers(self, leftovers: Iterable[LeftoverClaim]) -> None:
         """Start the release of leftover claims."""
         for leftover in leftovers:
-            self._start(self._release(leftover))
+            uid = leftover.claim.uid
+            consumers = (pod.uid for pod in leftover.pods)
+            if uid not in self.releasing and not any(map(self.is_committing, (uid, *consumers))):
+                self.releasing.add(uid)
+                self._start(self._release(leftover))
 
     async def drain(self, within: float) -> bool:
         """Wait for everything under way, at most ``within`` seconds; False if not all is done."""
@@ -198,15 +209,15 @@ class Committer:
             self._settings,
             self._cached_claims(gang),
             self._event_writer.report_waiting,
+            lambda claim: self._claim_uids[claim] > 1,
         )
         try:
             outcome = await transaction.run()
         except Exception:
             log.exception("gang %s: the transaction failed", gang.gang)
-            outcome = GangOutcome(gang, reason="internal error, see the scheduler's log")
+            outcome = await self._settle(gang)
         finally:
-            self._pod_uids.difference_update(placement.pod.uid for placement in gang.pods)
-            self._claim_uids.difference_update(_claim_uids(gang))
+            self._end(gang)
         self._record_outcome(outcome, asyncio.get_running_loop().time() - started)
 
     def _cached_claims(self, gang: GangPlacement) -> dict[str, ResourceClaim]:
@@ -271,8 +282,23 @@ class Committer:
         else:
             self._backoff.reset(gang.gang)
         finally:
-            self._pod_uids.difference_update(placement.pod.uid for placement in gang.pods)
-            self._claim_uids.difference_update(_claim_uids(gang))
+            self._end(gang)
+
+    def _end(self, gang: GangPlacement) -> None:
+        self._pod_uids.difference_update(placement.pod.uid for placement in gang.pods)
+        for uid in _claim_uids(gang):
+            self._claim_uids[uid] -= 1
+            if self._claim_uids[uid] <= 0:
+                del self._claim_uids[uid]
+
+    async def _settle(self, gang: GangPlacement) -> GangOutcome:
+        """The outcome after an internal error: what reads prove; recovery releases the rest."""
+        reason = "internal error, see the scheduler's log"
+        unknown = (
+            (p, BindingResult(p.pod, p.node, BindingOutcome.UNKNOWN, reason)) for p in gang.pods
+        )
+        bindings = await asyncio.gather(*(settle(self._access, *each) for each in unknown))
+        return GangOutcome(gang, tuple(bindings), reason)
 
     async def _suspend(self, evictions: Sequence[Eviction], now: float) -> None:
         """Suspend a Job, which terminates all of its pods, and write the reason on each."""
@@ -280,7 +306,7 @@ class Committer:
         try:
             await suspend_job(self._access, job, scheduler, now)
         except ApiError as error:
-            vanished = is_gone(error)
+            vanished = is_gone(error, job.name)
             outcome = EvictionOutcome.DELETED if vanished else EvictionOutcome.FAILED
             reason = str(error)
             if not vanished:
@@ -310,7 +336,11 @@ class Committer:
         eviction, uid = result.eviction, result.eviction.pod.uid
         self._metrics.evictions.labels(eviction.action.value, result.outcome.value).inc()
         now = asyncio.get_running_loop().time()
-        if result.outcome in (EvictionOutcome.BLOCKED, EvictionOutcome.FAILED):
+        if result.outcome is EvictionOutcome.UNBOUND:
+            log.info("pod %s: not evicted: it is on no node", eviction.pod)
+            self._assume_cache.cancel_eviction(uid)
+            self._wake(self._backoff.record_failure(uid, now))
+        elif result.outcome in (EvictionOutcome.BLOCKED, EvictionOutcome.FAILED):
             self._assume_cache.cancel_eviction(uid)
             self._wake(self._backoff.record_failure(uid, now, at_least=result.retry_after))
         else:
@@ -319,12 +349,17 @@ class Committer:
 
     async def _release(self, leftover: LeftoverClaim) -> None:
         try:
-            await release_claim(self._access, leftover.claim, leftover.consumers)
+            kept = await release_leftover(self._access, leftover)
         except ApiError as error:
             log.warning("orphaned claim %s: %s", leftover.claim, error)
         else:
+            if kept:
+                log.info("orphaned claim %s: not released: %s", leftover.claim, kept)
+                return
             self._metrics.claims_recovered.inc()
             log.info("claim %s: no scheduler binds its pods; devices released", leftover.claim)
+        finally:
+            self.releasing.discard(leftover.claim.uid)
 
 
 def _claim_uids(gang: GangPlacement) -> frozenset[str]:

@@ -6,6 +6,9 @@ failure policies tell an eviction from a crash, and overwrites an existing messa
 names the preemptor, is therefore written afterwards, if the pod still exists, so that a refused
 victim is never marked. Both writes carry the pod's uid.
 
+A victim is read before it is evicted: a pod that is on no node has nothing to give and never ran,
+so it stays; so does one that can't be read.
+
 Jobs are suspended instead of evicting their pods, and resumed when they can be placed: one patch
 each, under the Job's uid. The Job controller terminates the pods, or creates new ones. It does not
 ask disruption budgets, which were enforced when the plan was made. An annotation records who
@@ -23,6 +26,7 @@ from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.references import PodRef
 from kai_py.api.times import format_time
 from kai_py.commit.api_access import ApiAccess
+from kai_py.commit.pod_state import ReadState, read_pod_state
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Eviction
 from kai_py.watch.client import PatchType
@@ -41,7 +45,17 @@ class EvictionOutcome(StrEnum):
     EVICTED = "evicted"
     BLOCKED = "blocked"
     DELETED = "deleted"
+    UNBOUND = "unbound"
+    """It is on no node and stays pending."""
     FAILED = "failed"
+
+
+NOT_EVICTED = {
+    ReadState.WAITING: EvictionOutcome.UNBOUND,
+    ReadState.GONE: EvictionOutcome.DELETED,
+    ReadState.UNKNOWN: EvictionOutcome.FAILED,
+}
+"""Outcomes for pods that are not, or not known to be, on a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +69,10 @@ class EvictionResult:
 
 
 async def evict(access: ApiAccess, eviction: Eviction) -> EvictionResult:
-    """Evict a pod and write the reason into its condition."""
+    """Evict a pod that a read shows on a node, and write the reason into its condition."""
+    reading = await read_pod_state(access, eviction.pod)
+    if reading.state is not ReadState.BOUND:
+        return EvictionResult(eviction, NOT_EVICTED[reading.state], reading.problem)
     outcome, reason, retry_after = await evict_pod(access, eviction.pod, eviction.reason)
     return EvictionResult(eviction, outcome, reason, retry_after)
 
@@ -63,7 +80,7 @@ async def evict(access: ApiAccess, eviction: Eviction) -> EvictionResult:
 async def evict_pod(
     access: ApiAccess, pod: PodRef, reason: str
 ) -> tuple[EvictionOutcome, str, float]:
-    """Evict a pod and write ``reason`` into its condition.
+    """Evict a pod that was read to be on a node, and write ``reason`` into its condition.
 
     Returns the outcome, the server's message, and the seconds it asks to wait.
     """
@@ -72,8 +89,10 @@ async def evict_pod(
     except TooManyRequests as refusal:
         return EvictionOutcome.BLOCKED, str(refusal), refusal.retry_after
     # Conflict: the uid in the preconditions belongs to a pod that has been replaced.
-    except (NotFound, Conflict) as gone:
-        return EvictionOutcome.DELETED, str(gone), 0.0
+    except (NotFound, Conflict) as refusal:
+        state = (await read_pod_state(access, pod)).state
+        outcome = EvictionOutcome.FAILED if state is ReadState.BOUND else NOT_EVICTED[state]
+        return outcome, str(refusal), 0.0
     except ApiError as error:
         return EvictionOutcome.FAILED, str(error), error.retry_after
     await write_eviction_reason(access, pod, reason)

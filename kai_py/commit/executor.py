@@ -146,6 +146,7 @@ class Executor:
             pods=lambda: dependencies.mirror.objects(PODS),
             scheduler_names=dependencies.settings.scheduler_names,
             is_committing=self.committer.is_committing,
+            releasing=self.committer.releasing,
             event_writer=self._event_writer,
             count=dependencies.metrics.double_allocations.inc,
             policy=dependencies.settings.double_allocation,
@@ -225,6 +226,7 @@ class Executor:
             await self._group_ownership.refresh()
             claims = self._dependencies.mirror.objects(RESOURCE_CLAIMS).values()
             in_use = planned_pods(self._plan) | self.committer.pods_in_flight
+            in_use |= self._dependencies.assume_cache.assumed_pods()
             pods = self._dependencies.mirror.objects(PODS).values()
             groups = self._dependencies.claiming_groups.our_groups()
             found = find_leftover_claims(claims, pods, names, in_use, groups)
@@ -247,6 +249,7 @@ class Executor:
             claims=mirror.served(RESOURCE_CLAIMS) or RESOURCE_CLAIMS.at(),
             limiter=asyncio.Semaphore(concurrency),
             retry=self._dependencies.settings.retry,
+            settle_pause=self._dependencies.settings.settle_pause,
         )
 
     def _find_pod(self, ref: PodRef) -> Pod | None:

@@ -60,5 +60,5 @@ class GateRemover:
                 )
             )
         except ApiError as error:
-            if not is_gone(error):
+            if not is_gone(error, ref.name):
                 log.warning("cannot remove the scheduling gate of pod %s: %s", ref, error)

@@ -22,7 +22,8 @@ class CommitSettings:
     not going to be bound. ``failed_device_backoff``: how long a device that its driver could not
     make ready is not allocated. ``double_allocation``: policy for a device that another scheduler
     allocates too. ``queue_status_interval``: least time between two writes of a queue's status.
-    ``retry`` is for a single call, ``backoff`` for a gang, pod or queue as a whole.
+    ``retry`` is for a single call, ``backoff`` for a gang, pod or queue as a whole,
+    ``settle_pause`` for reads that are repeated until one of them succeeds.
     """
 
     scheduler_name: str = "kai-scheduler"
@@ -43,6 +44,7 @@ class CommitSettings:
     double_allocation: DoubleAllocationPolicy = DoubleAllocationPolicy.GIVE_WAY_BEFORE_START
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     backoff: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=0.5, maximum=60.0))
+    settle_pause: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=1.0, maximum=30.0))
     readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)
 
     @property
@@ -56,4 +58,5 @@ class CommitSettings:
             self,
             retry=replace(self.retry, uniform=uniform),
             backoff=replace(self.backoff, uniform=uniform),
+            settle_pause=replace(self.settle_pause, uniform=uniform),
         )

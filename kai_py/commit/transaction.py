@@ -13,6 +13,11 @@ claim, and deletes those that were created. From 5 on a pod that can't be bound 
 refused) does not fail the others: its claims are released, and the next cycle completes the gang or
 evicts it.
 
+Claims are released only for pods that a read, made after the decision to release, proves to be on
+no node (``kai_py.commit.pod_state``). While the API gives no usable answer, whatever the error, the
+transaction stays open: its pods and devices go on counting as allocated, and it reads again with
+backoff until it knows.
+
 Each step is idempotent: after a crash anywhere the next plan, made from the API's state, starts a
 transaction that continues, or ``kai_py.commit.claims.recovery`` releases the claims. A pod that
 another scheduler has bound to another node keeps its claims: they may be in use.
@@ -28,9 +33,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
-from kai_py.api.references import ClaimRef, PodRef
+from kai_py.api.references import ClaimRef, GroupRef, PodRef
 from kai_py.commit.api_access import ApiAccess
-from kai_py.commit.binding import BindingOutcome, BindingResult, bind, is_unbound
+from kai_py.commit.binding import BindingOutcome, BindingResult, bind, settle
 from kai_py.commit.claims.binding_conditions import (
     DeviceCondition,
     DevicesNotReady,
@@ -47,8 +52,10 @@ from kai_py.commit.claims.reconcile import (
     reconcile_claim,
     release_claim,
 )
+from kai_py.commit.pod_state import read_group_state, wait_until_known
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.plan import GangPlacement, Placement
+from kai_py.snapshot.tables.claims import POD_GROUPS
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -88,12 +95,18 @@ def _ignore_waiting(_pod: PodRef, _note: str) -> None:
     """Default for ``report_waiting``: do nothing."""
 
 
+def _never(_uid: str) -> bool:
+    """Default for ``is_shared``: there is no other transaction."""
+    return False
+
+
 @dataclass
 class GangTransaction:
     """One attempt to bind a gang; ``run`` is called once.
 
     ``cached_claims``: claims by uid from the mirror; they may be old. ``report_waiting`` is called
     with pods whose devices their drivers have to make ready, and a note of what is missing.
+    ``is_shared`` tells whether another running transaction uses the claim with a uid.
     """
 
     gang: GangPlacement
@@ -102,6 +115,7 @@ class GangTransaction:
     settings: CommitSettings
     cached_claims: Mapping[str, ResourceClaim] = field(default_factory=dict)
     report_waiting: Callable[[PodRef, str], None] = _ignore_waiting
+    is_shared: Callable[[str], bool] = _never
 
     def __post_init__(self) -> None:
         self._desired_claims = list(desired_claims(self.gang))
@@ -128,17 +142,29 @@ class GangTransaction:
                 other_holders=self._other_holders,
                 failed_devices=self._failed_devices,
             )
-        bindings = await asyncio.gather(*(bind(self.access, p) for p in self.gang.pods))
+        bindings = await asyncio.gather(*(self._bind(p) for p in self.gang.pods))
         # A pod bound elsewhere keeps its claims: they may be in use there.
         await self._release_claims(b.pod.uid for b in bindings if b.outcome in RELEASING_OUTCOMES)
         return GangOutcome(self.gang, tuple(bindings))
+
+    async def _bind(self, placement: Placement) -> BindingResult:
+        result = await bind(self.access, placement)
+        if result.outcome is not BindingOutcome.UNKNOWN:
+            return result
+        log.warning(
+            "pod %s: not known whether it was bound; its devices stay allocated until a read "
+            "tells: %s",
+            placement.pod,
+            result.reason,
+        )
+        return await settle(self.access, placement, result)
 
     async def _create_claim(self, placement: Placement) -> None:
         claim_to_create, pod = placement.create_claim, placement.pod
         if claim_to_create is None or self._problem:
             return
         async with self._limiter:
-            created = await create_claim(self.access, claim_to_create)
+            created = await create_claim(self.access, pod, claim_to_create)
         if isinstance(created, ClaimFailure):
             self._problem = self._problem or created.reason
             return
@@ -224,9 +250,11 @@ class GangTransaction:
     async def _undo(self) -> None:
         """Release all claims, except those of a pod that an earlier attempt has bound after all."""
         pods = [placement.pod for placement in self.gang.pods] if self._observed else []
-        are_unbound = await asyncio.gather(*(is_unbound(self.access, pod) for pod in pods))
+        readings = await asyncio.gather(
+            *(wait_until_known(self.access, pod, self.access.settle_pause) for pod in pods)
+        )
         await self._release_claims(
-            pod.uid for pod, unbound in zip(pods, are_unbound, strict=True) if unbound
+            pod.uid for pod, read in zip(pods, readings, strict=True) if read.proves_unused
         )
 
     async def _release_claims(self, pods: Iterable[str]) -> None:
@@ -249,9 +277,10 @@ class GangTransaction:
             log.warning("claim %s: kept until its pod is deleted: %s", claim, error)
 
     async def _release(self, desired: DesiredClaim, leaving: frozenset[str]) -> None:
+        unused = leaving - await self._groups_in_use(desired, leaving)
         try:
             await release_claim(
-                self.access, desired.claim, leaving, self._observed[desired.claim.uid]
+                self.access, desired.claim, unused, self._observed[desired.claim.uid]
             )
         except ApiError as error:
             log.warning(
@@ -259,3 +288,22 @@ class GangTransaction:
                 desired.claim,
                 error,
             )
+
+    async def _groups_in_use(
+        self, desired: DesiredClaim, leaving: frozenset[str]
+    ) -> frozenset[str]:
+        """Uids of leaving PodGroups that may have bound pods, of which this gang need not know."""
+        namespace = desired.claim.namespace
+        groups = [
+            GroupRef(namespace, each.name, each.uid)
+            for each in desired.consumers
+            if each.resource == POD_GROUPS and each.uid in leaving
+        ]
+        readings = await asyncio.gather(*(read_group_state(self.access, each) for each in groups))
+        # Pods of the group that are being bound now add no reservation of their own.
+        shared = self.is_shared(desired.claim.uid)
+        return frozenset(
+            group.uid
+            for group, read in zip(groups, readings, strict=True)
+            if shared or not read.proves_unused
+        )

@@ -51,6 +51,10 @@ class Assumptions(PodTable):
         self._nominations.pop(binding.pod_uid, None)
         return ()
 
+    def bound_uids(self) -> frozenset[str]:
+        """Uids of the pods that are assumed to be bound."""
+        return frozenset(self._nodes)
+
     def evict(self, pod_uid: str) -> None:
         """The pod is being evicted."""
         self._evicted[pod_uid] = None

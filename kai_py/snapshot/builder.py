@@ -105,6 +105,10 @@ class SnapshotBuilder:
             self._place_pod(pod.uid)
         self._derive_all([touched])
 
+    def assumed_pods(self) -> frozenset[str]:
+        """Uids of the pods that are counted as bound, while the watch does not show it."""
+        return self._tables.assumptions.bound_uids()
+
     def forget(self, pod_uid: str) -> None:
         """Withdraw an assumption: the pod is pending again, its claims are as the API has them."""
         self._derive_all([*self._forget(pod_uid), (pod_uid,)])

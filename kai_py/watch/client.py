@@ -69,9 +69,14 @@ class Client:
     async def get(
         self, resource: Resource[T], name: str, *, namespace: str = "", subresource: str = ""
     ) -> T:
-        """Read one object."""
+        """Read one object; an answer without its name and a uid is Malformed."""
         path = resource.object(name, namespace, subresource)
-        return await self._record(resource, ApiCall("get", _counted(resource, subresource), path))
+        call = ApiCall("get", _counted(resource, subresource), path)
+        record = await self._record(resource, call)
+        # Every field has a default: any JSON object would pass for an object without a node.
+        if record.metadata.name != name or not record.metadata.uid:
+            raise Malformed(f"{call}: the answer is not this object")
+        return record
 
     async def list(
         self,

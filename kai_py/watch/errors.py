@@ -60,6 +60,7 @@ class Cause(msgspec.Struct, frozen=True):
 class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
     """metav1.StatusDetails, the fields that we read."""
 
+    name: str = ""
     causes: tuple[Cause, ...] | None = None
     retry_after_seconds: float = 0
 
@@ -82,12 +83,14 @@ class StatusError(ApiError):
         *,
         code: int = 0,
         reason: str = "",
+        name: str = "",
         causes: tuple[Cause, ...] = (),
         retry_after: float = 0.0,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
+        self.name = name
         self.causes = causes
         self.retry_after = retry_after
 
@@ -109,7 +112,7 @@ class RoleMissing(Forbidden):
 
 
 class NotFound(StatusError):
-    """404: neither the object nor, for a missing CRD, the collection."""
+    """404: neither the object nor, for a missing CRD, the collection (``is_absent`` tells)."""
 
 
 class AlreadyExists(StatusError):
@@ -134,6 +137,14 @@ class TooManyRequests(StatusError):
 
 class ServerError(StatusError):
     """5xx."""
+
+
+def is_absent(error: ApiError, name: str) -> bool:
+    """Whether the API server says that the object ``name`` does not exist.
+
+    Any other 404 (a proxy without a route, a group that is not served yet) says nothing of it.
+    """
+    return isinstance(error, NotFound) and error.reason == "NotFound" and error.name == name
 
 
 _BY_CODE: dict[int, type[StatusError]] = {
@@ -166,6 +177,7 @@ def from_status(call: str, status: Status, *, code: int = 0, wait: float = 0.0) 
         text,
         code=code,
         reason=status.reason,
+        name=details.name,
         causes=details.causes or (),
         retry_after=max(wait, details.retry_after_seconds),
     )

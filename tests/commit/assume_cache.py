@@ -13,6 +13,9 @@ class RecordingAssumeCache:
     def assume(self, pod, node, claims=None, gpus=(), new_claim=None, *, volumes=()) -> None:
         self.assumed[pod.uid] = node
 
+    def assumed_pods(self):
+        return frozenset(self.assumed)
+
     def forget(self, pod_uid) -> None:
         self.assumed.pop(pod_uid, None)
         self.forgotten.append(pod_uid)

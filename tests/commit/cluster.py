@@ -99,6 +99,9 @@ class Cluster:
             target = parse_path(call.path, self.api.registry)
             if call.verb == "get":
                 return msgspec.json.encode(read(self.api, target))
+            if call.verb == "list":
+                items = self.api.list(target.resource, target.namespace)
+                return msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": items})
             body = msgspec.json.decode(call.body)
             request = WriteRequest(body, call.content_type, call.parameters)
             return msgspec.json.encode(execute(self.api, call.verb, target, request).document)
@@ -112,13 +115,14 @@ class Cluster:
     def made(self, verb: str, kind: str) -> int:
         return sum((call.verb, call.kind) == (verb, kind) for call in self.calls)
 
-    def access(self, transport=None) -> ApiAccess:
+    def access(self, transport=None, retry=QUICK) -> ApiAccess:
         return ApiAccess(
             client=Client(transport or self),
             pods=kinds.PODS.at(),
             claims=kinds.RESOURCE_CLAIMS.at(),
             limiter=asyncio.Semaphore(16),
-            retry=QUICK,
+            retry=retry,
+            settle_pause=retry,
         )
 
     def add_pod(self, name: str, labels: dict[str, str] | None = None, **spec) -> PodRef:
@@ -175,7 +179,7 @@ class Cluster:
         return {pod.metadata.name: pod.spec.node_name for pod in self.pods() if pod.spec.node_name}
 
     def committer(self, room, *, transport=None, settings=SETTINGS) -> Committer:
-        access = self.access(transport)
+        access = self.access(transport, settings.retry)
         self.metrics = Metrics(CollectorRegistry())
         recorder = EventRecorder(
             access.client,

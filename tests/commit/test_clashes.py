@@ -36,6 +36,7 @@ class World(Cluster):
             pods=lambda: {(NAMESPACE, p.metadata.name): p for p in self.pods()},
             scheduler_names={SCHEDULER},
             is_committing=lambda _uid: self.carried,
+            releasing=set(),
             event_writer=self.told,
             count=self._count,
             policy=rule,

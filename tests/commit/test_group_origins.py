@@ -56,7 +56,8 @@ def written(manager, *fields):
 
 def origins(room, *answers, wait=0.0):
     claims = Claims(*answers)
-    access = ApiAccess(claims, PODS.at(), RESOURCE_CLAIMS.at(), asyncio.Semaphore(1), RetryPolicy())
+    limiter, pause = asyncio.Semaphore(1), RetryPolicy()
+    access = ApiAccess(claims, PODS.at(), RESOURCE_CLAIMS.at(), limiter, pause, pause)
     return GroupOwnership(access, room, ObjectBackoff(RetryPolicy(base=wait))), claims
 
 
@@ -69,7 +70,11 @@ async def test_a_group_is_ours_if_we_allocated_its_claim():
 
 @pytest.mark.parametrize(
     "found",
-    [written("kube-scheduler", "allocation"), written("kai-py", "devices"), NotFound("gone")],
+    [
+        written("kube-scheduler", "allocation"),
+        written("kai-py", "devices"),
+        NotFound("gone", reason="NotFound", name="gpu"),
+    ],
     ids=["somebody else's", "we wrote another field", "gone"],
 )
 async def test_others_are_not_and_are_read_once(found):

@@ -7,24 +7,25 @@ every such device is counted, reported on both claims, and resolved by the confi
     give-way                our pods are evicted in any case
     keep                    nothing is done
 
-Of two claims of ours the later one gives way. Pods that are bound are evicted, which frees their
-claim; a claim none of whose pods is bound is released. What the API refuses is tried again.
+Of two claims of ours the later one gives way. Its pods are read first: those that are bound are
+evicted, which frees their claim; of a claim none of whose pods is bound the pods' reservations are
+removed. What can't be read, and what the API refuses, is tried again with backoff.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaimConsumerReference
-from kai_py.api.references import ClaimRef, PodRef
+from kai_py.api.references import ClaimRef, GroupRef, PodRef
 from kai_py.commit.api_access import ApiAccess
-from kai_py.commit.binding import is_unbound
 from kai_py.commit.claims.device_holders import DeviceConflict, DeviceHolders
 from kai_py.commit.claims.reconcile import release_claim
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import EvictionOutcome, evict_pod
+from kai_py.commit.pod_state import ReadState, read_group_state, read_pod_state
 from kai_py.config import DoubleAllocationPolicy
 from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
@@ -32,17 +33,15 @@ from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS = 0.1
-"""Seconds between two attempts at a conflict that cannot be resolved yet."""
-
 
 @dataclass(kw_only=True, eq=False)
 class DeviceConflictResolver:
     """The unresolved conflicts; ``add`` takes new ones, ``run`` resolves them.
 
     ``pods``: all pods by (namespace, name); ``scheduler_names``: names whose pods are ours;
-    ``is_committing``: whether a transaction, which checks by itself, writes to the claim with a
-    uid. ``count`` is called once per conflict.
+    ``is_committing``: whether a transaction, which checks by itself, writes to the pod or claim
+    with a uid; ``releasing``: uids of claims being released, with which none starts. ``count`` is
+    called once per conflict.
     """
 
     access: ApiAccess
@@ -50,6 +49,7 @@ class DeviceConflictResolver:
     pods: Callable[[], Mapping[tuple[str, str], Pod]]
     scheduler_names: Set[str]
     is_committing: Callable[[str], bool]
+    releasing: set[str]
     event_writer: EventWriter
     count: Callable[[], None]
     policy: DoubleAllocationPolicy
@@ -64,14 +64,18 @@ class DeviceConflictResolver:
 
     async def run(self) -> None:
         """Resolve conflicts until cancelled."""
+        attempts = 0
         while True:
             await self._changed.wait()
             self._changed.clear()
             for conflict in tuple(self._unresolved):
                 if await self._try_resolve(conflict):
                     del self._unresolved[conflict]
+            attempts = attempts + 1 if self._unresolved else 0
             if self._unresolved:
-                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._changed.set)
+                asyncio.get_running_loop().call_later(
+                    self.access.retry.delay(attempts), self._changed.set
+                )
 
     async def _try_resolve(self, conflict: DeviceConflict) -> bool:
         if not self.holders.is_current(conflict):
@@ -82,11 +86,19 @@ class DeviceConflictResolver:
         claim, consumers = next((side for side in sides if side[1]), (conflict.later, []))
         if not consumers:
             return True
-        if self.is_committing(claim.uid):
+        if any(map(self.is_committing, (claim.uid, *(pod.metadata.uid for pod in consumers)))):
             return False
         keep_reason = self._keep_reason(consumers)
         self._report(conflict, keep_reason or f"claim {claim} is released")
-        return bool(keep_reason) or await self._give_up_claim(conflict, claim, consumers)
+        if keep_reason:
+            return True
+        if claim.uid in self.releasing:
+            return False
+        self.releasing.add(claim.uid)
+        try:
+            return await self._give_up_claim(conflict, claim, consumers)
+        finally:
+            self.releasing.discard(claim.uid)
 
     def _consumer_pods(self, ref: ClaimRef) -> list[Pod]:
         """Unfinished pods of ours that the claim is reserved for."""
@@ -125,21 +137,35 @@ class DeviceConflictResolver:
     ) -> bool:
         pods = [PodRef.of(pod.metadata) for pod in consumers]
         # Read from the API, not the mirror: a binding may have arrived a moment ago.
-        unbound = await asyncio.gather(*(is_unbound(self.access, pod) for pod in pods))
-        if all(unbound):
-            return await self._release(claim)
-        bound = [pod for pod, is_waiting in zip(pods, unbound, strict=True) if not is_waiting]
+        readings = await asyncio.gather(*(read_pod_state(self.access, pod) for pod in pods))
+        if any(read.state is ReadState.UNKNOWN for read in readings):
+            return False
+        bound = [p for p, read in zip(pods, readings, strict=True) if not read.proves_unused]
+        if not bound:
+            return await self._release(claim, pods)
+        if self._keep_reason([read.pod for read in readings if read.pod is not None]):
+            return True  # one of them has started meanwhile
         other = conflict.earlier if claim == conflict.later else conflict.later
         reason = f"device {'/'.join(conflict.device)} is also allocated to claim {other}"
         results = [await evict_pod(self.access, pod, reason) for pod in bound]
         released = (EvictionOutcome.EVICTED, EvictionOutcome.DELETED)
         return all(outcome in released for outcome, _, _ in results)
 
-    async def _release(self, ref: ClaimRef) -> bool:
+    async def _release(self, ref: ClaimRef, unused: Sequence[PodRef]) -> bool:
+        """Remove ``unused`` pods, and groups none of whose pods is bound; others stay."""
         claim = self.holders.claim(ref.uid)
         consumers = claim.status.reserved_for if claim is not None else ()
+        groups = [
+            GroupRef(ref.namespace, each.name, each.uid)
+            for each in consumers
+            if each.resource == POD_GROUPS
+        ]
+        readings = await asyncio.gather(*(read_group_state(self.access, each) for each in groups))
+        if any(read.state is ReadState.UNKNOWN for read in readings):
+            return False
+        idle = [g.uid for g, read in zip(groups, readings, strict=True) if read.proves_unused]
         try:
-            await release_claim(self.access, ref, frozenset(each.uid for each in consumers))
+            await release_claim(self.access, ref, frozenset([*(p.uid for p in unused), *idle]))
         except ApiError as error:
             log.warning("claim %s: devices not released yet: %s", ref, error)
             return False

@@ -2,8 +2,8 @@
 
 The claim's name is derived from the pod and its requests, so a create whose answer got lost finds
 the claim on the next try. Any other claim of that name is a leftover of an earlier attempt: it is
-deleted, and the gang tried again. Before the pod is bound its status must map containers to
-requests; without that the kubelet would give it no device.
+deleted once a read proves its pod to be on no node, and the gang tried again. Before the pod is
+bound its status must map containers to requests; without that the kubelet would give it no device.
 """
 
 from typing import Any
@@ -14,12 +14,15 @@ from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER, ResourceCla
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone, preconditions
 from kai_py.commit.claims.reconcile import ClaimFailure
+from kai_py.commit.pod_state import read_pod_state
 from kai_py.commit.retry import retry_transient
 from kai_py.plan.plan import ClaimToCreate
 from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
 
 
-async def create_claim(access: ApiAccess, desired: ClaimToCreate) -> ResourceClaim | ClaimFailure:
+async def create_claim(
+    access: ApiAccess, pod: PodRef, desired: ClaimToCreate
+) -> ResourceClaim | ClaimFailure:
     """Create the claim, or return it if an earlier attempt created it."""
     claim = ClaimRef.of(desired.claim.metadata)
     try:
@@ -34,13 +37,25 @@ async def create_claim(access: ApiAccess, desired: ClaimToCreate) -> ResourceCla
         return ClaimFailure(f"claim {claim}: {error}")
     if found.metadata.deletion_timestamp is None and _matches(found, desired.claim):
         return found
-    if _owner_pods(found) == _owner_pods(desired.claim):
+    if _owner_pods(found) != _owner_pods(desired.claim):
+        return ClaimFailure(f"claim {claim}: one of that name exists, which is not its pod's")
+    return ClaimFailure(f"claim {claim}: {await _delete_earlier(access, pod, found)}")
+
+
+async def _delete_earlier(access: ApiAccess, pod: PodRef, found: ResourceClaim) -> str:
+    """Delete a claim of an earlier attempt for ``pod``; returns what became of it."""
+    reading = await read_pod_state(access, pod)
+    if not reading.proves_unused:
+        return f"one of an earlier attempt is kept: {reading.problem or 'its pod is on a node'}"
+    try:
         await delete_claim(access, ClaimRef.of(found.metadata))
-    return ClaimFailure(f"claim {claim}: one of that name, of an earlier attempt, is being deleted")
+    except ApiError as error:
+        return f"one of an earlier attempt is not deleted yet: {error}"
+    return "one of that name, of an earlier attempt, is being deleted"
 
 
 async def delete_claim(access: ApiAccess, claim: ClaimRef) -> None:
-    """Delete a claim that no pod uses; raises ApiError when the API keeps failing."""
+    """Delete a claim whose pod was read to be on no node; raises ApiError if the API fails."""
     try:
         found = await access.read_claim(claim)
         if found.metadata.uid != claim.uid:
@@ -60,7 +75,7 @@ async def delete_claim(access: ApiAccess, claim: ClaimRef) -> None:
     except Conflict:
         return  # the claim controller is at it as well, and ends it with the pod
     except ApiError as error:
-        if not is_gone(error):
+        if not is_gone(error, claim.name):
             raise
 
 

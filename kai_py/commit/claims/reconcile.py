@@ -271,7 +271,7 @@ async def reconcile_claim(
                 await access.retry.sleep(failures, error)
                 claim = await access.read_claim(desired.claim)
     except ApiError as error:
-        if is_gone(error):
+        if is_gone(error, desired.claim.name):
             return ClaimFailure(f"claim {desired.claim}: was deleted")
         return ClaimFailure(f"claim {desired.claim}: {error}")
     return ClaimFailure(f"claim {desired.claim}: {failures} writes in a row failed: {reason}")
@@ -282,6 +282,7 @@ async def release_claim(
 ) -> None:
     """Remove consumers with these uids from a claim, and its allocation with the last of them.
 
+    The caller has read every one of them and knows it to be on no node (``commit.pod_state``).
     Raises ApiError when the API keeps failing; a deleted claim counts as released.
     """
     try:
@@ -298,7 +299,7 @@ async def release_claim(
                 await access.retry.sleep(failures, error)
                 claim = await access.read_claim(ref)
     except ApiError as error:
-        if not is_gone(error):
+        if not is_gone(error, ref.name):
             raise
 
 

@@ -3,8 +3,10 @@
 A scheduler that ended between a claim write and a binding leaves claims allocated and reserved for
 pods that still wait. The next plan normally uses them as they are: an allocated claim pins its pod
 to the node. A claim is left over when its waiting consumers are neither placed nor nominated by the
-present plan nor part of a running transaction. After a grace period its devices are released, so
-that the gang may be placed anywhere, and other pods may use the devices until then.
+present plan, nor part of a running transaction, nor assumed to be bound. After a grace period its
+devices are released, so that the gang may be placed anywhere, and other pods may use the devices
+until then. All this is read off the watch, which may be late; so it only says what to look at: a
+claim is released once reads, made then, prove each of these consumers to be on no node.
 
 A claim that is reserved for a PodGroup is left over when all of the group's pods have ended, were
 deleted or are such waiting consumers: an evicted gang releases its devices, although the PodGroup
@@ -26,13 +28,15 @@ from typing import Any, Protocol
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
-from kai_py.api.references import ClaimRef
+from kai_py.api.references import ClaimRef, GroupRef, PodRef
 from kai_py.commit.api_access import ApiAccess
+from kai_py.commit.claims.reconcile import release_claim
+from kai_py.commit.pod_state import read_group_state, read_pod_state
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.tables.claims import POD_GROUPS, GroupKey, pod_group_of
-from kai_py.watch.errors import ApiError, NotFound
+from kai_py.watch.errors import ApiError, is_absent
 from kai_py.watch.kinds import RESOURCE_CLAIMS
 from kai_py.watch.resource import Kind
 from kai_py.watch.transport import FIELD_MANAGER
@@ -40,10 +44,16 @@ from kai_py.watch.transport import FIELD_MANAGER
 
 @dataclass(frozen=True, slots=True)
 class LeftoverClaim:
-    """A claim and the uids of consumers that are not going to use it."""
+    """A claim, the uids of consumers that are not going to use it, and whom to read first.
+
+    ``pods`` and ``groups`` are those consumers; where the claim names none, the pods that it was
+    allocated for: its owner, or pods that mention it.
+    """
 
     claim: ClaimRef
     consumers: frozenset[str]
+    pods: frozenset[PodRef] = frozenset()
+    groups: frozenset[GroupRef] = frozenset()
 
 
 def planned_pods(plan: Plan) -> frozenset[str]:
@@ -61,28 +71,54 @@ def find_leftover_claims(
 ) -> tuple[LeftoverClaim, ...]:
     """Leftover claims of pods that name one of ``scheduler_names``.
 
-    ``in_use``: uids of pods whose claims are in use; ``groups``: PodGroups of ours, with or without
-    pods.
+    ``in_use``: uids of pods that are planned, being bound or assumed to be bound; ``groups``:
+    PodGroups of ours, with or without pods.
     """
     waiting = {
         pod.metadata.uid: pod
         for pod in pods
         if pod.spec.scheduler_name in scheduler_names and not pod.spec.node_name
     }
-    idle = waiting.keys() - in_use
-    idle_groups = _unused_groups(pods, idle, groups)
-    used = {
-        (pod.metadata.namespace, use.resource_claim_name)
-        for pod in waiting.values()
-        if pod.metadata.uid not in in_use
-        for use in pod.spec.resource_claims
+    idle = {uid: pod for uid, pod in waiting.items() if uid not in in_use}
+    bound = {
+        pod.metadata.uid: pod
+        for pod in pods
+        if pod.status.phase not in FINISHED_PHASES
+        and (pod.spec.node_name or pod.metadata.uid in in_use)
     }
-    return tuple(
-        LeftoverClaim(ClaimRef.of(claim.metadata), removable)
-        for claim in claims
-        if claim.status.allocation is not None
-        and (removable := _removable_consumers(claim, idle, used, idle_groups)) is not None
+    view = _Consumers(
+        idle=idle,
+        idle_by_claim=_pods_by_claim(idle.values()),
+        bound_uids=bound.keys(),
+        bound_claims=_pods_by_claim(bound.values()).keys(),
+        idle_groups=_unused_groups(pods, idle.keys(), groups),
     )
+    allocated = (claim for claim in claims if claim.status.allocation is not None)
+    found = (_leftover(claim, view) for claim in allocated)
+    return tuple(leftover for leftover in found if leftover is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Consumers:
+    """Pods and PodGroups by what the watch shows; claims by (namespace, name)."""
+
+    idle: Mapping[str, Pod]
+    idle_by_claim: Mapping[tuple[str, str], list[Pod]]
+    bound_uids: Set[str]
+    bound_claims: Set[tuple[str, str]]
+    idle_groups: Set[GroupKey]
+
+
+def _pods_by_claim(pods: Iterable[Pod]) -> dict[tuple[str, str], list[Pod]]:
+    """Pods by the claims that they mention, in their spec or their status."""
+    found: dict[tuple[str, str], list[Pod]] = {}
+    for pod in pods:
+        named = (use.resource_claim_name for use in pod.spec.resource_claims)
+        made = (use.resource_claim_name or "" for use in pod.status.resource_claim_statuses)
+        for name in dict.fromkeys((*named, *made)):
+            if name:
+                found.setdefault((pod.metadata.namespace, name), []).append(pod)
+    return found
 
 
 def _unused_groups(
@@ -97,24 +133,47 @@ def _unused_groups(
     return frozenset(key for key, is_unused in unused_by_key.items() if is_unused)
 
 
-def _removable_consumers(
-    claim: ResourceClaim,
-    unused: Set[str],
-    used: Set[tuple[str, str]],
-    groups: Set[GroupKey],
-) -> frozenset[str] | None:
+def _leftover(claim: ResourceClaim, view: _Consumers) -> LeftoverClaim | None:
+    ref, namespace = ClaimRef.of(claim.metadata), claim.metadata.namespace
     if claim.status.reserved_for:
-        namespace = claim.metadata.namespace
-        removable = frozenset(
-            each.uid
-            for each in claim.status.reserved_for
-            if each.uid in unused
-            or (each.resource == POD_GROUPS and (namespace, each.name) in groups)
+        listed = claim.status.reserved_for
+        pods = {each.uid: PodRef(namespace, each.name, each.uid) for each in listed}
+        leaving = frozenset(pods[each.uid] for each in listed if each.uid in view.idle)
+        groups = frozenset(
+            GroupRef(namespace, each.name, each.uid)
+            for each in listed
+            if each.resource == POD_GROUPS and (namespace, each.name) in view.idle_groups
         )
-        return removable or None
-    is_owned = any(owner.uid in unused for owner in claim.metadata.owner_references)
-    is_referenced = (claim.metadata.namespace, claim.metadata.name) in used
-    return frozenset() if is_owned or is_referenced else None
+        uids = frozenset(pod.uid for pod in leaving) | {group.uid for group in groups}
+        return LeftoverClaim(ref, uids, leaving, groups) if uids else None
+    owners = {owner.uid for owner in claim.metadata.owner_references}
+    key = namespace, claim.metadata.name
+    if owners & view.bound_uids or key in view.bound_claims:
+        return None  # a pod runs with it and has lost its reservation
+    users = [view.idle[uid] for uid in owners & view.idle.keys()]
+    users += view.idle_by_claim.get(key, ())
+    pods_to_read = frozenset(PodRef.of(pod.metadata) for pod in users)
+    return LeftoverClaim(ref, frozenset(), pods_to_read) if users else None
+
+
+async def release_leftover(access: ApiAccess, leftover: LeftoverClaim) -> str:
+    """Release a leftover claim if reads prove it unused; returns why it is kept, else "".
+
+    The claim is read before its pods: whoever reserves it afterwards makes the release a conflict.
+    Raises ApiError if the release fails.
+    """
+    claim = await access.read_claim(leftover.claim)
+    readings = await asyncio.gather(
+        *(read_pod_state(access, pod) for pod in sorted(leftover.pods)),
+        *(read_group_state(access, group) for group in sorted(leftover.groups)),
+    )
+    for reading in readings:
+        if not reading.proves_unused:
+            return reading.problem or "a pod that uses it is on a node"
+    if claim.status.reserved_for and not leftover.consumers:
+        return "it has been reserved meanwhile"
+    await release_claim(access, leftover.claim, leftover.consumers, claim)
+    return ""
 
 
 class LeftoverTracker:
@@ -191,8 +250,10 @@ class GroupOwnership:
             found = await self._access.call(
                 lambda: self._access.client.get(served, claim.name, namespace=claim.namespace)
             )
-        except NotFound:
-            return False
+        except ApiError as error:
+            if is_absent(error, claim.name):
+                return False
+            raise
         return any(map(_wrote_allocation, found.all_at("metadata.managedFields.*")))
 
 

@@ -306,7 +306,7 @@ class PodStatusWriter:
                 )
             )
         except ApiError as error:
-            if is_gone(error):
+            if is_gone(error, desired.pod.name):
                 return
             self._record_failure(desired.pod, error)
         else:
