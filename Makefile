@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist lo
 # The suite starts hundreds of processes: what Python compiles is kept whatever the environment says.
 test test-fast nightly: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo controlplane machine test test-fast nightly lint types drift bench generate picture clean
+.PHONY: setup demo controlplane machine test test-fast nightly simulate-faults lint types drift bench generate picture clean
 
 setup: $(STAMP)
 
@@ -42,6 +42,14 @@ test-fast: setup
 
 nightly: controlplane
 	$(PYTEST) -m nightly
+
+# One seed of the simulation of faults; a schedule that was kept: SCHEDULE=tests/…/kept/NAME.json.
+SEED ?= 1
+HOURS ?= 4
+SHRINK ?=
+SCHEDULE ?=
+simulate-faults: setup
+	$(BIN)/python -m tests.fault_simulation --hours $(HOURS) $(if $(SHRINK),--shrink) $(or $(SCHEDULE),$(SEED))
 
 lint: setup
 	$(BIN)/ruff check .

@@ -18,7 +18,9 @@ from tests.support.patience import patience
 from tests.support.repository import CHART, ROOT
 
 LINES = sorted({line.partition(" #")[0].strip() for page in PAGES for line in shell_lines(page)})
-TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+MAKEFILE = (ROOT / "Makefile").read_text()
+TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+VARIABLES = set(re.findall(r"^([A-Z]+) \?=", MAKEFILE, re.MULTILINE))
 OTHERS = (
     ". .venv/bin/activate",
     "pip install .",
@@ -34,9 +36,11 @@ def starting_with(word):
 
 
 def test_every_target_of_make_exists():
-    told = {target for line in starting_with("make") for target in line.split()[1:]}
+    words = {word for line in starting_with("make") for word in line.split()[1:]}
+    told = {word for word in words if "=" not in word}
     assert told >= {"demo", "test", "setup"}
     assert told <= TARGETS
+    assert {word.partition("=")[0] for word in words - told} <= VARIABLES
 
 
 def test_benchmarks_take_their_options(monkeypatch):
