@@ -1,17 +1,22 @@
 """``kai-py simulate``: hours of a cluster in seconds, and a report."""
 
+import enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from kai_py.api.choices import Profile
 from kai_py.cli.cluster_objects import text_of
 from kai_py.cli.connection import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, progress
 from kai_py.config import Configuration
+from kai_py.policy.fairness_rules import PROFILES
+from kai_py.simulate.fifo import simulate_fifo
+from kai_py.simulate.goodput import PolicyFigures
 from kai_py.simulate.report import SimulationReport, summarise
-from kai_py.simulate.report_page import report_page, waiting_cells
+from kai_py.simulate.report_page import duration, report_page, waiting_cells
 from kai_py.simulate.scenario import Scenario, ScenarioError, ScenarioQueue, parse_scenario
 from kai_py.simulate.simulation import SimulationResult, simulate
 from kai_py.simulate.traces import (
@@ -22,6 +27,16 @@ from kai_py.simulate.traces import (
     saturating_jobs,
     scenario_of,
 )
+
+
+class ComparedPolicy(enum.StrEnum):
+    """A policy to compare with."""
+
+    FIFO = "fifo"
+    """First in, first out, with aggressive backfill and best fit; no evictions."""
+    KAI = "kai"
+    """The rules of KAI-Scheduler."""
+
 
 WAITING = ("GANGS", "NEVER STARTED", "MEDIAN WAIT", "P95 WAIT", "LONGEST")
 
@@ -48,7 +63,13 @@ def command(
     hours: Annotated[
         float | None, typer.Option(min=0.01, help="For a list of jobs: end after this many hours.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the order of --saturate.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of random arrivals, or of the order of --saturate.")
+    ] = None,
+    against: Annotated[
+        list[ComparedPolicy] | None,
+        typer.Option(help="Also simulate another policy and print both side by side."),
+    ] = None,
     cycle_seconds: Annotated[
         float, typer.Option(min=0.1, help="Minimum simulated time between two cycles, in seconds.")
     ] = 1.0,
@@ -63,16 +84,23 @@ def command(
         text = text_of(str(file))
         if is_trace(text) or file.suffix == ".csv":
             scenario = _scenario_of_trace(
-                text, str(file), nodes, saturate=saturate, hours=hours, seed=seed
+                text, str(file), nodes, saturate=saturate, hours=hours, seed=seed or 0
             )
         elif nodes is not None or saturate or hours is not None:
             raise CommandError(f"{file}: --nodes, --saturate and --hours require a list of jobs")
         else:
             scenario = parse_scenario(text, name=str(file))
+            if seed is not None:
+                scenario = scenario.model_copy(update={"seed": seed})
     except ScenarioError as error:
         raise CommandError(str(error)) from None
-    result = _simulate(scenario, configuration_from(config), cycle_seconds)
-    report = summarise(result)
+    configuration = configuration_from(config)
+    result = _simulate(scenario, configuration, cycle_seconds)
+    others = {
+        policy.value: _simulate_other(policy, scenario, configuration, cycle_seconds)
+        for policy in dict.fromkeys(against or ())
+    }
+    report = summarise(result, others)
     if html is not None:
         try:
             html.write_text(report_page(report, title=file.name), encoding="utf-8")
@@ -112,6 +140,15 @@ def _simulate(
         )
 
 
+def _simulate_other(
+    policy: ComparedPolicy, scenario: Scenario, configuration: Configuration, cycle_seconds: float
+) -> SimulationResult:
+    if policy is ComparedPolicy.FIFO:
+        return simulate_fifo(scenario, PROFILES[configuration.rules])
+    theirs = configuration.model_copy(update={"rules": Profile.KAI})
+    return _simulate(scenario, theirs, cycle_seconds)
+
+
 def _print(found: SimulationReport) -> None:
     typer.echo(
         f"{found.hours:g} hours of {found.gpus:g} GPUs: {found.allocated:.1%} used, "
@@ -122,6 +159,25 @@ def _print(found: SimulationReport) -> None:
     if found.evictions:
         evicted = ", ".join(f"{count} by {action}" for action, count in found.evictions.items())
         typer.echo(f"Evicted pods: {evicted}; {found.lost_gpu_hours:.1f} GPU-hours lost.")
+    typer.echo()
+    print_table(
+        (
+            "POLICY",
+            "USED",
+            "USEFUL",
+            "LOST",
+            "EVICTED",
+            "<2MIN",
+            "MOST",
+            "COMPLETION",
+            "WAIT",
+            "P99",
+        ),
+        (_policy_cells(policy, found.gpus * found.hours) for policy in found.policies),
+    )
+    typer.echo(
+        "(used, useful, lost: part of all GPU-hours; evicted pods; most evictions of a gang)"
+    )
     if found.cost:
         costs = ", ".join(f"{sort} {price:,.0f}" for sort, price in found.cost.items())
         typer.echo(f"Cost of the nodes: {costs}.")
@@ -143,3 +199,17 @@ def _print(found: SimulationReport) -> None:
     typer.echo("(GPU-hours)\n")
     sizes = ((name, *waiting_cells(waiting)) for name, waiting in found.by_size.items())
     print_table(("GPUS OF THE GANG", *WAITING), sizes)
+
+
+def _policy_cells(policy: PolicyFigures, total: float) -> tuple[str, ...]:
+    hours = (policy.used_gpu_hours, policy.useful_gpu_hours, policy.lost_gpu_hours)
+    return (
+        policy.name,
+        *(f"{each / total:.1%}" if total else "-" for each in hours),
+        str(policy.evicted_pods),
+        str(policy.evicted_within_two_minutes),
+        str(policy.most_evictions_of_a_gang),
+        duration(policy.mean_completion_seconds),
+        duration(policy.waits.mean),
+        duration(policy.waits.p99),
+    )

@@ -7,12 +7,15 @@ Source: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness" (1984).
 """
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from kai_py.simulate.goodput import PolicyFigures, policy_figures
 from kai_py.simulate.simulation import HOUR, GangWait, SimulationResult, UsageInterval
 
 MAX_SAMPLES = 241
+OUR_POLICY = "kai-py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +81,16 @@ class SimulationReport:
     lost_gpu_hours: float
     cost: dict[str, float]
     cycles: int
+    policies: tuple[PolicyFigures, ...]
+    """Goodput: of kai-py first, then of the policies that it is compared with."""
     samples: tuple[UsageSample, ...]
     """Over time, at most ``MAX_SAMPLES`` at equal distances."""
 
 
-def summarise(result: SimulationResult) -> SimulationReport:
-    """The report of a simulation's result."""
+def summarise(
+    result: SimulationResult, others: Mapping[str, SimulationResult] = MappingProxyType({})
+) -> SimulationReport:
+    """The report of a simulation's result, compared with ``others`` by name of the policy."""
     total = result.gpus * result.scenario.hours
     used, idle, broken = _gpu_hours(result)
     queues = tuple(
@@ -113,6 +120,9 @@ def summarise(result: SimulationResult) -> SimulationReport:
         lost_gpu_hours=sum(queue.lost_gpu_hours for queue in queues),
         cost=_cost(result),
         cycles=result.cycles,
+        policies=tuple(
+            policy_figures(name, each) for name, each in ({OUR_POLICY: result} | {**others}).items()
+        ),
         samples=usage_samples(result),
     )
 

@@ -23,7 +23,7 @@ from pydantic import Field, ValidationError, model_validator
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.model import ApiModel, Name
 from kai_py.api.problems import field_problems
-from kai_py.api.queue import API_VERSION, QueueSpec
+from kai_py.api.queue import API_VERSION, Queue, QueueSpec, read_queue
 
 Count = Annotated[int, Field(ge=1, le=100_000, strict=True)]
 Minutes = Annotated[float, Field(ge=0, le=10_000_000)]
@@ -75,11 +75,15 @@ class ScenarioJob(ApiModel):
     node_selector: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
     """Labels of its nodes; of several values a node has one."""
     at: Minutes = 0
-    """When the first one comes."""
+    """When the first one comes; the first of random arrivals comes after a random distance."""
     every: Annotated[float, Field(gt=0, le=10_000_000)] | None = None
     """Time between two of them."""
     count: Count | None = None
     """How many come, by default until the end where ``every`` is set, else one."""
+    burst: Count = 1
+    """How many are created each time, at once."""
+    checkpoint_minutes: Annotated[float, Field(gt=0, le=10_000_000)] | None = None
+    """Interval of its checkpoints; an evicted pod repeats only the work since the last one."""
     random: bool = False
     """Whether distances are random (a Poisson process)."""
 
@@ -97,6 +101,8 @@ class Scenario(ApiModel):
     """How long it lasts."""
     seed: int = 0
     """Fixes random arrivals."""
+    start_up_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0.0
+    """Time that a pod needs before its work begins; every start costs it again."""
     nodes: Annotated[tuple[NodeGroup, ...], Field(min_length=1)]
     queues: Annotated[tuple[ScenarioQueue, ...], Field(min_length=1)]
     jobs: tuple[ScenarioJob, ...] = ()
@@ -133,26 +139,37 @@ def parse_scenario(text: str, *, name: str = "scenario") -> Scenario:
 def arrivals(scenario: Scenario) -> list[Arrival]:
     """Every Job that is created, in order of time."""
     result = [
-        Arrival(seconds, _numbered(job, number), job)
+        Arrival(seconds, _numbered(job, number * job.burst + copy), job)
         for index, job in enumerate(scenario.jobs)
         for number, seconds in enumerate(_times(scenario, job, index))
+        for copy in range(job.burst)
     ]
     return sorted(result, key=lambda each: (each.seconds, each.name))
 
 
 def _numbered(job: ScenarioJob, number: int) -> str:
-    return job.name if job.every is None and job.count is None else f"{job.name}-{number}"
+    once = job.every is None and job.count is None and job.burst == 1
+    return job.name if once else f"{job.name}-{number}"
 
 
 def _times(scenario: Scenario, job: ScenarioJob, index: int) -> Iterator[float]:
     generator = random.Random(f"{scenario.seed}/{index}")
     end, seconds, count = scenario.hours * 3600, job.at * 60, 0
+    mean = (job.every or 0.0) * 60
+    is_poisson = job.random and mean > 0
     limit = job.count if job.count is not None else (None if job.every else 1)
+    if is_poisson:
+        # Otherwise the first of every kind would come at once.
+        seconds += generator.expovariate(1 / mean)
     while seconds < end and (limit is None or count < limit):
         yield seconds
         count += 1
-        mean = (job.every or 0.0) * 60
-        seconds += generator.expovariate(1 / mean) if job.random and mean else mean
+        seconds += generator.expovariate(1 / mean) if is_poisson else mean
+
+
+def queue_spec(queue: ScenarioQueue) -> Queue:
+    """The Queue as the API server returns it."""
+    return read_queue(queue_manifest(queue))
 
 
 def queue_manifest(queue: ScenarioQueue) -> dict[str, Any]:

@@ -15,17 +15,19 @@ import numpy as np
 from kai_py.config import Configuration
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.kubelet import PodTiming
-from kai_py.plan.plan import Action, Plan
+from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.scenario import Arrival, Scenario, arrivals, queue_manifest
+from kai_py.simulate.scenario import Arrival, Scenario, ScenarioJob, arrivals, queue_manifest
 from kai_py.simulate.workloads import (
     GPU_RESOURCE,
     NAMESPACE,
     job_manifest,
     node_manifests,
     priority_class,
+    set_run_seconds,
 )
 from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
 HOUR = 3600.0
@@ -60,6 +62,26 @@ class GangWait:
     pods: int
     seconds: float | None
     completion: float | None = None
+    arrived: float = 0.0
+    """Seconds since the start of the simulation."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodAttempt:
+    """The time of one pod on its GPUs, from its placement to its end or its eviction.
+
+    ``kept``: seconds of work that need not be repeated. ``seconds`` - ``kept`` is lost: the
+    start-up, and after an eviction everything since the last checkpoint.
+    """
+
+    gang: str
+    queue: str
+    gpus: float
+    seconds: float
+    kept: float
+    ended_at: float
+    """Seconds since the start of the simulation."""
+    evicted_by: Action | None = None
 
 
 @dataclass
@@ -84,16 +106,33 @@ class SimulationResult:
     queues: dict[str, QueueTotals]
     evictions: dict[Action, int]
     cycles: int
+    attempts: tuple[PodAttempt, ...] = ()
+    """Of all pods that were placed; those that still run end with the simulation."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningPod:
+    """A placed pod: since when, and the seconds that it would run undisturbed."""
+
+    gang: str
+    since: float
+    seconds: float
 
 
 @dataclass
 class _Recorder:
+    start_up: float = 0.0
+    jobs: dict[str, ScenarioJob] = field(default_factory=dict)
+    """By gang."""
     waits: dict[str, GangWait] = field(default_factory=dict)
     arrived: dict[str, float] = field(default_factory=dict)
-    run_seconds: dict[str, float] = field(default_factory=dict)
-    """Run time of every pod, by gang."""
-    placed_at: dict[str, float] = field(default_factory=dict)
-    """Time of placement by pod uid."""
+    running: dict[str, _RunningPod] = field(default_factory=dict)
+    """By pod uid, those that have ended as well."""
+    members: dict[str, set[str]] = field(default_factory=dict)
+    """Uids of the pods of a gang that run or have ended."""
+    checkpoints: dict[str, list[float]] = field(default_factory=dict)
+    """Seconds of work that evicted pods of a gang had saved, for the pods that replace them."""
+    attempts: list[PodAttempt] = field(default_factory=list)
     moments: list[UsageInterval] = field(default_factory=list)
     queues: dict[str, QueueTotals] = field(default_factory=dict)
     evictions: dict[Action, int] = field(default_factory=dict)
@@ -110,7 +149,10 @@ def simulate(
 ) -> SimulationResult:
     """Simulate ``scenario``; ``on_progress`` is called with the simulated hours now and then."""
     cluster = SimulatedCluster(configuration, start=SIMULATION_START, timing=TIMING)
-    record = _Recorder(queues={queue.name: QueueTotals() for queue in scenario.queues})
+    record = _Recorder(
+        start_up=scenario.start_up_seconds,
+        queues={queue.name: QueueTotals() for queue in scenario.queues},
+    )
     _set_up(cluster, scenario, record)
     clock, end, cycles = cluster.clock, SIMULATION_START + scenario.hours * HOUR, 0
     resync, next_resync = configuration.resync_period, 0.0
@@ -128,6 +170,8 @@ def simulate(
         wait = cycle_seconds if cluster.changed else _seconds_until(due, clock.now(), cycle_seconds)
         clock.advance(min(wait, end - clock.now()))
     _accumulate(record, end - SIMULATION_START)
+    for pod in record.running.values():
+        record.attempts.append(_attempt(record, pod, end))
     gpus = float(sum(kind.count * kind.gpus for kind in scenario.nodes))
     return SimulationResult(
         scenario=scenario,
@@ -137,6 +181,7 @@ def simulate(
         queues=record.queues,
         evictions=record.evictions,
         cycles=cycles,
+        attempts=tuple(record.attempts),
     )
 
 
@@ -158,9 +203,12 @@ def _set_up(cluster: SimulatedCluster, scenario: Scenario, record: _Recorder) ->
 
 def _submit_job(cluster: SimulatedCluster, arrival: Arrival, record: _Recorder) -> None:
     gang, job = f"{NAMESPACE}/Job/{arrival.name}", arrival.job
-    record.arrived[gang], record.run_seconds[gang] = cluster.clock.now(), job.minutes * 60
-    record.waits[gang] = GangWait(gang, job.queue, job.pods * job.gpus_per_pod, job.pods, None)
-    cluster.embedded.create(job_manifest(arrival))
+    record.arrived[gang], record.jobs[gang] = cluster.clock.now(), job
+    arrived = cluster.clock.now() - SIMULATION_START
+    record.waits[gang] = GangWait(
+        gang, job.queue, job.pods * job.gpus_per_pod, job.pods, None, arrived=arrived
+    )
+    cluster.embedded.create(job_manifest(arrival, record.start_up))
 
 
 def _record_cycle(cluster: SimulatedCluster, record: _Recorder, plan: Plan) -> None:
@@ -169,21 +217,10 @@ def _record_cycle(cluster: SimulatedCluster, record: _Recorder, plan: Plan) -> N
     snapshot = cluster.planner.freeze(now)
     gangs = snapshot.gangs
     for placement in plan.placements:
-        for pod in placement.pods:
-            record.placed_at[pod.pod.uid] = now
-        wait = record.waits.get(placement.gang)
-        if wait is not None:
-            elapsed = now - record.arrived[placement.gang]
-            seconds = elapsed if wait.seconds is None else wait.seconds
-            finish = elapsed + record.run_seconds[placement.gang]
-            record.waits[placement.gang] = replace(wait, seconds=seconds, completion=finish)
+        if placement.gang in record.jobs:
+            _record_start(cluster, record, placement, now)
     for eviction in plan.evictions:
-        wait, queue = record.waits[eviction.gang], record.queues[eviction.queue]
-        record.waits[eviction.gang] = replace(wait, completion=None)
-        run_time = now - record.placed_at.pop(eviction.pod.uid, now)
-        queue.evicted_pods += 1
-        queue.lost_gpu_hours += run_time / HOUR * wait.gpus / wait.pods
-        record.evictions[eviction.action] = record.evictions.get(eviction.action, 0) + 1
+        _record_eviction(record, eviction, now)
     record.shares = {
         share.queue: (share.allocated.get(GPU, 0.0), share.fair_share.get(GPU, 0.0))
         for share in plan.queues
@@ -199,14 +236,76 @@ def _record_cycle(cluster: SimulatedCluster, record: _Recorder, plan: Plan) -> N
     record.moments.append(UsageInterval(now - SIMULATION_START, used, waiting, fragmented, largest))
 
 
+def _record_start(
+    cluster: SimulatedCluster, record: _Recorder, placement: GangPlacement, now: float
+) -> None:
+    gang, job = placement.gang, record.jobs[placement.gang]
+    saved, members = record.checkpoints.get(gang, []), record.members.setdefault(gang, set())
+    for pod in placement.pods:
+        seconds = record.start_up + job.minutes * 60
+        if saved:
+            seconds -= saved.pop()
+            set_run_seconds(cluster.embedded, pod.pod, seconds)
+        record.running[pod.pod.uid] = _RunningPod(gang, now, seconds)
+        members.add(pod.pod.uid)
+    wait = record.waits[gang]
+    elapsed = now - record.arrived[gang]
+    completion = None
+    if len(members) >= wait.pods:
+        ends = (record.running[uid].since + record.running[uid].seconds for uid in members)
+        completion = max(ends) - record.arrived[gang]
+    started = elapsed if wait.seconds is None else wait.seconds
+    record.waits[gang] = replace(wait, seconds=started, completion=completion)
+
+
+def _record_eviction(record: _Recorder, eviction: Eviction, now: float) -> None:
+    pod = record.running.pop(eviction.pod.uid, None)
+    queue = record.queues[eviction.queue]
+    queue.evicted_pods += 1
+    record.evictions[eviction.action] = record.evictions.get(eviction.action, 0) + 1
+    if pod is None:
+        return
+    attempt = _attempt(record, pod, now, eviction.action)
+    record.attempts.append(attempt)
+    record.members[pod.gang].discard(eviction.pod.uid)
+    record.waits[pod.gang] = replace(record.waits[pod.gang], completion=None)
+    queue.lost_gpu_hours += (attempt.seconds - attempt.kept) / HOUR * attempt.gpus
+    work = record.jobs[pod.gang].minutes * 60
+    done = work - (pod.seconds - record.start_up) + attempt.kept
+    if done > 0:
+        record.checkpoints.setdefault(pod.gang, []).append(done)
+
+
+def _attempt(
+    record: _Recorder, pod: _RunningPod, now: float, evicted_by: Action | None = None
+) -> PodAttempt:
+    """The time of a pod until ``now``, or until its end if that was earlier."""
+    job = record.jobs[pod.gang]
+    seconds = min(now - pod.since, pod.seconds)
+    kept = max(seconds - record.start_up, 0.0)
+    if evicted_by is not None:
+        interval = (job.checkpoint_minutes or math.inf) * 60
+        work = job.minutes * 60
+        before = work - (pod.seconds - record.start_up)
+        # Checkpoints are taken at multiples of the interval of the whole work, saved work included.
+        reached = 0.0 if math.isinf(interval) else (before + kept) // interval * interval
+        kept = max(reached - before, 0.0)
+    ended = pod.since + seconds - SIMULATION_START
+    return PodAttempt(pod.gang, job.queue, job.gpus_per_pod, seconds, kept, ended, evicted_by)
+
+
 def _free_gpus(snapshot: Snapshot) -> tuple[float, float]:
     """GPUs free on partly used nodes, and on the node with the most free."""
     row = snapshot.resources.positions.get(GPU_RESOURCE)
     if row is None:
         return 0.0, 0.0
-    used, total = snapshot.used[row], snapshot.nodes.allocatable[row]
-    free = np.maximum(total - used, 0.0)
-    return float(free[used > 0].sum()), float(free.max(initial=0.0))
+    total = snapshot.nodes.allocatable[row]
+    return free_gpu_figures(np.maximum(total - snapshot.used[row], 0.0), total)
+
+
+def free_gpu_figures(free: Floats, total: Floats) -> tuple[float, float]:
+    """Of (nodes,) GPUs: those free on partly used nodes, and on the node with the most free."""
+    return float(free[free < total].sum()), float(free.max(initial=0.0))
 
 
 def _accumulate(record: _Recorder, seconds: float) -> None:

@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from kai_py.api.queue import QUEUE_NAME_KEY
+from kai_py.api.references import PodRef
 from kai_py.api.times import format_duration
+from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.kubelet import RUN_SECONDS
+from kai_py.embedded.resources import PODS
 from kai_py.grouping.annotations import EXPECTED_RUNTIME_KEY
 from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY
 from kai_py.simulate.scenario import Arrival, NodeGroup, ScenarioJob
@@ -56,7 +59,7 @@ def priority_class_name(value: int) -> str:
     return f"priority-{'below-' if value < 0 else ''}{abs(value)}"
 
 
-def job_manifest(arrival: Arrival) -> Manifest:
+def job_manifest(arrival: Arrival, start_up_seconds: float = 0.0) -> Manifest:
     """The Job that a user would create; disruptions don't count as its failures."""
     job = arrival.job
     annotations = {QUEUE_NAME_KEY: job.queue}
@@ -74,15 +77,15 @@ def job_manifest(arrival: Arrival) -> Manifest:
             "completions": job.pods,
             "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [disrupted]}]},
             "template": {
-                "metadata": {"annotations": _pod_marks(job)},
+                "metadata": {"annotations": _pod_marks(job, start_up_seconds)},
                 "spec": _pod_spec(job),
             },
         },
     }
 
 
-def _pod_marks(job: ScenarioJob) -> dict[str, str]:
-    annotations = {RUN_SECONDS: f"{job.minutes * 60:g}"}
+def _pod_marks(job: ScenarioJob, start_up_seconds: float) -> dict[str, str]:
+    annotations = {RUN_SECONDS: f"{start_up_seconds + job.minutes * 60:g}"}
     if 0 < job.gpus_per_pod < 1:
         annotations[FRACTION_KEY] = f"{job.gpus_per_pod:g}"
     return annotations
@@ -111,3 +114,14 @@ def _pod_spec(job: ScenarioJob) -> Manifest:
         required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
         spec["affinity"] = {"nodeAffinity": required}
     return spec
+
+
+def set_run_seconds(cluster: EmbeddedCluster, pod: PodRef, seconds: float) -> None:
+    """Let a pod that has not begun to run end after ``seconds``."""
+
+    def shortened(present: Manifest) -> Manifest:
+        meta = present["metadata"]
+        annotations = {**meta["annotations"], RUN_SECONDS: f"{seconds:g}"}
+        return {**present, "metadata": {**meta, "annotations": annotations}}
+
+    cluster.api.edit(PODS, pod.name, pod.namespace, shortened)

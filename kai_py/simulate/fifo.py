@@ -1,0 +1,248 @@
+"""Plain first-in-first-out with backfill, the yardstick of goodput.
+
+Gangs start in the order of their arrival, whole, as soon as they fit; a gang that does not fit lets
+every later one pass (aggressive backfill). Each pod goes to the node with the fewest free GPUs on
+which it fits (best fit). Nothing is ever evicted; queues, priorities and minAvailable count for
+nothing.
+"""
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kai_py.policy.fair_share import fair_share
+from kai_py.policy.fairness_rules import FairnessRules
+from kai_py.simulate.scenario import Arrival, NodeGroup, Scenario, ScenarioJob, arrivals, queue_spec
+from kai_py.simulate.simulation import (
+    HOUR,
+    GangWait,
+    PodAttempt,
+    QueueTotals,
+    SimulationResult,
+    UsageInterval,
+    free_gpu_figures,
+)
+from kai_py.simulate.workloads import HOSTNAME_LABEL, NAMESPACE
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.resources import Bools, Floats
+from kai_py.snapshot.tables.queue_objects import queue_info
+from kai_py.snapshot.tables.queue_tree import build_queue_table
+
+WHOLE = 1.0 - 1e-9
+"""Free part of a GPU from which on it counts as free."""
+
+
+@dataclass(slots=True)
+class _Machines:
+    """Free amounts: ``gpus`` (nodes, GPUs per node), 0 where a node has no such GPU."""
+
+    gpus: Floats
+    cpu: Floats
+    memory_gib: Floats
+    labels: list[Mapping[str, str]]
+
+    def fits(self, job: ScenarioJob) -> Bools:
+        """(nodes,) where a pod of the job fits now."""
+        fits = (self.cpu >= job.cpu_per_pod) & (self.memory_gib >= job.memory_gib_per_pod)
+        if job.gpus_per_pod >= 1:
+            fits &= (self.gpus >= WHOLE).sum(axis=1) >= job.gpus_per_pod
+        elif job.gpus_per_pod > 0:
+            fits &= self.gpus.max(axis=1, initial=0.0) >= job.gpus_per_pod - 1e-9
+        if job.node_selector:
+            fits &= np.array([_selects(job.node_selector, labels) for labels in self.labels], bool)
+        return fits
+
+
+@dataclass(frozen=True, slots=True)
+class _PlacedPod:
+    """Where a pod is: its node, its GPUs there, and the part of each."""
+
+    node: int
+    gpus: tuple[int, ...]
+    part: float
+
+
+@dataclass(slots=True)
+class _Course:
+    """What has happened so far."""
+
+    waiting: list[Arrival]
+    running: list[tuple[float, int, Arrival, list[_PlacedPod]]]
+    waits: dict[str, GangWait]
+    moments: list[UsageInterval]
+    attempts: list[PodAttempt]
+    queues: dict[str, QueueTotals]
+    started: int = 0
+
+
+def simulate_fifo(scenario: Scenario, rules: FairnessRules) -> SimulationResult:
+    """Simulate ``scenario``; ``rules``: by which the entitlement of queues is reported."""
+    machines = _machines(scenario.nodes)
+    total = float((machines.gpus >= WHOLE).sum())
+    course = _Course([], [], {}, [], [], {each.name: QueueTotals() for each in scenario.queues})
+    shares = _Entitlements(scenario, total, rules)
+    coming, end, now = arrivals(scenario)[::-1], scenario.hours * HOUR, 0.0
+    while True:
+        while coming and coming[-1].seconds <= now:
+            _arrive(coming.pop(), course)
+        while course.running and course.running[0][0] <= now:
+            _release(machines, heapq.heappop(course.running))
+        _start_all(scenario, machines, course, now)
+        waiting = sum(each.job.pods * each.job.gpus_per_pod for each in course.waiting)
+        used = sum(each[2].job.pods * each[2].job.gpus_per_pod for each in course.running)
+        free, largest = free_gpu_figures(machines.gpus.sum(axis=1), _node_gpus(scenario.nodes))
+        course.moments.append(UsageInterval(now, used, waiting, free, largest))
+        upcoming = min(
+            coming[-1].seconds if coming else end, course.running[0][0] if course.running else end
+        )
+        following = min(upcoming, end)
+        shares.add(course, (following - now) / HOUR)
+        if following >= end:
+            break
+        now = following
+    return SimulationResult(
+        scenario=scenario,
+        gpus=total,
+        moments=tuple(course.moments),
+        waits=tuple(course.waits.values()),
+        queues=course.queues,
+        evictions={},
+        cycles=len(course.moments),
+        attempts=tuple(_until(each, end) for each in course.attempts),
+    )
+
+
+def _machines(groups: Sequence[NodeGroup]) -> _Machines:
+    nodes = [(group, f"{group.name}-{n}") for group in groups for n in range(group.count)]
+    widest = max((group.gpus for group, _ in nodes), default=0)
+    gpus = np.zeros((len(nodes), widest), np.float64)
+    for row, (group, _) in enumerate(nodes):
+        gpus[row, : group.gpus] = 1.0
+    return _Machines(
+        gpus=gpus,
+        cpu=np.array([group.cpu for group, _ in nodes], np.float64),
+        memory_gib=np.array([group.memory_gib for group, _ in nodes], np.float64),
+        labels=[{HOSTNAME_LABEL: name, **group.labels} for group, name in nodes],
+    )
+
+
+def _node_gpus(groups: Sequence[NodeGroup]) -> Floats:
+    return np.array([group.gpus for group in groups for _ in range(group.count)], np.float64)
+
+
+def _selects(selector: Mapping[str, str | tuple[str, ...]], labels: Mapping[str, str]) -> bool:
+    return all(
+        labels.get(key) in ((values,) if isinstance(values, str) else values)
+        for key, values in selector.items()
+    )
+
+
+def _arrive(arrival: Arrival, course: _Course) -> None:
+    job, gang = arrival.job, _gang(arrival)
+    gpus = job.pods * job.gpus_per_pod
+    course.waits[gang] = GangWait(gang, job.queue, gpus, job.pods, None, arrived=arrival.seconds)
+    course.waiting.append(arrival)
+
+
+def _gang(arrival: Arrival) -> str:
+    return f"{NAMESPACE}/Job/{arrival.name}"
+
+
+def _start_all(scenario: Scenario, machines: _Machines, course: _Course, now: float) -> None:
+    """Start every waiting gang that fits, the first that came first."""
+    remaining: list[Arrival] = []
+    # A job that does not fit cannot fit for a later arrival of the same kind either.
+    unplaceable: set[int] = set()
+    for arrival in course.waiting:
+        job = arrival.job
+        pods = None if id(job) in unplaceable else _place(machines, job)
+        if pods is None:
+            unplaceable.add(id(job))
+            remaining.append(arrival)
+            continue
+        work = job.minutes * 60
+        seconds = scenario.start_up_seconds + work
+        course.started += 1
+        heapq.heappush(course.running, (now + seconds, course.started, arrival, pods))
+        gang = _gang(arrival)
+        elapsed = now - arrival.seconds
+        course.waits[gang] = replace(
+            course.waits[gang], seconds=elapsed, completion=elapsed + seconds
+        )
+        attempt = PodAttempt(gang, job.queue, job.gpus_per_pod, seconds, work, now + seconds)
+        course.attempts += [attempt] * job.pods
+    course.waiting = remaining
+
+
+def _place(machines: _Machines, job: ScenarioJob) -> list[_PlacedPod] | None:
+    """Place all pods of a job, or none."""
+    placed: list[_PlacedPod] = []
+    for _ in range(job.pods):
+        rows = np.flatnonzero(machines.fits(job))
+        if not len(rows):
+            for pod in placed:
+                _give_back(machines, job, pod)
+            return None
+        free = machines.gpus[rows].sum(axis=1)
+        placed.append(_take(machines, job, int(rows[np.argmin(free)])))
+    return placed
+
+
+def _take(machines: _Machines, job: ScenarioJob, node: int) -> _PlacedPod:
+    cards = machines.gpus[node]
+    if job.gpus_per_pod >= 1:
+        chosen, part = np.flatnonzero(cards >= WHOLE)[: int(job.gpus_per_pod)], 1.0
+    elif job.gpus_per_pod > 0:
+        fitting = np.flatnonzero(cards >= job.gpus_per_pod - 1e-9)
+        chosen, part = fitting[[int(np.argmin(cards[fitting]))]], job.gpus_per_pod
+    else:
+        chosen, part = np.zeros(0, np.int64), 0.0
+    cards[chosen] -= part
+    machines.cpu[node] -= job.cpu_per_pod
+    machines.memory_gib[node] -= job.memory_gib_per_pod
+    return _PlacedPod(node, tuple(int(each) for each in chosen), part)
+
+
+def _give_back(machines: _Machines, job: ScenarioJob, pod: _PlacedPod) -> None:
+    machines.gpus[pod.node, list(pod.gpus)] += pod.part
+    machines.cpu[pod.node] += job.cpu_per_pod
+    machines.memory_gib[pod.node] += job.memory_gib_per_pod
+
+
+def _release(machines: _Machines, ended: tuple[float, int, Arrival, list[_PlacedPod]]) -> None:
+    for pod in ended[3]:
+        _give_back(machines, ended[2].job, pod)
+
+
+def _until(attempt: PodAttempt, end: float) -> PodAttempt:
+    """The part of an attempt that lies within the simulation."""
+    beyond = max(attempt.ended_at - end, 0.0)
+    seconds, kept = attempt.seconds - beyond, max(attempt.kept - beyond, 0.0)
+    return replace(attempt, seconds=seconds, kept=kept, ended_at=attempt.ended_at - beyond)
+
+
+class _Entitlements:
+    """The fair shares of the queues under this policy's demand."""
+
+    def __init__(self, scenario: Scenario, gpus: float, rules: FairnessRules) -> None:
+        infos = [queue_info(queue_spec(each)) for each in scenario.queues]
+        self._table, _ = build_queue_table(infos, (GPU,))
+        self._total = np.array([gpus], np.float64)
+        self._rules = rules
+
+    def add(self, course: _Course, hours: float) -> None:
+        """Add ``hours`` of what queues use now and of what they are entitled to."""
+        used = np.zeros((1, len(self._table)), np.float64)
+        demand = np.zeros_like(used)
+        rows = self._table.positions
+        for arrival in course.waiting:
+            demand[0, rows[arrival.job.queue]] += arrival.job.pods * arrival.job.gpus_per_pod
+        for _, _, arrival, _ in course.running:
+            used[0, rows[arrival.job.queue]] += arrival.job.pods * arrival.job.gpus_per_pod
+        used, demand = self._table.subtree_sums(used), self._table.subtree_sums(demand + used)
+        fair = fair_share(self._table, self._total, demand, self._rules).fair
+        for name, row in rows.items():
+            course.queues[name].received += float(used[0, row]) * hours
+            course.queues[name].entitled += float(fair[0, row]) * hours

@@ -1,0 +1,124 @@
+"""Goodput of a policy: GPU-hours of work that was not lost, beside what that cost whom.
+
+Lost are the GPU-hours of evicted pods since their last checkpoint, which have to be repeated, and
+the start-ups of all pods. A gang that did not start counts as waiting until the end of the
+simulation, and one that did not complete as completing then, so that no policy gains by starving
+gangs.
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from kai_py.simulate.simulation import HOUR, GangWait, PodAttempt, SimulationResult
+
+SHORT_RUN_SECONDS = 120.0
+
+
+class WaitFigures(Struct, frozen=True):
+    """Waiting times in seconds; ``p99`` by nearest rank."""
+
+    mean: float
+    p99: float
+    max: float
+
+
+class QueueHours(Struct, frozen=True):
+    """GPU-hours of a queue: received, and entitled by its fair share."""
+
+    received: float
+    entitled: float
+
+
+class PolicyFigures(
+    Struct,
+    frozen=True,
+    rename={
+        "useful_gpu_hours": "usefulGPUHours",
+        "lost_gpu_hours": "lostGPUHours",
+        "used_gpu_hours": "usedGPUHours",
+        "evicted_pods": "evictedPods",
+        "evicted_within_two_minutes": "evictedWithinTwoMinutes",
+        "most_evictions_of_a_gang": "mostEvictionsOfAGang",
+        "mean_completion_seconds": "meanCompletionSeconds",
+        "waits_by_gpus": "waitsByGPUs",
+        "lost_by_rule": "lostGPUHoursByRule",
+    },
+):
+    """What one policy made of a scenario.
+
+    ``used`` = ``useful`` + ``lost``. ``most_evictions_of_a_gang`` counts the moments at which the
+    gang lost pods. ``waits_by_gpus`` has the GPUs of a gang, as text, as keys.
+    """
+
+    name: str
+    useful_gpu_hours: float
+    lost_gpu_hours: float
+    used_gpu_hours: float
+    evicted_pods: int
+    evicted_within_two_minutes: int
+    most_evictions_of_a_gang: int
+    mean_completion_seconds: float
+    waits: WaitFigures
+    queues: dict[str, QueueHours]
+    waits_by_gpus: dict[str, WaitFigures]
+    lost_by_rule: dict[str, float]
+
+
+def policy_figures(name: str, result: SimulationResult) -> PolicyFigures:
+    """The figures of a simulated policy."""
+    used = _gpu_hours((each, each.seconds) for each in result.attempts)
+    useful = _gpu_hours((each, each.kept) for each in result.attempts)
+    evicted = [each for each in result.attempts if each.evicted_by is not None]
+    rules = sorted({each.evicted_by.value for each in evicted if each.evicted_by is not None})
+    end = result.scenario.hours * HOUR
+    return PolicyFigures(
+        name=name,
+        useful_gpu_hours=useful,
+        lost_gpu_hours=used - useful,
+        used_gpu_hours=used,
+        evicted_pods=len(evicted),
+        evicted_within_two_minutes=sum(each.seconds < SHORT_RUN_SECONDS for each in evicted),
+        most_evictions_of_a_gang=_most_evictions(evicted),
+        mean_completion_seconds=statistics.fmean(
+            [_completion(wait, end) for wait in result.waits] or [0.0]
+        ),
+        waits=_waits(result.waits, end),
+        queues={
+            queue: QueueHours(totals.received, totals.entitled)
+            for queue, totals in result.queues.items()
+        },
+        waits_by_gpus={
+            f"{gpus:g}": _waits([wait for wait in result.waits if wait.gpus == gpus], end)
+            for gpus in sorted({wait.gpus for wait in result.waits})
+        },
+        lost_by_rule={
+            rule: _gpu_hours(
+                (each, each.seconds - each.kept) for each in evicted if each.evicted_by == rule
+            )
+            for rule in rules
+        },
+    )
+
+
+def _gpu_hours(attempts: Iterable[tuple[PodAttempt, float]]) -> float:
+    return sum(attempt.gpus * seconds for attempt, seconds in attempts) / HOUR
+
+
+def _most_evictions(evicted: Sequence[PodAttempt]) -> int:
+    moments = {(each.gang, each.ended_at) for each in evicted}
+    return max(Counter(gang for gang, _ in moments).values(), default=0)
+
+
+def _completion(wait: GangWait, end: float) -> float:
+    return end - wait.arrived if wait.completion is None else wait.completion
+
+
+def _waits(waits: Sequence[GangWait], end: float) -> WaitFigures:
+    times = sorted(end - each.arrived if each.seconds is None else each.seconds for each in waits)
+    if not times:
+        return WaitFigures(0.0, 0.0, 0.0)
+    # Nearest rank: the smallest time that 99 % of the gangs do not exceed.
+    return WaitFigures(statistics.fmean(times), times[-(-99 * len(times) // 100) - 1], times[-1])

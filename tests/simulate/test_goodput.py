@@ -1,0 +1,193 @@
+"""Goodput: what is useful and lost, checkpoints and start-ups, and the comparison with FIFO."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from kai_py.cli import main
+from kai_py.config import Configuration
+from kai_py.policy.fairness_rules import PROFILES
+from kai_py.simulate.fifo import simulate_fifo
+from kai_py.simulate.goodput import policy_figures
+from kai_py.simulate.scenario import arrivals, parse_scenario
+from kai_py.simulate.simulation import simulate
+from tests.support.repository import ROOT
+
+DAYS = ROOT / "benchmarks" / "goodput"
+
+PREEMPTED = """
+hours: 4
+{settings}
+nodes: [{{name: n, count: 1, gpus: 4}}]
+queues: [{{name: team, deservedGPUs: 4}}]
+jobs:
+- {{name: low, queue: team, pods: 4, minutes: 60{checkpoint}}}
+- {{name: high, queue: team, pods: 4, minutes: 30, at: 30, priority: 100}}
+"""
+
+
+def ours(text):
+    return policy_figures("kai-py", simulate(parse_scenario(text), Configuration()))
+
+
+def fifo(text):
+    scenario = parse_scenario(text)
+    return policy_figures("fifo", simulate_fifo(scenario, PROFILES[Configuration().rules]))
+
+
+def preempted(settings="", checkpoint=""):
+    return ours(PREEMPTED.format(settings=settings, checkpoint=checkpoint))
+
+
+def test_work_before_an_eviction_is_lost():
+    found = preempted()
+    assert found.useful_gpu_hours == pytest.approx(4 + 2, rel=0.01)
+    assert found.lost_gpu_hours == pytest.approx(2, rel=0.01)
+    assert found.used_gpu_hours == pytest.approx(8, rel=0.01)
+    assert (found.evicted_pods, found.most_evictions_of_a_gang) == (4, 1)
+    assert found.evicted_within_two_minutes == 0
+    assert found.lost_by_rule == {"preempt": pytest.approx(2, rel=0.01)}
+
+
+def test_work_before_a_checkpoint_is_not_repeated():
+    found = preempted(checkpoint=", checkpointMinutes: 20")
+    assert found.lost_gpu_hours == pytest.approx(4 * 10 / 60, rel=0.02)
+    assert found.useful_gpu_hours == pytest.approx(6, rel=0.01)
+    without, with_checkpoints = preempted(), found
+    saved = without.mean_completion_seconds - with_checkpoints.mean_completion_seconds
+    assert saved == pytest.approx(20 * 60 / 2, abs=30)
+
+
+def test_every_start_costs_the_start_up():
+    found = preempted(settings="startUpSeconds: 300")
+    starts = 4 + 4 + 4
+    assert found.lost_gpu_hours == pytest.approx(starts * 300 / 3600 + 4 * 25 / 60, rel=0.02)
+    assert found.useful_gpu_hours == pytest.approx(6, rel=0.01)
+
+
+def test_a_gang_that_never_starts_waits_until_the_end():
+    text = """
+    hours: 2
+    nodes: [{name: n, count: 1, gpus: 4}]
+    queues: [{name: team}]
+    jobs: [{name: large, queue: team, pods: 2, gpusPerPod: 4, at: 30}]
+    """
+    for found in (ours(text), fifo(text)):
+        assert found.waits.max == found.mean_completion_seconds == 90 * 60
+
+
+BACKFILL = """
+hours: 4
+nodes: [{name: n, count: 2, gpus: 4}]
+queues: [{name: team, deservedGPUs: 4}, {name: idle, deservedGPUs: 4}]
+jobs:
+- {name: first, queue: team, pods: 1, gpusPerPod: 4, minutes: 60}
+- {name: wide, queue: team, pods: 2, gpusPerPod: 4, minutes: 60, at: 1}
+- {name: small, queue: idle, pods: 1, gpusPerPod: 2, minutes: 30, at: 2, priority: 5}
+"""
+
+
+def test_fifo_backfills_and_never_evicts():
+    result = simulate_fifo(parse_scenario(BACKFILL), PROFILES[Configuration().rules])
+    waits = {each.gang.rpartition("/")[2]: each for each in result.waits}
+    assert waits["first"].seconds == 0
+    assert waits["small"].seconds == 0
+    assert waits["wide"].seconds == 59 * 60
+    found = policy_figures("fifo", result)
+    assert found.evicted_pods == found.lost_gpu_hours == 0
+    assert found.useful_gpu_hours == pytest.approx(4 + 8 + 1)
+    assert found.queues["team"].received == pytest.approx(12)
+    assert found.queues["idle"].received == pytest.approx(1)
+
+
+def test_fifo_packs_each_pod_where_the_fewest_gpus_are_free():
+    text = """
+    hours: 1
+    nodes: [{name: n, count: 2, gpus: 4}]
+    queues: [{name: team}]
+    jobs:
+    - {name: a, queue: team, gpusPerPod: 2, minutes: 50}
+    - {name: b, queue: team, gpusPerPod: 2, minutes: 50, at: 1}
+    - {name: c, queue: team, gpusPerPod: 4, minutes: 50, at: 2}
+    """
+    assert fifo(text).waits.max == 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    jobs=st.lists(
+        st.tuples(
+            st.integers(1, 4),
+            st.sampled_from([0.5, 1, 2, 4]),
+            st.integers(1, 90),
+            st.integers(0, 90),
+        ),
+        max_size=12,
+    )
+)
+def test_fifo_gives_no_gpu_twice_and_accounts_for_all_work(jobs):
+    lines = [
+        f"- {{name: j{n}, queue: team, pods: {pods}, gpusPerPod: {gpus:g}, minutes: {m}, at: {at}}}"
+        for n, (pods, gpus, m, at) in enumerate(jobs)
+    ]
+    text = "\n".join(
+        [
+            "hours: 3",
+            "nodes: [{name: n, count: 2, gpus: 4}]",
+            "queues: [{name: team}]",
+            "jobs:" + (" []" if not lines else ""),
+            *lines,
+        ]
+    )
+    result = simulate_fifo(parse_scenario(text), PROFILES[Configuration().rules])
+    assert all(moment.used <= 8 + 1e-9 for moment in result.moments)
+    received = policy_figures("fifo", result).used_gpu_hours
+    assert result.queues["team"].received == pytest.approx(received, abs=1e-6)
+
+
+def test_a_burst_comes_at_once_with_names_of_its_own():
+    text = """
+    hours: 12
+    nodes: [{name: n}]
+    queues: [{name: team}]
+    jobs: [{name: b, queue: team, at: 60, every: 360, burst: 3}]
+    """
+    found = arrivals(parse_scenario(text))
+    assert [each.seconds for each in found] == [3600.0] * 3 + [25200.0] * 3
+    assert len({each.name for each in found}) == 6
+
+
+def test_the_three_days_ask_for_what_they_say():
+    for name, load in (("skew", 1.0), ("priorities", 1.05), ("bursts", 0.9)):
+        scenario = parse_scenario((DAYS / f"{name}.yaml").read_text(encoding="utf-8"))
+        gpus = sum(each.count * each.gpus for each in scenario.nodes)
+        rate = sum(
+            each.pods * each.gpus_per_pod * each.minutes / each.every
+            for each in scenario.jobs
+            if each.every and each.burst == 1
+        )
+        assert rate / gpus == pytest.approx(load, rel=0.001)
+
+
+def test_json_has_the_policies_side_by_side(tmp_path):
+    path = tmp_path / "backfill.yaml"
+    path.write_text(BACKFILL, encoding="utf-8")
+    arguments = ["simulate", str(path), "--against", "fifo", "--against", "kai", "-o", "json"]
+    result = CliRunner().invoke(main.app, arguments, obj=main.Invocation())
+    policies = json.loads(result.output)["policies"]
+    assert [each["name"] for each in policies] == ["kai-py", "fifo", "kai"]
+    for each in policies:
+        assert set(each) >= {
+            "usefulGPUHours",
+            "lostGPUHours",
+            "usedGPUHours",
+            "evictedPods",
+            "evictedWithinTwoMinutes",
+            "mostEvictionsOfAGang",
+            "meanCompletionSeconds",
+        }
+        assert set(each["waits"]) == {"mean", "p99", "max"}
+        assert set(each["queues"]["team"]) == {"received", "entitled"}
