@@ -36,6 +36,7 @@ from kai_py.policy.queue_usage import ExternalUsage, UsageByQueue
 from kai_py.policy.score.registry import WeightedScore, register_score, registered_scores
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder
+from kai_py.snapshot.quarantine import OnFailure, Quarantine, ignore_failure
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.settings import SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
@@ -57,11 +58,14 @@ class Planner:
         *,
         on_owner_kind: Callable[[GroupKind], None] | None = None,
         on_unneeded_kind: Callable[[GroupKind], None] = lambda _: None,
+        on_failure: OnFailure = ignore_failure,
     ) -> None:
         """``on_owner_kind`` is called once with every kind that owns pods of ours.
 
         ``on_unneeded_kind``: with one that cannot be read, when it owns none any more.
+        ``on_failure``: with each object that is set aside, and the exception.
         """
+        self._quarantine = Quarantine(on_failure)
         devices = configuration.devices
         self._devices = ClusterDevices(
             GpuDefinition(
@@ -75,6 +79,7 @@ class Planner:
                 else AllocationStrategy.BEST_FIT
             ),
             allocator_steps=configuration.budgets.allocator_steps,
+            quarantine=self._quarantine,
         )
         self._rules = RuleTable(configuration.grouping, shipped_rules())
         grouping = KaiGrouping(
@@ -100,6 +105,7 @@ class Planner:
             ),
             watch_kind=on_owner_kind,
             on_unneeded_kind=on_unneeded_kind,
+            quarantine=self._quarantine,
         )
 
     def owner_decoder(self, kind: GroupKind) -> Callable[[bytes | Raw], Unstructured] | None:

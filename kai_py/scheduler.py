@@ -32,6 +32,7 @@ from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics
+from kai_py.observe.failures import Failures
 from kai_py.observe.http import Probes
 from kai_py.observe.http_api import ApiSource
 from kai_py.observe.kai_metrics import KaiQueueMetrics
@@ -55,7 +56,7 @@ from kai_py.watch.kinds import (
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.owner_kinds import OwnerKindWatcher
 from kai_py.watch.prometheus_usage import follow_usage
-from kai_py.watch.resource import Kind
+from kai_py.watch.resource import Kind, key_of
 from kai_py.watchdog import CycleTimer
 
 log = logging.getLogger(__name__)
@@ -94,10 +95,14 @@ class Scheduler:
         self._identity = identity
         self._dry_run = dry_run
         self._on_plan = on_plan
+        self._failures = Failures(
+            lambda part: metrics.contained_failures.labels(part).inc(), client.machine.now
+        )
         self._planner = Planner(
             configuration,
             on_owner_kind=self._want_owner_kind,
             on_unneeded_kind=self._drop_owner_kind,
+            on_failure=self._failures.report_invalid,
         )
         self._owner_kinds = OwnerKindWatcher(
             client, self.mirror, self._planner.owner_decoder, self._on_owner_kind
@@ -210,6 +215,7 @@ class Scheduler:
                 ),
                 identity=self._identity,
                 wake=self._wake_after,
+                failures=self._failures,
             )
         )
         try:
@@ -269,20 +275,32 @@ class Scheduler:
             snapshot = self._planner.freeze(now)
         with self._metrics.timed("plan", number):
             plan, node_gpus = await asyncio.to_thread(self._decide, snapshot)
-        decisions = self.decisions.record(plan, snapshot.gangs, now)
-        self._decision_metrics.count(decisions, snapshot.gangs, now)
-        self._decision_metrics.keep_queues(plan)
-        self.shares.record(plan, now)
         self.last_view = ClusterView(number, snapshot, plan, node_gpus)
-        self._deadline = self._planner.next_deadline(snapshot)
-        self._metrics.show_plan(plan)
-        log_set_aside(plan)
-        if self._kai_metrics is not None:
-            self._kai_metrics.show_plan(plan)
-        self._on_plan(plan)
+        self._show(plan, snapshot, now)
         if self._executor is not None and may_act():
             with self._metrics.timed("commit", number):
                 self._executor.execute(plan, snapshot.gangs.values(), now)
+
+    def _show(self, plan: Plan, snapshot: Snapshot, now: float) -> None:
+        """Everything that is told of a plan; none of it may keep the plan from being executed."""
+        contained = self._failures.contained
+        with contained("the next deadline"):
+            self._deadline = self._planner.next_deadline(snapshot)
+        with contained("decisions"):
+            decisions = self.decisions.record(plan, snapshot.gangs, now)
+            self._decision_metrics.count(decisions, snapshot.gangs, now)
+            self._decision_metrics.keep_queues(plan)
+        with contained("the history of shares"):
+            self.shares.record(plan, now)
+        log_set_aside(plan)
+        with contained("metrics"):
+            self._metrics.show_plan(plan)
+            unreadable = [each.kind for kind in self.mirror.status() for each in kind.rejected]
+            self._metrics.show_invalid([*unreadable, *(p.object.kind for p in plan.problems)])
+            if self._kai_metrics is not None:
+                self._kai_metrics.show_plan(plan)
+        with contained("the plan's listener"):
+            self._on_plan(plan)
 
     def _decide(self, snapshot: Snapshot) -> tuple[Plan, Floats]:
         watch = CycleTimer(self._configuration.budgets.cycle_time)
@@ -323,9 +341,12 @@ class Scheduler:
         self._on_owner_kind(GroupKind(kind.group, kind.name), readable=not refused)
 
     def _on_change(self, kind: Kind[Any], old: Any, new: Any) -> None:
-        self._planner.builder.apply(kind.collection_name, old, new)
-        if kind is RESOURCE_CLAIMS:
-            self._device_holders.apply(old, new)
+        changed = old if new is None else new
+        # The builder sets aside what it cannot process; this is for what it overlooks.
+        with self._failures.contained("a change", f"{kind.name} {key_of(changed)}"):
+            self._planner.builder.apply(kind.collection_name, old, new)
+            if kind is RESOURCE_CLAIMS:
+                self._device_holders.apply(old, new)
         if not self._wake.is_set() and affects_plan(old, new) and not self._is_own_write(new):
             self._wake.set()
 

@@ -10,7 +10,7 @@ NotReady, Unschedulable, Evict         the same on a PodGroup of KAI, in KAI's w
 EvictionBlocked   pod                  a disruption budget forbids the eviction now
 FailedEviction    pod, or its Job      the API refused the eviction: the pod, or the Job, stays
 DeviceDoubleAllocated  both claims     they have one device, and what becomes of ours
-InvalidObject     node, slice, pod     it is not used (or only in part), with what is wrong
+InvalidObject     any object           it is not used (or only in part), with what is wrong
 Reclaiming, Reclaimed  both queues   capacity was reclaimed by one from the other
 MissingParent, Cycle, …  queue         it can't be used as written, as its Ready condition says
 Accepted          queue                it can be used again

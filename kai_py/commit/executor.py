@@ -7,7 +7,7 @@ statuses and events.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -39,6 +39,7 @@ from kai_py.commit.statuses.native_pod_group import NativeGroupStatusWriter
 from kai_py.commit.statuses.pod import PodStatusWriter, pending_statuses
 from kai_py.commit.statuses.queue import QueueStatusWriter
 from kai_py.grouping.gang import Owner
+from kai_py.observe.failures import Failures
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import ObjectProblem, Plan
 from kai_py.snapshot.gangs import Gang
@@ -58,7 +59,8 @@ GATE_CONCURRENCY = 4
 class ExecutorDependencies:
     """Inputs of an executor.
 
-    ``wake`` requests a cycle after so many seconds; ``identity`` names this process in events.
+    ``wake`` requests a cycle after so many seconds; ``identity`` names this process in events;
+    ``failures`` contains exceptions about single objects.
     """
 
     client: Client
@@ -70,6 +72,7 @@ class ExecutorDependencies:
     settings: CommitSettings
     identity: str
     wake: Callable[[float], None]
+    failures: Failures
 
 
 class Executor:
@@ -157,21 +160,26 @@ class Executor:
         plan = self._with_autoscaling(with_kai_messages(plan, gangs, now), gangs, now)
         self._plan = plan
         self.committer.commit(plan, now)
-        statuses = pending_statuses(
-            plan, elastic_calls_for_nodes=self._dependencies.settings.autoscaling.surplus
-        )
-        self._pod_statuses.update(statuses, asyncio.get_running_loop().time())
+        contained = self._dependencies.failures.contained
+        with contained("statuses of pods"):
+            statuses = pending_statuses(
+                plan, elastic_calls_for_nodes=self._dependencies.settings.autoscaling.surplus
+            )
+            self._pod_statuses.update(statuses, asyncio.get_running_loop().time())
         for unplaced in plan.unplaced:
-            self._event_writer.report_pending(unplaced)
+            with contained("events", unplaced.gang):
+                self._event_writer.report_pending(unplaced)
         for problem in plan.problems:
             if problem.object.kind == "Pod":  # it may be bound before the next look
                 self._event_writer.report_problem(problem)
-        self._queue_statuses.update(plan)
+        with contained("statuses of queues"):
+            self._queue_statuses.update(plan)
         self._gates.update(plan.admissions)
-        self._native_statuses.update(plan, gangs)
-        self._grove_statuses.update(plan, gangs)
-        if self._dependencies.settings.write_kai_statuses:
-            self._kai_statuses.update(plan, gangs)
+        with contained("statuses of groups"):
+            self._native_statuses.update(plan, gangs)
+            self._grove_statuses.update(plan, gangs)
+            if self._dependencies.settings.write_kai_statuses:
+                self._kai_statuses.update(plan, gangs)
 
     def _with_autoscaling(self, plan: Plan, gangs: Collection[Gang], now: float) -> Plan:
         """``plan`` with the state of scale-up requests and ProvisioningRequests."""
@@ -185,24 +193,8 @@ class Executor:
     async def running(self) -> AsyncIterator[None]:
         """Run the writers and recovery; leaving finishes what is under way, cancelling drops it."""
         async with asyncio.TaskGroup() as group:
-            writers = [
-                self._pod_statuses.run()
-                for _ in range(self._dependencies.settings.status_concurrency)
-            ]
-            writers += [self._queue_statuses.run(), self._kai_statuses.run()]
-            writers += [self._gates.run() for _ in range(GATE_CONCURRENCY)]
-            writers += [
-                self._native_statuses.run(),
-                self._grove_statuses.run(),
-                self._provisioner.run(),
-            ]
-            coroutines = (
-                self._recorder.run(),
-                self._recover(),
-                self._device_conflicts.run(),
-                *writers,
-            )
-            tasks = [group.create_task(coroutine) for coroutine in coroutines]
+            supervise = self._dependencies.failures.supervise
+            tasks = [group.create_task(supervise(part, run)) for part, run in self._background()]
             self._dependencies.holders.subscribe(self._device_conflicts.add)
             try:
                 yield
@@ -211,6 +203,21 @@ class Executor:
                 self._dependencies.holders.subscribe(None)
                 for task in (*tasks, *self.committer.tasks):
                     task.cancel()
+
+    def _background(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
+        """What runs beside the cycles, with its name."""
+        for _ in range(self._dependencies.settings.status_concurrency):
+            yield "statuses of pods", self._pod_statuses.run
+        for _ in range(GATE_CONCURRENCY):
+            yield "scheduling gates", self._gates.run
+        yield "statuses of queues", self._queue_statuses.run
+        yield "statuses of KAI's objects", self._kai_statuses.run
+        yield "statuses of PodGroups", self._native_statuses.run
+        yield "statuses of PodGangs", self._grove_statuses.run
+        yield "ProvisioningRequests", self._provisioner.run
+        yield "events", self._recorder.run
+        yield "recovery", self._recover
+        yield "device conflicts", self._device_conflicts.run
 
     async def _drain(self) -> None:
         if not await self.committer.drain(DRAIN_SECONDS):
@@ -236,10 +243,19 @@ class Executor:
 
     def _report_lasting_problems(self) -> None:
         """Report problems of two passes in a row: pools are incomplete while they are written."""
-        previous, self._last_problems = self._last_problems, self._plan.problems
+        problems = (*self._plan.problems, *self._unreadable_objects())
+        previous, self._last_problems = self._last_problems, problems
         for problem in self._last_problems:
             if problem in previous:
                 self._event_writer.report_problem(problem)
+
+    def _unreadable_objects(self) -> Iterator[ObjectProblem]:
+        for status in self._dependencies.mirror.status():
+            for each in status.rejected:
+                namespace, name = each.key
+                unreadable = Owner(status.api_version, each.kind, namespace, name, each.uid)
+                reason = f"it cannot be read and is ignored: {each.reason}"
+                yield ObjectProblem(unreadable, reason)
 
     def _access(self, concurrency: int) -> ApiAccess:
         mirror = self._dependencies.mirror

@@ -22,7 +22,7 @@ from kai_py.api.records.resource import (
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.device_accounting import counts_towards, device_gpus, physical_gpus
 from kai_py.dra.device_kinds import DeviceKind, DeviceKinds, max_on_one_node
-from kai_py.dra.device_state import DeviceState
+from kai_py.dra.device_state import DeviceState, unreadable_shares
 from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.inventory import Inventory
@@ -35,10 +35,13 @@ from kai_py.snapshot.accounting import (
     DeviceRequestSpec,
 )
 from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.quarantine import Quarantine, reference
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import DeviceObjects
 from kai_py.snapshot.tables.queues import DeviceLimit
 
+SLICE, CLASS, ALLOCATION = "reading its devices", "counting its devices", "allocation"
+"""What fails where an object is set aside."""
 GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com")
 MAX_CHANGES = 100_000
 """Changes of the allocation state after which it is replaced, so that its log stays short."""
@@ -85,6 +88,7 @@ class ClusterDevices:
     inventory: Inventory = field(default_factory=Inventory)
     allocator_steps: int = DEFAULT_BUDGET
     """Budget of the allocator for one pod on one node."""
+    quarantine: Quarantine = field(default_factory=Quarantine)
     classes: Mapping[str, DeviceClass] = field(default_factory=dict)
     expressions: CompiledExpressions = field(default_factory=CompiledExpressions)
     _generation: int = -1
@@ -125,16 +129,26 @@ class ClusterDevices:
             return counts_changed
         before = self._class_infos
         self._class_infos = {
-            name: ClassInfo(
+            name: self._class_info(name, device_class)
+            for name, device_class in objects.classes.items()
+        }
+        return counts_changed or before != self._class_infos
+
+    def _class_info(self, name: str, device_class: DeviceClass) -> ClassInfo:
+        affected = reference("deviceclasses", device_class)
+        try:
+            found = ClassInfo(
                 self._class_gpus(name),
                 self._class_resource(name),
                 self._class_devices(name),
                 self._drivers_of(name),
                 self._has_uniform_gpus(name),
             )
-            for name in objects.classes
-        }
-        return counts_changed or before != self._class_infos
+        except Exception as error:
+            self.quarantine.report(affected, CLASS, error)
+            return ClassInfo()
+        self.quarantine.clear(affected, CLASS)
+        return found
 
     def set_limits(self, limits: Iterable[DeviceLimit]) -> None:
         """Count devices by these limits from the next ``sync`` on."""
@@ -276,7 +290,7 @@ class ClusterDevices:
             if self._slices.get(name) is not resource_slice
         ]
         for resource_slice in changed:
-            self.inventory.put(resource_slice)
+            self._put(resource_slice)
         for pool in dict.fromkeys(
             PoolID(resource_slice.spec.driver, resource_slice.spec.pool.name)
             for resource_slice in changed
@@ -296,11 +310,32 @@ class ClusterDevices:
                 self.state.release(claim.status.allocation)
         for key, claim in objects.claims.items():
             if self._claims.get(key) is not claim and claim.status.allocation is not None:
-                self.state.mark_allocated(claim.status.allocation)
+                self._mark_allocated(claim, claim.status.allocation)
         if len(self.state.changes) > MAX_CHANGES:
             self.state = DeviceState(self.inventory.device, dict(self.state.pools))
         self._claims = objects.claims
         self._claims_generation = objects.claims_generation
+
+    def _put(self, resource_slice: ResourceSlice) -> None:
+        """Add a slice; one that cannot be read is left out."""
+        affected = reference("resourceslices", resource_slice)
+        try:
+            self.inventory.put(resource_slice)
+        except Exception as error:
+            self.inventory.discard(resource_slice.metadata.name)
+            self.quarantine.report(affected, SLICE, error)
+        else:
+            self.quarantine.clear(affected, SLICE)
+
+    def _mark_allocated(self, claim: ResourceClaim, allocation: AllocationResult) -> None:
+        self.state.mark_allocated(allocation)
+        affected = reference("resourceclaims", claim)
+        unreadable = unreadable_shares(allocation)
+        if unreadable:
+            error = ValueError(f"status.allocation: consumedCapacity of {', '.join(unreadable)}")
+            self.quarantine.report(affected, ALLOCATION, error)
+        else:
+            self.quarantine.clear(affected, ALLOCATION)
 
     def _class_gpus(self, name: str) -> float:
         if name in self.rules.classes:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from kai_py.api.quantity import parse_quantity
+from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.api.records.resource import AllocationResult, DeviceRequestAllocationResult
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.rows import Consumption, CounterID, DeviceRow
@@ -147,8 +147,10 @@ class DeviceState:
         for result in allocation.devices.results:
             if not result.admin_access:
                 by_pool.setdefault(PoolID(result.driver, result.pool), []).append(result)
-        for pool, results in by_pool.items():
-            self._put(pool, self._with_results(pool, results, sign))
+        # All of it is computed before any of it is stored: a failure leaves the state as it was.
+        usages = {pool: self._with_results(pool, each, sign) for pool, each in by_pool.items()}
+        for pool, usage in usages.items():
+            self._put(pool, usage)
 
     def _with_results(
         self, pool: PoolID, results: Iterable[DeviceRequestAllocationResult], sign: int
@@ -190,15 +192,31 @@ def _with_result(
     sign: int,
     consumes: tuple[Consumption, ...],
 ) -> DeviceAllocation:
-    if not result.share_id:
+    # A share that cannot be read counts as the whole device.
+    amounts = _consumed_capacity(result) if result.share_id else None
+    if amounts is None:
         return DeviceAllocation(
             before.exclusive_holders + sign, before.shares, before.consumed, consumes
         )
     consumed = dict(before.consumed)
-    for name, amount in result.consumed_capacity.items():
-        consumed[name] = consumed.get(name, 0) + sign * parse_quantity(amount).nano
+    for name, amount in amounts.items():
+        consumed[name] = consumed.get(name, 0) + sign * amount
     left = tuple(sorted((name, amount) for name, amount in consumed.items() if amount))
     return DeviceAllocation(before.exclusive_holders, before.shares + sign, left, consumes)
+
+
+def _consumed_capacity(result: DeviceRequestAllocationResult) -> dict[str, int] | None:
+    """What the share consumes, in nano-units; None if that cannot be read."""
+    try:
+        return {name: parse_quantity(text).nano for name, text in result.consumed_capacity.items()}
+    except QuantityError:
+        return None
+
+
+def unreadable_shares(allocation: AllocationResult) -> tuple[str, ...]:
+    """The devices whose consumed capacity cannot be read: they count as allocated whole."""
+    results = allocation.devices.results
+    return tuple(each.device for each in results if _consumed_capacity(each) is None)
 
 
 def _with_counters(

@@ -4,8 +4,9 @@ Computed per scrape from the last cycle, at no cost to cycles. The number of ser
 queues, by topology levels, and by allocated devices, of which at most ``MAX_DEVICES`` are reported.
 """
 
+import logging
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 import numpy as np
@@ -18,6 +19,8 @@ from kai_py.dra.explain.device_list import Holder, device_holders
 from kai_py.dra.identity import DeviceID
 from kai_py.observe.cluster_view import ClusterView, NodeUsage
 from kai_py.policy.score.fragmentation import fragmented_gpus
+
+log = logging.getLogger(__name__)
 
 MAX_DEVICES = 50_000
 NODE, CLUSTER = "node", "cluster"
@@ -35,6 +38,7 @@ class ClusterMetrics(Collector):
 
     def __init__(self, registry: CollectorRegistry, view: Callable[[], ClusterView | None]) -> None:
         self._view = view
+        self._failed: set[str] = set()
         registry.register(self)
 
     def describe(self) -> Iterable[Metric]:
@@ -46,11 +50,15 @@ class ClusterMetrics(Collector):
         view = self._view()
         if view is None:
             return
-        yield from pending_ages(view)
-        yield from free_capacity(view)
-        yield from fragmentation(view)
-        yield device_claims(view)
-        yield pod_gpus(view)
+        for name, families in FAMILIES.items():
+            try:
+                found = tuple(families(view))
+            except Exception:
+                if name not in self._failed:
+                    self._failed.add(name)
+                    log.exception("metrics of %s failed; the others are served", name)
+            else:
+                yield from found
 
 
 def pending_ages(view: ClusterView) -> Iterator[Metric]:
@@ -218,3 +226,13 @@ def _labels(device: DeviceID, node: str, uuid: str, holder: Holder) -> tuple[str
     pod = holder.pods[0] if holder.pods else ""
     location = (node, device.driver, device.pool, device.device, uuid)
     return (*location, claim, namespace, pod, holder.gang, holder.queue)
+
+
+FAMILIES: Mapping[str, Callable[[ClusterView], Iterable[Metric]]] = {
+    "pending gangs": pending_ages,
+    "free capacity": free_capacity,
+    "fragmentation": fragmentation,
+    "devices of claims": lambda view: (device_claims(view),),
+    "GPUs of pods": lambda view: (pod_gpus(view),),
+}
+"""The metrics that fail independently of each other."""

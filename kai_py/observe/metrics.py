@@ -8,7 +8,7 @@ values have at most 128 characters together (OpenMetrics 1.0, "Exemplars").
 
 import time
 from collections import Counter as Tally
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import product
 
@@ -61,6 +61,18 @@ class Metrics:
             "kai_py_gangs_set_aside_total",
             "Gangs that were set aside: planning them failed (error), or took too long (time).",
             ("cause",),
+            registry=registry,
+        )
+        self.contained_failures = Counter(
+            "kai_py_contained_failures_total",
+            "Unexpected errors about one object that did not end the work for others, by part.",
+            ("part",),
+            registry=registry,
+        )
+        self.invalid_objects = Gauge(
+            "kai_py_invalid_objects",
+            "Objects that are ignored, or used differently than written, by kind.",
+            ("kind",),
             registry=registry,
         )
         self.pending_gangs = Gauge(
@@ -177,6 +189,12 @@ class Metrics:
         """Count an API call; code 0 means that there was no answer."""
         self.api_calls.labels(verb, kind, str(code)).inc()
         self.api_seconds.labels(verb, kind).observe(seconds)
+
+    def show_invalid(self, kinds: Iterable[str]) -> None:
+        """Set the gauge of objects that are not used as written, given the kind of each."""
+        self.invalid_objects.clear()
+        for kind, count in Tally(kinds).items():
+            self.invalid_objects.labels(kind).set(count)
 
     def show_plan(self, plan: Plan) -> None:
         """Set the gauges from a plan; deleted queues disappear."""

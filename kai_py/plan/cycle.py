@@ -295,7 +295,7 @@ def next_deadline(
 ) -> float | None:
     """The first such moment after ``snapshot.now``, seconds since the epoch; None if none comes."""
     moments = chain(_deadlines(snapshot, settings), (each.until for each in backoffs.values()))
-    return min((math.ceil(at) for at in moments if at > snapshot.now), default=None)
+    return min((math.ceil(at) for at in moments if snapshot.now < at < math.inf), default=None)
 
 
 def _deadlines(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:

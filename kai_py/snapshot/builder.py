@@ -20,6 +20,7 @@ from kai_py.snapshot.dependencies import DeletedOwners, Dependencies, ReadableKi
 from kai_py.snapshot.derivation import pod_usage, shared_gpus_of
 from kai_py.snapshot.object_cache import DeviceKey, FailedDevices, Key, ObjectCache
 from kai_py.snapshot.parsed_pods import Identify
+from kai_py.snapshot.quarantine import InvalidObject, Quarantine, reference
 from kai_py.snapshot.settings import DEFAULT_SETTINGS, DeviceRegistry, SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.suspended_jobs import changed_placeholders
@@ -27,6 +28,9 @@ from kai_py.snapshot.tables.pod_table import AssumedBinding, DerivedPod, Uids
 from kai_py.snapshot.tables.queues import QueueInfo
 from kai_py.snapshot.tables.registry import SnapshotTables
 from kai_py.snapshot.tables.releasable_claims import ReleasableClaims
+
+READING = "reading it"
+DERIVING = "deriving what it requests"
 
 
 class SnapshotBuilder:
@@ -41,13 +45,16 @@ class SnapshotBuilder:
         *,
         watch_kind: Callable[[GroupKind], None] | None = None,
         on_unneeded_kind: Callable[[GroupKind], None] = lambda _: None,
+        quarantine: Quarantine | None = None,
     ) -> None:
         """Start empty. ``queue_info`` turns a watched Queue object into its description.
 
         ``watch_kind`` is called once with every kind that owns pods of ours and is not watched yet;
         without it such owners stay unknown. ``on_unneeded_kind`` is called when one that cannot be
-        read owns none any more.
+        read owns none any more. ``quarantine``: where objects go that can't be processed; without
+        it the exception is raised.
         """
+        self._quarantine = quarantine or Quarantine()
         self._devices = devices
         self._settings = settings
         self._pods: dict[str, Pod] = {}
@@ -65,6 +72,7 @@ class SnapshotBuilder:
             objects=self._objects,
             dependencies=self._dependencies,
             owner_kinds=self._owner_kinds,
+            quarantine=self._quarantine,
         )
 
     @property
@@ -74,14 +82,22 @@ class SnapshotBuilder:
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a watched object; ``kind`` is its ``Kind.collection_name``."""
+        affected = reference(kind, new if new is not None else old)
         for table in self._tables.object_tables:
-            table.apply(kind, old, new)
-        if kind == "pods":
-            self._apply_pod(old, new)
-        elif kind == "nodes":
-            self._apply_node(old, new)
-        elif not same_owner(old, new):
-            self._apply_object(kind, old, new)
+            self._quarantine.apply(affected, table, kind, old, new)
+        try:
+            if kind == "pods":
+                self._apply_pod(old, new)
+            elif kind == "nodes":
+                self._apply_node(old, new)
+            elif not same_owner(old, new):
+                self._apply_object(kind, old, new)
+        except Exception as error:
+            self._quarantine.report(affected, READING, error)
+        else:
+            self._quarantine.clear(affected, READING)
+        if new is None:
+            self._quarantine.forget(affected)
 
     def assume(
         self,
@@ -207,8 +223,14 @@ class SnapshotBuilder:
         """
         touched = self._release(pod.metadata.uid)
         if pod.status.phase == SUCCEEDED and self._settings.is_ours(pod):
-            key = gang or self._tables.parsed_pods.gang_key(pod)
-            self._tables.gangs.succeed(pod.metadata.uid, key)
+            affected = reference("pods", pod)
+            try:
+                key = gang or self._tables.parsed_pods.gang_key(pod)
+                self._tables.gangs.succeed(pod.metadata.uid, key)
+            except Exception as error:
+                self._quarantine.report(affected, DERIVING, error)
+            else:
+                self._quarantine.clear(affected, DERIVING)
         else:
             self._dependencies.clear(pod.metadata.uid)
         self._derive_all(touched)
@@ -243,8 +265,31 @@ class SnapshotBuilder:
         if pod.status.phase in FINISHED_PHASES or (not ours and not placement.node):
             self._finish_pod(pod)
             return
-        derived = self._derived(pod, placement, ours=ours)
-        self._derive_all([table.place(derived) for table in self._tables.pod_tables])
+        affected = reference("pods", pod)
+        try:
+            derived = self._derived(pod, placement, ours=ours)
+            touched = [table.place(derived) for table in self._tables.pod_tables]
+        except Exception as error:
+            invalid = self._quarantine.report(affected, DERIVING, error)
+            touched = self._place_invalid(pod, placement, invalid, ours=ours)
+        else:
+            self._quarantine.clear(affected, DERIVING)
+        self._derive_all(touched)
+
+    def _place_invalid(
+        self, pod: Pod, placement: PodPlacement, invalid: InvalidObject, *, ours: bool
+    ) -> list[Uids]:
+        """Count what can be read of a pod that is set aside, in every table that takes it."""
+        parsed = self._tables.parsed_pods.parse_invalid(pod, invalid.message, ours=ours)
+        usage = pod_usage(pod, parsed.demand, placement, ())
+        derived = DerivedPod(pod.metadata.uid, parsed, placement, (), usage)
+        touched: list[Uids] = []
+        for table in self._tables.pod_tables:
+            try:
+                touched.append(table.place(derived))
+            except Exception as error:
+                self._quarantine.report(invalid.object, type(table).__name__, error)
+        return touched
 
     def _placement(self, pod: Pod) -> PodPlacement:
         placement = self._tables.assumptions.placement(pod)

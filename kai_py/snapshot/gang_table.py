@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.gangs import NOT_CHARGED, Charge, Gang, Member, PodState
 from kai_py.snapshot.placeholders import ExpectedMembers, missing_placeholders
+from kai_py.snapshot.quarantine import InvalidObject, Quarantine
 from kai_py.snapshot.queue_sums import QueueSums
+
+GANG = "putting its gang together"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +36,14 @@ class GangTable:
         preemptible_below: int | None,
         accepts: Callable[[str, str], bool],
         node_exists: Callable[[str], bool],
+        quarantine: Quarantine,
     ) -> None:
         """Gangs below this priority are preemptible unless they say otherwise; None: all are.
 
-        ``accepts``: whether a queue may be used by a namespace.
+        ``accepts``: whether a queue may be used by a namespace. ``quarantine``: where gangs go
+        that cannot be put together.
         """
+        self._quarantine = quarantine
         self._preemptible_below = preemptible_below
         self._accepts, self._node_exists = accepts, node_exists
         self._tracked: dict[str, GangMember] = {}
@@ -151,13 +157,24 @@ class GangTable:
             self._forget(key)
             self._update_sums(before, None)
             return
-        gang = self.gangs[key] = self._with_stale_since(self._gang(self._in_order(key)), now)
+        gang = self.gangs[key] = self._readable_gang(key, now)
         self._update_sums(before, gang)
         if gang.starts_in_part and gang.bound:
             self._started_in_part[key] = None
         all_run = len(gang.bound) == len(gang.members)
         if not all_run and any(m.state in (PodState.PENDING, PodState.GATED) for m in gang.members):
             self.pending.add(key)
+
+    def _readable_gang(self, key: str, now: float) -> Gang:
+        """The gang; if it cannot be put together its pods are counted and not placed."""
+        by_order = self._in_order(key)
+        owner = by_order[0].spec.owner
+        try:
+            gang = self._with_stale_since(self._gang(by_order), now)
+        except Exception as error:
+            return _invalid_gang(by_order, self._quarantine.report(owner, GANG, error))
+        self._quarantine.clear(owner, GANG)
+        return gang
 
     def _forget(self, key: str) -> None:
         self._members.pop(key, None)
@@ -256,6 +273,22 @@ class GangTable:
                 sums.remove(*was)
             if becomes is not None:
                 sums.add(*becomes)
+
+
+def _invalid_gang(by_order: list[GangMember], invalid: InvalidObject) -> Gang:
+    spec = by_order[0].spec
+    return Gang(
+        key=spec.key,
+        owner=spec.owner,
+        queue=spec.queue,
+        tree=Subgroup(min_members=1),
+        members=tuple(each.member for each in by_order),
+        priority=0,
+        preemptible=True,
+        may_preempt=False,
+        created=0.0,
+        problem=invalid.message,
+    )
 
 
 def _sort_key(tracked: GangMember) -> tuple[int, float, str, str, str]:

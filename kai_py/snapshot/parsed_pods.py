@@ -13,6 +13,7 @@ from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owner_chain import Owners
 from kai_py.snapshot.dependencies import Dependencies, RecordingOwners
 from kai_py.snapshot.derivation import GpuMemory, PodDemand, pod_demand
+from kai_py.snapshot.invalid_pods import invalid_demand, invalid_gang
 from kai_py.snapshot.placeholders import ExpectedMembers, expected_members
 from kai_py.snapshot.settings import DeviceRegistry
 from kai_py.snapshot.shape import ShapeTable
@@ -60,7 +61,17 @@ class ParsedPods(PodTable):
         cached = self._cached.get(pod.metadata.uid)
         if cached is not None:
             return cached
-        owners, accounting = self._owners(), self._devices.accounting
+        owners = self._owners()
+        try:
+            return self._parse(pod, owners, ours=ours, labels_matter=labels_matter)
+        finally:
+            # Also after a failure: a change of what it named so far is reason for another attempt.
+            self._dependencies.set(pod.metadata.uid, owners.looked_up)
+
+    def _parse(
+        self, pod: Pod, owners: RecordingOwners, *, ours: bool, labels_matter: bool
+    ) -> ParsedPod:
+        accounting = self._devices.accounting
         admitted, claims = with_admission_defaults(pod, owners)
         demand = pod_demand(
             admitted, owners, self._shapes, accounting, labels_matter=labels_matter, claims=claims
@@ -71,8 +82,12 @@ class ParsedPods(PodTable):
             expected = expected_members(
                 spec.expected, owners, self._shapes, accounting, self._gpu_memory
             )
-        self._dependencies.set(pod.metadata.uid, owners.looked_up)
         return ParsedPod(admitted, demand, spec, expected)
+
+    def parse_invalid(self, pod: Pod, problem: str, *, ours: bool) -> ParsedPod:
+        """What is left of a pod that cannot be parsed, and why."""
+        demand = invalid_demand(pod, self._shapes, problem)
+        return ParsedPod(pod, demand, invalid_gang(pod, problem) if ours else None)
 
     def gang_key(self, pod: Pod) -> str:
         """The key of the gang of a pod that has ended; it depends on its owners only."""

@@ -16,6 +16,7 @@ from kai_py.api.records.resource import (
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.quarantine import InvalidObject
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
 from kai_py.snapshot.tables.budgets import DisruptionBudget
@@ -84,6 +85,7 @@ class Snapshot:
     name, for such rules. ``gpu_sharing``: GPUs that pods share; each counts in ``used`` as one
     whole GPU. ``topologies``: name to node label keys, coarse to fine. ``budgets``: disruption
     budgets that protect pods. ``numa``: by name, the nodes that report NUMA zones.
+    ``invalid_objects``: those that could not be processed, in full or in part.
     """
 
     now: float
@@ -119,3 +121,4 @@ class Snapshot:
     gpu_sharing: GpuSharing = field(default_factory=GpuSharing)
     budgets: tuple[DisruptionBudget, ...] = ()
     numa: Mapping[str, NumaNode] = field(default_factory=dict)
+    invalid_objects: tuple[InvalidObject, ...] = ()

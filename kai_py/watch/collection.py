@@ -18,14 +18,18 @@ from typing import Any, Generic, TypeAlias
 import msgspec
 
 from kai_py.watch.resource import Decode, Key, Kind, T, key_of
-from kai_py.watch.wire import decode_envelope
+from kai_py.watch.wire import decode_envelope, without_nulls
 
 logger = logging.getLogger(__name__)
+
+MAX_REASON = 1000
+"""Longest reason, in characters, why an object is left out."""
 
 OnChange = Callable[[Kind[Any], Any, Any], None]
 """Listener for changes: kind, old record (None: added), new record (None: deleted).
 
-It runs inside the collection, must be quick and must not raise: an exception ends the mirror.
+It runs inside the collection, must be quick and must not raise: an exception ends the mirror. The
+scheduler's listener contains whatever goes wrong with one object.
 """
 
 
@@ -37,6 +41,7 @@ class Rejected:
     key: Key
     resource_version: str
     reason: str
+    uid: str = ""
 
 
 Entry: TypeAlias = T | Rejected
@@ -55,6 +60,14 @@ def entry_version(entry: Entry[T]) -> str:
     return entry.metadata.resource_version
 
 
+def _decoded_without_nulls(decode: Decode[T], raw: msgspec.Raw) -> T | None:
+    """The object with null fields left out; None if that cannot be decoded either."""
+    try:
+        return decode(msgspec.json.encode(without_nulls(msgspec.json.decode(raw))))
+    except Exception:
+        return None
+
+
 class Collection(Generic[T]):
     """The objects of one kind."""
 
@@ -68,12 +81,15 @@ class Collection(Generic[T]):
         """Decode an object, or return why that fails; raises ValueError if it has no name."""
         try:
             return decode(raw)
-        except ValueError as error:
+        except Exception as error:
             identity = decode_envelope(raw).metadata
             if not identity.name:
-                raise
-            key = (identity.namespace, identity.name)
-            return Rejected(self.kind.name, key, identity.resource_version, str(error))
+                raise ValueError(str(error)) from error
+            decoded = _decoded_without_nulls(decode, raw)
+            if decoded is not None:
+                return decoded
+            key, version = (identity.namespace, identity.name), identity.resource_version
+            return Rejected(self.kind.name, key, version, str(error)[:MAX_REASON], identity.uid)
 
     def put(self, entry: Entry[T]) -> None:
         """Apply the newest state of an object."""

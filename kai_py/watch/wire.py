@@ -8,7 +8,8 @@ remainder of a broken connection and is dropped.
 Source: metav1.ListMeta, metav1.WatchEvent; "Efficient detection of changes" in the API concepts.
 """
 
-from typing import Literal
+import re
+from typing import Any, Literal
 
 import msgspec
 
@@ -52,9 +53,58 @@ class Envelope(msgspec.Struct, frozen=True):
     metadata: ObjectIdentity = ObjectIdentity()
 
 
-decode_page = msgspec.json.Decoder(ListPage).decode
-decode_event = msgspec.json.Decoder(RawWatchEvent).decode
+_decode_page = msgspec.json.Decoder(ListPage).decode
+_decode_event = msgspec.json.Decoder(RawWatchEvent).decode
 decode_envelope = msgspec.json.Decoder(Envelope).decode
+
+
+def decode_page(body: bytes) -> ListPage:
+    """A page of a list; raises ValueError."""
+    try:
+        return _decode_page(body)
+    except RecursionError:
+        return _decode_page(flattened(body))
+
+
+def decode_event(line: bytes) -> RawWatchEvent:
+    """An event of a watch; raises ValueError."""
+    try:
+        return _decode_event(line)
+    except RecursionError:
+        return _decode_event(flattened(line))
+
+
+MAX_NESTING = 200
+"""Levels of JSON that are read; Kubernetes accepts 10,000, where a schema allows any value."""
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+
+
+def flattened(body: bytes) -> bytes:
+    """JSON with null in place of what is nested more than ``MAX_NESTING`` deep. Linear."""
+    kept: list[bytes] = []
+    depth, start = 0, 0
+    for token in _TOKENS.finditer(body):
+        match token[0]:
+            case b"[" | b"{":
+                depth += 1
+                if depth == MAX_NESTING + 1:
+                    kept.append(body[start : token.start()])
+            case b"]" | b"}":
+                depth -= 1
+                if depth == MAX_NESTING:
+                    kept.append(b"null")
+                    start = token.end()
+    kept.append(body[start:])
+    return b"".join(kept)
+
+
+def without_nulls(value: Any) -> Any:
+    """JSON without null fields and items, which mean the same as absent ones."""
+    if isinstance(value, dict):
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [without_nulls(each) for each in value if each is not None]
+    return value
 
 
 class LineSplitter:

@@ -316,3 +316,15 @@ def test_watched_kinds_are_distinct_and_decode_an_empty_object():
         for version in kind.versions:
             record = kind.at(version).decode(b'{"metadata":{"name":"x","uid":"u"}}')
             assert (record.metadata.name, record.metadata.namespace) == ("x", "")
+
+
+def test_null_fields_count_as_absent():
+    async def main():
+        server = ClusterServer(QUEUES)
+        server.collections[PODS].put("p", spec={"nodeName": "n", "tolerations": None})
+        async with mirrored(server) as mirror:
+            await mirror.wait_synced()
+            (pod,) = mirror.objects(kinds.PODS).values()
+            assert (pod.spec.node_name, pod.spec.tolerations) == ("n", ())
+
+    virtual_time.run(main())

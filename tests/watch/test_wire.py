@@ -1,9 +1,17 @@
 import itertools
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.watch.wire import LineSplitter
+from kai_py.watch.wire import (
+    LineSplitter,
+    decode_envelope,
+    decode_event,
+    decode_page,
+    flattened,
+)
 
 
 @given(
@@ -33,3 +41,24 @@ def test_one_line_in_many_chunks_takes_linear_time():
 
 def test_empty_lines_are_left_out():
     assert LineSplitter().feed(b"\n\r\na\n\n") == [b"a"]
+
+
+@pytest.mark.parametrize("depth", [100, 199, 250, 5000, 9990])
+@pytest.mark.parametrize("brackets", ["[]", '{"a":}'])
+def test_deep_json_is_read_without_what_is_too_deep(depth, brackets):
+    opening, closing = (brackets[:1], brackets[1:]) if brackets == "[]" else ('{"a":', "}")
+    nested = opening * depth + "1" + closing * depth
+    line = (
+        f'{{"type":"ADDED","object":{{"metadata":{{"name":"x\\"[{{"}},"spec":{nested}}}}}'.encode()
+    )
+    event = decode_event(line)
+    assert decode_envelope(event.object).metadata.name == 'x"[{'
+    page = decode_page(b'{"metadata":{"resourceVersion":"7"},"items":[' + line + b"]}")
+    assert page.metadata.resource_version == "7"
+    assert len(page.items) == 1
+
+
+@given(st.recursive(st.none() | st.text() | st.integers(), lambda e: st.lists(e, max_size=3)))
+def test_shallow_json_is_not_changed(value):
+    body = msgspec.json.encode(value)
+    assert flattened(body) == body

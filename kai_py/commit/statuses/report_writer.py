@@ -122,12 +122,12 @@ class ReportWriter(Generic[Report, ReportedObject]):
         self, resource: Resource[ReportedObject], key: Key, report: Report, known: ReportedObject
     ) -> None:
         loop, (namespace, name) = asyncio.get_running_loop(), key
-        patch = self._kind.patch(report, known, self._client.machine.utc_now())
+        qualified_name = f"{namespace}/{name}" if namespace else name
+        pause, label = self._interval, f"{resource.kind.name} {qualified_name}"
+        patch = self._patch(report, known, label)
         if patch is None:
             self._up_to_date[key] = (report, known.metadata.resource_version)
             return
-        qualified_name = f"{namespace}/{name}" if namespace else name
-        pause, label = self._interval, f"{resource.kind.name} {qualified_name}"
         try:
             await self._client.patch(
                 resource, name, patch, namespace=namespace, subresource=self._kind.subresource
@@ -141,6 +141,14 @@ class ReportWriter(Generic[Report, ReportedObject]):
             self._backoff.reset(label)
             self._kind.on_written(report, known)
         self._not_before[key] = loop.time() + pause
+
+    def _patch(self, report: Report, known: ReportedObject, label: str) -> dict[str, Any] | None:
+        """The patch; None also where it cannot be computed, until the report or object changes."""
+        try:
+            return self._kind.patch(report, known, self._client.machine.utc_now())
+        except Exception:
+            log.exception("the status of %s cannot be computed; others are written", label)
+            return None
 
     def _forget_others(self, keys: Mapping[Key, object]) -> None:
         for gone in [key for key in (*self._not_before, *self._up_to_date) if key not in keys]:

@@ -3,7 +3,7 @@
 Nodes with amounts that are negative or no quantities, and device pools that are incomplete or
 contradict themselves, are left out of placement; a pool is reported at its first slice. Pods that
 name several groups belong to one of them. Nodes with a NUMA report that can't be read in full count
-without the rest of it.
+without the rest of it. Objects of any kind that could not be processed are set aside.
 """
 
 from kai_py.api.records.core import ObjectMeta
@@ -36,7 +36,8 @@ def object_problems(snapshot: Snapshot, inventory: Inventory) -> tuple[ObjectPro
         )
         for each in snapshot.ignored_markers
     ]
-    return (*faulty_nodes, *faulty_reports, *faulty_pools, *ambiguous_pods)
+    set_aside = [ObjectProblem(each.object, each.message) for each in snapshot.invalid_objects]
+    return (*faulty_nodes, *faulty_reports, *faulty_pools, *ambiguous_pods, *set_aside)
 
 
 def _owner(api_version: str, kind: str, meta: ObjectMeta) -> Owner:

@@ -21,6 +21,7 @@ from kai_py.snapshot.gang_table import GangTable
 from kai_py.snapshot.node_usage import NodeUsageState, NodeUsageTable
 from kai_py.snapshot.object_cache import ObjectCache
 from kai_py.snapshot.parsed_pods import Identify, ParsedPods
+from kai_py.snapshot.quarantine import Quarantine
 from kai_py.snapshot.settings import DeviceRegistry, SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.budgets import DisruptionBudgets
@@ -58,15 +59,19 @@ class SnapshotTables:
         objects: ObjectCache,
         dependencies: Dependencies,
         owner_kinds: ReadableKinds,
+        quarantine: Quarantine,
     ) -> None:
         """``pods`` (by uid), ``objects`` and ``dependencies`` stay up to date by the builder."""
-        self._pods, self._objects = pods, objects
+        self._pods, self._objects, self._quarantine = pods, objects, quarantine
         self.node_usage = NodeUsageTable()
         self._queues = QueueInfos(queue_info, settings.default_queue, devices.set_limits)
         self.queue_access = QueueAccess(self._queues.specs, objects.namespace_labels)
         self.node_pods = NodePods()
         self.gangs = GangTable(
-            settings.preemptible_below, self.queue_access.accepts, self.node_pods.exists
+            settings.preemptible_below,
+            self.queue_access.accepts,
+            self.node_pods.exists,
+            quarantine,
         )
         self.assumptions = Assumptions(settings.nomination_seconds)
         self.stuck_terminations = StuckTerminations()
@@ -162,6 +167,7 @@ class SnapshotTables:
             group_claim_users=self.releasable_claims.group_claim_users(gangs.gangs.values()),
             budgets=self._budgets.snapshot(),
             numa=self._numa.snapshot(),
+            invalid_objects=self._quarantine.snapshot(),
         )
 
     def _is_unplaced(self, uid: str) -> bool:
