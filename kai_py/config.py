@@ -104,6 +104,16 @@ class BudgetsConfig(ApiModel):
     """Trial placements in the search for victims of one gang."""
     allocator_steps: PositiveCount = 100_000
     """Steps of the device allocator for one pod on one node."""
+    allocator_steps_per_gang: PositiveCount = 400_000
+    """Steps of the device allocator for one gang in one cycle."""
+    allocator_steps_per_cycle: PositiveCount = 2_000_000
+    """Steps of the device allocator in one cycle."""
+    selector_cost_per_claims: PositiveCount = 2_000_000
+    """Cost of evaluating the CEL selectors of the claims of one pod on all devices; claims whose
+    selectors cost more stay pending. The unit is that of the API server; a million take about a
+    second."""
+    selector_cost_per_cycle: PositiveCount = 8_000_000
+    """Cost of evaluating CEL selectors in one cycle."""
     cycle_time: PositiveDuration = 30.0
     """Time after which a cycle is ended with what it has decided; the gang that took the most of
     it is set aside for a while."""

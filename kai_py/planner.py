@@ -15,7 +15,7 @@ from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy, Profile
 from kai_py.api.placement import ExtensionError, ExtensionGroup, load_extension
 from kai_py.api.records.kai import KaiQueue
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
-from kai_py.config import Configuration, ConfigurationError
+from kai_py.config import BudgetsConfig, Configuration, ConfigurationError
 from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.queues import kai_queue_info
 from kai_py.dialects.kai.workloads import KaiQueueNaming
@@ -23,6 +23,7 @@ from kai_py.dra.cluster_devices import ClusterDevices, GpuDefinition
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import ParsedSlice
+from kai_py.dra.spending import SelectorAllowance, Spending, StepAllowance
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.actions.registry import register_action, registered_actions
@@ -79,6 +80,7 @@ class Planner:
                 else AllocationStrategy.BEST_FIT
             ),
             allocator_steps=configuration.budgets.allocator_steps,
+            spending=_spending(configuration.budgets),
             quarantine=self._quarantine,
         )
         self._rules = RuleTable(configuration.grouping, shipped_rules())
@@ -152,7 +154,7 @@ class Planner:
 
     def next_deadline(self, snapshot: Snapshot) -> float | None:
         """When a plan could differ though nothing changes, seconds since the epoch."""
-        return next_deadline(snapshot, self._settings, self._memory.backoffs)
+        return next_deadline(snapshot, self._settings, self._memory)
 
     def node_gpus(self, snapshot: Snapshot) -> Floats:
         """(nodes,) GPUs of each node of the snapshot that was decided last."""
@@ -165,6 +167,13 @@ class Planner:
         self._memory = CycleMemory(
             self._devices, past.history, evictions=past.evictions, backoffs=past.backoffs
         )
+
+
+def _spending(budgets: BudgetsConfig) -> Spending:
+    return Spending(
+        StepAllowance(budgets.allocator_steps_per_gang, budgets.allocator_steps_per_cycle),
+        SelectorAllowance(budgets.selector_cost_per_claims, budgets.selector_cost_per_cycle),
+    )
 
 
 def _claim_label(configuration: Configuration) -> str:

@@ -23,7 +23,7 @@ from kai_py.dra.allocator import (
 )
 from kai_py.dra.cluster_layout import ClusterLayout, Ints
 from kai_py.dra.device_state import DeviceState
-from kai_py.dra.device_usage import device_usage
+from kai_py.dra.device_usage import DeviceUsage, device_usage
 from kai_py.dra.eligibility import Expressions
 from kai_py.dra.features import AllocationStrategy, Features
 from kai_py.dra.identity import AllocationError
@@ -31,8 +31,9 @@ from kai_py.dra.inventory import NodeDevices
 from kai_py.dra.node_classes import NodeClasses
 from kai_py.dra.parsed_claims import ParsedClaims
 from kai_py.dra.results import build_allocations
-from kai_py.dra.search import SearchStatus
+from kai_py.dra.search import DeviceSearchResult, SearchStatus
 from kai_py.dra.search_state import DevicePick
+from kai_py.dra.spending import SelectorsTooExpensiveError, Spending
 from kai_py.dra.usage_classes import UsageClasses
 
 STEP_CACHE_SIZE = 200_000
@@ -62,6 +63,7 @@ class QueryContext:
     expressions: Expressions
     usage_classes: UsageClasses
     budget: int
+    spending: Spending
 
 
 class Alternatives(NamedTuple):
@@ -134,7 +136,8 @@ class AllocationQuery:
         if len(self._steps) >= STEP_CACHE_SIZE:
             self._steps.clear()
         result = self._search(node, state)
-        self._steps[key] = result[0]
+        if _is_proven(result[0].failure):
+            self._steps[key] = result[0]
         return result
 
     def counts(self, rows: Ints, usage: Ints, state: DeviceState, limit: int) -> Ints:
@@ -194,12 +197,14 @@ class AllocationQuery:
         self._load_counts(rows, usage)
 
     def _recount(self, node: int, usage: int, state: DeviceState, limit: int) -> None:
-        count = self._count(node, usage, state, limit)
+        count, proven = self._count(node, usage, state, limit)
         if len(self._counts) >= STEP_CACHE_SIZE:
             self._counts.clear()
-        self._counts[int(self.classes[node]), usage] = count if count < limit else ~count
+        exact = proven and count < limit
+        self._counts[int(self.classes[node]), usage] = count if exact else ~count
 
-    def _count(self, node: int, usage: int, state: DeviceState, limit: int) -> int:
+    def _count(self, node: int, usage: int, state: DeviceState, limit: int) -> tuple[int, bool]:
+        """How many pods fit, up to ``limit``, and whether that is proven."""
         steps: list[AllocationStep] = []
         copy: DeviceState | None = None
         while len(steps) < limit:
@@ -209,14 +214,14 @@ class AllocationQuery:
                 copy = copy or self._copy(node, state, steps)
                 step, after = self._search_and_cache(key, node, copy)
             if step.failure is not None:
-                break
+                return len(steps), _is_proven(step.failure)
             steps.append(step)
             usage = step.usage_after
             if after is not None:
                 copy = after
             elif copy is not None:
                 self._mark_allocated(node, step.picks, copy)
-        return len(steps)
+        return len(steps), True
 
     def allocations_for(
         self, claims: Sequence[ResourceClaim], node: int, picks: Sequence[DevicePick]
@@ -237,9 +242,15 @@ class AllocationQuery:
         view = self._view(node)
         usage = device_usage(view, problem.counters, state.pools, self.context.strategy)
         try:
-            outcome = solve(problem, usage, self.context.budget)
+            outcome = self._solve(problem, usage)
+            if outcome is None:
+                return AllocationStep(failure=BudgetExceeded(0, proven=False)), None
             if outcome.status is not SearchStatus.FOUND:
-                return AllocationStep(failure=failure_of(outcome)), None
+                failure = failure_of(outcome)
+                if isinstance(failure, BudgetExceeded) and failure.steps <= self.context.budget:
+                    self.context.spending.steps.cut_short = True
+                    failure = BudgetExceeded(failure.steps, proven=False)
+                return AllocationStep(failure=failure), None
             after = self._copy(node, state, ())
             self._mark_allocated(node, outcome.picks, after)
         except AllocationError as error:
@@ -248,12 +259,26 @@ class AllocationQuery:
             outcome.picks, self.context.usage_classes.of_view(view, after.pools)
         ), after
 
+    def _solve(self, problem: NodeProblem, usage: DeviceUsage) -> DeviceSearchResult | None:
+        """The result within what may be spent; None where nothing may."""
+        context = self.context
+        steps = context.spending.steps
+        budget = min(context.budget, steps.left)
+        if budget <= 0:
+            steps.cut_short = True
+            return None
+        outcome = solve(problem, usage, budget, context.spending.poll)
+        steps.spend(outcome.steps)
+        return outcome
+
     def problem(self, node: int) -> NodeProblem | AllocationError:
         """The claims on nodes like ``node``, independent of current allocations."""
         number = int(self.classes[node])
         problem = self._problems.get(number)
         if problem is None:
-            problem = self._problems[number] = self._prepare_problem(self._view(node))
+            problem = self._prepare_problem(self._view(node))
+            if isinstance(problem, NodeProblem) or _is_proven(problem):
+                self._problems[number] = problem
         return problem
 
     def _prepare_problem(self, view: NodeDevices) -> NodeProblem | AllocationError:
@@ -282,3 +307,10 @@ class AllocationQuery:
     def _mark_allocated(self, node: int, picks: Sequence[DevicePick], state: DeviceState) -> None:
         for allocation in self.allocations_for(self.sample_claims, node, picks):
             state.mark_allocated(allocation)
+
+
+def _is_proven(failure: AllocationFailure | None) -> bool:
+    """Whether the same search would end so again, whatever else is searched for."""
+    if isinstance(failure, BudgetExceeded | SelectorsTooExpensiveError):
+        return failure.proven
+    return True

@@ -5,7 +5,7 @@ themselves. No state is changed: marking the devices as allocated is the caller'
 (``DeviceState.mark_allocated``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kai_py.api.records.core import Node
@@ -30,6 +30,7 @@ from kai_py.dra.results import build_allocations
 from kai_py.dra.scoring import BestFit
 from kai_py.dra.search import DEFAULT_BUDGET, DeviceSearchResult, Order, Search, SearchStatus
 from kai_py.dra.search_state import SearchState
+from kai_py.dra.spending import SelectorAllowance
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,10 @@ class Infeasible:
 
 @dataclass(frozen=True, slots=True)
 class BudgetExceeded:
-    """The budget ran out before the search ended."""
+    """The budget ran out before the search ended; ``proven``: it will each time."""
 
     steps: int
+    proven: bool = True
 
 
 AllocationOutcome = Allocation | Infeasible | BudgetExceeded | AllocationError
@@ -64,6 +66,7 @@ def allocate(
     classes: Mapping[str, DeviceClass],
     *,
     budget: int = DEFAULT_BUDGET,
+    allowance: SelectorAllowance | None = None,
 ) -> AllocationOutcome:
     """Find devices for ``claims`` on ``node``."""
     if not claims:
@@ -75,7 +78,7 @@ def allocate(
             view,
             inventory.features,
             inventory.strategy,
-            CachedExpressions(CompiledExpressions()),
+            CachedExpressions(CompiledExpressions(allowance or SelectorAllowance())),
         )
         usage = device_usage(view, problem.counters, state.pools, inventory.strategy)
         outcome = solve(problem, usage, budget)
@@ -115,14 +118,19 @@ def prepare_problem(
     return NodeProblem(eligibility, counters, all_mode_devices, order)
 
 
-def solve(problem: NodeProblem, usage: DeviceUsage, budget: int) -> DeviceSearchResult:
-    """Search for devices.
+def solve(
+    problem: NodeProblem,
+    usage: DeviceUsage,
+    budget: int,
+    poll: Callable[[], None] = lambda: None,
+) -> DeviceSearchResult:
+    """Search for devices; ``poll`` is called now and then, and may raise to end the search.
 
     :raises AllocationError: a device or request can't be evaluated, or, with first fit, an invalid
     pool is visible and the search found nothing.
     """
     search_state = SearchState(problem.eligibility, problem.counters, usage)
-    outcome = Search(search_state, problem.all_mode_devices, problem.order, budget).run()
+    outcome = Search(search_state, problem.all_mode_devices, problem.order, budget, poll).run()
     if (
         outcome.status is SearchStatus.INFEASIBLE
         and problem.eligibility.strategy is AllocationStrategy.FIRST_FIT

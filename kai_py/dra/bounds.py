@@ -4,7 +4,9 @@ Whole devices serve one slot each, so by Hall's theorem the requests must have e
 devices between them: a bipartite flow from requests to devices, which are grouped by the requests
 they are eligible for. The least that the requests draw on counters must be available. Under a match
 constraint some single value must allow that flow; under a distinct constraint there must be as many
-values as devices. Shareable devices and requests with admin access only loosen the bounds.
+values as devices. Shareable devices and requests with admin access only loosen these bounds. What
+shares take of shared devices must be left in sum, and no more than k shares that are larger than
+1/(k+1) of the largest device fit on one.
 """
 
 from collections import Counter, deque
@@ -12,9 +14,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kai_py.dra.constraints import AttributeElement, ConstraintKind
+from kai_py.dra.eligibility import Eligible
 from kai_py.dra.identity import AllocationError
 from kai_py.dra.parsed_claims import Option, ParsedClaim
 from kai_py.dra.search_state import SearchState
+
+MAX_PARTS = 8
+"""Of a shared device, for the bound by numbers of large shares."""
+
+MAX_VALUES = 256
+"""Of an attribute, each of which is tried for a match constraint; of more nothing is proven."""
 
 EligibleDevices = Mapping[int, frozenset[int]]
 """Devices that an option may take, by the option's position."""
@@ -53,6 +62,7 @@ def provably_infeasible(
         problem = _CountingProblem(untouched, requests, counts)
         return (
             not _has_enough_devices(problem, eligible)
+            or _shared_capacity_rules_out(problem, eligible)
             or _counters_rule_out(problem, eligible)
             or _constraint_rules_out(problem, eligible)
         )
@@ -137,6 +147,68 @@ def _least_consumption(
     return least or Counter()
 
 
+def _shared_capacity_rules_out(problem: _CountingProblem, eligible: EligibleDevices) -> bool:
+    """Compare the least that the requests take of shared devices with what these have left."""
+    shares: dict[str, list[int]] = {}
+    devices: set[int] = set()
+    for request in problem.requests:
+        least, slots = _least_share(problem, request, eligible)
+        if least:
+            devices.update(*(eligible[option.position] for option in request))
+        for name, amount in least.items():
+            shares.setdefault(name, []).extend([amount] * slots)
+    return any(
+        _do_not_fit(amounts, [_capacity_left(problem.search_state, d, name) for d in devices])
+        for name, amounts in shares.items()
+    )
+
+
+def _least_share(
+    problem: _CountingProblem, request: tuple[Option, ...], eligible: EligibleDevices
+) -> tuple[dict[str, int], int]:
+    """The least of each capacity that a device of the request takes, and its least devices.
+
+    Nothing where some option may get a whole device or has admin access.
+    """
+    state, least, slots = problem.search_state, dict[str, int](), 0
+    options = _possible_options(problem, request, eligible)
+    for option in options:
+        count = problem.counts[option.position]
+        slots = min(slots or count, count)
+        for device in eligible[option.position]:
+            fit = state.eligibility.check(option, device)
+            if (
+                option.admin_access
+                or not isinstance(fit, Eligible)
+                or not state.is_shareable(device)
+            ):
+                return {}, 0
+            taken = dict(fit.consumed_capacity)
+            least = {
+                n: min(least.get(n, a), a) for n, a in taken.items() if not least or n in least
+            }
+            if not least:
+                return {}, 0
+    return least, slots
+
+
+def _capacity_left(search_state: SearchState, device: int, name: str) -> int:
+    capacities = search_state.eligibility.view.rows[device].capacities
+    value = next((each.value for each in capacities if each.name == name), 0)
+    return max(0, value - dict(search_state.usage.devices[device].consumed).get(name, 0))
+
+
+def _do_not_fit(amounts: Sequence[int], left: Sequence[int]) -> bool:
+    """Whether the sum exceeds what is left, or too many are larger than 1/2, 1/3, … of a device."""
+    if sum(amounts) > sum(left):
+        return True
+    largest = max(left, default=0)
+    return any(
+        sum(amount * (parts + 1) > largest for amount in amounts) > parts * len(left)
+        for parts in range(1, MAX_PARTS + 1)
+    )
+
+
 def _constraint_rules_out(problem: _CountingProblem, eligible: EligibleDevices) -> bool:
     for claim in problem.search_state.eligibility.claims.claims:
         options = [option for request in claim.requests for option in request]
@@ -165,6 +237,8 @@ def _satisfiable(
         if not all(elements for by_device in values.values() for elements in by_device.values()):
             return True
         return _constrained_count(problem, eligible, claim, index) <= len(occurring)
+    if len(occurring) > MAX_VALUES:
+        return True
     unbound = {**eligible, **dict.fromkeys(values, frozenset[int]())}
     return _has_enough_devices(problem, unbound) or any(
         _has_enough_devices(problem, {**eligible, **_with_value(values, element)})

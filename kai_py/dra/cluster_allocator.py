@@ -25,6 +25,7 @@ from kai_py.dra.inventory import Inventory
 from kai_py.dra.node_classes import LOCALITY_ATTRIBUTES, NodeClasses
 from kai_py.dra.parsed_claims import parse_claims
 from kai_py.dra.search import DEFAULT_BUDGET
+from kai_py.dra.spending import Spending
 from kai_py.dra.usage_classes import UsageClasses
 
 QUERY_CACHE_SIZE = 256
@@ -41,11 +42,19 @@ class ClusterAllocator:
     inventory: Inventory
     classes: Mapping[str, DeviceClass]
     budget: int = DEFAULT_BUDGET
+    spending: Spending = field(default_factory=Spending)
     _layout_cache: LayoutCache = field(default_factory=LayoutCache)
     _usage_classes: UsageClasses = field(default_factory=UsageClasses)
     _expressions: MaskedExpressions = field(default_factory=MaskedExpressions)
     _layout: ClusterLayout | None = None
     _queries: "OrderedDict[bytes, AllocationQuery]" = field(default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        self._share_allowance()
+
+    def _share_allowance(self) -> None:
+        allowance = self.spending.selectors
+        self._expressions.single.allowance = self._layout_cache.encoding.allowance = allowance
 
     def start_cycle(self) -> None:
         """Drop results of the least recent queries where there are too many, if need be all.
@@ -53,8 +62,10 @@ class ClusterAllocator:
         States of usage, values of devices and texts of selectors come without end. They are
         numbered for as long as the results that were computed with the numbers, so those go too.
         """
+        self.spending.start_cycle()
         if self._layout_cache.size + self._usage_classes.size > MAX_CACHED:
             self._layout_cache, self._usage_classes = LayoutCache(), UsageClasses()
+            self._share_allowance()
             self._layout = self._expressions.layout = None
             self._queries.clear()
         kept = sum(query.size for query in self._queries.values())
@@ -146,7 +157,17 @@ class ClusterAllocator:
         self, claims: Sequence[ResourceClaim], node: Node, state: DeviceState
     ) -> AllocationOutcome:
         """Allocate without caches, so that an error names this node and these claims."""
-        return allocate(claims, node, self.inventory, state, self.classes, budget=self.budget)
+        budget = min(self.budget, self.spending.steps.left)
+        allowance = self.spending.selectors
+        return allocate(
+            claims,
+            node,
+            self.inventory,
+            state,
+            self.classes,
+            budget=budget,
+            allowance=allowance,
+        )
 
     def _current_layout(self, nodes: tuple[Node, ...]) -> ClusterLayout:
         layout = self._layout
@@ -165,6 +186,7 @@ class ClusterAllocator:
         self, claims: Sequence[ResourceClaim], nodes: tuple[Node, ...]
     ) -> AllocationQuery:
         key = msgspec.msgpack.encode([claim.spec for claim in claims])
+        self.spending.selectors.begin(key)
         query = self._queries.get(key)
         if query is None or any(
             self.classes.get(device_class.metadata.name) is not device_class
@@ -194,5 +216,6 @@ class ClusterAllocator:
                 self._expressions,
                 self._usage_classes,
                 self.budget,
+                self.spending,
             ),
         )

@@ -23,11 +23,11 @@ from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.device_accounting import counts_towards, device_gpus, physical_gpus
 from kai_py.dra.device_kinds import DeviceKind, DeviceKinds, max_on_one_node
 from kai_py.dra.device_state import DeviceState, unreadable_shares
-from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.search import DEFAULT_BUDGET
+from kai_py.dra.spending import Spending
 from kai_py.snapshot.accounting import (
     DEVICE_CLASS,
     MIG_SLICES_PER_GPU,
@@ -90,7 +90,7 @@ class ClusterDevices:
     """Budget of the allocator for one pod on one node."""
     quarantine: Quarantine = field(default_factory=Quarantine)
     classes: Mapping[str, DeviceClass] = field(default_factory=dict)
-    expressions: CompiledExpressions = field(default_factory=CompiledExpressions)
+    spending: Spending = field(default_factory=Spending.limited)
     _generation: int = -1
     _claims_generation: int = -1
     _slices: Mapping[str, ResourceSlice] = field(default_factory=dict)
@@ -102,8 +102,12 @@ class ClusterDevices:
 
     def __post_init__(self) -> None:
         self.state = DeviceState(self.inventory.device)
-        self._kinds = DeviceKinds(self.inventory, self.expressions)
-        self.allocator = ClusterAllocator(self.inventory, self.classes, self.allocator_steps)
+        self._kinds = DeviceKinds(self.inventory)
+        # A search that a whole allowance does not suffice for has its answer.
+        allowed = self.spending.steps.per_gang, self.spending.steps.per_cycle
+        self.allocator = ClusterAllocator(
+            self.inventory, self.classes, min(self.allocator_steps, *allowed), self.spending
+        )
         self.accounting = Accounting(
             class_weight=self.class_gpus,
             device_weight=self.device_gpus,
@@ -119,6 +123,7 @@ class ClusterDevices:
     def sync(self, objects: DeviceObjects) -> bool:
         """Apply what changed; returns whether any class now counts as other devices than before."""
         self.allocator.start_cycle()
+        self._kinds.start_cycle()
         slices_changed = objects.generation != self._generation
         if slices_changed:
             self._sync_slices(objects)
@@ -221,9 +226,8 @@ class ClusterDevices:
         device_class = self.classes.get(request.device_class_name)
         if device_class is None:
             return []
-        own = _expressions(request.selectors)
         of_class = _expressions(device_class.spec.selectors)
-        return self._kinds.selected_by([*of_class, *own]) or self._kinds.selected_by(of_class)
+        return self._kinds.requested(of_class, _expressions(request.selectors))
 
     def _limits_changed(self) -> bool:
         """Whether devices may count otherwise than at the last call."""

@@ -8,12 +8,18 @@ per change of the inventory, with a dictionary look-up each.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kai_py.api.bounded import remember
 from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
 from kai_py.dra.eligibility import ExpressionCompileError, ExpressionRuntimeError
 from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import DeviceRow
+from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
+
+COST_OF_REQUEST, COST_OF_REQUESTS = 20_000, 200_000
+"""Of evaluating the selectors of one request, and of all that come in between two cycles."""
+
+COST_OF_CLASS = 2_000_000
+"""Of evaluating the selectors of a DeviceClass, which administrators write."""
 
 SELECTIONS_KEPT = 4096
 
@@ -29,34 +35,81 @@ class DeviceKind:
 
 @dataclass(slots=True)
 class DeviceKinds:
-    """The kinds of an inventory, cached while it stays the same."""
+    """The kinds of an inventory, cached while it stays the same.
+
+    Selectors of requests are written by users and evaluated here as their objects come in, so they
+    may cost little: a request whose selectors cost more counts as any device of its class.
+    """
 
     inventory: Inventory
-    expressions: CompiledExpressions
+    _of_classes: CompiledExpressions = field(
+        default_factory=lambda: CompiledExpressions(SelectorAllowance(COST_OF_CLASS))
+    )
+    _of_requests: CompiledExpressions = field(
+        default_factory=lambda: CompiledExpressions(
+            SelectorAllowance(COST_OF_REQUEST, COST_OF_REQUESTS)
+        )
+    )
     _cached: tuple[int, Mapping[str, DeviceKind]] | None = None
     _selected: dict[tuple[str, ...], list[DeviceKind]] = field(default_factory=dict)
+    _requested: dict[tuple[Sequence[str], ...], list[DeviceKind]] = field(default_factory=dict)
+
+    def start_cycle(self) -> None:
+        """What may be spent on the requests that come in is whole again."""
+        self._of_classes.allowance.start_cycle()
+        self._of_requests.allowance.start_cycle()
 
     def all(self) -> Mapping[str, DeviceKind]:
         """Every kind by what its devices have in common."""
         if self._cached is None or self._cached[0] != self.inventory.revision:
             self._cached = (self.inventory.revision, _kinds(self.inventory))
             self._selected.clear()
+            self._requested.clear()
         return self._cached[1]
 
-    def selected_by(self, expressions: Sequence[str]) -> list[DeviceKind]:
-        """The kinds whose devices satisfy all expressions; none if an expression fails."""
-        kinds, key = self.all(), tuple(expressions)
+    def selected_by(self, of_class: Sequence[str]) -> list[DeviceKind]:
+        """The kinds whose devices satisfy all selectors of a class; none if one fails."""
+        kinds, key = self.all(), tuple(of_class)
         cached = self._selected.get(key)
         if cached is None:
-            cached = [each for each in kinds.values() if self._satisfies(each.row, key)]
-            remember(self._selected, key, cached, SELECTIONS_KEPT)
+            cached = _satisfying(self._of_classes, kinds.values(), key) or []
+            self._selected[key] = cached
         return cached
 
-    def _satisfies(self, row: DeviceRow, expressions: Iterable[str]) -> bool:
-        try:
-            return all(self.expressions.matches(each, row) for each in expressions)
-        except (ExpressionRuntimeError, ExpressionCompileError):
-            return False
+    def requested(self, of_class: Sequence[str], own: Sequence[str]) -> list[DeviceKind]:
+        """The kinds a request can get; all of its class if its own selectors match none of them.
+
+        So too if they cost too much to evaluate here.
+        """
+        kinds = self.selected_by(of_class)
+        if not own:
+            return kinds
+        key = tuple(of_class), tuple(own)
+        cached = self._requested.get(key)
+        if cached is None:
+            cached = _satisfying(self._of_requests, kinds, key[1])
+            if cached is None and self._of_requests.allowance.cut_short:
+                return kinds
+            cached = self._requested[key] = cached or kinds
+        return cached
+
+
+def _satisfying(
+    expressions: CompiledExpressions, kinds: Iterable[DeviceKind], texts: tuple[str, ...]
+) -> list[DeviceKind] | None:
+    """The kinds that satisfy all of ``texts``; None if these cost too much to evaluate."""
+    try:
+        expressions.allowance.begin("\0".join(texts).encode())
+        return [each for each in kinds if _satisfies(expressions, each.row, texts)]
+    except SelectorsTooExpensiveError:
+        return None
+
+
+def _satisfies(expressions: CompiledExpressions, row: DeviceRow, texts: Iterable[str]) -> bool:
+    try:
+        return all(expressions.matches(each, row) for each in texts)
+    except (ExpressionRuntimeError, ExpressionCompileError):
+        return False
 
 
 def max_on_one_node(kinds: Iterable[DeviceKind]) -> int:

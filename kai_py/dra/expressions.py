@@ -6,16 +6,17 @@
 from dataclasses import dataclass, field
 
 from kai_py.api.records.resource import DeviceAttribute
-from kai_py.cel.expression import CompileError
+from kai_py.cel.expression import CompileError, Expression
 from kai_py.cel.library.versions import Semver
-from kai_py.cel.values import CELRuntimeError
+from kai_py.cel.values import CELRuntimeError, Value
 from kai_py.dra.cluster_layout import ClusterLayout
 from kai_py.dra.eligibility import ExpressionCompileError, ExpressionRuntimeError, Expressions
 from kai_py.dra.rows import DeviceRow
-from kai_py.dra.selectors.derived_attribute import compile_attribute
+from kai_py.dra.selectors.derived_attribute import attribute_value, compile_attribute
 from kai_py.dra.selectors.device import AttributeList, AttributeValue
 from kai_py.dra.selectors.masks import mask
-from kai_py.dra.selectors.selector import compile_selector, explain
+from kai_py.dra.selectors.selector import as_bool, compile_selector, explain
+from kai_py.dra.spending import SelectorAllowance
 
 
 @dataclass(slots=True, eq=False)
@@ -38,32 +39,47 @@ class CachedExpressions:
         return self.expressions.derive(expression, row)
 
 
+@dataclass(slots=True, eq=False)
 class CompiledExpressions:
     """Evaluates device by device; compiled texts are shared by the whole process."""
+
+    allowance: SelectorAllowance = field(default_factory=SelectorAllowance)
 
     def matches(self, expression: str, row: DeviceRow) -> bool:
         """Whether a selector matches.
 
         :raises ExpressionCompileError: it does not compile. :raises ExpressionRuntimeError: it
-        fails on this device.
+        fails on this device. :raises SelectorsTooExpensiveError: the allowance is used up.
         """
+        self.allowance.read(expression)
         selector = compile_selector(expression)
         if isinstance(selector, CompileError):
             raise ExpressionCompileError(selector.message)
         try:
-            return selector.matches(row.cel)
+            return as_bool(self._evaluate(selector.expression, row))
         except CELRuntimeError as error:
             raise ExpressionRuntimeError(explain(error)) from error
 
     def derive(self, expression: str, row: DeviceRow) -> DeviceAttribute:
         """Compute a derived attribute; raises as ``matches`` does."""
+        self.allowance.read(expression)
         derived = compile_attribute(expression)
         if isinstance(derived, CompileError):
             raise ExpressionCompileError(derived.message)
         try:
-            return _attribute(derived.value(row.cel))
+            return _attribute(attribute_value(self._evaluate(derived.expression, row)))
         except CELRuntimeError as error:
             raise ExpressionRuntimeError(error.reason) from error
+
+    def _evaluate(self, expression: Expression, row: DeviceRow) -> Value:
+        """The value of an expression on a device; an error costs what was evaluated before it."""
+        row.cel.require_sound()
+        self.allowance.require()
+        value, cost = expression.program.attempt(row.cel.activation)
+        self.allowance.spend(cost)
+        if isinstance(value, CELRuntimeError):
+            raise value
+        return value
 
 
 def _attribute(value: AttributeValue) -> DeviceAttribute:
@@ -99,6 +115,7 @@ class MaskedExpressions:
     def matches(self, expression: str, row: DeviceRow) -> bool:
         """Whether a selector matches; raises as ``CompiledExpressions.matches`` does."""
         layout = self.layout
+        self.single.allowance.read(expression)
         selector = compile_selector(expression)
         position = None if layout is None else layout.row_of.get(id(row))
         if layout is None or position is None or isinstance(selector, CompileError):

@@ -65,6 +65,7 @@ class NodeClasses:
         """(rows,) per selector: no, yes or error."""
         texts = {s.expression for option in self.claims.options for s in option.selectors}
         for text in sorted(texts):
+            layout.table.encoding.allowance.read(text)
             selector = compile_selector(text)
             if not isinstance(selector, CompileError):
                 result = mask(selector, layout.table)

@@ -34,6 +34,8 @@ Locality = tuple[DeviceAttribute | None, ...]
 
 Rank = tuple[float, ...]
 
+PARTITIONS_PER_STEP = 8
+
 DevicesByPhysical = dict[int, list[tuple[int, int]]]
 """By physical device, its partitions with their positions in it."""
 
@@ -89,6 +91,14 @@ class BestFit:
             for device in possible
         }
         return sorted(possible, key=ranks.__getitem__)
+
+    def steps(self, search_state: SearchState, option: Option) -> int:
+        """What finding the order costs, as so many devices tried: each is looked at."""
+        devices = len(search_state.eligibility.eligible_devices(option))
+        if self._physical_devices(search_state, option):
+            # Their counters are looked up together.
+            return -(-devices // PARTITIONS_PER_STEP)
+        return devices
 
     def _physical_devices(self, search_state: SearchState, option: Option) -> DevicesByPhysical:
         """The partitions of an option by physical device; empty if more than counters decide."""

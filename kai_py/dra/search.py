@@ -19,6 +19,7 @@ What remains is cut off by a budget of steps; running out of it is an outcome of
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
 from kai_py.dra.bounds import provably_infeasible
@@ -32,8 +33,17 @@ from kai_py.dra.symmetry import Symmetry
 DEFAULT_BUDGET = 100_000
 """Devices tried before a search gives up, about a second."""
 
-Order = Callable[[SearchState, Option], Sequence[int]]
-"""The order in which the devices of the view are tried for an option."""
+TURNS_PER_POLL = 128
+
+
+class Order(Protocol):
+    """The order in which the devices of the view are tried for an option."""
+
+    def __call__(self, search_state: SearchState, option: Option, /) -> Sequence[int]:
+        """The devices to try, in order."""
+
+    def steps(self, search_state: SearchState, option: Option, /) -> int:
+        """What finding the order costs, as so many devices tried."""
 
 
 class SearchStatus(enum.Enum):
@@ -76,7 +86,9 @@ class Search:
     order: Order | None = None
     """Without it devices are tried in the order of the view."""
     budget: int = DEFAULT_BUDGET
+    poll: Callable[[], None] = lambda: None
     steps: int = 0
+    _turns: int = 0
     _requests: list[tuple[Option, ...]] = field(init=False)
     _stack: list[_Frame] = field(default_factory=list)
     _symmetry: Symmetry | None = None
@@ -94,6 +106,9 @@ class Search:
         if self._enter_request(0):
             return self._success()
         while self._stack:
+            self._turns += 1
+            if not self._turns % TURNS_PER_POLL:
+                self.poll()
             frame = self._stack[-1]
             if frame.filled:
                 self._undo_pick(frame)
@@ -210,6 +225,7 @@ class Search:
     def _order(self, option: Option) -> Sequence[int]:
         if self.order is None:
             return range(len(self.search_state.usage.devices))
+        self.steps += self.order.steps(self.search_state, option)
         return self.order(self.search_state, option)
 
     def _count(self, option: Option) -> int:

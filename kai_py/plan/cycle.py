@@ -17,7 +17,6 @@ pending O(gangs x different min runtimes).
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from kai_py.api.choices import FillStrategy
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -74,7 +73,8 @@ ACTIONS: Mapping[Action, Callable[[CycleState, Sequence[Gang]], None]] = {
 }
 """In the order in which they run: what evicts no pod comes first."""
 
-NO_BACKOFFS: Mapping[str, TurnBackoff] = {}
+UNFINISHED_PAUSE = 1.0
+"""Seconds after which a cycle that left searches unfinished is followed by another."""
 
 VICTIM_ACTIONS: Mapping[Action, VictimAction] = {
     Action.CONSOLIDATE: consolidate,
@@ -117,8 +117,10 @@ class CycleMemory:
     """What one cycle leaves to the next: results that stay true while their inputs do, and history.
 
     Dropping results changes nothing but time. ``out_of_budget``: gang key to the cycle, by
-    ``cycle_count``, in which its search ran out of budget: it comes last in the next.
-    ``history`` is None where past usage does not count. ``backoffs``: gangs that are set aside.
+    ``cycle_count``, in which its search ran out of budget: it comes last in the next. ``cut_short``
+    is the same for searches for devices, ``is_unfinished`` whether the last cycle left anything to
+    the next. ``history`` is None where past usage does not count. ``backoffs``: gangs that are set
+    aside.
     """
 
     devices: ClusterDevices
@@ -130,6 +132,8 @@ class CycleMemory:
     backoff: SearchBackoff = field(default_factory=SearchBackoff)
     cycle_count: int = 0
     out_of_budget: dict[str, int] = field(default_factory=dict)
+    cut_short: dict[str, int] = field(default_factory=dict)
+    is_unfinished: bool = False
     evictions: EvictionHistory = field(default_factory=EvictionHistory)
     backoffs: dict[str, TurnBackoff] = field(default_factory=dict)
 
@@ -151,6 +155,10 @@ class CycleMemory:
         kept = {k: at for k, at in self.out_of_budget.items() if k in pending and k not in searched}
         kept |= {key: self.cycle_count for key, ran_out in searched.items() if ran_out}
         self.out_of_budget = kept
+        # Where the cycle did not end early every other gang had its answer.
+        left = self.cut_short if state.turns.over else {}
+        self.cut_short = left | dict.fromkeys(sorted(state.cut), self.cycle_count)
+        self.is_unfinished = bool(state.cut) or state.turns.over
         self.cycle_count += 1
 
     def set_aside_at(self, now: float) -> frozenset[str]:
@@ -222,6 +230,7 @@ def _open_session(
     """The state of the cycle before its first action."""
     memory.start_cycle(snapshot, settings)
     memory.devices.sync(snapshot.devices)
+    memory.devices.spending.poll = watch.poll
     snapshot = constrain_to_cliques(snapshot, memory.devices)
     quota = quota_of(
         snapshot,
@@ -240,7 +249,7 @@ def _open_session(
         quota,
         statement,
         placer,
-        Turns(statement, watch, memory.set_aside_at(snapshot.now)),
+        Turns(statement, watch, memory.set_aside_at(snapshot.now), memory.devices.spending),
         probes=settings.victim_probes,
         probes_per_gang=settings.victim_probes_per_gang,
         max_relocated_pods=settings.max_relocated_pods,
@@ -248,6 +257,7 @@ def _open_session(
         eviction_limits=EvictionLimits(snapshot, memory.evictions, settings.cooldown),
         ageing=ageing,
         out_of_budget=memory.out_of_budget,
+        cut_short=memory.cut_short,
         reservation_seconds=settings.reservation_seconds,
         search_cache=memory.search_cache,
         backoff=memory.backoff,
@@ -291,10 +301,16 @@ def _scoring(
 
 
 def next_deadline(
-    snapshot: Snapshot, settings: CycleSettings, backoffs: Mapping[str, TurnBackoff] = NO_BACKOFFS
+    snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory | None = None
 ) -> float | None:
-    """The first such moment after ``snapshot.now``, seconds since the epoch; None if none comes."""
-    moments = chain(_deadlines(snapshot, settings), (each.until for each in backoffs.values()))
+    """The first such moment after ``snapshot.now``, seconds since the epoch; None if none comes.
+
+    ``memory``: of the cycle that decided on the snapshot, and may have left work to the next.
+    """
+    moments = list(_deadlines(snapshot, settings))
+    if memory is not None:
+        moments += [each.until for each in memory.backoffs.values()]
+        moments += [snapshot.now + UNFINISHED_PAUSE] if memory.is_unfinished else []
     return min((math.ceil(at) for at in moments if snapshot.now < at < math.inf), default=None)
 
 

@@ -43,7 +43,9 @@ class CycleState:
     the last cycle in which its search ran out of probes; ``searched``: gang key to whether one did
     in this cycle. ``searched_in_allocate``: keys of gangs that have searched for victims at their
     turn of allocate. ``minimisation_budget``: units that may still be considered to find fewer
-    victims. ``turns``: of the gangs, so that what fails in one stays there.
+    victims. ``cut_short``: gang key to the last cycle whose budget of device searches did not
+    suffice for it, ``cut``: those of this cycle. ``turns``: of the gangs, so that what fails in one
+    stays there.
     """
 
     snapshot: Snapshot
@@ -59,6 +61,8 @@ class CycleState:
     eviction_limits: EvictionLimits
     ageing: QueueAgeing = field(default_factory=QueueAgeing)
     out_of_budget: Mapping[str, int] = field(default_factory=dict)
+    cut_short: Mapping[str, int] = field(default_factory=dict)
+    cut: set[str] = field(default_factory=set)
     searched: dict[str, bool] = field(default_factory=dict)
     unschedulable: dict[str, Unschedulable] = field(default_factory=dict)
     searched_in_allocate: set[str] = field(default_factory=set)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from traceback import format_exception
 from typing import Protocol
 
+from kai_py.dra.spending import Spending
 from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.plan import SetAside, Stage
 from kai_py.plan.state.statement import Statement
@@ -79,6 +80,8 @@ class Turns:
     watch: CycleWatch = field(default_factory=Unwatched)
     aside: Set[str] = frozenset()
     """The keys of the gangs that are set aside already."""
+    spending: Spending = field(default_factory=Spending)
+    """What searches for devices may spend, some of it for each gang."""
     failed: dict[str, SetAside] = field(default_factory=dict)
     over: bool = False
 
@@ -121,6 +124,7 @@ class Turn:
     def __enter__(self) -> None:
         """Begin the turn."""
         self._turns.watch.begin(self._gang.key)
+        self._turns.spending.begin(self._gang.key)
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> bool:
         """End the turn; an error is kept here."""

@@ -215,9 +215,9 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
     inputs = {"snapshot", "quota", "statement", "placer", "eviction_limits", "turns"}
     of_settings = {"max_relocated_pods", "probes_per_gang"}
     budgets = {"probes", "minimisation_budget"}
-    order_of_gangs = {"ageing", "out_of_budget", "searched_in_allocate"}
+    order_of_gangs = {"ageing", "out_of_budget", "cut_short", "searched_in_allocate"}
     other_actions = {"staleness_grace", "reservation_seconds"}
-    results = {"searched", "unschedulable", "search_cache", "backoff"}
+    results = {"searched", "cut", "unschedulable", "search_cache", "backoff"}
     derived = {"_requests", "_preconditions", "_reclaim_min_runtimes"}
     known = inputs | of_settings | budgets | order_of_gangs | other_actions | results | derived
     assert {each.name for each in fields(CycleState)} == known

@@ -68,7 +68,7 @@ def test_a_gang_that_failed_waits_twice_as_long_each_time():
     for now in range(1000, 1100):
         if played(before, memory, float(now)).set_aside:
             failed_at.append(now)
-        deadline = next_deadline(before.snapshot(now), CycleSettings(), memory.backoffs)
+        deadline = next_deadline(before.snapshot(now), CycleSettings(), memory)
         assert deadline == START + failed_at[-1] + 10 * 2 ** (len(failed_at) - 1)
     assert failed_at == [1000, 1010, 1030, 1070]
     assert memory.backoffs["default/Gang/bad"].failures == 4

@@ -49,7 +49,7 @@ class AttributeExpression:
 
         :raises CELRuntimeError: the expression fails, or its value is of no attribute type.
         """
-        return _attribute(evaluate_on(self.expression, device)[0])
+        return attribute_value(evaluate_on(self.expression, device)[0])
 
 
 @lru_cache(maxsize=4096)
@@ -74,7 +74,11 @@ def _allowed(type_: Type) -> bool:
     return type_.dynamic or type_.name in SCALARS
 
 
-def _attribute(value: Value) -> AttributeValue:
+def attribute_value(value: Value) -> AttributeValue:
+    """The value of an expression as that of an attribute.
+
+    :raises CELRuntimeError: it has the type of none.
+    """
     if isinstance(value, AttributeList):
         return value
     if isinstance(value, tuple):

@@ -201,21 +201,25 @@ def _junction(masks: list[Mask], *, conjunction: bool) -> Mask:
 def _leaf(leaf: Leaf, table: DeviceTable) -> Mask:
     columns = [table.column(column) for column in leaf.columns]
     groups, first = table.combinations(leaf.columns)
-    cached = table.encoding.outcomes.setdefault(leaf, {})
-    max_cost = table.encoding.costs.get(leaf, 0)
+    encoding = table.encoding
+    cached, allowance = encoding.outcomes.setdefault(leaf, {}), encoding.allowance
+    max_cost = encoding.costs.setdefault(leaf, 0)
     outcomes = np.empty(len(first), np.int8)
     keys = zip(*(column[first].tolist() for column in columns), strict=True)
     rows = first.tolist()
     for group, key in enumerate(keys if columns else [()] * len(rows)):
         outcome = cached.get(key)
         if outcome is None:
+            allowance.require()
             value, cost = leaf.program.attempt(table.devices[rows[group]].activation)
+            allowance.spend(cost)
             if cost > LIMIT and not leaf.whole:
                 raise CostLimitError
-            max_cost = max(max_cost, cost)
+            if cost > max_cost:
+                # At once, as the next evaluation may be one too many.
+                max_cost = encoding.costs[leaf] = cost
             outcome = cached[key] = _outcome(value)
         outcomes[group] = outcome
-    table.encoding.costs[leaf] = max_cost
     per_device = outcomes[groups]
     return Mask(per_device == YES, per_device == ERROR)
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from kai_py.api.bounded import remember
 from kai_py.dra.selectors.columns import Column, column_keys
+from kai_py.dra.spending import SelectorAllowance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,6 +42,7 @@ class Encoding:
         self._codes: dict[Column, dict[Value, int]] = {}
         self.outcomes: dict[object, dict[Combination, int]] = {}
         """Per part of an expression, its outcome for each combination of its columns."""
+        self.allowance = SelectorAllowance()
         self.costs: dict[object, int] = {}
         """Per part of an expression, the greatest cost of evaluating it so far."""
 

@@ -9,6 +9,8 @@
 
 A request that needs no less than one that failed fails too, as capacity only shrinks, until a gang
 that failed was placed at the cost of victims.
+
+Gangs whose search for devices was cut short in an earlier cycle come after all others.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,6 +23,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.quota_check import check_quota, check_reserved_quota, nodes_within_quota
 from kai_py.plan.search_cache.cache import FailedRequests, SearchKey, SearchResult
 from kai_py.plan.session import ActionSearches, CycleState, place_earliest, request_signature
+from kai_py.policy.gang_order import in_rotation
 from kai_py.snapshot.gangs import Gang
 
 OnUnschedulable = Callable[[Gang], bool]
@@ -31,9 +34,20 @@ def allocate(
     state: CycleState, gangs: Iterable[Gang], on_unschedulable: OnUnschedulable | None = None
 ) -> None:
     """Run the action for ``gangs``; what stays pending gets its reason in ``state``."""
-    gang_queue = GangQueue(state, [gang for gang in gangs if _is_ready(state, gang)])
-    batcher = EquivalentGangs(state, gang_queue)
     solver = _AllocateSolver(state)
+    ready = [gang for gang in gangs if _is_ready(state, gang)]
+    for group in in_rotation(ready, state.cut_short):
+        _allocate_in_order(state, group, solver, on_unschedulable)
+
+
+def _allocate_in_order(
+    state: CycleState,
+    gangs: Iterable[Gang],
+    solver: "_AllocateSolver",
+    on_unschedulable: OnUnschedulable | None,
+) -> None:
+    gang_queue = GangQueue(state, gangs)
+    batcher = EquivalentGangs(state, gang_queue)
     while (gang := _next_gang(gang_queue, batcher)) is not None:
         with state.turns.of(gang):
             if _allocate_gang(state, gang, solver):
@@ -122,7 +136,12 @@ class _AllocateSolver:
             return known.reason
         before = steps.left
         reason = place_earliest(self._state, gang, request.members)
-        if reason is not None:
+        if reason is None:
+            return None
+        if self._state.turns.spending.cut_short:
+            # Nothing is proven: the next cycle searches on, after all other gangs.
+            self._state.cut.add(gang.key)
+        else:
             used = before - steps.left
             self._searches.store(key, SearchResult(probes_used=used, reason=reason))
         return reason

@@ -55,6 +55,9 @@ class VictimSolver:
                 self._failed.clear()
                 return found
             result = found
+            if self._state.turns.spending.cut_short:
+                self._state.cut.add(gang.key)
+                return result
             self._searches.store(key, result)
         if signature is not None and not result.out_of_budget:
             self._failed.add(signature.kind, result, signature.size, signature.priority)
