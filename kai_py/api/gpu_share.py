@@ -27,6 +27,8 @@ GPU_FRACTION = "gpu-fraction"
 GPU_MEMORY = "gpu-memory"
 NUM_DEVICES = "gpu-fraction-num-devices"
 CONTAINER_NAME = "gpu-fraction-container-name"
+SHARE_KEYS = frozenset({GPU_FRACTION, GPU_MEMORY, NUM_DEVICES, CONTAINER_NAME})
+"""Annotations that ask for a part of a GPU."""
 GPU_GROUP = "runai-gpu-group"
 GPU_GROUP_PREFIX = GPU_GROUP + "/"
 RECEIVED_TYPE = "received-resource-type"
@@ -128,6 +130,14 @@ def shared_gpu_metadata(gpus: Sequence[SharedGpu]) -> tuple[dict[str, str], dict
         labels = {GPU_GROUP: ordered[0].group}
     index = ",".join(str(gpu.index) for gpu in ordered)
     return labels, {RECEIVED_TYPE: RECEIVED_FRACTION, GPU_INDEX: index}
+
+
+def share_annotations(share: GpuShare) -> dict[str, str]:
+    """The annotations that ask for ``share``."""
+    devices = {NUM_DEVICES: str(share.devices)} if share.devices > 1 else {}
+    if share.fraction:
+        return {GPU_FRACTION: f"{share.fraction:.9f}", **devices}
+    return {GPU_MEMORY: f"{share.memory:.0f}", **devices}
 
 
 def is_gpu_resource(resource: str) -> bool:

@@ -9,6 +9,9 @@ A pod that gets a share of a GPU has the GPU written on it first, in labels and 
 format: they are there before it starts, it can read them by the downward API, and a restarted
 scheduler finds on every running pod what is allocated to it.
 
+What the pod was admitted with is recorded on it by the binding itself: no request more, and no pod
+is bound without (``grouping.admitted``).
+
 Volume claims with WaitForFirstConsumer get the node written on them, as kube-scheduler does; where
 there is no provisioner, the chosen volume is bound to its claim. The kubelet waits for both.
 """
@@ -22,6 +25,7 @@ from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.pod_state import PodReading, ReadState, read_pod_state, wait_until_known
 from kai_py.commit.retry import TRANSIENT
+from kai_py.grouping.admitted import ADMITTED_KEY, Terms
 from kai_py.plan.plan import Placement
 from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.watch.errors import ApiError, Conflict, Invalid, NotFound
@@ -55,13 +59,16 @@ class BindingResult:
     reason: str = ""
 
 
-async def bind(access: ApiAccess, placement: Placement) -> BindingResult:
-    """Bind a pod to its node, idempotently; never raises ApiError.
+async def bind(
+    access: ApiAccess, placement: Placement, terms: Terms | None = None
+) -> BindingResult:
+    """Bind a pod to its node, idempotently, and record its terms; never raises ApiError.
 
     Without an answer, and without a read that tells what became of it, the outcome is UNKNOWN.
     """
     pod, node = placement.pod, placement.node
     failures, reason = 0, ""
+    record = None if terms is None else {ADMITTED_KEY: terms.text()}
     while failures < access.retry.attempts:
         try:
             if placement.gpus:
@@ -72,7 +79,11 @@ async def bind(access: ApiAccess, placement: Placement) -> BindingResult:
                 await _bind_volume(access, volume, holder)
             await access.call(
                 lambda: access.client.bind(
-                    namespace=pod.namespace, pod=pod.name, uid=pod.uid, node=node
+                    namespace=pod.namespace,
+                    pod=pod.name,
+                    uid=pod.uid,
+                    node=node,
+                    annotations=record,
                 )
             )
         except (NotFound, Conflict, Invalid) as refusal:

@@ -148,7 +148,7 @@ class GangTransaction:
         return GangOutcome(self.gang, tuple(bindings))
 
     async def _bind(self, placement: Placement) -> BindingResult:
-        result = await bind(self.access, placement)
+        result = await bind(self.access, placement, self.gang.terms(placement))
         if result.outcome is not BindingOutcome.UNKNOWN:
             return result
         log.warning(

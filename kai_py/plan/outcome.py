@@ -36,6 +36,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Assignment, Evicted, Statement
+from kai_py.snapshot.admitted_gangs import expected_pods
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.suspended_jobs import is_placeholder
@@ -168,10 +169,18 @@ def _gang_placement(state: CycleState, pods: Sequence[Assignment]) -> GangPlacem
                 provision=p.member.volumes_to_provision,
                 group_reservation=p.member.group_reservation,
                 volumes=state.statement.volumes.assumed_for(p.member.pod.uid),
+                subgroup=p.member.subgroup,
+                gpu_share=p.member.shape.gpu_share,
             )
             for p in pods
         ),
         resume=any(is_placeholder(p.member.pod.uid) for p in pods),
+        tree=gang.tree,
+        priority=gang.priority,
+        preemptible=gang.preemptible,
+        semi_preemptible=gang.semi_preemptible,
+        expected_runtime=gang.expected_runtime,
+        expected=expected_pods(gang) if gang.placeholders else (),
     )
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from kai_py.api.gpu_share import SharedGpu
+from kai_py.api.gpu_share import GpuShare, SharedGpu
 from kai_py.api.records.core import ContainerExtendedResourceRequest
 from kai_py.api.records.resource import (
     AllocationResult,
@@ -18,7 +18,8 @@ from kai_py.api.records.resource import (
     ResourceClaimConsumerReference,
 )
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.grouping.gang import Owner
+from kai_py.grouping.admitted import Terms, floors_of, preemptibility_of
+from kai_py.grouping.gang import Owner, Subgroup
 from kai_py.snapshot.gangs import GroupReservation
 from kai_py.snapshot.tables.queues import EvictionRecord, QueueProblem, UsageRecord
 
@@ -142,7 +143,8 @@ class Placement(Struct, frozen=True):
     GPUs of which it gets a part; ``former_gpus``: those that its labels name now. ``create_claim``:
     a claim to be created for the pod first. ``provision``: volume claims to be provisioned for the
     node. ``group_reservation``: claims that are reserved for the pod's group instead of the pod.
-    ``volumes``: volume claims and the volume to which each is bound.
+    ``volumes``: volume claims and the volume to which each is bound. ``subgroup``: its leaf in its
+    gang; ``gpu_share``: the part that it gets of each of ``gpus``.
     """
 
     pod: PodRef
@@ -155,6 +157,8 @@ class Placement(Struct, frozen=True):
     provision: tuple[str, ...] = ()
     group_reservation: GroupReservation | None = None
     volumes: tuple[tuple[ClaimRef, str], ...] = ()
+    subgroup: str = ""
+    gpu_share: GpuShare | None = None
 
     def consumer(self, claim: ClaimRef) -> ResourceClaimConsumerReference:
         """The consumer for which a claim of the pod is reserved: the pod, or its group."""
@@ -173,6 +177,7 @@ class GangPlacement(Struct, frozen=True):
     """Pods of one gang that are bound together, all or none.
 
     ``resume``: they are placeholders for the pods of a suspended Job, ``owner``, which is resumed.
+    The other fields are those of the gang; ``expected``: its pods that do not exist yet, by leaf.
     """
 
     gang: str
@@ -181,6 +186,30 @@ class GangPlacement(Struct, frozen=True):
     action: Action
     pods: tuple[Placement, ...]
     resume: bool = False
+    tree: Subgroup | None = None
+    priority: int = 0
+    preemptible: bool = True
+    semi_preemptible: bool = False
+    expected_runtime: float | None = None
+    expected: tuple[tuple[str, int], ...] = ()
+
+    def terms(self, placement: Placement) -> Terms:
+        """What one of the pods is admitted with."""
+        floors: dict[str, int] = {}
+        if self.tree is not None:
+            expected = dict(self.expected).get(placement.subgroup, 0)
+            floors = floors_of(self.tree, placement.subgroup, expected)
+        return Terms(
+            queue=self.queue,
+            priority=self.priority,
+            preemptibility=preemptibility_of(
+                preemptible=self.preemptible, semi_preemptible=self.semi_preemptible
+            ),
+            floors=floors,
+            expected_runtime=self.expected_runtime,
+            share=placement.gpu_share if placement.gpus else None,
+            gpus={gpu.group: gpu.index for gpu in placement.gpus},
+        )
 
 
 class Nomination(Struct, frozen=True):

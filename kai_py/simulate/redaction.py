@@ -64,8 +64,9 @@ _COMMON = KNOWN_KEYS | _words("""
     inference inference-preemptible interactive interactive-preemptible kube-node-lease kube-public
     kube-system launcher leader linux main master non-preemptible none preemptible semi-preemptible
     submitter system-cluster-critical system-node-critical train true windows worker workers
+    devices expectedRuntime floors fraction gpus preemptibility priority queue share
 """)
-"""Words that mean something to the scheduler, or are in general use."""
+"""Words that mean something to the scheduler, or are in general use; the last are of records."""
 
 _PATTERNS = (
     re.compile(r"[+-]?\d+(\.\d+)?(m|k|[KMGTPE]i?|e[+-]?\d+|u|n|%)?"),

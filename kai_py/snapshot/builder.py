@@ -171,6 +171,7 @@ class SnapshotBuilder:
         self._derive_all([tables.gpu_memory.update(state)])
         if tables.queue_access.update():
             tables.gangs.check_access_again()
+            self._derive_all([tables.gang_members.moved()])
         tables.gangs.update(now)
         return tables.snapshot(now, state)
 
@@ -262,6 +263,7 @@ class SnapshotBuilder:
             return
         placement = self._placement(pod)
         ours = self._settings.is_ours(pod)
+        pod = self._tables.admissions.as_admitted(pod, ours=ours)
         if pod.status.phase in FINISHED_PHASES or (not ours and not placement.node):
             self._finish_pod(pod)
             return

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from kai_py.grouping.gang import GangSpec, Subgroup
+from kai_py.snapshot.admitted_gangs import as_admitted
 from kai_py.snapshot.gangs import NOT_CHARGED, Charge, Gang, Member, PodState
 from kai_py.snapshot.placeholders import ExpectedMembers, missing_placeholders
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
 from kai_py.snapshot.queue_sums import QueueSums
+from kai_py.snapshot.tables.admissions import Admissions
 
 GANG = "putting its gang together"
 
@@ -34,6 +36,7 @@ class GangTable:
     def __init__(
         self,
         preemptible_below: int | None,
+        admissions: Admissions,
         accepts: Callable[[str, str], bool],
         node_exists: Callable[[str], bool],
         quarantine: Quarantine,
@@ -45,6 +48,7 @@ class GangTable:
         """
         self._quarantine = quarantine
         self._preemptible_below = preemptible_below
+        self._admissions = admissions
         self._accepts, self._node_exists = accepts, node_exists
         self._tracked: dict[str, GangMember] = {}
         self._members: dict[str, dict[str, GangMember]] = {}
@@ -170,7 +174,8 @@ class GangTable:
         by_order = self._in_order(key)
         owner = by_order[0].spec.owner
         try:
-            gang = self._with_stale_since(self._gang(by_order), now)
+            found = as_admitted(self._gang(by_order), self._admissions)
+            gang = self._with_stale_since(found, now)
         except Exception as error:
             return _invalid_gang(by_order, self._quarantine.report(owner, GANG, error))
         self._quarantine.clear(owner, GANG)

@@ -126,18 +126,29 @@ class Client:
             ApiCall("create", _counted(resource, subresource), path, body=encoded)
         )
 
-    async def bind(self, *, namespace: str, pod: str, uid: str, node: str) -> None:
+    async def bind(
+        self,
+        *,
+        namespace: str,
+        pod: str,
+        uid: str,
+        node: str,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
         """Bind a pod to a node; raises Conflict if it is bound or has another uid.
 
-        The server answers with a Status that says no more than the HTTP code.
+        The server copies the ``annotations`` to the pod as it binds it, and answers with a Status
+        that says no more than the HTTP code.
         """
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/binding"
-        binding = {
+        binding: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {"name": pod, "namespace": namespace, "uid": uid},
             "target": {"kind": "Node", "name": node},
         }
+        if annotations:
+            binding["metadata"]["annotations"] = dict(annotations)
         await self.transport.send(
             ApiCall("create", "Pod/binding", path, body=msgspec.json.encode(binding))
         )

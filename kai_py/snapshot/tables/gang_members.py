@@ -3,12 +3,17 @@
 Waiting pods that ask for more than one gang, and the markers of those they are not in.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from kai_py.api.references import PodRef
+from kai_py.grouping.gang import GangSpec
 from kai_py.snapshot.charges import PodCharges
 from kai_py.snapshot.derivation import member, unlabelled_claim
 from kai_py.snapshot.gang_table import GangTable
 from kai_py.snapshot.settings import DeviceRegistry
 from kai_py.snapshot.snapshot import IgnoredMarkers
+from kai_py.snapshot.tables.admissions import Admissions
 from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 
 
@@ -21,18 +26,29 @@ class GangMembers(PodTable):
         charges: PodCharges,
         devices: DeviceRegistry,
         shared_claim_queue_label: str,
+        *,
+        admissions: Admissions,
+        queue_exists: Callable[[str], bool],
     ) -> None:
         """``shared_claim_queue_label``: as in the settings."""
         self._gangs = gangs
         self._charges = charges
         self._devices = devices
         self._label = shared_claim_queue_label
+        self._admissions, self._queue_exists = admissions, queue_exists
+        self._moved: dict[str, None] = {}
+
+    def moved(self) -> Uids:
+        """Pods on nodes that name another queue than they were admitted to."""
+        return tuple(self._moved)
 
     def place(self, pod: DerivedPod) -> Uids:
         """Join the pod to its gang; a pod relieved of a shared claim has to be derived again."""
         spec, demand = pod.parsed.gang_spec, pod.parsed.demand
         if spec is None:
             return self.release(pod.uid)
+        if pod.placement.node:
+            spec = self._in_admitted_queue(pod.uid, spec)
         joining = member(
             pod.parsed.pod,
             demand,
@@ -48,7 +64,23 @@ class GangMembers(PodTable):
     def release(self, uid: str) -> Uids:
         """The pod is in no gang any more; others are charged with the claims it shared."""
         self._gangs.remove_pod(uid)
+        self._moved.pop(uid, None)
         return self._charges.remove(uid)
+
+    def _in_admitted_queue(self, uid: str, spec: GangSpec) -> GangSpec:
+        """``spec`` in the queue that the pod was admitted to, as long as that exists.
+
+        Where the objects name another one by now, the pods that run are a gang of their own: they
+        stay charged where they were, and those to come are admitted by the other queue.
+        """
+        terms = self._admissions.terms(uid)
+        if terms is None or terms.queue == spec.queue:
+            self._moved.pop(uid, None)
+            return spec
+        self._moved[uid] = None
+        if not self._queue_exists(terms.queue):
+            return spec
+        return replace(spec, key=f"{spec.key}/{terms.queue}", queue=terms.queue)
 
 
 class NodePods(PodTable):

@@ -54,6 +54,7 @@ class QueueAccess:
         self._rules: QueueRules = ()
         self._labels: NamespaceLabels = {}
         self._queues: QueueTable | None = None
+        self._names: frozenset[str] = frozenset()
         self._remembered: dict[tuple[str, str], bool] = {}
 
     def apply(self, kind: str, _old: object | None, _new: object | None) -> None:
@@ -74,8 +75,13 @@ class QueueAccess:
             return False
         self._rules, self._labels = rules, labels
         self._queues = build_queue_table(specs, ())[0] if restricted else None
+        self._names = frozenset(each.name for each in specs)
         self._remembered.clear()
         return True
+
+    def exists(self, queue: str) -> bool:
+        """Whether there is such a queue."""
+        return queue in self._names
 
     def accepts(self, queue: str, namespace: str) -> bool:
         """Whether ``namespace`` may use ``queue``; any may use a queue that does not exist."""

@@ -24,6 +24,7 @@ from kai_py.snapshot.parsed_pods import Identify, ParsedPods
 from kai_py.snapshot.quarantine import Quarantine
 from kai_py.snapshot.settings import DeviceRegistry, SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.admissions import Admissions
 from kai_py.snapshot.tables.budgets import DisruptionBudgets
 from kai_py.snapshot.tables.claim_overlays import ClaimOverlays
 from kai_py.snapshot.tables.claims import POD_GROUPS
@@ -67,8 +68,10 @@ class SnapshotTables:
         self._queues = QueueInfos(queue_info, settings.default_queue, devices.set_limits)
         self.queue_access = QueueAccess(self._queues.specs, objects.namespace_labels)
         self.node_pods = NodePods()
+        self.admissions = Admissions()
         self.gangs = GangTable(
             settings.preemptible_below,
+            self.admissions,
             self.queue_access.accepts,
             self.node_pods.exists,
             quarantine,
@@ -92,6 +95,14 @@ class SnapshotTables:
             lambda namespace, name: objects.get(POD_GROUPS, namespace, name) is not None,
         )
         charges = PodCharges(devices, pods, dependencies, self.gpu_memory, self._is_unplaced)
+        self.gang_members = GangMembers(
+            self.gangs,
+            charges,
+            devices,
+            settings.shared_claim_queue_label,
+            admissions=self.admissions,
+            queue_exists=self.queue_access.exists,
+        )
         self._topologies = Topologies()
         self._budgets = DisruptionBudgets(pods)
         self._numa = NumaReports()
@@ -127,7 +138,8 @@ class SnapshotTables:
             self._numa,
             self.node_usage,
             self.node_pods,
-            GangMembers(self.gangs, charges, devices, settings.shared_claim_queue_label),
+            self.admissions,
+            self.gang_members,
         )
 
     def snapshot(self, now: float, state: NodeUsageState) -> Snapshot:

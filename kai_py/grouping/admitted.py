@@ -1,0 +1,120 @@
+"""What a pod was admitted with: the record that is written with its binding.
+
+Labels and annotations of a running pod, and of its owners, belong to its tenant, who may edit them
+at any time. What the pod may hold and take was decided when it was bound, so that is recorded on it
+by the binding itself, in an annotation that the admission policies reserve to the scheduler.
+An edit can lower what was admitted, never raise it; a record that was forged where the policies are
+not installed yields no more than the objects themselves say.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import msgspec
+
+from kai_py.api.gpu_share import GpuShare
+from kai_py.api.queue import GROUP
+from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.gang_settings import Preemptibility
+
+ADMITTED_KEY = f"{GROUP}/admitted"
+MAX_RECORD = 16_384
+"""Characters of a record; a longer one is not ours."""
+
+PROTECTION = {
+    Preemptibility.PREEMPTIBLE: 0,
+    Preemptibility.SEMI_PREEMPTIBLE: 1,
+    Preemptibility.NON_PREEMPTIBLE: 2,
+}
+"""How much of a gang is protected from preemption, in order."""
+
+
+class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The terms on which a pod was admitted.
+
+    ``floors``: by name of a subgroup, the minMember of a leaf, or how many of its subgroups an
+    inner node needs. ``expected_runtime``: seconds. ``share``: the part of each of ``gpus``, which
+    are indexes on the node by group.
+    """
+
+    queue: str
+    priority: int = 0
+    preemptibility: Preemptibility = Preemptibility.PREEMPTIBLE
+    floors: dict[str, int] = {}
+    expected_runtime: float | None = None
+    share: GpuShare | None = None
+    gpus: dict[str, int] = {}
+
+    def text(self) -> str:
+        """The annotation."""
+        return msgspec.json.encode(self).decode()
+
+
+_DECODER = msgspec.json.Decoder(Terms)
+
+
+def read_terms(annotations: Mapping[str, str]) -> Terms | None:
+    """The record among the annotations of a pod; None where there is none that can be read."""
+    text = annotations.get(ADMITTED_KEY, "")
+    if not text or len(text) > MAX_RECORD:
+        return None
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def preemptibility_of(*, preemptible: bool, semi_preemptible: bool) -> Preemptibility:
+    """The preemptibility of a gang."""
+    if not preemptible:
+        return Preemptibility.NON_PREEMPTIBLE
+    return Preemptibility.SEMI_PREEMPTIBLE if semi_preemptible else Preemptibility.PREEMPTIBLE
+
+
+def least_protected(kinds: Iterable[Preemptibility]) -> Preemptibility:
+    """The one of ``kinds`` that protects least."""
+    return min(kinds, key=PROTECTION.__getitem__)
+
+
+def floors_of(tree: Subgroup, leaf: str, expected: int = 0) -> dict[str, int]:
+    """The floors of ``leaf`` and of the subgroups above it.
+
+    ``expected``: the pods that the leaf will have once its framework has created them all; they
+    start together, so they belong to its minimum.
+    """
+    if not tree.children:
+        return {tree.name: max(tree.min_members, expected)} if tree.name == leaf else {}
+    for child in tree.children:
+        floors = floors_of(child, leaf, expected)
+        if floors:
+            needed = tree.min_subgroups
+            return floors if needed is None else {tree.name: needed, **floors}
+    return {}
+
+
+def with_floors(tree: Subgroup, floors: Mapping[str, int]) -> Subgroup:
+    """``tree`` with no floor above those that were admitted; the same object where none is."""
+    most = floors.get(tree.name)
+    if not tree.children:
+        lowered = most is not None and tree.min_members > most
+        return replace(tree, min_members=max(most or 0, 0)) if lowered else tree
+    children = tuple(with_floors(child, floors) for child in tree.children)
+    needed = len(children) if tree.min_subgroups is None else tree.min_subgroups
+    if most is not None and needed > most:
+        return replace(tree, children=children, min_subgroups=max(most, 0))
+    same = all(new is old for new, old in zip(children, tree.children, strict=True))
+    return tree if same else replace(tree, children=children)
+
+
+def lowest_floors(records: Iterable[Terms]) -> dict[str, int]:
+    """Of each subgroup, the lowest floor with which one of its pods was admitted."""
+    lowest: dict[str, int] = {}
+    for record in records:
+        for name, floor in record.floors.items():
+            lowest[name] = min(floor, lowest.get(name, floor))
+    return lowest
+
+
+def shortest_runtime(runtimes: Iterable[float | None]) -> float | None:
+    """The earliest promise; None where none was made."""
+    return min((each for each in runtimes if each is not None), default=None)

@@ -1,0 +1,78 @@
+"""Gangs with no more than their running pods were admitted with (``grouping.admitted``)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kai_py.grouping.admitted import (
+    Terms,
+    floors_of,
+    least_protected,
+    lowest_floors,
+    preemptibility_of,
+    shortest_runtime,
+    with_floors,
+)
+from kai_py.grouping.gang_settings import Preemptibility
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.tables.admissions import Admissions
+
+
+def as_admitted(gang: Gang, admissions: Admissions) -> Gang:
+    """``gang`` with no more than its pods on nodes were admitted with.
+
+    Those without a record count as admitted like this, once the gang is known.
+    """
+    if not gang.bound:
+        return gang
+    records = [admissions.terms(member.pod.uid) for member in gang.bound]
+    known = [record for record in records if record is not None]
+    if known:
+        gang = _limited(gang, known)
+    if len(known) < len(records) and not gang.problem and gang.queue:
+        terms = {leaf.name: _terms(gang, leaf.name) for leaf in gang.tree.leaves()}
+        for member, record in zip(gang.bound, records, strict=True):
+            if record is None and member.subgroup in terms:
+                admissions.adopt(member.pod.uid, terms[member.subgroup])
+    return gang
+
+
+def expected_pods(gang: Gang) -> tuple[tuple[str, int], ...]:
+    """Leaves of which pods do not exist yet, with the pods that each will have in total."""
+    missing = Counter(each.subgroup for each in gang.placeholders)
+    present = Counter(each.subgroup for each in gang.members)
+    return tuple((leaf, count + present[leaf]) for leaf, count in sorted(missing.items()))
+
+
+def _limited(gang: Gang, records: Sequence[Terms]) -> Gang:
+    priority = min(gang.priority, *(record.priority for record in records))
+    now = preemptibility_of(preemptible=gang.preemptible, semi_preemptible=gang.semi_preemptible)
+    preemptibility = least_protected((now, *(record.preemptibility for record in records)))
+    runtime = shortest_runtime(
+        (gang.expected_runtime, *(record.expected_runtime for record in records))
+    )
+    tree = with_floors(gang.tree, lowest_floors(records))
+    same = (gang.priority, now, gang.expected_runtime) == (priority, preemptibility, runtime)
+    if same and tree is gang.tree:
+        return gang
+    return replace(
+        gang,
+        priority=priority,
+        preemptible=preemptibility is not Preemptibility.NON_PREEMPTIBLE,
+        semi_preemptible=preemptibility is Preemptibility.SEMI_PREEMPTIBLE,
+        expected_runtime=runtime,
+        tree=tree,
+    )
+
+
+def _terms(gang: Gang, leaf: str) -> Terms:
+    """What a pod of the subgroup ``leaf`` is admitted with in ``gang`` as it is."""
+    return Terms(
+        queue=gang.queue,
+        priority=gang.priority,
+        preemptibility=preemptibility_of(
+            preemptible=gang.preemptible, semi_preemptible=gang.semi_preemptible
+        ),
+        floors=floors_of(gang.tree, leaf, dict(expected_pods(gang)).get(leaf, 0)),
+        expected_runtime=gang.expected_runtime,
+    )
