@@ -20,7 +20,15 @@ from kai_py.audit.rules import audit_cluster
 from kai_py.cli.cluster_objects import read_now
 from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, progress
+from kai_py.cli.output import (
+    JsonFlag,
+    Output,
+    OutputOption,
+    print_document,
+    print_table,
+    progress,
+    say,
+)
 from kai_py.config import Configuration
 from kai_py.simulate.object_files import RejectedObject, files_below, read_object_files
 
@@ -123,7 +131,7 @@ def _audit(documents: Sequence[Document], configuration: Configuration, now: flo
 
 def _print_table(report: Report) -> None:
     for each in report.rejected:
-        typer.echo(f"kai-py: {each.object}: {each.problem}", err=True)
+        say(f"kai-py: {each.object}: {each.problem}", err=True)
     if report.findings:
         rows = [(each.kind.value, each.objects[0], each.message) for each in report.findings]
         print_table(HEADINGS, rows)

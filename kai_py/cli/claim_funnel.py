@@ -2,31 +2,32 @@
 
 from collections.abc import Iterator
 
-import typer
-
-from kai_py.cli.output import print_table
+from kai_py.cli.output import print_table, say
 from kai_py.observe.claim_funnel import ClaimFunnel, RequestFunnel
 
 
 def print_claim(claim: ClaimFunnel) -> None:
     """Print the funnel of a claim."""
     if claim.allocated:
-        typer.echo(f"\nClaim {claim.claim} is allocated {', '.join(claim.allocated)}.")
+        say("")
+        say(f"Claim {claim.claim} is allocated {', '.join(claim.allocated)}.")
         return
-    typer.echo(f"\nDevices for claim {claim.claim}: {claim.devices} on {claim.nodes} nodes.")
+    say("")
+    say(f"Devices for claim {claim.claim}: {claim.devices} on {claim.nodes} nodes.")
     if claim.message:
-        typer.echo(f"  {claim.message}")
+        say(f"  {claim.message}")
     for pool in claim.unusable_pools:
-        typer.echo(f"  pool {pool} is not used")
+        say(f"  pool {pool} is not used")
     for request in claim.requests:
         count = request.count or "all"
-        typer.echo(f"\n  request {request.request}: {count} of class {request.device_class}")
+        say("")
+        say(f"  request {request.request}: {count} of class {request.device_class}")
         print_table(("DEVICES", "", "REASON"), _request_rows(claim, request))
         if request.nearest is not None:
             has = " and ".join(
                 f"{name} is {value}" for name, value in request.nearest.actual.items()
             )
-            typer.echo(f"  nearest is {request.nearest.device}{f', where {has}' if has else ''}")
+            say(f"  nearest is {request.nearest.device}{f', where {has}' if has else ''}")
 
 
 def _request_rows(claim: ClaimFunnel, request: RequestFunnel) -> Iterator[tuple[str, str, str]]:

@@ -15,6 +15,7 @@ from kai_py.api import manifests
 from kai_py.api.manifests import ManifestError, read_documents
 from kai_py.cli.connection import cluster_client
 from kai_py.cli.errors import CommandError
+from kai_py.cli.output import say
 from kai_py.simulate.objects import Document, ObjectsError, load_objects, read_objects
 from kai_py.watch.resource import Kind
 
@@ -70,4 +71,4 @@ async def read_now(kubeconfig: str, context: str) -> list[Document]:
 
 def _report_refused(kind: Kind[Any]) -> None:
     text = f"{kind.permission} are ignored: the permission to list them is missing"
-    print(f"kai-py: {text}", file=sys.stderr)
+    say(f"kai-py: {text}", err=True)

@@ -15,8 +15,10 @@ import aiohttp
 import msgspec
 import typer
 
+from kai_py.api.printable import printable_json
 from kai_py.api.times import DurationError, parse_duration
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.output import say
 from kai_py.cli.scheduler_http import DEFAULT_URL, TokenFile, get, raise_for_status, session
 
 ID = b"id: "
@@ -68,7 +70,7 @@ async def _print(url: str, token_file: Path | None, query: dict[str, str], *, fo
     async with session(token_file) as http:
         start = {name: number for name, number in query.items() if name == "since"}
         for decision in await _read_decisions(http, url, query):
-            print(bytes(decision).decode(), flush=True)
+            print(printable_json(bytes(decision).decode()), flush=True)
             start = _next_start(decision)
         if not follow:
             return
@@ -76,10 +78,10 @@ async def _print(url: str, token_file: Path | None, query: dict[str, str], *, fo
         while True:
             try:
                 async for name, line in _stream_decisions(http, url, start):
-                    print(line.decode(), flush=True)
+                    print(printable_json(line.decode()), flush=True)
                     start, pause = {"since": name.decode()}, FIRST_PAUSE
             except (aiohttp.ClientError, TimeoutError) as error:
-                print(f"kai-py: {url}: {error}; trying again", file=sys.stderr)
+                say(f"kai-py: {url}: {error}; trying again", err=True)
             await asyncio.sleep(pause)
             pause = min(pause * 2, MAX_PAUSE)
 

@@ -9,11 +9,12 @@ pending.
 import asyncio
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from urllib.parse import quote
 
+import aiohttp
 import msgspec
 import typer
 
@@ -28,7 +29,15 @@ from kai_py.cli.connection import (
 )
 from kai_py.cli.decisions import seconds_of
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, progress
+from kai_py.cli.output import (
+    JsonFlag,
+    Output,
+    OutputOption,
+    print_document,
+    print_table,
+    progress,
+    say,
+)
 from kai_py.cli.scheduler_http import TokenFile, get, session
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import Decision, DecisionKind
@@ -39,6 +48,8 @@ from kai_py.observe.suggestion import Suggestion, Verb
 from kai_py.simulate.advisor import explain_cluster
 
 MAX_NODES_SHOWN = 4
+SEARCH_SECONDS = 300.0
+"""The scheduler answers one such question at a time, each in two minutes at most."""
 
 
 def command(
@@ -62,14 +73,15 @@ def command(
 ) -> None:
     """Tell why something waits and which small change would let it start."""
     configuration = configuration_from(config)
-    with progress("simulating"):
-        if url:
-            query = {"suggestions": "true" if suggestions else "false"}
-            query |= {"seconds": str(seconds_of("--since", since))} if since else {}
-            path = f"/v1/explain/{subject.value}/{quote(name)}"
-            answers = asyncio.run(_ask_scheduler(url, path, query, token_file))
-        else:
-            now = time.time()
+    as_text = output in (Output.TABLE, Output.WIDE) and not json
+    if url:
+        query = {"seconds": str(seconds_of("--since", since))} if since else {}
+        path = f"/v1/explain/{subject.value}/{quote(name)}"
+        question = _Question(url, path, query, token_file)
+        answers = asyncio.run(_ask_scheduler(question, search=suggestions, as_text=as_text))
+    else:
+        now = time.time()
+        with progress("simulating"):
             answers = explain_cluster(
                 cluster_objects(saved, kubeconfig, context),
                 configuration,
@@ -80,14 +92,15 @@ def command(
                 events=() if saved else _events(kubeconfig, context, configuration, subject, name),
                 since=now - seconds_of("--since", since) if since else 0.0,
             )
+        if as_text:
+            _print_all(answers)
     if not answers:
         raise CommandError(
             f"{subject.value} {name}: not part of any gang of this scheduler",
             hint="kai-py gangs lists them",
         )
-    if not print_document(answers, output, json=json):
-        for answer in answers:
-            _print(answer)
+    if not as_text:
+        print_document(answers, output, json=json)
     if any(answer.state not in (RUNNING, STARTING, DELETED) for answer in answers):
         raise typer.Exit(ExitCode.FOUND)
 
@@ -106,16 +119,56 @@ def _events(
     try:
         return asyncio.run(read())
     except CommandError as error:
-        typer.echo(f"kai-py: past decisions are unavailable: {error}", err=True)
+        say(f"kai-py: past decisions are unavailable: {error}", err=True)
         return []
 
 
+class _Question(NamedTuple):
+    """What is asked of a running scheduler."""
+
+    url: str
+    path: str
+    query: dict[str, str]
+    token_file: Path | None
+
+
 async def _ask_scheduler(
-    url: str, path: str, query: dict[str, str], token_file: Path | None
+    question: _Question, *, search: bool, as_text: bool
+) -> Sequence[Explanation]:
+    """Ask why, then what would help: the second takes long, and the first must not wait for it.
+
+    ``as_text``: answers are printed as they come.
+    """
+    async with session(question.token_file, read_seconds=SEARCH_SECONDS) as http:
+        answers = await _explanations(http, question, search=False)
+        if as_text:
+            _print_all(answers)
+        if not search or not any(answer.message for answer in answers):
+            return answers
+        try:
+            with progress("simulating"):
+                found = await _explanations(http, question, search=True)
+        except CommandError as error:
+            say(f"kai-py: no suggestions: {error}", err=True)
+            return answers
+    if as_text:
+        for answer in found:
+            _print_suggestions(answer)
+    return found
+
+
+async def _explanations(
+    http: aiohttp.ClientSession, question: _Question, *, search: bool
 ) -> list[Explanation]:
-    async with session(token_file) as http:
-        body = await get(http, url, path, query)
+    query = {**question.query, "suggestions": "true" if search else "false"}
+    body = await get(http, question.url, question.path, query)
     return msgspec.json.decode(body, type=list[Explanation])
+
+
+def _print_all(answers: Iterable[Explanation]) -> None:
+    for answer in answers:
+        _print(answer)
+        _print_suggestions(answer)
 
 
 def _print(explanation: Explanation) -> None:
@@ -127,17 +180,17 @@ def _print(explanation: Explanation) -> None:
         if explanation.pods
         else ""
     )
-    typer.echo(f"{explanation.gang} is {_state_text(explanation.state)}{runs}.")
+    say(f"{explanation.gang} is {_state_text(explanation.state)}{runs}.")
     if explanation.message:
-        typer.echo(f"  {explanation.message}")
+        say(f"  {explanation.message}")
     if explanation.nodes:
         since = f", since {_local_time(explanation.started)}" if explanation.started else ""
-        typer.echo(f"  It runs on {', '.join(explanation.nodes)}{since}.")
+        say(f"  It runs on {', '.join(explanation.nodes)}{since}.")
     if explanation.queue_position:
         gained = (
             f", plus {explanation.ageing_points} by ageing" if explanation.ageing_points else ""
         )
-        typer.echo(
+        say(
             f"  Position {explanation.queue_position} of {explanation.queue_length} pending in "
             f"queue {explanation.queue} (priority {explanation.priority}{gained})."
         )
@@ -152,13 +205,16 @@ def _print(explanation: Explanation) -> None:
     if explanation.history:
         typer.echo("\nDecisions:")
         for decision in explanation.history:
-            typer.echo(f"  {_decision_line(explanation, decision)}")
+            say(f"  {_decision_line(explanation, decision)}")
+
+
+def _print_suggestions(explanation: Explanation) -> None:
     if explanation.suggestions:
         typer.echo("\nIn simulation, any of these changes lets it start:")
         for suggestion in explanation.suggestions:
-            typer.echo(f"  - {suggestion.text}{_cost(suggestion)}")
+            say(f"  - {suggestion.text}{_cost(suggestion)}")
             for command in _commands(suggestion):
-                typer.echo(f"      {command}")
+                say(f"      {command}")
 
 
 def _state_text(state: str) -> str:

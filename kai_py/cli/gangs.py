@@ -3,7 +3,6 @@
 The cluster is read once and one cycle is run on it; STATE and WHY are from that cycle.
 """
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
@@ -19,6 +18,7 @@ from kai_py.cli.output import (
     check_known,
     print_document,
     print_table,
+    say,
 )
 from kai_py.cli.reading import plan_cluster
 from kai_py.observe.explanation import RUNNING, STARTING
@@ -78,9 +78,9 @@ def command(
     if namespace and namespace not in namespaces:
         suggestion = closest_match(namespace, sorted(namespaces))
         hint = f" (did you mean {suggestion}?)" if suggestion else ""
-        print(f"no gangs in namespace {namespace}{hint}", file=sys.stderr)
+        say(f"no gangs in namespace {namespace}{hint}", err=True)
     elif not namespaces:
-        print(f"no gangs: no pod has schedulerName {configuration.scheduler_name}", file=sys.stderr)
+        say(f"no gangs: no pod has schedulerName {configuration.scheduler_name}", err=True)
     if print_document(rows, output, json=json):
         return
     wide = output is Output.WIDE

@@ -8,7 +8,7 @@ import typer
 
 from kai_py.cli.cluster_objects import name_of, text_of
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, say
 from kai_py.lint.check import LintReport, lint_together
 from kai_py.lint.finding import Finding, Severity
 
@@ -61,4 +61,4 @@ def _print_findings(name: str, report: LintReport, *, fix: bool) -> None:
         mark = ""
         if found.severity is Severity.ERROR and found.fixed:
             mark = " [fixed]" if fix else " [--fix corrects this]"
-        typer.echo(found.text(name) + mark, err=fix)
+        say(found.text(name) + mark, err=fix)

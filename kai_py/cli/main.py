@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
+from kai_py.api.printable import printable
 from kai_py.cli.errors import CommandError, ExitCode
 
 
@@ -182,6 +183,7 @@ def _is_broken_pipe(error: BaseException) -> bool:
 
 def _fail(message: str, exit_code: ExitCode, *, show_trace: bool) -> NoReturn:
     if show_trace:
-        traceback.print_exc()
-    print(f"kai-py: {message}", file=sys.stderr)
+        for line in traceback.format_exc().splitlines():
+            print(printable(line), file=sys.stderr)
+    print(printable(f"kai-py: {message}"), file=sys.stderr)
     sys.exit(exit_code)

@@ -11,7 +11,7 @@ import typer
 from kai_py.cli.cluster_objects import documents_in
 from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.errors import ExitCode
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, say
 from kai_py.dialects.kai.migration import Compatibility, MigrationNote, migration_notes
 from kai_py.simulate.objects import read_objects
 from kai_py.watch.errors import Forbidden, NotFound
@@ -43,7 +43,7 @@ def command(
     notes = list(migration_notes(documents))
     if not print_document(notes, output, json=json):
         print_table(HEADINGS, (_row(note) for note in notes))
-        typer.echo(_summary(notes))
+        say(_summary(notes))
     if any(note.compatibility is Compatibility.MISSING for note in notes):
         raise typer.Exit(ExitCode.FOUND)
 

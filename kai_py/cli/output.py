@@ -13,6 +13,7 @@ An unknown name in a filter is an error, not an empty table.
 """
 
 import enum
+import math
 import os
 import shutil
 import sys
@@ -23,10 +24,12 @@ from typing import Annotated
 
 import msgspec
 import typer
+import yaml
 from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import Progress
 
+from kai_py.api.printable import UNPRINTABLE, printable, printable_json
 from kai_py.api.problems import closest_match
 from kai_py.cli.errors import CommandError
 
@@ -48,12 +51,26 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Same as -o json.")]
 def print_document(answer: object, output: Output, *, json: bool) -> bool:
     """Print ``answer`` as JSON or YAML if one of them is requested; returns whether it was."""
     if json or output is Output.JSON:
-        typer.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
+        document = msgspec.json.format(msgspec.json.encode(answer), indent=2)
+        typer.echo(printable_json(document.decode()))
     elif output is Output.YAML:
-        typer.echo(msgspec.yaml.encode(answer), nl=False)
+        typer.echo(_yaml(answer), nl=False)
     else:
         return False
     return True
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a line, to standard error with ``err``; what others wrote in it cannot forge a line."""
+    typer.echo(printable(text), err=err)
+
+
+def _yaml(answer: object) -> str:
+    text = msgspec.yaml.encode(answer).decode()
+    if not any(map(UNPRINTABLE.search, text.split("\n"))):
+        return text
+    escaped: str = yaml.safe_dump(msgspec.to_builtins(answer), sort_keys=False, width=math.inf)
+    return escaped
 
 
 COLUMN_GAP = "   "
@@ -64,8 +81,9 @@ MIN_COLUMNS = 30
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows of text under headings; the last column takes the remaining width."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    rows = [tuple(map(printable, row)) for row in rows]
     bold = width is not None and shows_styles()
-    for number, line in enumerate(table_lines(headings, list(rows), width=width)):
+    for number, line in enumerate(table_lines(headings, rows, width=width)):
         print(f"\x1b[1m{line}\x1b[0m" if number == 0 and bold else line)
 
 

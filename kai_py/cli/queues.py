@@ -19,6 +19,7 @@ from kai_py.cli.output import (
     check_known,
     print_document,
     print_table,
+    say,
 )
 from kai_py.cli.reading import divide_quota, plan_cluster
 from kai_py.config import Configuration
@@ -85,9 +86,10 @@ def _steps(
 
 def _print_steps(steps: Sequence[ShareStep]) -> None:
     for sentence in share_sentences(steps):
-        typer.echo(sentence)
+        say(sentence)
     for step in steps:
-        typer.echo(f"\n{step.resource} of {step.parent or 'the cluster'}:")
+        say("")
+        say(f"{step.resource} of {step.parent or 'the cluster'}:")
         print_table(SHARE_HEADINGS, (_share_cells(each) for each in step.siblings))
 
 

@@ -18,11 +18,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from kai_py.api.printable import printable
 from kai_py.cli.cluster_objects import text_of
 from kai_py.cli.connection import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.kai_archive import Archive, ArchiveError, read_archive
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, progress
+from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, progress, say
 from kai_py.observe.plan_text import describe_plan
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
@@ -105,7 +106,7 @@ def command(
     except ArchiveError as error:
         raise CommandError(str(error)) from error
     for problem in recorded.problems:
-        typer.echo(f"kai-py: {problem}", err=True)
+        say(f"kai-py: {problem}", err=True)
     plan = _plan(recorded, config, now)
     if against is not None:
         names = (str(against), "this version")
@@ -139,6 +140,6 @@ def _print_differences(before: str, after: str, names: tuple[str, str]) -> bool:
     difference = difflib.unified_diff(
         before.splitlines(), after.splitlines(), *names, n=0, lineterm=""
     )
-    lines = [line for line in difference if not line.startswith("@@")]
+    lines = [printable(line) for line in difference if not line.startswith("@@")]
     typer.echo("\n".join(lines) or "the plans are the same")
     return bool(lines)

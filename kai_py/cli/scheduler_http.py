@@ -12,7 +12,8 @@ from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.observe.http_access import TOKEN_VARIABLE
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=60.0)
+CONNECT_SECONDS = 10.0
+READ_SECONDS = 60.0
 """For streams too: the server sends something every 15 seconds."""
 
 TokenFile = Annotated[
@@ -20,8 +21,13 @@ TokenFile = Annotated[
 ]
 
 
-def session(token_file: Path | None) -> aiohttp.ClientSession:
-    """A session with the bearer token, if there is one; raises CommandError."""
+def session(
+    token_file: Path | None, *, read_seconds: float = READ_SECONDS
+) -> aiohttp.ClientSession:
+    """A session with the bearer token, if there is one; raises CommandError.
+
+    ``read_seconds``: the longest silence of the server.
+    """
     token = os.environ.get(TOKEN_VARIABLE, "")
     if token_file is not None:
         try:
@@ -29,7 +35,10 @@ def session(token_file: Path | None) -> aiohttp.ClientSession:
         except OSError as error:
             raise CommandError(f"{token_file}: {error.strerror}") from None
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return aiohttp.ClientSession(headers=headers, timeout=TIMEOUT)
+    timeout = aiohttp.ClientTimeout(
+        total=None, sock_connect=CONNECT_SECONDS, sock_read=read_seconds
+    )
+    return aiohttp.ClientSession(headers=headers, timeout=timeout)
 
 
 async def get(http: aiohttp.ClientSession, url: str, path: str, query: Mapping[str, str]) -> bytes:

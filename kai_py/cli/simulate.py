@@ -10,7 +10,15 @@ from kai_py.api.choices import Profile
 from kai_py.cli.cluster_objects import text_of
 from kai_py.cli.connection import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, progress
+from kai_py.cli.output import (
+    JsonFlag,
+    Output,
+    OutputOption,
+    print_document,
+    print_table,
+    progress,
+    say,
+)
 from kai_py.config import Configuration
 from kai_py.policy.fairness_rules import PROFILES
 from kai_py.simulate.fifo import simulate_fifo
@@ -150,7 +158,7 @@ def _simulate_other(
 
 
 def _print(found: SimulationReport) -> None:
-    typer.echo(
+    say(
         f"{found.hours:g} hours of {found.gpus:g} GPUs: {found.allocated:.1%} used, "
         f"{found.idle_while_waiting:.1%} idle while gangs requested as many, "
         f"{found.fragmented:.1%} idle on partly used nodes; Jain's fairness index "
@@ -158,7 +166,7 @@ def _print(found: SimulationReport) -> None:
     )
     if found.evictions:
         evicted = ", ".join(f"{count} by {action}" for action, count in found.evictions.items())
-        typer.echo(f"Evicted pods: {evicted}; {found.lost_gpu_hours:.1f} GPU-hours lost.")
+        say(f"Evicted pods: {evicted}; {found.lost_gpu_hours:.1f} GPU-hours lost.")
     typer.echo()
     print_table(
         (
@@ -180,7 +188,7 @@ def _print(found: SimulationReport) -> None:
     )
     if found.cost:
         costs = ", ".join(f"{sort} {price:,.0f}" for sort, price in found.cost.items())
-        typer.echo(f"Cost of the nodes: {costs}.")
+        say(f"Cost of the nodes: {costs}.")
     typer.echo()
     print_table(
         ("QUEUE", "RECEIVED", "ENTITLED", "EVICTED", "LOST", *WAITING),

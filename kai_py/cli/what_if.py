@@ -14,7 +14,15 @@ import typer
 from kai_py.cli.cluster_objects import SavedCluster, cluster_objects, documents_in
 from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, progress
+from kai_py.cli.output import (
+    JsonFlag,
+    Output,
+    OutputOption,
+    print_document,
+    print_table,
+    progress,
+    say,
+)
 from kai_py.simulate.change_texts import parse_changes
 from kai_py.simulate.changes import AddNodes, AddObjects, ChangeError, ClusterChange, node_pattern
 from kai_py.simulate.objects import Document
@@ -138,15 +146,15 @@ def _objects(path: Path) -> list[Document]:
 def _print_needed(needed: NodesNeeded) -> None:
     like, count = needed.like, needed.nodes
     if count is None:
-        typer.echo(f"even {MAX_ADDED_NODES} more nodes like {like} would leave gangs pending")
+        say(f"even {MAX_ADDED_NODES} more nodes like {like} would leave gangs pending")
     else:
         nodes = "node" if count == 1 else "nodes"
-        typer.echo(f"with {count} more {nodes} like {like}, no gang is short of capacity")
+        say(f"with {count} more {nodes} like {like}, no gang is short of capacity")
 
 
 def _print_comparison(comparison: Comparison) -> None:
     for title, headings, rows in _sections(comparison):
-        typer.echo(f"{title}:")
+        say(f"{title}:")
         print_table(headings, rows)
         typer.echo()
     if comparison == Comparison(pending=comparison.pending):

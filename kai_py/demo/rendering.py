@@ -10,6 +10,7 @@ from typing import TextIO
 
 import msgspec
 
+from kai_py.api.printable import printable, printable_json
 from kai_py.demo.events import (
     AnyDemoEvent,
     DemoSummary,
@@ -122,7 +123,7 @@ class PlainPrinter:
         self._print(summary_counts(summary))
 
     def _print(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        print(printable(text), file=self._stream, flush=True)
 
 
 class JsonPrinter:
@@ -134,7 +135,8 @@ class JsonPrinter:
 
     def __call__(self, event: AnyDemoEvent) -> None:
         """Print an event."""
-        print(self._encoder.encode(event).decode(), file=self._stream, flush=True)
+        line = printable_json(self._encoder.encode(event).decode())
+        print(line, file=self._stream, flush=True)
 
 
 def plain_text(line: FeedLine) -> str:

@@ -21,12 +21,13 @@ the first cycle, and on a standby replica, the answer is 503.
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
 from aiohttp import web
 
+from kai_py.api.printable import printable
 from kai_py.observe.cluster_state import cluster_state
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import Decision, DecisionLog, decisions_about
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 15.0
 MIN_EVENT_INTERVAL = 0.25
 MAX_LISTENERS = 64
+MAX_DIGITS = 15
 MAX_EXPLAINED = 64
 """Most gangs in one answer, the first ones of a queue."""
 BUILD_PAUSE_FACTOR = 3.0
@@ -165,7 +167,7 @@ class Api:
             raise web.HTTPNotFound(
                 text=f"{subject} {name}: not part of any gang of this scheduler\n"
             )
-        if query.get("suggestions", "true") != "false":
+        if _parse_flag(query, "suggestions"):
             explanations = [await self._with_suggestions(explanations[0]), *explanations[1:]]
         return _json(request, encode(explanations))
 
@@ -283,9 +285,21 @@ def _last_sent(start: str, newest: int) -> int:
 
 
 def _parse_integer(text: str) -> int:
-    if not text.isdecimal():
-        raise web.HTTPBadRequest(text=f'expected a whole number, not "{text[:40]}"\n')
+    """A whole number of a query; raises HTTPBadRequest for any other text and for a huge one."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > MAX_DIGITS:
+        shown = printable(text[:40]) + ("…" if len(text) > 40 else "")
+        problem = f'expected a whole number of at most {MAX_DIGITS} digits, not "{shown}"'
+        raise web.HTTPBadRequest(text=f"{problem}\n")
     return int(text)
+
+
+def _parse_flag(query: Mapping[str, str], name: str) -> bool:
+    """Whether a query says true, as it does by default; raises HTTPBadRequest for other texts."""
+    text = query.get(name, "true")
+    if text not in ("true", "false"):
+        shown = printable(text[:40])
+        raise web.HTTPBadRequest(text=f'{name} must be true or false, not "{shown}"\n')
+    return text == "true"
 
 
 def _json(request: web.Request, body: bytes, headers: dict[str, str] | None = None) -> web.Response:

@@ -1,7 +1,8 @@
 """Log formats: text, or one JSON object per line.
 
 Both use the standard library's logging. Fields given as ``extra={"fields": {...}}`` are appended to
-a text line as ``key=value``, and are top-level keys of a JSON object.
+a text line as ``key=value``, and are top-level keys of a JSON object. A record is one line in
+either form, its traceback included, and nothing that others wrote in it can forge another.
 """
 
 import json
@@ -10,6 +11,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
+from kai_py.api.printable import printable, printable_json
 from kai_py.config import LogFormat
 
 
@@ -27,11 +29,14 @@ class TextFormatter(logging.Formatter):
     """``2026-01-01T00:00:00.000Z INFO logger: message key=value``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, followed by the traceback if there is one."""
-        fields = "".join(f" {key}={value}" for key, value in _fields(record).items())
+        """One line; a traceback becomes the field ``exception``."""
+        found = _fields(record)
+        if record.exc_info is not None:
+            found["exception"] = _traceback(self, record)
+        fields = "".join(f" {key}={_field_text(value)}" for key, value in found.items())
         name = record.name.removeprefix("kai_py.")
         line = f"{_time(record)} {record.levelname} {name}: {record.getMessage()}{fields}"
-        return line if record.exc_info is None else f"{line}\n{_traceback(self, record)}"
+        return printable(line)
 
 
 class JsonFormatter(logging.Formatter):
@@ -48,7 +53,13 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info is not None:
             line["exception"] = _traceback(self, record)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return printable_json(json.dumps(line, default=str, ensure_ascii=False))
+
+
+def _field_text(value: object) -> str:
+    """The value, in quotes where it would be taken for several."""
+    text = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return json.dumps(text, ensure_ascii=False) if " " in text or not text else text
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
+from kai_py.api.printable import printable
 from kai_py.plan.plan import GangPlacement, Placement, Plan
 
 
 def describe_plan(plan: Plan) -> str:
     """The plan as text; every line begins with the action."""
-    return "\n".join(_lines(plan)) or "nothing to do"
+    return "\n".join(map(printable, _lines(plan))) or "nothing to do"
 
 
 def _lines(plan: Plan) -> Iterator[str]:

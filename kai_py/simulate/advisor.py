@@ -10,8 +10,10 @@ Explanations with suggestions, for a cluster that was read as a whole.
 """
 
 import asyncio
+import logging
 import multiprocessing
 import time
+import traceback
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -81,6 +83,8 @@ def explain_cluster(
     suggestions = {key: suggest(documents, cluster, baseline, key, has_time) for key in advised}
     return [replace(each, suggestions=suggestions.get(each.gang, ())) for each in found]
 
+
+log = logging.getLogger(__name__)
 
 CACHE_SECONDS = 60.0
 SEARCH_SECONDS = 30.0
@@ -152,7 +156,7 @@ class Advisor:
         try:
             if not receiver.poll(TIMEOUT_SECONDS):
                 raise NoAnswerError(f"the simulation took longer than {TIMEOUT_SECONDS:.0f} s")
-            mistake, result = receiver.recv()
+            mistake, failure, result = receiver.recv()
         except EOFError:
             raise NoAnswerError("the simulation ended without a result") from None
         finally:
@@ -161,6 +165,10 @@ class Advisor:
             receiver.close()
         if mistake:
             raise InvalidQuestionError(mistake)
+        if failure:
+            fields = {"exception": failure}
+            log.error("a simulation failed; please report it", extra={"fields": fields})
+            raise NoAnswerError(f"the simulation failed: {failure.splitlines()[-1]}")
         answer: T = result
         return answer
 
@@ -187,10 +195,13 @@ def _run_query(
     now: float,
     query: Query[object],
 ) -> None:
+    """Send what was wrong with the question, how answering it failed, and the answer."""
     try:
-        connection.send(("", query(documents, configuration, now)))
+        connection.send(("", "", query(documents, configuration, now)))
     except ChangeError as error:
-        connection.send((str(error), None))
+        connection.send((str(error), "", None))
+    except Exception:  # told by the process that asked, in its log
+        connection.send(("", traceback.format_exc(), None))
 
 
 def _suggestions(

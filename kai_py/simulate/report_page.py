@@ -3,6 +3,7 @@
 import html
 from collections.abc import Iterable, Sequence
 
+from kai_py.api.printable import printable
 from kai_py.simulate.report import SimulationReport, WaitingTimes
 from kai_py.simulate.simulation import HOUR
 
@@ -35,7 +36,7 @@ def report_page(report: SimulationReport, *, title: str) -> str:
     sizes = [(name, *waiting_cells(waiting)) for name, waiting in report.by_size.items()]
     waiting_headings = ("gangs", "never started", "median wait", "p95 wait", "longest wait")
     parts = [
-        f"<h1>{html.escape(title)}</h1>",
+        f"<h1>{_text(title)}</h1>",
         f"<p>{report.hours:g} hours of {report.gpus:g} GPUs: {report.allocated:.1%} used, "
         f"{report.idle_while_waiting:.1%} idle while gangs requested as many, "
         f"{report.fragmented:.1%} idle on partly used nodes, Jain's fairness index "
@@ -61,7 +62,8 @@ def report_page(report: SimulationReport, *, title: str) -> str:
     if report.cost:
         costs = [(category, f"{price:,.0f}") for category, price in report.cost.items()]
         parts += ["<h2>Cost of the nodes</h2>", _table(("kind", "cost"), costs)]
-    head = f"<meta charset=utf-8><title>{html.escape(title)}</title><style>{_STYLE}</style>"
+    title = _text(title)
+    head = f"<meta charset=utf-8><title>{title}</title><style>{_STYLE}</style>"
     return f"<!doctype html><html lang=en><head>{head}</head><body>{''.join(parts)}</body></html>\n"
 
 
@@ -78,9 +80,13 @@ def waiting_cells(waiting: WaitingTimes) -> tuple[str, ...]:
     return (str(waiting.gangs), str(waiting.never_started), *map(duration, times))
 
 
+def _text(text: str) -> str:
+    return html.escape(printable(text))
+
+
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th scope=col>{html.escape(each)}" for each in headings)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}" for cell in row) for row in rows)
+    head = "".join(f"<th scope=col>{_text(each)}" for each in headings)
+    body = "".join("<tr>" + "".join(f"<td>{_text(cell)}" for cell in row) for row in rows)
     return f"<table><thead><tr>{head}</thead><tbody>{body}</tbody></table>"
 
 

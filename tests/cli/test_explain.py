@@ -7,8 +7,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
+from kai_py.cli import explain as explain_module
 from kai_py.cli import main
-from kai_py.cli.errors import CommandError
+from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
 from kai_py.observe.http_access import HttpAccess
@@ -128,6 +129,26 @@ async def test_a_running_scheduler_also_tells_what_it_decided(capsys):
         assert "pending (Resources" not in told.output
         with pytest.raises(CommandError, match="404: gang nobody"):
             await asyncio.to_thread(explain, "gang", "nobody", *asked[2:])
+
+
+async def test_the_reason_is_printed_though_no_suggestion_comes_in_time():
+    async def hang(gang):
+        await asyncio.sleep(60)
+
+    train = gang("train", pods=2, gpus=8)
+    view = view_of(world({"n1": 4}, train).snapshot(0.0))
+    source = ApiSource(lambda: view, DecisionLog(), ShareHistory(), suggest=hang)
+    probes = Probes(CollectorRegistry(), list, list, source)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explain_module, "SEARCH_SECONDS", 0.5)
+        async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
+            asked = ["gang", train.key, "--url", f"http://127.0.0.1:{port}"]
+            told = await asyncio.to_thread(explain, *asked)
+            short = await asyncio.to_thread(explain, *asked, "-o", "json")
+    assert told.exit_code == short.exit_code == ExitCode.FOUND
+    assert "is pending (Resources)" in told.output
+    assert "no suggestions: " in told.stderr
+    assert json.loads(short.stdout)[0]["state"] == "Resources"
 
 
 async def test_a_running_scheduler_tells_what_becomes_of_the_devices_of_a_claim():

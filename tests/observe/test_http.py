@@ -163,6 +163,31 @@ async def test_state_nodes_and_explanations_are_json(state, get):
     assert (await get("/v1/nodes?limit=-1"))[0] == 400
 
 
+HUGE = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *(f"nodes?offset={text}" for text in (HUGE, "-1", "NaN", "1e3", "٣", "", "0x1", "1.0")),
+        *(f"nodes?limit={text}" for text in (HUGE, "all", "%00", "%0d%0aforged")),
+        *(f"gangs?limit={text}" for text in (HUGE, "-1")),
+        *(f"decisions?since={text}" for text in (HUGE, "-5", "yesterday")),
+        *(f"decisions?seconds={text}" for text in (HUGE, "inf")),
+        f"explain/gang/{WAITING.key}?seconds={HUGE}",
+        f"explain/gang/{WAITING.key}?suggestions=perhaps",
+        *(f"events?since={text}" for text in (HUGE, "-x", "x")),
+    ],
+)
+async def test_a_parameter_that_is_no_value_is_refused_with_a_sentence(state, get, query):
+    look_at(state, world({"n1": 4}, WAITING).snapshot(0.0))
+    status, body = await get(f"/v1/{query}")
+    assert status == 400
+    assert body.startswith(("expected a whole number", "suggestions must be true or false"))
+    assert len(body) < 160
+    assert body.count("\n") == 1
+
+
 async def test_running_gangs_are_told_the_largest_first_by_queue_and_name(state, get):
     assert (await get("/v1/gangs"))[0] == 503
     runs = [gang(name, pods=pods, gpus=2, node="n1", queue=queue) for name, pods, queue in

@@ -4,6 +4,8 @@ from collections import deque
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from kai_py.api.printable import printable_parts
+
 MERGE_SECONDS = 3.0
 MAX_LINES = 200
 
@@ -44,6 +46,7 @@ class Feed:
 
     def add(self, line: FeedLine) -> None:
         """Add a line, or merge it into a recent line with the same text."""
+        line = printable_parts(line)
         for position in range(len(self._lines) - 1, -1, -1):
             earlier = self._lines[position]
             if line.time - earlier.time > MERGE_SECONDS:

@@ -13,6 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from kai_py.api.printable import printable_parts
 from kai_py.observe.live import panels
 from kai_py.observe.live.cluster import LiveCluster
 from kai_py.observe.live.feed import Feed, FeedLine, Tone, line_text
@@ -46,6 +47,7 @@ class Screen:
         self, cluster: LiveCluster, headline: Sequence[Text], *, width: int, height: int
     ) -> RenderableType:
         """The screen of ``width`` by ``height`` characters."""
+        cluster = printable_parts(cluster)
         for queue in cluster.queues:
             self._styles.queue(queue.name)
         for gang in cluster.gangs:

@@ -1,0 +1,59 @@
+"""What others wrote reaches no terminal and no log as it is."""
+
+import dataclasses
+import enum
+import json
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.api.printable import printable, printable_json, printable_parts
+
+ATTACK = "\x1b]0;pwned\x07\x1b[2J\nERROR forged\x9b1m\u202egnp.exe\u2066\x7f"
+
+
+def dangerous(text):
+    return [c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp", "Cs")]
+
+
+@given(st.text())
+def test_nothing_that_is_shown_controls_or_hides(text):
+    assert not dangerous(printable(text))
+    assert "\n" not in printable(text)
+
+
+@given(st.text(st.characters(categories=["L", "M", "N", "P", "S", "Zs"])))
+def test_letters_of_all_scripts_stay(text):
+    assert printable(text) == text
+
+
+@given(st.recursive(st.text() | st.integers(), lambda inner: st.dictionaries(st.text(), inner)))
+def test_a_json_document_says_the_same(value):
+    text = printable_json(json.dumps(value, ensure_ascii=False, indent=1))
+    assert json.loads(text) == value
+    assert not dangerous(text.replace("\n", ""))
+
+
+class Mark(enum.Enum):
+    ONE = ATTACK
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    names: tuple[str, ...]
+    mark: Mark = Mark.ONE
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    inner: Inner
+    by_name: dict[str, list[str]]
+    count: int = 1
+
+
+def test_parts_of_records_are_shown_as_text():
+    made = printable_parts(Outer(Inner((ATTACK, "plain")), {ATTACK: [ATTACK]}))
+    shown = printable(ATTACK)
+    assert made == Outer(Inner((shown, "plain")), {shown: [shown]})
+    assert shown.startswith("\\x1b]0;pwned\\x07\\x1b[2J\\nERROR forged\\x9b1m\\u202e")
