@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from benchmarks.core import explaining, steady
+from benchmarks.core import explaining, real, steady
 from benchmarks.core.cluster import counts
 from benchmarks.core.grouping import grouping_benchmarks
 from benchmarks.core.scenarios import SCENARIOS, Scenario
@@ -15,7 +15,13 @@ FACTORS = (1, 2)
 def core_benchmarks() -> list[Benchmark]:
     """All of them, in the order of the table."""
     rows = [_benchmark(each, factor) for each in SCENARIOS for factor in FACTORS]
-    return [*rows, *steady.benchmarks(), *explaining.benchmarks(), *grouping_benchmarks()]
+    return [
+        *rows,
+        *real.benchmarks(),
+        *steady.benchmarks(),
+        *explaining.benchmarks(),
+        *grouping_benchmarks(),
+    ]
 
 
 def measure(scenario: Scenario, factor: int) -> Measured:

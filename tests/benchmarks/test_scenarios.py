@@ -2,11 +2,14 @@
 
 import pytest
 
-from benchmarks.core import problems
+from benchmarks.core import problems, real
 from benchmarks.core.cluster import Cluster, counts
 from benchmarks.core.objects import NODE_GPUS, RACK, Work, departments, nodes
+from benchmarks.core.population import population
+from benchmarks.core.scenarios import Scenario
 from benchmarks.core.steady import Churn, full_cluster
 from benchmarks.registry import benchmarks, chosen
+from kai_py.api.records.core import Pod
 from kai_py.plan.plan import Action
 
 
@@ -116,3 +119,31 @@ def test_consolidation_can_run_alone():
 
 def test_jobs_for_whole_nodes_preempt_the_jobs_on_one_node_each():
     assert decided(problems.preempt_for_nodes(3, 2)(1)) == "2 nominated, 16 evicted"
+
+
+@pytest.mark.parametrize(
+    "build", [problems.allocate(20, 80), problems.reclaim_many(3), problems.gangs(5, 4, 4)]
+)
+def test_what_else_runs_on_a_cluster_changes_no_plan(build):
+    scenario = Scenario(name="s", title="s", build=build, outcome=lambda _: "")
+    measured = real.measure(scenario, 1)
+    assert "WRONG" not in measured.outcome
+    assert measured.peer.endswith("times the plain cluster")
+
+
+def test_the_population_has_rules_of_every_kind():
+    cluster = problems.allocate(200, 4)(1)
+    cluster.tell(population(cluster.snapshot().nodes.names))
+    pods = [
+        each for each in population(tuple(f"n{i}" for i in range(200))) if isinstance(each, Pod)
+    ]
+    affinities = [each.spec.affinity.pod_anti_affinity for each in pods if each.spec.affinity]
+    assert sum(bool(each.required) for each in affinities) * 100 // len(pods) in (0, 1)
+    assert any(each.required for each in affinities)
+    assert any(each.preferred for each in affinities)
+    assert any(each.spec.topology_spread_constraints for each in pods)
+    assert len({each.spec.containers[0].resources.requests["cpu"] for each in pods}) == 1_000
+    snapshot = cluster.snapshot()
+    assert snapshot.pod_rules.refusing
+    assert snapshot.attachments
+    assert not snapshot.budgets, "they protect no pod of ours"

@@ -1,17 +1,17 @@
 """Pods that rules count, per topology domain, as a statement has them.
 
 This is the one place that says whether any rule between pods concerns a shape now. Counts start
-from the index of the snapshot when a rule is first asked for, and from then on every placement and
-eviction changes those that it concerns, and its undo changes them back.
+from the index of the snapshot and what the statement has decided when a rule is first asked for;
+from then on every placement and eviction changes those that it concerns, and its undo changes them
+back. While no shape that was asked for is concerned by any rule, nothing is counted.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.undo import Undo
 from kai_py.policy.pod_rules import DomainCounts, PodRules
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.pod_selection import (
@@ -34,33 +34,51 @@ CountsKey = tuple[Selection, str, bytes]
 NO_POD = PodCounts({}, {})
 
 
-@dataclass(frozen=True, slots=True)
-class PodCountChange:
-    """A pod placed or evicted: how it changes the counts of now and later on its node."""
+class PodDecision(NamedTuple):
+    """A pod that the statement has placed or evicted: what that adds to its node now and later."""
 
-    namespace: str
-    labels: Labels
+    member: Member
     row: int
     now: int
     later: int
-    refused: tuple[DomainTerm, ...]
+
+    @property
+    def labels(self) -> Labels:
+        """Those of the pod."""
+        return self.member.labels
+
+
+def placed_pod(member: Member, row: int, capacity: Capacity) -> PodDecision:
+    """The pod starts there now, or once its capacity is idle."""
+    return PodDecision(member, row, 1 if capacity is Capacity.IDLE else 0, 1)
+
+
+def evicted_pod(member: Member, row: int) -> PodDecision:
+    """The pod leaves its node."""
+    return PodDecision(member, row, 0, -1)
+
+
+DecisionKey = tuple[str, bool]
+"""The uid of a pod, and whether it was placed."""
 
 
 class PodRuleCounts:
     """Counts for rules between pods; a ``CountedPods``."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        """As the snapshot has the pods."""
+    def __init__(self, snapshot: Snapshot, decided: Callable[[], Iterable[PodDecision]]) -> None:
+        """As the snapshot has the pods; ``decided``: what the statement has done to them so far."""
         self._nodes, self._namespaces = snapshot.nodes, snapshot.namespaces
         self._index = snapshot.pod_rules
-        self._changes: dict[int, PodCountChange] = {}
-        self._next_change = 0
-        self._postings = LabelPostings(self._changes)
-        self._placed_refusing: dict[DomainTerm, dict[int, None]] = {}
+        self._decided = decided
+        self._decisions: dict[DecisionKey, PodDecision] = {}
+        self._postings = LabelPostings(self._decisions)
+        self._placed_refusing: dict[DomainTerm, dict[DecisionKey, None]] = {}
         self._selected: dict[Selection, dict[CountsKey, DomainCounts]] = {}
         self._selections = SelectionIndex[Selection]()
         self._refusing: dict[DomainTerm, DomainCounts] = {}
         self._terms: dict[Shape, tuple[DomainTerm, ...]] = {}
+        self.is_counting = False
+        """Whether decisions have to be told."""
 
     def concern(self, shape: Shape) -> bool:
         """Whether any rule, of the shape or of pods that are placed, decides where its pods go."""
@@ -72,6 +90,7 @@ class PodRuleCounts:
 
     def selected(self, term: DomainTerm, counted: Bools | None = None) -> DomainCounts:
         """The pods that ``term`` selects; on the nodes ``counted`` (nodes,) if that is given."""
+        self._start_counting()
         selection = term.selection
         kept = self._selected.get(selection)
         if kept is None:
@@ -84,9 +103,9 @@ class PodRuleCounts:
                 term.topology_key, self._index.selected[selection], counted
             )
             for at in self._postings.candidates(selection):
-                change = self._changes[at]
-                if selects(selection, change.namespace, change.labels, self._namespaces):
-                    counts.add(change.row, change.now, change.later)
+                member, row, now, later = self._decisions[at]
+                if selects(selection, member.pod.namespace, member.labels, self._namespaces):
+                    counts.add(row, now, later)
         return counts
 
     def refusing(self, shape: Shape) -> Sequence[DomainCounts]:
@@ -94,59 +113,43 @@ class PodRuleCounts:
         terms = self._terms_selecting(shape)
         return [self._owners(term) for term in terms if self._has_owner(term)]
 
-    def place(self, members: Sequence[Member], rows: Sequence[int], capacity: Capacity) -> Undo:
-        """Count pods as placed, each on its row; returns what undoes that."""
-        now = 1 if capacity is Capacity.IDLE else 0
-        return self._apply(
-            [self._change(m, row, now, 1) for m, row in zip(members, rows, strict=True)]
-        )
+    def add(self, decision: PodDecision) -> None:
+        """Count a decision of the statement."""
+        key = _key(decision)
+        self._decisions[key] = decision
+        self._postings.add(key, decision.labels)
+        for term in rules_of(decision.member.shape).anti_affinity:
+            self._placed_refusing.setdefault(term, {})[key] = None
+        self._count(decision, 1)
 
-    def evict(self, member: Member, row: int) -> Undo:
-        """Count a pod on a node as evicted; returns what undoes that."""
-        return self._apply([self._change(member, row, 0, -1)])
+    def undo(self, uid: str, *, placed: bool) -> None:
+        """The decision about a pod was undone; pods of nodes that are gone were not counted."""
+        key = uid, placed
+        decision = self._decisions.pop(key, None)
+        if decision is None:
+            return
+        self._postings.discard(key, decision.labels)
+        for term in rules_of(decision.member.shape).anti_affinity:
+            self._placed_refusing[term].pop(key, None)
+        self._count(decision, -1)
 
-    @property
-    def matter(self) -> bool:
-        """Whether there are any rules, so that placements have to be counted."""
-        return bool(self._index)
+    def _start_counting(self) -> None:
+        if not self.is_counting:
+            self.is_counting = True
+            for decision in self._decided():
+                self.add(decision)
 
-    def _change(self, member: Member, row: int, now: int, later: int) -> PodCountChange:
-        refused = tuple(dict.fromkeys(rules_of(member.shape).anti_affinity))
-        return PodCountChange(member.pod.namespace, member.labels, row, now, later, refused)
-
-    def _apply(self, changes: Sequence[PodCountChange]) -> Undo:
-        first = self._next_change
-        self._next_change += len(changes)
-        for at, change in enumerate(changes, first):
-            self._changes[at] = change
-            self._postings.add(at, change.labels)
-            for term in change.refused:
-                self._placed_refusing.setdefault(term, {})[at] = None
-            self._count(change, 1)
-        return self._undo(first, len(changes))
-
-    def _undo(self, first: int, count: int) -> Callable[[], None]:
-        def undo() -> None:
-            for at in range(first + count - 1, first - 1, -1):
-                change = self._changes.pop(at)
-                self._postings.discard(at, change.labels)
-                for term in change.refused:
-                    del self._placed_refusing[term][at]
-                self._count(change, -1)
-
-        return undo
-
-    def _count(self, change: PodCountChange, sign: int) -> None:
-        now, later = sign * change.now, sign * change.later
+    def _count(self, decision: PodDecision, sign: int) -> None:
+        row, now, later = decision.row, sign * decision.now, sign * decision.later
         if self._selected:
             for selection in self._selections.selecting(
-                change.namespace, change.labels, self._namespaces
+                decision.member.pod.namespace, decision.labels, self._namespaces
             ):
                 for counts in self._selected[selection].values():
-                    counts.add(change.row, now, later)
-        for term in change.refused:
+                    counts.add(row, now, later)
+        for term in dict.fromkeys(rules_of(decision.member.shape).anti_affinity):
             if term in self._refusing:
-                self._refusing[term].add(change.row, now, later)
+                self._refusing[term].add(row, now, later)
 
     def _terms_selecting(self, shape: Shape) -> tuple[DomainTerm, ...]:
         """Terms of required anti-affinity that select pods of the shape, whoever owns them."""
@@ -156,6 +159,8 @@ class PodRuleCounts:
         if known is None:
             found = self._index.terms.selecting(shape.namespace, shape.labels, self._namespaces)
             known = self._terms[shape] = tuple(found)
+            if known:
+                self._start_counting()
         return known
 
     def _has_owner(self, term: DomainTerm) -> bool:
@@ -168,8 +173,8 @@ class PodRuleCounts:
             on_nodes = self._index.refusing.get(term, NO_POD)
             counts = self._refusing[term] = self._domain_counts(term.topology_key, on_nodes, None)
             for at in self._placed_refusing.get(term, ()):
-                change = self._changes[at]
-                counts.add(change.row, change.now, change.later)
+                _, row, now, later = self._decisions[at]
+                counts.add(row, now, later)
         return counts
 
     def _domain_counts(
@@ -185,3 +190,7 @@ class PodRuleCounts:
             if row is not None:
                 counts.add(row, count, count - pods.terminating.get(node, 0))
         return counts
+
+
+def _key(decision: PodDecision) -> DecisionKey:
+    return decision.member.pod.uid, decision.later > 0

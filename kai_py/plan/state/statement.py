@@ -12,7 +12,7 @@ Undoing runs the log backwards, so trials nest. Costs are per pod, never per nod
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -34,7 +34,7 @@ from kai_py.plan.state.limits.volumes import (
     ExclusiveVolumes,
     StorageCapacity,
 )
-from kai_py.plan.state.pod_rules import PodRuleCounts
+from kai_py.plan.state.pod_rules import PodDecision, PodRuleCounts, evicted_pod, placed_pod
 from kai_py.plan.state.queues import Quota
 from kai_py.policy.round_robin import GangCosts
 from kai_py.snapshot.accounting import GPU, total
@@ -125,7 +125,7 @@ class Statement:
             if self.numa_zones.can_refuse
             else NodeLimits(limits, zones)
         )
-        self.pod_rules = PodRuleCounts(snapshot)
+        self.pod_rules = PodRuleCounts(snapshot, self._pod_decisions)
         self._sharing_strategy = sharing
         self._gpu_row = snapshot.resources.positions.get(GPU_RESOURCE)
         self.changed_rows: list[int] = []
@@ -273,15 +273,15 @@ class Statement:
         member = victim.member
         row = self.snapshot.nodes.positions.get(member.node)
         self.evicted[member.pod.uid] = victim
-        self._undo.append(lambda: self._delete(self.evicted, member.pod.uid))
+        self._undo.append(lambda: self._unevict(member.pod.uid))
         undo = self.devices.release(member)
         if undo is not None:
             self._undo.append(undo)
         if row is not None:
             self._shift(row, self.request_vector(member.shape), Capacity.FUTURE_IDLE)
             self._undo += self.limits.release(member, row)
-            if self.pod_rules.matter:
-                self._undo.append(self.pod_rules.evict(member, row))
+            if self.pod_rules.is_counting:
+                self.pod_rules.add(evicted_pod(member, row))
             if member.gpus:
                 ended, unshare = self.shared_gpus.release(member, row)
                 self._undo.append(unshare)
@@ -321,11 +321,9 @@ class Statement:
 
     def _record(self, uid: str, assignment: Assignment) -> None:
         self.placed[uid] = assignment
-        self._undo.append(lambda: self._delete(self.placed, uid))
-        if self.pod_rules.matter:
-            self._undo.append(
-                self.pod_rules.place([assignment.member], [assignment.row], assignment.capacity)
-            )
+        self._undo.append(lambda: self._unplace([uid]))
+        if self.pod_rules.is_counting:
+            self.pod_rules.add(placed_pod(assignment.member, assignment.row, assignment.capacity))
 
     def _record_all(
         self,
@@ -336,10 +334,9 @@ class Statement:
     ) -> None:
         for (gang, member), row in zip(pods, rows, strict=True):
             self.placed[member.pod.uid] = Assignment(member, gang, row, capacity, action)
-        self._undo.append(lambda: self._delete_all(member.pod.uid for _, member in pods))
-        if self.pod_rules.matter:
-            members = [member for _, member in pods]
-            self._undo.append(self.pod_rules.place(members, rows, capacity))
+            if self.pod_rules.is_counting:
+                self.pod_rules.add(placed_pod(member, row, capacity))
+        self._undo.append(lambda: self._unplace(member.pod.uid for _, member in pods))
 
     def _assume(self, shape: Shape, row: int, count: int, capacity: Capacity) -> None:
         amounts = self.request_vector(shape) if count == 1 else self.request_vector(shape) * count
@@ -378,10 +375,23 @@ class Statement:
             self._has_releasing = True
         self.changed_rows.append(row)
 
-    def _delete_all(self, uids: Iterable[str]) -> None:
+    def _unplace(self, uids: Iterable[str]) -> None:
         for uid in uids:
             del self.placed[uid]
+            if self.pod_rules.is_counting:
+                self.pod_rules.undo(uid, placed=True)
 
-    @staticmethod
-    def _delete(table: dict[str, Assignment] | dict[str, Evicted], uid: str) -> None:
-        del table[uid]
+    def _unevict(self, uid: str) -> None:
+        del self.evicted[uid]
+        if self.pod_rules.is_counting:
+            self.pod_rules.undo(uid, placed=False)
+
+    def _pod_decisions(self) -> Iterator[PodDecision]:
+        """What was done so far, for rules between pods."""
+        positions = self.snapshot.nodes.positions
+        for each in self.placed.values():
+            yield placed_pod(each.member, each.row, each.capacity)
+        for victim in self.evicted.values():
+            row = positions.get(victim.member.node)
+            if row is not None:
+                yield evicted_pod(victim.member, row)

@@ -5,7 +5,7 @@ changed with all pods. The API server counts what may be disrupted; the Eviction
 word. Source: policy/v1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kai_py.api.records.core import Pod
@@ -24,30 +24,37 @@ class DisruptionBudget:
 
 
 class DisruptionBudgets(PodTable):
-    """All budgets of the cluster, and the pods that they protect, finished ones included."""
+    """The budgets of the cluster, and the pods of ours that they protect, finished ones included.
 
-    def __init__(self, pods: Mapping[str, Pod]) -> None:
+    No other pods are evicted, so that budgets which protect only others limit nothing.
+    """
+
+    def __init__(self, pods: Mapping[str, Pod], is_ours: Callable[[Pod], bool]) -> None:
         """Start without budgets; ``pods``: all that the API has, by uid."""
         self._pods = pods
+        self._is_ours = is_ours
         self._budgets: dict[str, dict[str, PodDisruptionBudget]] = {}
         self._protected: dict[tuple[str, str], set[str]] = {}
+        self._snapshot: tuple[DisruptionBudget, ...] | None = None
 
     def observe(self, pod: Pod) -> Uids:
         """Compare the labels of the pod with the budgets of its namespace."""
-        namespace = pod.metadata.namespace
+        namespace, uid = pod.metadata.namespace, pod.metadata.uid
         for name, budget in self._budgets.get(namespace, {}).items():
-            protected = self._protected[namespace, name]
-            if label_selector_matches(budget.spec.selector, pod.metadata.labels):
-                protected.add(pod.metadata.uid)
-            else:
-                protected.discard(pod.metadata.uid)
+            protected, protects = self._protected[namespace, name], self._protects(budget, pod)
+            if protects == (uid in protected):
+                continue
+            (protected.add if protects else protected.remove)(uid)
+            self._snapshot = None
         return ()
 
     def remove(self, pod: Pod) -> Uids:
         """The pod is gone."""
-        namespace = pod.metadata.namespace
+        namespace, uid = pod.metadata.namespace, pod.metadata.uid
         for name in self._budgets.get(namespace, {}):
-            self._protected[namespace, name].discard(pod.metadata.uid)
+            if uid in self._protected[namespace, name]:
+                self._protected[namespace, name].remove(uid)
+                self._snapshot = None
         return ()
 
     def apply(self, _kind: str, old: object | None, new: object | None) -> None:
@@ -56,26 +63,33 @@ class DisruptionBudgets(PodTable):
             meta = new.metadata
             known = self._budgets.setdefault(meta.namespace, {}).get(meta.name)
             self._budgets[meta.namespace][meta.name] = new
+            self._snapshot = None
             if known is None or known.spec != new.spec:
                 self._protected[meta.namespace, meta.name] = {
                     pod.metadata.uid
                     for pod in self._pods.values()
-                    if pod.metadata.namespace == meta.namespace
-                    and label_selector_matches(new.spec.selector, pod.metadata.labels)
+                    if pod.metadata.namespace == meta.namespace and self._protects(new, pod)
                 }
         elif isinstance(old, PodDisruptionBudget):
             meta = old.metadata
             self._budgets.get(meta.namespace, {}).pop(meta.name, None)
             self._protected.pop((meta.namespace, meta.name), None)
+            self._snapshot = None
 
     def snapshot(self) -> tuple[DisruptionBudget, ...]:
-        """Every budget that protects a pod, by name."""
-        return tuple(
-            DisruptionBudget(
-                f"{namespace}/{name}",
-                max(0, self._budgets[namespace][name].status.disruptions_allowed),
-                frozenset(protected),
+        """Every budget that protects a pod of ours, by name."""
+        if self._snapshot is None:
+            self._snapshot = tuple(
+                DisruptionBudget(
+                    f"{namespace}/{name}",
+                    max(0, self._budgets[namespace][name].status.disruptions_allowed),
+                    frozenset(protected),
+                )
+                for (namespace, name), protected in sorted(self._protected.items())
+                if protected
             )
-            for (namespace, name), protected in sorted(self._protected.items())
-            if protected
-        )
+        return self._snapshot
+
+    def _protects(self, budget: PodDisruptionBudget, pod: Pod) -> bool:
+        selected = label_selector_matches(budget.spec.selector, pod.metadata.labels)
+        return selected and self._is_ours(pod)

@@ -104,7 +104,7 @@ class SnapshotTables:
             queue_exists=self.queue_access.exists,
         )
         self._topologies = Topologies()
-        self._budgets = DisruptionBudgets(pods)
+        self._budgets = DisruptionBudgets(pods, settings.is_ours)
         self._numa = NumaReports()
         self._ignored_markers = IgnoredMarkerTable()
         self._attach_limits = AttachLimits()

@@ -79,6 +79,17 @@ def test_a_budget_protects_pods_that_come_later():
     assert evicted(world.plan()) == ["late"]
 
 
+def test_budgets_of_pods_that_are_not_ours_limit_nothing():
+    web = {"app": "web"}
+    world = cluster(node("a"), budget(0), pod("own", node="a", labels={"app": "db"}))
+    world.add(pod("foreign", node="a", labels=web, scheduler_name="default-scheduler"))
+    assert world.snapshot().budgets == ()
+    world.add(pod("own", node="a", labels=web))
+    assert [sorted(each.pods) for each in world.snapshot().budgets] == [["pod-own"]]
+    world.remove(pod("own", node="a", labels=web))
+    assert world.snapshot().budgets == ()
+
+
 @given(allowed=st.integers(0, 4), wanted=st.integers(1, 4), protected=st.integers(0, 4))
 def test_no_more_leave_than_every_budget_allows(allowed, wanted, protected):
     plan = full_node(budget(allowed), urgent(wanted), protected=protected).plan()

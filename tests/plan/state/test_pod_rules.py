@@ -1,6 +1,6 @@
 """Counts kept through placements, evictions and their undo are those of a statement built so."""
 
-from functools import partial
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given, settings
@@ -12,10 +12,11 @@ from kai_py.api.records.core import (
     PodAffinity,
     PodAffinityTerm,
     TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
 )
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.pod_rules import PodRuleCounts
-from tests.support.scenario import cluster, node, pod, queue
+from kai_py.plan.state.pod_rules import PodDecision, PodRuleCounts, evicted_pod, placed_pod
+from tests.support.scenario import cluster, node, placed, pod, queue
 
 HOST = "kubernetes.io/hostname"
 NODES = tuple(f"n{i}" for i in range(4))
@@ -97,37 +98,59 @@ def answers(counts, shapes):
     ]
 
 
+def counts_of(decided=()):
+    return PodRuleCounts(SNAPSHOT, lambda: decided)
+
+
 @settings(max_examples=150, deadline=None)
-@given(steps)
-def test_counts_kept_are_counts_built(course):
-    kept, undos, done = PodRuleCounts(SNAPSHOT), [], []
-    for kind, *arguments in course:
+@given(steps, steps)
+def test_counts_kept_are_counts_built(before, course):
+    """``before``: decided when the first rule is asked for."""
+    decided: list[PodDecision] = []
+    kept = PodRuleCounts(SNAPSHOT, lambda: decided)
+    for kind, *arguments in (*before, ("ask", 0), *course):
         if kind == "place":
             which, row, capacity = arguments
-            step = ([WAITING[i] for i in which], [row] * len(which), capacity)
-            done.append(
-                partial(PodRuleCounts.place, members=step[0], rows=step[1], capacity=step[2])
-            )
+            news = [placed_pod(WAITING[i], row, capacity) for i in which]
         elif kind == "evict":
             member = RUNNING[arguments[0]]
-            row = SNAPSHOT.nodes.positions[member.node]
-            done.append(partial(PodRuleCounts.evict, member=member, row=row))
+            news = [evicted_pod(member, SNAPSHOT.nodes.positions[member.node])]
         elif kind == "undo":
-            if undos:
-                undos.pop()()
-                done.pop()
+            if decided:
+                last = decided.pop()
+                if kept.is_counting:
+                    kept.undo(last.member.pod.uid, placed=last.later > 0)
             continue
         else:
             answers(kept, [SHAPES[arguments[0]]])
             continue
-        undos.append(done[-1](kept))
-    built = PodRuleCounts(SNAPSHOT)
-    for step in done:
-        step(built)
-    assert answers(kept, SHAPES) == answers(built, SHAPES)
-    while undos:
-        undos.pop()()
-    assert answers(kept, SHAPES) == answers(PodRuleCounts(SNAPSHOT), SHAPES)
+        known = {each.member.pod.uid for each in decided}
+        for each in news:
+            if each.member.pod.uid not in known:
+                decided.append(each)
+                if kept.is_counting:
+                    kept.add(each)
+    assert answers(kept, SHAPES) == answers(counts_of(decided), SHAPES)
+    while decided:
+        last = decided.pop()
+        kept.undo(last.member.pod.uid, placed=last.later > 0)
+    assert answers(kept, SHAPES) == answers(counts_of(), SHAPES)
+
+
+def test_nothing_is_counted_while_no_rule_concerns_what_is_asked():
+    plain = [pod(f"plain-{i}", queue="q", labels={"app": "x"}) for i in range(3)]
+    dns = Affinity(
+        pod_anti_affinity=PodAffinity(
+            required=(term("dns", HOST),),
+            preferred=(WeightedPodAffinityTerm(weight=1, pod_affinity_term=term("x", HOST)),),
+        )
+    )
+    runs = pod("dns", node="n0", labels={"app": "dns"}, affinity=dns, scheduler_name="other")
+    world = cluster(node("n0"), queue("q", 8), plain, runs)
+    counted = []
+    with patch.object(PodRuleCounts, "add", lambda _, decision: counted.append(decision)):
+        assert len(placed(world.plan())) == 3
+    assert not counted
 
 
 def test_terminating_pods_refuse_until_they_are_gone_and_do_not_count_for_spread():
@@ -140,7 +163,7 @@ def test_terminating_pods_refuse_until_they_are_gone_and_do_not_count_for_spread
     leaves = pod("leaves", queue="q", node="n0", labels={"app": "web"}, leaving=True)
     snapshot = cluster(node("n0"), node("n1"), queue("q", 8), waits, spreads, leaves).snapshot()
     members = {m.pod.name: m for gang in snapshot.gangs.values() for m in gang.members}
-    counts = PodRuleCounts(snapshot)
+    counts = PodRuleCounts(snapshot, lambda: ())
 
     def passes(name, capacity):
         found = counts.rules(capacity).filters(members[name].shape)
@@ -161,8 +184,8 @@ def test_a_pod_that_is_promised_a_node_refuses_at_once_and_attracts_only_later()
     ]
     snapshot = cluster(node("n0"), queue("q", 8), pods).snapshot()
     members = {m.pod.name: m for gang in snapshot.gangs.values() for m in gang.members}
-    counts = PodRuleCounts(snapshot)
-    counts.place([members["web"]], [0], Capacity.FUTURE_IDLE)
+    counts = PodRuleCounts(snapshot, lambda: ())
+    counts.add(placed_pod(members["web"], 0, Capacity.FUTURE_IDLE))
     found = {
         (name, capacity): [p.tolist() for _, p in counts.rules(capacity).filters(shape)]
         for capacity in Capacity
