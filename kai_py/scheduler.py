@@ -43,8 +43,9 @@ from kai_py.planner import Planner
 from kai_py.relevance import affects_plan
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.watch.client import Client
+from kai_py.watch.client import Client, separate_client
 from kai_py.watch.elector import Election, Elector
+from kai_py.watch.elector_thread import ElectorThread
 from kai_py.watch.kinds import (
     DEVICE_CLASSES,
     KAI_QUEUES,
@@ -57,6 +58,7 @@ from kai_py.watch.mirror import Mirror
 from kai_py.watch.owner_kinds import OwnerKindWatcher
 from kai_py.watch.prometheus_usage import follow_usage
 from kai_py.watch.resource import Kind, key_of
+from kai_py.watch.transport import HttpTransport
 from kai_py.watchdog import CycleTimer
 
 log = logging.getLogger(__name__)
@@ -117,6 +119,7 @@ class Scheduler:
         self.auditor = Auditor(metrics.registry, self._observed_cluster, client.machine.boot_time)
         self._device_holders = DeviceHolders()
         self._executor: Executor | None = None
+        self._elector: Elector | ElectorThread | None = None
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
         self._cycle_began: float | None = None
@@ -166,7 +169,8 @@ class Scheduler:
         """What has not been read yet or cannot be reached now, as sentences."""
         kinds = self.mirror.status()
         unread = [] if self.mirror.synced else health.unsynced_kinds(kinds)
-        return unread + health.unreachable_kinds(kinds)
+        unelectable = [] if self._elector is None else self._elector.problems()
+        return unread + unelectable + health.unreachable_kinds(kinds)
 
     def unreadable(self) -> list[str]:
         """Kinds that are left out because they may not be read, as sentences."""
@@ -183,7 +187,8 @@ class Scheduler:
         elif not self._configuration.leader_election.enabled:
             await self._lead(lambda: True)
         else:
-            elector = Elector(self._client, election_of(self._configuration, self._identity))
+            election = election_of(self._configuration, self._identity)
+            elector = self._elector = elector_for(self._client, election)
             await self._unless_stopped(elector.lead(lambda: self._lead(lambda: elector.leading)))
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
@@ -398,6 +403,14 @@ def commit_settings(configuration: Configuration) -> CommitSettings:
         node_pool=configuration.node_pool.name,
         autoscaling=configuration.autoscaling,
     )
+
+
+def elector_for(client: Client, election: Election) -> Elector | ElectorThread:
+    """A candidate with a thread and a connection of its own, where ``client`` can have another."""
+    transport = client.transport
+    if isinstance(transport, HttpTransport):
+        return ElectorThread(lambda: separate_client(client, transport), election)
+    return Elector(client, election)
 
 
 def election_of(configuration: Configuration, identity: str) -> Election:

@@ -59,6 +59,13 @@ async def connect(
         yield Client(transport)
 
 
+@asynccontextmanager
+async def separate_client(client: "Client", transport: HttpTransport) -> AsyncIterator["Client"]:
+    """A client of the same server with connections of its own, for another event loop."""
+    async with transport.separate(connections=2) as other:
+        yield Client(other, client.machine)
+
+
 class Client:
     """The verbs of the API over a transport; ``machine`` is that of the process."""
 

@@ -27,12 +27,16 @@ from typing import Any, TypeVar
 
 from kai_py.api.records.core import ObjectMeta, Record
 from kai_py.watch.client import Client
-from kai_py.watch.errors import ApiError, NotFound
+from kai_py.watch.errors import ApiError, Forbidden, NotFound
 from kai_py.watch.resource import define_kind
 
 Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
+
+
+FAILING_SECONDS = 5.0
+"""After which failing attempts count as a problem; a missing permission does at once."""
 
 
 class LeaseSpec(Record, frozen=True):
@@ -100,6 +104,15 @@ class Elector:
         self._lease: Lease | None = None
         self._observed_at = 0.0
         self._leads_until = -math.inf
+        self._failure, self._failing_since = "", 0.0
+
+    def problems(self) -> list[str]:
+        """Why this process could not lead, as sentences; none while it can or another does."""
+        failure = self._failure
+        if not failure or self._clock() < self._failing_since + FAILING_SECONDS:
+            return []
+        lease = f"{self._election.namespace}/{self._election.name}"
+        return [f"cannot take or renew lease {lease}: {failure}"]
 
     @property
     def leading(self) -> bool:
@@ -118,8 +131,8 @@ class Elector:
         try:
             await asyncio.wait((work_task, renewal_task), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _stop(work_task)
-            await _stop(renewal_task)
+            await stop_task(work_task)
+            await stop_task(renewal_task)
             await self._release()
         if not renewal_task.cancelled():
             lease = f"{self._election.namespace}/{self._election.name}"
@@ -139,7 +152,9 @@ class Elector:
         try:
             while self.leading and not self._is_held_by_other():
                 await asyncio.sleep(min(self._election.retry, self._leads_until - self._clock()))
-                await self._try_acquire(within=self._leads_until - self._clock())
+                left = self._leads_until - self._clock()
+                if left > 0:
+                    await self._try_acquire(within=left)
         except Exception:
             logger.exception("cannot renew the lease")
         self._leads_until = -math.inf
@@ -154,17 +169,25 @@ class Elector:
         within = min(within, self._election.renew / 2)
         try:
             async with asyncio.timeout(within):
-                if not await self._read_and_write():
-                    return False
+                held = await self._read_and_write()
         except TimeoutError:
-            logger.warning("lease %s: no answer within %.1f s", self._election.name, within)
+            self._note_failure(f"no answer within {within:.1f} s")
             return False
         except ApiError as error:
-            logger.warning("lease %s: %s", self._election.name, error)
+            self._note_failure(str(error), at_once=isinstance(error, Forbidden))
+            return False
+        self._failure = ""
+        if not held:
             return False
         # From before the request was sent: the server may have written it that early.
         self._leads_until = started + self._election.renew
         return True
+
+    def _note_failure(self, failure: str, *, at_once: bool = False) -> None:
+        logger.warning("lease %s: %s", self._election.name, failure)
+        if not self._failure:
+            self._failing_since = self._clock() - (FAILING_SECONDS if at_once else 0.0)
+        self._failure = failure
 
     async def _read_and_write(self) -> bool:
         namespace = {"namespace": self._election.namespace}
@@ -228,6 +251,7 @@ class Elector:
         return self._machine.utc_now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-async def _stop(task: asyncio.Task[Any]) -> None:
+async def stop_task(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait until it has ended."""
     task.cancel()
     await asyncio.wait((task,))

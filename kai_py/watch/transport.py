@@ -82,12 +82,22 @@ class HttpTransport:
         connections: int = 32,
         on_call: CallObserver = lambda _verb, _kind, _code, _seconds: None,
     ) -> None:
+        self._credentials = credentials
         self._access = AccessCache(credentials)
         self._timeout_seconds = timeout_seconds
         self._connections = connections
         self._on_call = on_call
         self._calls: aiohttp.ClientSession
         self._watches: aiohttp.ClientSession
+
+    def separate(self, *, connections: int) -> "HttpTransport":
+        """Other connections to the same server, for another event loop."""
+        return HttpTransport(
+            self._credentials,
+            timeout_seconds=self._timeout_seconds,
+            connections=connections,
+            on_call=self._on_call,
+        )
 
     async def __aenter__(self) -> Self:
         await self._access.current()

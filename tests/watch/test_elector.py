@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 
@@ -36,7 +37,7 @@ class LeaseServer:
 
     def _store(self, lease):
         self.revision += 1
-        metadata = {**lease["metadata"], "resourceVersion": str(self.revision)}
+        metadata = {**lease["metadata"], "uid": "lease", "resourceVersion": str(self.revision)}
         self.lease = {**lease, "metadata": metadata}
         self.writes.append(self.lease["spec"]["holderIdentity"])
         return self.lease
@@ -291,6 +292,72 @@ def test_unexpected_errors_end_the_leadership_too():
         assert first.lost_at is not None
 
     elect(scenario)
+
+
+def test_a_process_that_may_not_write_the_lease_says_so():
+    """Reading works, so a standby of another leader is fine; alone it can never lead."""
+
+    async def scenario(server, log):
+        first = Candidate(server, "a", log)
+        await asyncio.sleep(5)
+        second = Candidate(server, "b", log)
+        patch = server.patch
+        forbidden = Status(code=403, reason="Forbidden", message="may not patch leases")
+
+        def refuse(call, body):
+            raise from_status(str(call), forbidden)
+
+        await asyncio.sleep(5)
+        assert first.elector.problems() == second.elector.problems() == []
+        server.patch = refuse
+        await asyncio.sleep(20)
+        [problem] = second.elector.problems()
+        assert problem.startswith("cannot take or renew lease kube-system/kai: ")
+        assert "may not patch leases" in problem
+        server.patch = patch
+        await asyncio.sleep(20)
+        assert second.elector.leading
+        assert second.elector.problems() == []
+
+    elect(scenario)
+
+
+def test_a_lease_server_that_is_away_for_a_moment_is_no_problem():
+    async def scenario(server, log):
+        first = Candidate(server, "a", log)
+        await asyncio.sleep(5)
+        first.link.state = "down"
+        await asyncio.sleep(3)
+        assert first.elector.problems() == []
+        await asyncio.sleep(6)
+        assert len(first.elector.problems()) == 1
+
+    elect(scenario)
+
+
+@pytest.mark.parametrize("state", ["down", "hangs", "deaf"])
+def test_no_message_names_a_negative_wait(state, caplog):
+    """A loop that was held up finds its deadline passed: there is no attempt and no message."""
+
+    async def scenario(server, log):
+        loop, link, jumped, lost = asyncio.get_running_loop(), Link(server), 0.0, []
+        elector = Elector(
+            Client(link),
+            Election("ns", "kai", "a"),
+            on_lost=lambda: lost.append(1),
+            clock=lambda: loop.time() + jumped,
+        )
+        leading = asyncio.ensure_future(elector.lead(asyncio.Event().wait))
+        await asyncio.sleep(5)
+        link.state = state
+        await asyncio.sleep(4)
+        jumped = 40.0
+        with pytest.raises(LeadershipLostError):
+            await leading
+        assert lost == [1]
+
+    elect(scenario)
+    assert not re.search(r"within -|within 0\.0", caplog.text)
 
 
 def test_times_must_be_in_order():
