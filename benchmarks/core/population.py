@@ -1,11 +1,11 @@
 """What else runs on a real cluster: system pods with rules, volumes, budgets and many shapes.
 
-On every node six DaemonSet pods. Of all system pods one in a hundred is in a Deployment of five
-with required anti-affinity, as many are in operators with preferred anti-affinity (CoreDNS is one),
-in web servers with spread constraints of both kinds and a PodDisruptionBudget, and in databases
-with an attached volume each. Three control-plane nodes have a taint. Requests come in a thousand
-sizes. All of it belongs to another scheduler and takes so little of the nodes that the plan is that
-of the cluster without it.
+On every node six DaemonSet pods, one of them with a host port. Of all system pods one in a hundred
+is in a Deployment of five with required anti-affinity, as many are in operators with preferred
+anti-affinity (CoreDNS is one), in web servers with spread constraints of both kinds and a
+PodDisruptionBudget, and in databases with an attached volume each. Three control-plane nodes have a
+taint. Requests come in a thousand sizes. All of it belongs to another scheduler and takes so little
+of the nodes that the plan is that of the cluster without it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,6 +18,7 @@ from kai_py.api.records.core import (
     Affinity,
     ClaimVolumeSource,
     Container,
+    ContainerPort,
     LabelSelector,
     Node,
     NodeSpec,
@@ -58,6 +59,7 @@ DAEMONS, REPLICAS, SIZES = 6, 5, 1_000
 """DaemonSets, pods of a Deployment, distinct requests."""
 
 NAMESPACE, HOST, DRIVER = "system", "kubernetes.io/hostname", "disk.example.com"
+EXPORTER_PORTS = (ContainerPort(host_port=9100),)
 RUNNING = PodStatus(phase="Running")
 
 
@@ -66,7 +68,8 @@ def population(node_names: Sequence[str]) -> Iterator[Struct]:
     numbers = count()
     yield from _control_plane()
     for name in node_names:
-        for daemon in range(DAEMONS):
+        yield _pod("node-exporter", next(numbers), name, ports=EXPORTER_PORTS)
+        for daemon in range(1, DAEMONS):
             yield _pod(f"daemon-{daemon}", next(numbers), name)
     # One pod in a hundred, in Deployments: 1 % of the pods of DaemonSets.
     deployments = max(1, DAEMONS * len(node_names) // 100 // REPLICAS)
@@ -105,10 +108,11 @@ def _pod(
     affinity: Affinity | None = None,
     spread: tuple[TopologySpreadConstraint, ...] = (),
     volumes: tuple[Volume, ...] = (),
+    ports: tuple[ContainerPort, ...] = (),
 ) -> Pod:
     name = f"{app}-{number}"
     requests: dict[str, str | int | float] = {"cpu": f"{1 + number % SIZES}m", "memory": "10M"}
-    main = Container(name="main", resources=ResourceRequirements(requests=requests))
+    main = Container(name="main", resources=ResourceRequirements(requests=requests), ports=ports)
     return Pod(
         metadata=ObjectMeta(
             name=name,

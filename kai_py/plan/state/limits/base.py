@@ -116,50 +116,52 @@ Item = TypeVar("Item")
 
 
 class AllocatedItems(Generic[Item]):
-    """Users of each item, by node row."""
+    """Users of each item, by node row; a node is counted when it is first asked for."""
 
-    def __init__(self, allocated: Mapping[int, Iterable[tuple[Item, bool]]]) -> None:
+    def __init__(self, allocated: Mapping[int, Sequence[tuple[Item, bool]]]) -> None:
         """``allocated``: per node each item, once per user, and whether that user terminates."""
-        self._idle: dict[int, Counter[Item]] = {}
-        self._future_idle: dict[int, Counter[Item]] = {}
-        for row, users in allocated.items():
-            listed = list(users)
-            self._idle[row] = Counter(item for item, _ in listed)
-            self._future_idle[row] = Counter(item for item, terminates in listed if not terminates)
+        self._allocated = allocated
+        self._counts: dict[int, tuple[Counter[Item], Counter[Item]]] = {}
 
     @property
     def rows(self) -> list[int]:
         """Rows of the nodes on which anything is, or was, allocated; in order."""
-        return sorted(self._idle.keys() | self._future_idle.keys())
+        return sorted(self._allocated.keys() | self._counts.keys())
 
     def on(self, row: int, capacity: Capacity) -> dict[Item, None]:
         """The items that are not free on a node for pods that start now, or later."""
-        future_idle = self._future_idle.get(row, Counter[Item]())
-        users = (
-            future_idle
-            if capacity is Capacity.FUTURE_IDLE
-            else self._idle.get(row, Counter[Item]()) + future_idle
-        )
+        if row not in self._allocated and row not in self._counts:
+            return {}
+        idle, future_idle = self._users(row)
+        users = future_idle if capacity is Capacity.FUTURE_IDLE else idle + future_idle
         # Evicted pods are only in the idle counts, placed ones only in the future idle counts.
         return {item: None for item, pods in users.items() if pods > 0}
 
     def allocate(self, row: int, items: Sequence[Item]) -> Callable[[], None]:
         """Count one more user of each item; returns the undo."""
-        _change_count(self._future_idle, row, items, 1)
-        return lambda: _change_count(self._future_idle, row, items, -1)
+        self._change_count(row, items, 1)
+        return lambda: self._change_count(row, items, -1)
 
     def release(self, row: int, items: Sequence[Item]) -> Callable[[], None]:
         """Count one user less of each item, in future idle capacity; returns the undo."""
-        _change_count(self._future_idle, row, items, -1)
-        return lambda: _change_count(self._future_idle, row, items, 1)
+        self._change_count(row, items, -1)
+        return lambda: self._change_count(row, items, 1)
 
+    def _users(self, row: int) -> tuple[Counter[Item], Counter[Item]]:
+        """Users of the items of a node now, and once terminating pods have gone."""
+        known = self._counts.get(row)
+        if known is None:
+            users = self._allocated.get(row, ())
+            known = self._counts[row] = (
+                Counter(item for item, _ in users),
+                Counter(item for item, terminates in users if not terminates),
+            )
+        return known
 
-def _change_count(
-    table: dict[int, Counter[Item]], row: int, items: Sequence[Item], change: int
-) -> None:
-    counter = table.setdefault(row, Counter())
-    for item in items:
-        counter[item] += change
+    def _change_count(self, row: int, items: Sequence[Item], change: int) -> None:
+        counter = self._users(row)[1]
+        for item in items:
+            counter[item] += change
 
 
 CountReplicas = Callable[[int, Shape, Capacity, int], int]

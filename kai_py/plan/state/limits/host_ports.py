@@ -4,7 +4,7 @@ Two ports collide if number and protocol are equal and their addresses are, or o
 addresses (kube-scheduler's NodePorts plugin). O(nodes with allocated ports) per query.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class HostPorts:
 
     reason = "didn't have free ports for the requested pod ports"
 
-    def __init__(self, nodes: int, ports: Mapping[int, Iterable[tuple[HostPort, bool]]]) -> None:
+    def __init__(self, nodes: int, ports: Mapping[int, Sequence[tuple[HostPort, bool]]]) -> None:
         """``ports``: by node row, each port and whether its pod terminates."""
         self._nodes = nodes
         self._allocated = AllocatedItems(ports)

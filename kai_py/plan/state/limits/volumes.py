@@ -21,7 +21,7 @@ the largest possible volume, not the remainder after one.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -232,14 +232,26 @@ class AttachedVolumes:
     reason = "exceed max volume count"
 
     def __init__(self, snapshot: Snapshot) -> None:
-        """Start from the volumes of the pods on nodes."""
-        rows = snapshot.nodes.positions
-        self._limits = {
-            rows[name]: limits for name, limits in snapshot.attach_limits.items() if name in rows
-        }
-        self._drivers = frozenset(name for limits in self._limits.values() for name in limits)
-        self._allocated = AllocatedItems(_attached_by_row(snapshot, self._limits))
-        self._cache = ReplicaCache(len(rows), self._limits, self._count_replicas)
+        """Start from the volumes of the pods on nodes, once any pod has volumes to attach."""
+        self._snapshot = snapshot
+
+    @cached_property
+    def _limits(self) -> dict[int, Mapping[str, int]]:
+        rows, limits = self._snapshot.nodes.positions, self._snapshot.attach_limits
+        return {rows[name]: each for name, each in limits.items() if name in rows}
+
+    @cached_property
+    def _drivers(self) -> frozenset[str]:
+        return frozenset(name for limits in self._limits.values() for name in limits)
+
+    @cached_property
+    def _allocated(self) -> AllocatedItems[Attachment]:
+        return AllocatedItems(_attached_by_row(self._snapshot, self._limits))
+
+    @cached_property
+    def _cache(self) -> ReplicaCache:
+        nodes = len(self._snapshot.nodes)
+        return ReplicaCache(nodes, self._limits, self._count_replicas)
 
     def applies_to(self, shape: Shape) -> bool:
         """Whether a driver of its pods' volumes limits any node."""
@@ -259,7 +271,7 @@ class AttachedVolumes:
 
     def release(self, member: Member, row: int) -> Undo:
         """Detach the volumes of the pod, in future idle capacity, unless other pods use them."""
-        if row not in self._limits:
+        if not member.attachments or row not in self._limits:
             return no_undo
         return self._marking_changed(row, self._allocated.release(row, member.attachments))
 
