@@ -96,7 +96,19 @@ class QueueOrder:
     Reads ``usage.allocated`` whenever a leaf is updated; entitlements are read once.
     """
 
-    def __init__(self, usage: QueueUsage, rules: FairnessRules, *, reverse: bool = False) -> None:
+    def __init__(
+        self,
+        usage: QueueUsage,
+        rules: FairnessRules,
+        *,
+        reverse: bool = False,
+        wanted: Floats | None = None,
+    ) -> None:
+        """``wanted`` (resources,): what victims are taken for, where the order is that of victims.
+
+        In the native profile a queue then is over its share in a resource that is wanted, counting
+        what was taken from it already.
+        """
         queues = usage.queues
         fair, deserved = usage.fair, queues.deserved
         bound = np.where(np.isinf(usage.allocatable), usage.total[:, None], usage.allocatable)
@@ -115,6 +127,10 @@ class QueueOrder:
         self._first_leaf: dict[int, int] = {}
         self._released: dict[int, list[float]] = {}
         self._zeros = [0.0] * len(usage.total)
+        by_wanted = wanted is not None and not self._compares_all
+        self._wanted: list[float] | None = (
+            wanted.tolist() if by_wanted and wanted is not None else None
+        )
         self._version = [0] * len(queues)
         self._heaps: dict[int, list[tuple[QueueKey, int, int]]] = {}
 
@@ -176,14 +192,24 @@ class QueueOrder:
         over_all, with_gang, without = True, 0.0, 0.0
         allocated_amounts = self._usage.allocated[:, queue].tolist()
         released_amounts = self._released.get(queue, self._zeros)
-        rows = zip(allocated_amounts, request, released_amounts, self._bounds[queue], strict=True)
-        for allocated, requested, released, (fair, deserved, allocatable, bound) in rows:
+        compared = request if self._wanted is None else self._wanted
+        rows = zip(
+            allocated_amounts,
+            request,
+            compared,
+            released_amounts,
+            self._bounds[queue],
+            strict=True,
+        )
+        for allocated, requested, decides, released, bounds in rows:
+            fair, deserved, allocatable, bound = bounds
             after = allocated + requested
-            if allocated <= fair:
+            gone = 0.0 if self._wanted is None else released
+            if allocated - gone <= fair:
                 over_all = False
-            elif self._compares_all or requested > 0:
+            elif self._compares_all or decides > 0:
                 over = True
-            if after > deserved and (self._compares_all or requested > 0):
+            if after - gone > deserved and (self._compares_all or decides > 0):
                 beyond = True
             if allocatable == 0 and after > 0:
                 uses_none = True

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.snapshot.tables.queue_tree import build_queue_table
-from kai_py.snapshot.tables.queues import MAX_DEPTH, QueueFault, QueueInfo, inherited
+from kai_py.snapshot.tables.queues import MAX_DEPTH, MAX_WEIGHT, QueueFault, QueueInfo, inherited
 
 RESOURCES = ("cpu", "gpu")
 
@@ -172,7 +172,7 @@ def test_absurd_weights_and_priorities_are_cut_and_told():
     table, problems = build(
         QueueInfo(name="a", weight=1e308, priority=10**30), QueueInfo(name="b", weight=1e308)
     )
-    assert table.weight.max() == 1e6
+    assert table.weight.max() == MAX_WEIGHT
     assert table.priority.max() == 2**31 - 1
     assert [(p.queue, p.fault) for p in problems] == [
         ("a", QueueFault.INVALID_AMOUNT),

@@ -68,7 +68,9 @@ class Reclaim(VictimStrategy):
             self.state, self.pool, self._reclaimer, self.request, reclaimable
         ):
             return None
-        return most_saturated_first(self.state, self._units_by_queue(reclaimable))
+        return most_saturated_first(
+            self.state, self._units_by_queue(reclaimable), self._reclaimer.request
+        )
 
     def may_evict(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
         """The last of the shortest prefix of ``units`` that fairness refuses."""
@@ -97,7 +99,9 @@ class Reclaim(VictimStrategy):
     def batch_candidates(self) -> Iterator[VictimUnit]:
         """The units to take one after the other if every one of them is evicted."""
         reclaimable = self._reclaimable_queues()
-        return most_saturated_next(self.state, self._units_by_queue(reclaimable))
+        return most_saturated_next(
+            self.state, self._units_by_queue(reclaimable), self._reclaimer.request
+        )
 
     def may_evict_batch(self, count: int, units: Sequence[VictimUnit]) -> bool:
         """Whether ``count`` gangs like this one may take ``units``, one after the other."""

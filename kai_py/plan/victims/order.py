@@ -112,13 +112,16 @@ def _units_of(state: CycleState, gang: Gang) -> Sequence[VictimUnit]:
 
 
 def most_saturated_first(
-    state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]]
+    state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]], wanted: Floats
 ) -> Iterator[VictimUnit]:
-    """The order between queues, through the tree; each unit counts as released once it is taken."""
+    """The order between queues, through the tree; each unit counts as released once it is taken.
+
+    ``wanted`` (quota resources,): what the units are taken for.
+    """
     if len(by_queue) == 1:
         yield from next(iter(by_queue.values()))
         return
-    order = QueueOrder(state.quota.usage, state.quota.rules, reverse=True)
+    order = QueueOrder(state.quota.usage, state.quota.rules, reverse=True, wanted=wanted)
     nothing = np.zeros(len(state.quota.resources))
     following = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
     for queue, unit in following.items():
@@ -131,13 +134,13 @@ def most_saturated_first(
 
 
 def most_saturated_next(
-    state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]]
+    state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]], wanted: Floats
 ) -> Iterator[VictimUnit]:
     """``most_saturated_first`` where each unit taken is evicted before the next is asked for."""
     if len(by_queue) == 1:
         yield from next(iter(by_queue.values()))
         return
-    order = QueueOrder(state.quota.usage, state.quota.rules, reverse=True)
+    order = QueueOrder(state.quota.usage, state.quota.rules, reverse=True, wanted=wanted)
     nothing = np.zeros(len(state.quota.resources))
     following = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
     while True:

@@ -15,7 +15,8 @@ from kai_py.api.records.core import LabelSelector
 DEVICE_ATTRIBUTE = "deviceattribute/"
 MAX_DEPTH = 32
 """Most levels of queues below a root: a cycle does work for every level."""
-MAX_WEIGHT = 1e6
+MAX_WEIGHT = 1e15
+"""Weights of memory may be in bytes, as in queues of KAI."""
 MAX_PRIORITY = 2**31 - 1
 MAX_LISTED = 8
 """Most queues that a message about a cycle lists."""
