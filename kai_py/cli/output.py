@@ -66,10 +66,11 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 def _yaml(answer: object) -> str:
-    text = msgspec.yaml.encode(answer).decode()
+    document = msgspec.json.decode(msgspec.json.encode(answer))  # opaque parameters are JSON
+    text = msgspec.yaml.encode(document).decode()
     if not any(map(UNPRINTABLE.search, text.split("\n"))):
         return text
-    escaped: str = yaml.safe_dump(msgspec.to_builtins(answer), sort_keys=False, width=math.inf)
+    escaped: str = yaml.safe_dump(document, sort_keys=False, width=math.inf)
     return escaped
 
 

@@ -92,16 +92,16 @@ WRITES = (
         ("create", "delete"),
     ),
     Grant(
-        "The finalizer, then allocation and reservation.",
+        "The finalizer, then allocation and reservation; whole where opaque parameters need it.",
         "resource.k8s.io",
         ("resourceclaims", "resourceclaims/status"),
-        ("patch",),
+        ("patch", "update"),
     ),
     Grant(
         "Allocations are guarded by this from Kubernetes 1.36 on.",
         "resource.k8s.io",
         ("resourceclaims/binding",),
-        ("patch",),
+        ("patch", "update"),
     ),
     Grant(
         "Allocated, requested and entitled amounts of queues.",

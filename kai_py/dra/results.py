@@ -112,7 +112,7 @@ def _config(
         for config in options[0].device_class.spec.config:
             yield DeviceAllocationConfiguration(
                 source="FromClass",
-                requests=() if len(options) == len(parsed.requests) else names,
+                requests=names,
                 opaque=config.opaque,
             )
     for config_entry in parsed.config:
@@ -121,7 +121,7 @@ def _config(
             continue
         yield DeviceAllocationConfiguration(
             source="FromClaim",
-            requests=() if len(named) == len(parsed.requests) else config_entry.requests,
+            requests=config_entry.requests,
             opaque=config_entry.opaque,
         )
 

@@ -12,7 +12,7 @@ import msgspec
 
 from kai_py.api.gpu_share import shared_gpu_metadata
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
-from kai_py.api.records.resource_versions import encode_allocation
+from kai_py.api.records.resource_versions import allocation_document
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import Json
@@ -62,13 +62,13 @@ def _start(
 
 
 def _reserve(placement: Placement, api: ApiServer) -> None:
-    allocations = {new.claim: encode_allocation(new.allocation) for new in placement.allocate}
+    allocations = {new.claim: allocation_document(new.allocation) for new in placement.allocate}
     if (
         placement.create_claim is not None
         and placement.create_claim.claim.status.allocation is not None
     ):
         created = _create_claim(placement.pod, placement.create_claim, api)
-        allocations[created] = encode_allocation(placement.create_claim.claim.status.allocation)
+        allocations[created] = allocation_document(placement.create_claim.claim.status.allocation)
     for claim in dict.fromkeys((*allocations, *placement.reserve)):
         claim_object = _with_finalizer(claim, api)
         status = claim_object.get("status") or {}

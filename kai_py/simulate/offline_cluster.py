@@ -12,7 +12,7 @@ import msgspec
 
 from kai_py.api.gpu_share import shared_gpu_metadata
 from kai_py.api.queue import ADMISSION_GATE
-from kai_py.api.records.resource_versions import encode_allocation
+from kai_py.api.records.resource_versions import allocation_document
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.api.times import format_time
 from kai_py.config import Configuration
@@ -145,7 +145,7 @@ class OfflineCluster:
         if placement.create_claim is not None:
             self._create_claim(pod, placement.create_claim)
         allocations = {
-            each.claim: encode_allocation(each.allocation) for each in placement.allocate
+            each.claim: allocation_document(each.allocation) for each in placement.allocate
         }
         for claim in dict.fromkeys((*allocations, *placement.reserve)):
             self._reserve(
@@ -188,7 +188,7 @@ class OfflineCluster:
         }
         status: Document = {"reservedFor": [consumer]}
         if allocation is not None:
-            status["allocation"] = encode_allocation(allocation)
+            status["allocation"] = allocation_document(allocation)
         self._write(
             _claim_key(ClaimRef(pod.namespace, claim.metadata.name, uid)),
             {

@@ -8,7 +8,7 @@ import msgspec
 from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.core import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import encode_allocation, from_json
+from kai_py.api.records.resource_versions import allocation_document, from_json
 from kai_py.dra.allocator import Allocation, Infeasible, allocate
 from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.features import AllocationStrategy, Features
@@ -60,7 +60,7 @@ def test_devices_are_those_of_upstream_in_order(case):
 
 
 def as_json(allocation):
-    return json.loads(json.dumps(encode_allocation(allocation)))
+    return json.loads(json.dumps(allocation_document(allocation)))
 
 
 def answer_of(case):

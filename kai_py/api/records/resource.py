@@ -6,7 +6,6 @@ served versions are converted into these records by ``kai_py.api.records.resourc
 """
 
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
@@ -15,6 +14,7 @@ from kai_py.api.records.core import Condition, NodeSelector, ObjectMeta, Quantit
 MAX_RESULTS_PER_CLAIM = 32
 MAX_RESERVED_FOR = 256
 EXTENDED_RESOURCE_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
+NO_JSON = msgspec.Raw(b"")
 DELETE_PROTECTION_FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
@@ -208,10 +208,14 @@ class DeviceConstraint(Record, frozen=True, omit_defaults=True):
 
 
 class OpaqueDeviceConfiguration(Record, frozen=True, omit_defaults=True):
-    """Parameters for a driver; copied, never read."""
+    """Parameters for a driver: JSON as it was written, copied without being understood."""
 
     driver: str = ""
-    parameters: Any = None
+    parameters: msgspec.Raw = NO_JSON
+
+    def __post_init__(self) -> None:
+        # Raw bytes are a view of the message they came in, which would be kept alive.
+        msgspec.structs.force_setattr(self, "parameters", self.parameters.copy())
 
 
 class DeviceClaimConfiguration(Record, frozen=True, omit_defaults=True):

@@ -180,5 +180,14 @@ def from_json(kind: type[Kind], document: Any, version: str = "v1") -> Kind:
 
 
 def encode_allocation(allocation: AllocationResult) -> dict[str, Any]:
-    """status.allocation as JSON values, the same in v1, v1beta2 and v1beta1."""
-    return cast("dict[str, Any]", msgspec.to_builtins(allocation))
+    """status.allocation as JSON values, the same in v1, v1beta2 and v1beta1.
+
+    Opaque parameters stay the bytes they are: the result can be encoded, not read.
+    """
+    kept = (msgspec.Raw,)
+    return cast("dict[str, Any]", msgspec.to_builtins(allocation, builtin_types=kept))
+
+
+def allocation_document(allocation: AllocationResult) -> dict[str, Any]:
+    """status.allocation as a document of its own."""
+    return cast("dict[str, Any]", msgspec.json.decode(msgspec.json.encode(allocation)))

@@ -13,6 +13,7 @@ import msgspec
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone, preconditions
+from kai_py.commit.claims.exact_writes import ClaimPatch, removing_finalizer, send_patch
 from kai_py.commit.claims.reconcile import ClaimFailure
 from kai_py.commit.pod_state import read_pod_state
 from kai_py.commit.retry import retry_transient
@@ -122,16 +123,10 @@ async def _create(access: ApiAccess, claim: ResourceClaim) -> ResourceClaim:
 
 
 async def _remove_finalizer(access: ApiAccess, claim: ResourceClaim) -> ResourceClaim:
-    meta = claim.metadata
-    finalizers = [each for each in meta.finalizers if each != DELETE_PROTECTION_FINALIZER]
-    return await access.call(
-        lambda: access.client.patch(
-            access.claims,
-            meta.name,
-            {"metadata": {**preconditions(claim), "finalizers": finalizers}},
-            namespace=meta.namespace,
-        )
-    )
+    finalizers = [f for f in claim.metadata.finalizers if f != DELETE_PROTECTION_FINALIZER]
+    metadata = {**preconditions(claim), "finalizers": finalizers}
+    patch = ClaimPatch({"metadata": metadata}, subresource="", change=removing_finalizer(claim))
+    return await send_patch(access, ClaimRef.of(claim.metadata), patch)
 
 
 def _matches(found: ResourceClaim, desired: ResourceClaim) -> bool:

@@ -10,9 +10,13 @@ interrupted reconciliation ends in the same place:
     allocated as desired, consumers missing                  patch status: consumers
     allocated as desired, consumers listed                   up to date
 
-Patches carry uid and resourceVersion, which makes a merge patch as strict as an update without
-sending fields we do not read. Releasing needs no fresh copy: consumers are removed by a strategic
-merge patch; the allocation is cleared, against a resourceVersion, once no consumer is left.
+Patches carry uid and resourceVersion, which makes a patch as strict as an update without sending
+fields we do not read. Where the server cannot carry the rest of the claim through a patch, the same
+change is written exactly (``exact_writes``). An allocation with opaque parameters is written by a
+JSON patch, since a merge patch drops the nulls in them. Every allocation carries its time:
+kube-scheduler adds a missing one when it reserves the claim, which the server refuses. Releasing
+needs no fresh copy: consumers are removed by a strategic merge patch; the allocation is cleared,
+against a resourceVersion, once no consumer is left.
 
 After a conflict, or a failure that leaves open whether the write happened, the claim is read again.
 The mirror's copy may be older than our own release: only a write that the server accepts against
@@ -21,7 +25,7 @@ its version, or a fresh copy, proves the state of a claim.
 Sources: KEP-4381; kube-scheduler plugin dynamicresources (PreBind, Unreserve, PostFilter).
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -39,6 +43,14 @@ from kai_py.api.records.resource import (
 from kai_py.api.records.resource_versions import encode_allocation
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone, preconditions
+from kai_py.commit.claims.exact_writes import (
+    ClaimPatch,
+    adding_consumers,
+    adding_finalizer,
+    reencoding_hint,
+    removing_consumers,
+    send_patch,
+)
 from kai_py.commit.retry import TRANSIENT
 from kai_py.plan.plan import GangPlacement
 from kai_py.watch.client import PatchType
@@ -72,15 +84,6 @@ class DesiredClaim:
             for each in self.consumers
             if each.uid in pods or (group_released and each.uid not in own)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimPatch:
-    """One request that changes a claim; an empty ``subresource`` means the object itself."""
-
-    body: dict[str, Any]
-    subresource: str = "status"
-    patch_type: PatchType = PatchType.MERGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ def next_patch(
         return _status_patch(claim, missing, None) if missing else ClaimUpToDate()
     if DELETE_PROTECTION_FINALIZER not in claim.metadata.finalizers:
         return _finalizer_patch(claim)
-    return _status_patch(claim, missing, _with_timestamp(desired.allocation, now))
+    return _status_patch(claim, missing, _with_time(desired.allocation, now))
 
 
 def _problem(desired: DesiredClaim, claim: ResourceClaim) -> str:
@@ -199,28 +202,36 @@ def _missing_consumers(
 def _finalizer_patch(claim: ResourceClaim) -> ClaimPatch:
     finalizers = [*claim.metadata.finalizers, DELETE_PROTECTION_FINALIZER]
     metadata = preconditions(claim) | {"finalizers": finalizers}
-    return ClaimPatch(body={"metadata": metadata}, subresource="")
+    return ClaimPatch(body={"metadata": metadata}, subresource="", change=adding_finalizer(claim))
 
 
 def _status_patch(
     claim: ResourceClaim,
-    added: Iterable[ResourceClaimConsumerReference],
+    added: Sequence[ResourceClaimConsumerReference],
     allocation: AllocationResult | None,
 ) -> ClaimPatch:
     status: dict[str, Any] = {
         "reservedFor": msgspec.to_builtins([*claim.status.reserved_for, *added])
     }
-    if allocation is not None:
-        status["allocation"] = encode_allocation(allocation)
-    return ClaimPatch(body={"metadata": preconditions(claim), "status": status})
+    if allocation is None:
+        change = adding_consumers(claim, added)
+        return ClaimPatch({"metadata": preconditions(claim), "status": status}, change=change)
+    status["allocation"] = encode_allocation(allocation)
+    if not allocation.devices.config:
+        return ClaimPatch({"metadata": preconditions(claim), "status": status})
+    # "add" replaces what is there: the status of a claim that is not allocated has no other parts.
+    operations: list[dict[str, Any]] = [
+        {"op": "replace", "path": f"/metadata/{name}", "value": value}
+        for name, value in preconditions(claim).items()
+    ]
+    operations.append({"op": "add", "path": "/status", "value": status})
+    return ClaimPatch(operations, patch_type=PatchType.JSON)
 
 
-def _with_timestamp(allocation: AllocationResult | None, now: datetime) -> AllocationResult | None:
-    """Set the time from which drivers and schedulers count the readiness timeout (KEP-5007)."""
+def _with_time(allocation: AllocationResult | None, now: datetime) -> AllocationResult | None:
+    """Set the time of the allocation, from which readiness timeouts count too (KEP-5007)."""
     if allocation is None:
         return None
-    if not any(result.binding_conditions for result in allocation.devices.results):
-        return allocation
     return msgspec.structs.replace(allocation, allocation_timestamp=now.replace(microsecond=0))
 
 
@@ -240,10 +251,12 @@ def release_patch(claim: ResourceClaim, leaving: frozenset[str]) -> ClaimPatch |
     return ClaimPatch(body={"metadata": preconditions(claim), "status": cleared})
 
 
-def _remove_consumers_patch(claim: ResourceClaim, uids: Iterable[str]) -> ClaimPatch:
+def _remove_consumers_patch(claim: ResourceClaim, uids: Sequence[str]) -> ClaimPatch:
     entries = [{"$patch": "delete", "uid": uid} for uid in uids]
     body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": entries}}
-    return ClaimPatch(body=body, patch_type=PatchType.STRATEGIC)
+    return ClaimPatch(
+        body, patch_type=PatchType.STRATEGIC, change=removing_consumers(claim, frozenset(uids))
+    )
 
 
 async def reconcile_claim(
@@ -265,7 +278,7 @@ async def reconcile_claim(
             if isinstance(step, ClaimFailure):
                 return step
             try:
-                claim = await _send_patch(access, desired.claim, step)
+                claim = await send_patch(access, desired.claim, step)
             except (Conflict, *TRANSIENT) as error:
                 failures, reason = failures + 1, str(error)
                 await access.retry.sleep(failures, error)
@@ -273,7 +286,7 @@ async def reconcile_claim(
     except ApiError as error:
         if is_gone(error, desired.claim.name):
             return ClaimFailure(f"claim {desired.claim}: was deleted")
-        return ClaimFailure(f"claim {desired.claim}: {error}")
+        return ClaimFailure(f"claim {desired.claim}: {error}{reencoding_hint(error)}")
     return ClaimFailure(f"claim {desired.claim}: {failures} writes in a row failed: {reason}")
 
 
@@ -292,7 +305,7 @@ async def release_claim(
             if step is None:
                 return
             try:
-                claim = await _send_patch(access, ref, step)
+                claim = await send_patch(access, ref, step)
             except (Conflict, *TRANSIENT) as error:
                 if failures == access.retry.attempts:
                     raise
@@ -301,16 +314,3 @@ async def release_claim(
     except ApiError as error:
         if not is_gone(error, ref.name):
             raise
-
-
-async def _send_patch(access: ApiAccess, claim: ClaimRef, patch: ClaimPatch) -> ResourceClaim:
-    return await access.call(
-        lambda: access.client.patch(
-            access.claims,
-            claim.name,
-            patch.body,
-            namespace=claim.namespace,
-            subresource=patch.subresource,
-            patch_type=patch.patch_type,
-        )
-    )

@@ -43,6 +43,7 @@ from tests.cluster.dialects.test_grove import POD_GANG, SPEAKING
 from tests.cluster.dialects.test_kai_dialect import kai_queue, members, pod_group
 from tests.cluster.dialects.test_provisioning import ASKING, REQUEST, REQUESTS, TEMPLATES
 from tests.cluster.fake_kubelet import FakeNode, gpu_nodes
+from tests.cluster.fake_kubelet.nodes import GPU_DRIVER
 from tests.cluster.faults.test_leader_election import LEASE
 from tests.cluster.gangs.test_frameworks import Framework, served
 from tests.cluster.queues.test_suspended_jobs import ASKS
@@ -55,6 +56,7 @@ from tests.support.cluster.kai_definitions import install_kai_definitions
 from tests.support.cluster.manifests import (
     IN_TEAM_A,
     TEMPLATE,
+    claim,
     claim_template,
     job,
     pod,
@@ -70,6 +72,7 @@ NUMBERS = itertools.count()
 PATIENCE = 30.0
 """Seconds, on a busy machine."""
 ELECTING = EAGER.model_copy(update={"leader_election": LeaderElectionConfig(namespace=NAMESPACE)})
+PARAMETERS = {"driver": GPU_DRIVER, "parameters": {"kind": "Config", "text": "<a> & b"}}
 HIGH = pod_spec(template=TEMPLATE, priorityClassName="high")
 SERVED_LATER = "patch compositepodgroups/status"
 Permission = tuple[str, str, str]
@@ -82,6 +85,29 @@ Act = Callable[[Cluster], Awaitable[object]]
 
 async def claiming(real: Cluster) -> None:
     await real.submit(queue(), claim_template(), job("train", 2))
+
+
+def configured(body: Document) -> Document:
+    """A claim or template with parameters that Python writes and Go would not."""
+    spec = body["spec"]["spec"] if "spec" in body["spec"] else body["spec"]
+    spec["devices"]["config"] = [{"opaque": PARAMETERS}]
+    return body
+
+
+async def configuring(real: Cluster) -> None:
+    await real.submit(queue(), configured(claim_template()), job("train", 2))
+
+
+async def joining(real: Cluster) -> None:
+    """A pod joins a claim that a scheduler allocated whose writes keep such parameters."""
+    await real.submit(queue(), configured(claim("c")))
+    path = f"{View(real.api).path('resourceclaims')}/c"
+    result = {"request": "gpu", "driver": GPU_DRIVER, "pool": "node-0", "device": "gpu-0"}
+    config = {"source": "FromClaim", "opaque": PARAMETERS}
+    found = await real.api.get(path)
+    status = {"allocation": {"devices": {"results": [result], "config": [config]}}}
+    await real.api.put(f"{path}/status", {**found, "status": status})
+    await real.submit(pod("train", pod_spec(claim="c")))
 
 
 async def preempting(real: Cluster) -> None:
@@ -200,6 +226,9 @@ NEEDS = {
     "create resourceclaims": Need(extended),
     "delete resourceclaims": Need(extended, besides=frozenset({"create pods/binding"})),
     "patch resourceclaims": CLAIMS,
+    "update resourceclaims": Need(configuring),
+    "update resourceclaims/status": Need(joining),
+    "update resourceclaims/binding": Need(joining, code="422"),
     "patch resourceclaims/status": CLAIMS,
     "patch resourceclaims/binding": replace(CLAIMS, code="422"),
     "patch queues/status scheduling.kai.io": Need(waiting),
