@@ -18,6 +18,7 @@ one record. O(records) per cycle; records end after an hour or the cooldown, if 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 from kai_py.plan.plan import Action, Eviction
@@ -123,6 +124,13 @@ class EvictionLimits:
         for position, budget in enumerate(snapshot.budgets):
             for uid in budget.pods:
                 self._budgets.setdefault(uid, []).append(position)
+        self._counted: list[str] = []
+        self._lost: dict[str, int] = {}
+        self._disrupted = [0] * len(self._allowed)
+
+    @cached_property
+    def _cooling(self) -> frozenset[str]:
+        return self._history.in_cooldown(self._now, self._cooldown)
 
     @property
     def is_unlimited(self) -> bool:
@@ -134,12 +142,11 @@ class EvictionLimits:
         if self.is_unlimited:
             yield from units
             return
-        cooling = self._history.in_cooldown(self._now, self._cooldown)
-        lost, disrupted = self._evicted_by_queue(evicted), [0] * len(self._allowed)
-        self._count_disruptions(disrupted, evicted)
+        self._count_evicted(evicted)
+        lost, disrupted = self._lost.copy(), self._disrupted.copy()
         for unit in units:
             queue, pods = unit.gang.queue, [member.pod.uid for member in unit.members]
-            if unit.gang.key in cooling:
+            if unit.gang.key in self._cooling:
                 self.protected_by[queue] = "eviction.cooldown"
                 continue
             if self._exceeds_rate(queue, lost.get(queue, 0), len(pods)):
@@ -190,11 +197,19 @@ class EvictionLimits:
             return ()
         return tuple(self._history.by_queue.get(queue, ()))
 
-    def _evicted_by_queue(self, evicted: Mapping[str, Evicted]) -> dict[str, int]:
-        lost = self._history.evicted_last_hour(self._now)
-        for victim in evicted.values():
-            lost[victim.gang.queue] = lost.get(victim.gang.queue, 0) + 1
-        return lost
+    def _count_evicted(self, evicted: Mapping[str, Evicted]) -> None:
+        """Bring the pods that queues lost and budgets gave up in line; mostly a few were added."""
+        pods = list(evicted)
+        if pods[: len(self._counted)] != self._counted or not self._counted:
+            self._counted = []
+            self._lost = self._history.evicted_last_hour(self._now)
+            self._disrupted = [0] * len(self._allowed)
+        added = pods[len(self._counted) :]
+        for uid in added:
+            queue = evicted[uid].gang.queue
+            self._lost[queue] = self._lost.get(queue, 0) + 1
+        self._count_disruptions(self._disrupted, added)
+        self._counted = pods
 
     def _exceeds_rate(self, queue: str, evicted: int, more: int) -> bool:
         limit = self._hourly_limits.get(queue)

@@ -13,7 +13,11 @@ from kai_py.api.records.disruption import (
 )
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
-from kai_py.plan.state.eviction_limits import MAX_RECORDS, EvictionHistory
+from kai_py.plan.plan import Action
+from kai_py.plan.state.eviction_limits import MAX_RECORDS, EvictionHistory, EvictionLimits
+from kai_py.plan.state.statement import Evicted
+from kai_py.plan.victims.units import VictimUnit
+from kai_py.snapshot.tables.budgets import DisruptionBudget
 from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo
 from tests.support.scenario import cluster, evicted, node, pod, queue
 from tests.support.worlds import gang, world
@@ -116,6 +120,32 @@ def test_a_queue_loses_no_more_in_an_hour_than_its_limit():
     assert len(evicted(played(memory, ask, 1000.0))) == 2
     assert evicted(played(memory, ask, 4599.0)) == []
     assert len(evicted(played(memory, ask, 4601.0))) == 2
+
+
+@given(st.lists(st.lists(st.sampled_from(range(6)), unique=True), max_size=6))
+def test_evictions_so_far_count_whatever_was_counted_before(courses):
+    """Searches evict and undo: each question is answered as if it were the first."""
+    low = [gang(f"low{i}", node="a", pods=1) for i in range(6)]
+    team = QueueInfo(name="team", deserved={"gpu": 8.0}, max_evictions_per_hour=4)
+    budgets = (DisruptionBudget("b", 2, frozenset(f"low{i}-0" for i in range(3))),)
+    snapshot = replace(world({"a": 8}, *low, queues=[team]).snapshot(1000.0), budgets=budgets)
+
+    def evictable(limits, course):
+        evicted = {
+            low[i].members[0].pod.uid: Evicted(
+                low[i].members[0], low[i], Action.RECLAIM, low[i], ""
+            )
+            for i in course
+        }
+        return [each.key for each in (u.gang for u in limits.evictable(units(), evicted))]
+
+    def units():
+        return iter([VictimUnit(each, each.members) for each in low])
+
+    kept = EvictionLimits(snapshot, EvictionHistory(), 0.0)
+    for course in courses:
+        fresh = EvictionLimits(snapshot, EvictionHistory(), 0.0)
+        assert evictable(kept, course) == evictable(fresh, course)
 
 
 def after_a_restart(each, plan):
