@@ -305,6 +305,9 @@ def _spread_term(
     constraint: TopologySpreadConstraint, namespace: str, labels: Labels
 ) -> DomainTerm:
     selector = _with_matching_keys(constraint.label_selector, constraint.match_label_keys, labels)
+    if selector is not None and not (selector.match_labels or selector.match_expressions):
+        # kube-scheduler's countPodsMatchSelector: an empty selector counts no pod.
+        selector = None
     return DomainTerm((_resolved((namespace,), None, selector, None),), constraint.topology_key)
 
 

@@ -70,12 +70,13 @@ def entries(draw):
         labels=own,
     )
     ours = draw(st.booleans())
-    found = rules_of(shape)
+    found, leaving = rules_of(shape), draw(st.booleans())
     return PodEntry(
         namespace,
         own,
         draw(st.sampled_from(["n0", "n1"] if not ours else ["", "n0", "n1"])),
-        terminating=draw(st.booleans()),
+        terminating=leaving,
+        stuck=leaving and draw(st.booleans()),
         ours=ours,
         selections=tuple(dict.fromkeys(found.selections())) if ours else (),
         refused=found.anti_affinity,
@@ -106,9 +107,9 @@ def build(pods, namespaces):
 
 
 def counted(pods):
-    found = ({}, {})
+    found = ({}, {}, {})
     for each in pods:
-        for counts in found[: 1 + each.terminating] if each.node else ():
+        for counts in found[: 1 + each.terminating + each.stuck] if each.node else ():
             counts[each.node] = counts.get(each.node, 0) + 1
     return found
 

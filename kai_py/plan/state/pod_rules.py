@@ -31,7 +31,7 @@ from kai_py.snapshot.tables.pod_rules import PodCounts
 CountsKey = tuple[Selection, str, bytes]
 """What is counted, by which label, on which nodes; all of them where that is empty."""
 
-NO_POD = PodCounts({}, {})
+NO_POD = PodCounts({}, {}, {})
 
 
 class PodDecision(NamedTuple):
@@ -188,7 +188,10 @@ class PodRuleCounts:
         for node, count in pods.all.items():
             row = positions.get(node)
             if row is not None:
-                counts.add(row, count, count - pods.terminating.get(node, 0))
+                # Only the pods for topology spread are counted on some nodes: there, as in
+                # kube-scheduler, no pod counts that terminates.
+                stays = pods.stuck.get(node, 0) if counted is None else 0
+                counts.add(row, count, count - pods.terminating.get(node, 0) + stays)
         return counts
 
 

@@ -33,10 +33,11 @@ from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 
 
 class PodCounts(NamedTuple):
-    """Pods by node; ``terminating`` are among ``all``."""
+    """Pods by node; ``terminating`` are among ``all``, ``stuck`` among these: they will stay."""
 
     all: Mapping[str, int]
     terminating: Mapping[str, int]
+    stuck: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class PodRuleIndex:
 class PodEntry:
     """A pod on ``node``, or one of ours that waits ("").
 
+    ``stuck``: it is terminating, and should have been gone long ago.
     ``selections``: what is counted for its own rules, if it is ours; ``refused``: the terms of its
     required anti-affinity.
     """
@@ -74,6 +76,7 @@ class PodEntry:
     labels: Labels
     node: str
     terminating: bool = False
+    stuck: bool = False
     ours: bool = False
     selections: tuple[Selection, ...] = ()
     refused: tuple[DomainTerm, ...] = ()
@@ -107,7 +110,8 @@ class PodRuleTable(PodTable):
             parsed.metadata.namespace,
             parsed.metadata.labels,
             placement.node,
-            placement.terminating and not placement.stuck_terminating,
+            placement.terminating,
+            placement.terminating and placement.stuck_terminating,
             ours,
             _selections_of(shapes),
             refused_terms(parsed) + _refused_by(e.member.shape for e in pod.parsed.expected),
@@ -235,11 +239,13 @@ class _Counts:
         self.owners = 0
         self._all: dict[str, int] = {}
         self._terminating: dict[str, int] = {}
+        self._stuck: dict[str, int] = {}
         self._frozen: PodCounts | None = None
 
     def add(self, pod: PodEntry, sign: int) -> None:
         self._frozen = None
-        for counts in (self._all, self._terminating)[: 1 + pod.terminating]:
+        kinds = (self._all, self._terminating, self._stuck)
+        for counts in kinds[: 1 + pod.terminating + pod.stuck]:
             count = counts.get(pod.node, 0) + sign
             if count:
                 counts[pod.node] = count
@@ -254,11 +260,12 @@ class _Counts:
     def clear(self) -> None:
         self._all.clear()
         self._terminating.clear()
+        self._stuck.clear()
         self._frozen = None
 
     def frozen(self) -> PodCounts:
         if self._frozen is None:
-            self._frozen = PodCounts(dict(self._all), dict(self._terminating))
+            self._frozen = PodCounts(dict(self._all), dict(self._terminating), dict(self._stuck))
         return self._frozen
 
 

@@ -256,3 +256,23 @@ def test_no_pod_is_moved_to_where_the_spread_of_the_beneficiary_breaks():
     assert placed(plan) == {}
     assert evicted(plan) == []
     assert not plan.nominations
+
+
+def test_an_empty_selector_of_a_spread_constraint_counts_no_pod():
+    rule = TopologySpreadConstraint(topology_key=HOST, label_selector=LabelSelector())
+    new = pod("new", queue="q", labels=WEB, topology_spread_constraints=(rule,))
+    runs = [pod(f"runs-{i}", node="a", queue="q", labels=WEB) for i in range(3)]
+    nodes = (node("a"), node("b", unschedulable=True))
+    assert placed(cluster(*nodes, queue("q", 9), runs, new).plan()) == {"new": "a"}
+
+
+def test_a_pod_that_is_stuck_terminating_refuses_and_does_not_count_for_spread():
+    even = TopologySpreadConstraint(
+        topology_key=HOST, label_selector=LabelSelector(match_labels=WEB)
+    )
+    nodes = (node("a"), node("b", unschedulable=True))
+    stuck = pod("stuck", node="a", queue="q", labels=WEB, leaving=True)
+    spreads = pod("new", queue="q", labels=WEB, topology_spread_constraints=(even,))
+    assert placed(cluster(*nodes, queue("q", 9), stuck, spreads).plan(now=90_000)) == {"new": "a"}
+    refuses = pod("new", queue="q", labels=WEB, affinity=away(HOST))
+    assert placed(cluster(*nodes, queue("q", 9), stuck, refuses).plan(now=90_000)) == {}

@@ -1,0 +1,239 @@
+"""Rules between pods, asked of kube-scheduler's own filter plugins and of ours, on random clusters.
+
+The plugins are compiled from the release that the control plane has into a small program that reads
+clusters and says on which nodes each pod that is asked about passes; no API server takes part.
+"""
+
+import json
+import random
+import subprocess
+from typing import Any
+
+import pytest
+
+from kai_py.api.records.core import Node, PartialObjectMetadata, Pod
+from kai_py.api.records.resource_versions import from_json
+from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.pod_rules import PodRuleCounts
+from kai_py.policy.fit import replicas_that_fit, static_fit
+from tests.cluster.controlplane.filters import filter_program
+from tests.support.scenario import QUEUE, cluster, queue
+
+Document = dict[str, Any]
+HOST, ZONE, RACK = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "rack"
+NAMESPACES = {"default": {"team": "a"}, "other": {"team": "b"}, "third": {"team": "a"}}
+CLUSTERS = 2_000
+ASKED = 4
+TAINT = {"key": "team", "value": "red", "effect": "NoSchedule"}
+
+
+def node(chance: random.Random, name: str) -> Document:
+    labels = {HOST: name, "disk": chance.choice(("ssd", "hdd"))}
+    if chance.random() < 0.85:
+        labels[ZONE] = chance.choice("xyz")
+    if chance.random() < 0.85:
+        labels[RACK] = chance.choice("12")
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": [TAINT] if chance.random() < 0.2 else []},
+        "status": {
+            "allocatable": {"cpu": chance.choice(("2", "8")), "memory": "8Gi", "pods": "6"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def labels(chance: random.Random) -> dict[str, str]:
+    found = {"app": chance.choice("abc")}
+    if chance.random() < 0.5:
+        found["tier"] = chance.choice(("front", "back"))
+    return found
+
+
+def selector(chance: random.Random) -> Document | None:
+    if chance.random() < 0.05:
+        return None
+    if chance.random() < 0.05:
+        return {}
+    if chance.random() < 0.6:
+        return {"matchLabels": {"app": chance.choice("abc")}}
+    operator = chance.choice(("In", "NotIn", "Exists", "DoesNotExist"))
+    key = chance.choice(("app", "tier"))
+    values = {"app": ["a", "b"], "tier": ["front"]}[key]
+    expression = {"key": key, "operator": operator}
+    if operator in ("In", "NotIn"):
+        expression["values"] = values
+    return {"matchExpressions": [expression]}
+
+
+def term(chance: random.Random) -> Document:
+    found: Document = {"topologyKey": chance.choice((HOST, ZONE, RACK))}
+    chosen = selector(chance)
+    if chosen is not None:
+        found["labelSelector"] = chosen
+    if chance.random() < 0.2:
+        found["namespaces"] = chance.sample(list(NAMESPACES), chance.choice((1, 2)))
+    if chance.random() < 0.2:
+        found["namespaceSelector"] = chance.choice(({}, {"matchLabels": {"team": "a"}}))
+    return found
+
+
+def rules(chance: random.Random, likely: float) -> Document | None:
+    found: Document = {}
+    if chance.random() < likely:
+        terms = [term(chance) for _ in range(chance.choice((1, 1, 2)))]
+        found["requiredDuringSchedulingIgnoredDuringExecution"] = terms
+    if chance.random() < 0.2:
+        preferred = {"weight": 5, "podAffinityTerm": term(chance)}
+        found["preferredDuringSchedulingIgnoredDuringExecution"] = [preferred]
+    return found or None
+
+
+def spread(chance: random.Random) -> Document:
+    found: Document = {
+        "maxSkew": chance.choice((1, 1, 2)),
+        "topologyKey": chance.choice((HOST, ZONE, RACK)),
+        "whenUnsatisfiable": chance.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
+    }
+    chosen = selector(chance)
+    if chosen is not None:
+        found["labelSelector"] = chosen
+    if found["whenUnsatisfiable"] == "DoNotSchedule" and chance.random() < 0.2:
+        found["minDomains"] = chance.choice((1, 3))
+    for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+        if chance.random() < 0.5:
+            found[policy] = chance.choice(("Ignore", "Honor"))
+    if chosen is not None and chance.random() < 0.2:
+        found["matchLabelKeys"] = ["tier"]
+    return found
+
+
+def pod(chance: random.Random, name: str, at: str = "") -> Document:
+    """``at``: the node of a pod that stands; one that is asked about has rules of all kinds."""
+    affinity: Document = {}
+    near = None if at else rules(chance, 0.4)
+    apart = rules(chance, 0.3 if at else 0.4)
+    if near:
+        affinity["podAffinity"] = near
+    if apart:
+        affinity["podAntiAffinity"] = apart
+    spec: Document = {
+        "schedulerName": "default-scheduler" if at else "kai-scheduler",
+        "priority": 0,
+        "containers": [
+            {
+                "name": "main",
+                "image": "none",
+                "resources": {"requests": {"cpu": chance.choice(("0", "500m", "1"))}},
+            }
+        ],
+    }
+    if affinity:
+        spec["affinity"] = affinity
+    if at:
+        spec["nodeName"] = at
+    else:
+        if chance.random() < 0.4:
+            spec["topologySpreadConstraints"] = [spread(chance)]
+        if chance.random() < 0.3:
+            spec["nodeSelector"] = {"disk": chance.choice(("ssd", "hdd"))}
+        if chance.random() < 0.5:
+            spec["tolerations"] = [{"key": "team", "operator": "Exists"}]
+    meta: Document = {
+        "name": name,
+        "uid": name,
+        "namespace": chance.choice(list(NAMESPACES)),
+        "labels": labels(chance),
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    if at and chance.random() < 0.15:
+        meta["deletionTimestamp"] = "2026-01-01T00:00:01Z"
+    return {"metadata": meta, "spec": spec, "status": {"phase": "Running" if at else "Pending"}}
+
+
+def random_cluster(seed: int) -> Document:
+    chance = random.Random(seed)
+    nodes = [node(chance, f"n{i}") for i in range(chance.randint(2, 6))]
+    names = [each["metadata"]["name"] for each in nodes]
+    return {
+        "namespaces": [
+            {"metadata": {"name": name, "labels": found}} for name, found in NAMESPACES.items()
+        ],
+        "nodes": nodes,
+        "pods": [
+            pod(chance, f"stands-{i}", chance.choice(names)) for i in range(chance.randint(0, 10))
+        ],
+        "asked": [pod(chance, f"asked-{i}") for i in range(ASKED)],
+    }
+
+
+def theirs(clusters: list[Document]) -> list[list[list[str]]]:
+    """Per cluster and pod the nodes on which kube-scheduler's plugins let it pass, sorted."""
+    lines = "".join(json.dumps(each) + "\n" for each in clusters)
+    answer = subprocess.run(
+        [filter_program()], input=lines, capture_output=True, text=True, check=True
+    )
+    return [[sorted(names) for names in json.loads(line)] for line in answer.stdout.splitlines()]
+
+
+def ours(document: Document) -> list[list[str]]:
+    """The same of our filters."""
+    asked = []
+    for each in document["asked"]:
+        meta = each["metadata"] | {"annotations": {QUEUE: "q"}}
+        asked.append(from_json(Pod, each | {"metadata": meta}))
+    world = cluster(
+        [from_json(Node, each) for each in document["nodes"]],
+        [from_json(PartialObjectMetadata, each) for each in document["namespaces"]],
+        queue("q", 100),
+        [from_json(Pod, each) for each in document["pods"]],
+        asked,
+    )
+    snapshot = world.snapshot()
+    members = {m.pod.name: m for gang in snapshot.gangs.values() for m in gang.members}
+    pod_rules = PodRuleCounts(snapshot, lambda: ()).rules(Capacity.IDLE)
+    found = []
+    for each in document["asked"]:
+        shape = members[each["metadata"]["name"]].shape
+        mask = static_fit(shape, snapshot.nodes).mask.copy()
+        for _, passes in pod_rules.filters(shape):
+            mask &= passes
+        allocatable = snapshot.nodes.allocatable
+        free = allocatable - snapshot.used
+        fits = replicas_that_fit(shape, snapshot.resources, free, mask, allocatable) > 0
+        found.append([name for row, name in enumerate(snapshot.nodes.names) if fits[row]])
+    return found
+
+
+def compare(seeds: range) -> tuple[int, int, list[tuple[int, int]]]:
+    """Pods that pass somewhere, somewhere not, and (seed, pod) of those that differ."""
+    clusters = [random_cluster(seed) for seed in seeds]
+    answers = theirs(clusters)
+    passing = refused = 0
+    differ = []
+    for seed, document, verdicts in zip(seeds, clusters, answers, strict=True):
+        for at, (wanted, found) in enumerate(zip(verdicts, ours(document), strict=True)):
+            passing += bool(wanted)
+            refused += len(wanted) < len(document["nodes"])
+            if wanted != found:
+                differ.append((seed, at))
+    return passing, refused, differ
+
+
+def judge(seeds: range) -> None:
+    passing, refused, differ = compare(seeds)
+    assert passing > len(seeds), "too few pods pass anywhere"
+    assert refused > len(seeds), "too few nodes are refused"
+    assert not differ, f"{len(differ)} pods, first {differ[:5]}"
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_our_filters_pass_the_nodes_of_kube_schedulers_plugins():
+    judge(range(200))
+
+
+@pytest.mark.nightly
+@pytest.mark.cluster
+def test_our_filters_pass_the_nodes_of_kube_schedulers_plugins_on_many_clusters():
+    judge(range(200, 200 + CLUSTERS))
