@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.group_reader import GroupReader, gang_from_group
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.keys import first_duration
 from kai_py.dialects.kai.pod_groups import KIND as POD_GROUP
-from kai_py.dialects.kai.priority import priority_of
+from kai_py.dialects.kai.priority import named_priority
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import GangSpec, Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import GangAffinity, GangSettings
@@ -109,7 +110,7 @@ def _gang(context: PodContext) -> GangSpec:
     found = context.owners.named(POD_GANGS, pod.metadata.namespace, _name(context.chain))
     if not isinstance(found, Unstructured) or spec.problem:
         return spec
-    settings, problem = _gang_settings(found, context.owners)
+    settings, problem = _gang_settings(found, context.chain.pod, context.owners)
     subgroup = pod.metadata.labels.get(CLIQUE_LABEL, "")
     known = subgroup in {each.name for each in spec.tree.leaves()}
     return replace(
@@ -124,7 +125,7 @@ def _gang(context: PodContext) -> GangSpec:
     )
 
 
-def _gang_settings(found: Unstructured, owners: Owners) -> tuple[GangSettings, str]:
+def _gang_settings(found: Unstructured, pod: Pod, owners: Owners) -> tuple[GangSettings, str]:
     meta = found.metadata
     grace, bad_grace = first_duration(
         (keys.STALENESS_GRACE, meta.annotations.get(keys.STALENESS_GRACE))
@@ -138,7 +139,7 @@ def _gang_settings(found: Unstructured, owners: Owners) -> tuple[GangSettings, s
     reused = next(iter(entries(found.content, "spec.reuseReservationRef")), {})
     namespace = reused.get("namespace") or meta.namespace
     settings = GangSettings(
-        priority=priority_of(str(priority_class), owners) if priority_class else None,
+        priority=named_priority(str(priority_class), pod, owners) if priority_class else None,
         staleness_grace=grace,
         preemption_delay=delay or 0.0,
         gang_affinity=_gang_affinities(namespace, str(reused["name"]), "")

@@ -25,7 +25,7 @@ from kai_py.api.records.kai import (
 )
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.keys import first_duration, parse_time
-from kai_py.dialects.kai.priority import is_preemptible, priority_of
+from kai_py.dialects.kai.priority import is_preemptible, named_priority
 from kai_py.dialects.kai.subgroups import problems_of, tree_of
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import GangSettings, Preemptibility, Wording
@@ -113,7 +113,7 @@ def gang_from_pod_group(
     """
     meta, spec = group.metadata, group.spec
     tree = tree_of(spec, lambda written: constraint_of(written, owners))
-    settings, problems = _gang_settings(group, owners)
+    settings, problems = _gang_settings(group, pod, owners)
     subgroup_name = pod.metadata.labels.get(keys.SUBGROUP, "") or (
         subgroup if tree.children else ""
     )
@@ -151,7 +151,7 @@ def _subgroup_problem(group: str, subgroup: str, tree: Subgroup) -> str:
     return f"label {keys.SUBGROUP} {named}, which is not a leaf of PodGroup {group}"
 
 
-def _gang_settings(group: KaiPodGroup, owners: Owners) -> tuple[GangSettings, list[str]]:
+def _gang_settings(group: KaiPodGroup, pod: Pod, owners: Owners) -> tuple[GangSettings, list[str]]:
     meta, spec = group.metadata, group.spec
     grace, bad_grace = first_duration(
         ("spec.stalenessGracePeriod", spec.staleness_grace_period),
@@ -163,7 +163,7 @@ def _gang_settings(group: KaiPodGroup, owners: Owners) -> tuple[GangSettings, li
     )
     created = meta.creation_timestamp
     settings = GangSettings(
-        priority=priority_of(spec.priority_class_name, owners),
+        priority=named_priority(spec.priority_class_name, pod, owners),
         created=created.timestamp() if created else None,
         staleness_grace=grace,
         stale_since=parse_time(meta.annotations.get(keys.STALE_SINCE, "")),

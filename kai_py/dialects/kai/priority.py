@@ -4,13 +4,20 @@ The priority is the value of the PriorityClass that the workload names; of a cla
 exist, the cluster's default class, else 50. The four classes that KAI installs count with their
 values (train 50, build-preemptible 75, build 100, inference 125) even where they were removed.
 
+Pods name their class in ``spec.priorityClassName``, where the API server decides who may: quotas
+with a scope, and admission. It does not look at labels and at objects of other APIs. A class that
+only these name counts if it is one that users may define (a value of at most a thousand million,
+so none of ``system-…``), and if the namespace is one of those that the class itself lists in its
+annotation ``scheduling.kai.io/namespaces``, should it have one.
+
 A workload may be evicted if it is set to ``preemptible`` or ``semi-preemptible`` (but for its
 minMember set), or if neither is set and its priority is below 100.
 """
 
 from collections.abc import Iterable, Mapping
 
-from kai_py.api.records.core import PriorityClass
+from kai_py.api.queue import GROUP
+from kai_py.api.records.core import Pod, PriorityClass
 from kai_py.grouping.gang_settings import Preemptibility, parse_preemptibility
 from kai_py.grouping.owner_chain import Owners
 
@@ -25,6 +32,27 @@ CLASS_VALUES: Mapping[str, int] = {
 }
 DEFAULT_PRIORITY = 50
 NON_PREEMPTIBLE_FROM = 100
+HIGHEST_USER_DEFINABLE = 1_000_000_000
+"""The highest value that Kubernetes lets users give a class."""
+NAMESPACES_KEY = f"{GROUP}/namespaces"
+"""Annotation of a PriorityClass: the namespaces, separated by commas, that may name it by label."""
+
+
+def may_name(class_name: str, namespace: str, owners: Owners) -> bool:
+    """Whether workloads of ``namespace`` may name the class elsewhere than in a pod's spec."""
+    found = owners.named(PRIORITY_CLASSES, "", class_name)
+    if not isinstance(found, PriorityClass):
+        return True
+    listed = found.metadata.annotations.get(NAMESPACES_KEY)
+    allowed = listed is None or namespace in (each.strip() for each in listed.split(","))
+    return allowed and found.value <= HIGHEST_USER_DEFINABLE
+
+
+def named_priority(class_name: str, pod: Pod, owners: Owners) -> int:
+    """The priority of the class that an object of ``pod`` names, where it may name it."""
+    own = class_name == pod.spec.priority_class_name
+    allowed = own or may_name(class_name, pod.metadata.namespace, owners)
+    return priority_of(class_name if allowed else "", owners)
 
 
 def priority_of(class_name: str, owners: Owners) -> int:

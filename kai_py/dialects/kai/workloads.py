@@ -6,7 +6,8 @@ pod, has KAI's queue label; with the ``kai`` profile also if nothing names a que
 queue that the group's spec names, the label ``project`` (with ``-<node pool>`` where the pod names
 one) and the default queue count.
 
-priority          label ``priorityClassName`` or Ray's, else the pod's class, of those that
+priority          label ``priorityClassName`` or Ray's (if it may name the class, see
+                  ``dialects.kai.priority``), else the pod's class, of those that
                   exist; else by purpose of the workload: serving ``inference``, a Notebook
                   ``build``, else ``train``
 preemptible       our annotation, else label ``kai.scheduler/preemptibility``, else below 100
@@ -28,7 +29,7 @@ from kai_py.api.records.kai import KaiTopologyConstraint
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.keys import first_duration
 from kai_py.dialects.kai.pod_groups import constraint_of, order_of
-from kai_py.dialects.kai.priority import existing_class, is_preemptible, priority_of
+from kai_py.dialects.kai.priority import existing_class, is_preemptible, may_name, priority_of
 from kai_py.grouping.frameworks.job import reachable_min_members
 from kai_py.grouping.gang import GangSpec, TopologyConstraint
 from kai_py.grouping.gang_settings import GangSettings, Preemptibility, Wording
@@ -158,7 +159,8 @@ def _gang_settings(
     spec: GangSpec, pod: Pod, owners: Owners, metadata: _WorkloadMetadata
 ) -> tuple[GangSettings, str]:
     labelled = (metadata.value(keys.PRIORITY_CLASS), metadata.value(keys.RAY_PRIORITY_CLASS))
-    priority_class = existing_class((*labelled, pod.spec.priority_class_name), owners)
+    allowed = [each for each in labelled if may_name(each, pod.metadata.namespace, owners)]
+    priority_class = existing_class((*allowed, pod.spec.priority_class_name), owners)
     grace, bad_grace = first_duration((keys.STALENESS_GRACE, metadata.value(keys.STALENESS_GRACE)))
     delay, bad_delay = first_duration(
         (keys.PREEMPTION_DELAY, metadata.value(keys.PREEMPTION_DELAY))

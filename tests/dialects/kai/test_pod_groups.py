@@ -45,6 +45,13 @@ def gang(group, *objects):
     return Cluster(QUEUE, group, member("a", name), *objects).gang(KEY.format(name))
 
 
+def test_a_group_names_no_class_that_only_pods_may_name():
+    system = "system-node-critical"
+    classes = priority_class(system, 2_000_001_000), priority_class("high", 99)
+    assert gang(pod_group("g", priorityClassName=system), *classes).priority == 50
+    assert gang(pod_group("g", priorityClassName="high"), *classes).priority == 99
+
+
 def test_a_group_starts_with_its_floor_and_not_below():
     cluster = Cluster(QUEUE, node("n", 4), pod_group("g", minMember=3), members("g", 2))
     assert cluster.why() == {

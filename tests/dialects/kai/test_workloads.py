@@ -96,6 +96,32 @@ def test_priority_and_preemptibility(labels, spec, expected):
     assert (found.priority, found.preemptible) == expected
 
 
+SYSTEM = "system-node-critical"
+CRITICAL = priority_class(SYSTEM, 2_000_001_000)
+
+
+def restricted(name, value, namespaces):
+    """A class that only workloads of these namespaces may name by label."""
+    found = priority_class(name, value)
+    found["metadata"]["annotations"] = {"scheduling.kai.io/namespaces": namespaces}
+    return found
+
+
+@pytest.mark.parametrize("key", ["priorityClassName", "ray.io/priority-class-name"])
+def test_a_label_names_no_class_that_its_namespace_may_not_use(key):
+    def priority(named, *classes, **spec):
+        labelled = with_pods(job("train", 1, {KAI: "q", key: named}), 1, **spec)
+        return gang(*classes, *labelled).priority
+
+    assert priority(SYSTEM, CRITICAL) == 50
+    assert priority(SYSTEM, CRITICAL, priorityClassName=SYSTEM) == 2_000_001_000
+    assert priority("high", priority_class("high", 10**9)) == 10**9
+    assert priority("high", restricted("high", 99, "other, default")) == 99
+    assert priority("high", restricted("high", 99, "other")) == 50
+    assert priority("high", restricted("high", 99, "")) == 50
+    assert priority("high", restricted("high", 99, ""), priorityClassName="high") == 99
+
+
 def test_serving_is_inference_and_so_not_preemptible():
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
     replicas = {
