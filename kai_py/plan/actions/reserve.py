@@ -10,6 +10,12 @@ A node that empties thus stays the first choice, and the choice is stable betwee
 long-running kinds count only with an expected runtime. Nothing is reserved for a gang that could
 never keep the capacity: one that requests more than its queue's fair share, or more non-preemptible
 pods than the queue deserves. O(pods that must end x log of them) per gang.
+
+A declared runtime is a promise: by it a pod may use reserved nodes, and by it their gang waits.
+Once all pods in the way of the gang have run longer than they declared, they are evicted for it,
+whatever protects them otherwise. Where the end of a pod in the way is unknown, a reservation might
+never come true; it ends ``PATIENCE`` times the ``reserveAfter`` of the queue after it began, and
+the gang is told why.
 """
 
 import math
@@ -20,7 +26,7 @@ import numpy as np
 
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
-from kai_py.plan.session import CycleState
+from kai_py.plan.session import CycleState, place_earliest
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, exclude_rows
 from kai_py.plan.state.statement import Evicted
@@ -32,6 +38,10 @@ from kai_py.snapshot.tables.queues import inherited
 
 LONG_RUNNING_KINDS = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "Service", "StatefulSet"})
 """Kinds of owners whose pods run until they are deleted."""
+
+PATIENCE = 10
+LEAST_PATIENCE_SECONDS = 600.0
+"""How long a reservation without a foreseeable start lasts at least."""
 
 MAX_ENDING_PODS = 4096
 """The most running pods whose end is considered for one gang."""
@@ -60,10 +70,17 @@ def _reserve_for(state: CycleState, gang: Gang) -> None:
     reserved = tuple(row for each in state.placer.reservations.active for row in each.rows)
     allowed = exclude_rows(reserved, None, len(state.snapshot.nodes))
     found = _earliest_rows(state, gang, request, allowed)
-    if found is not None:
-        rows, start = found
-        cost = state.quota.cost_of(request.members)
-        state.placer.reservations.active.append(Reservation(gang, rows, start, cost))
+    if found is None:
+        return
+    rows, in_the_way = found
+    if _start_in_place_of(state, gang, request, rows, in_the_way):
+        return
+    start = max((state.snapshot.now, *(each.ends_at for each in in_the_way)))
+    if math.isinf(start) and _has_ended(state, gang):
+        state.placer.reservations.ended.append((gang, in_the_way[-1].member.pod))
+        return
+    cost = state.quota.cost_of(request.members)
+    state.placer.reservations.active.append(Reservation(gang, rows, start, cost))
 
 
 def report_reservations(state: CycleState) -> None:
@@ -77,6 +94,49 @@ def report_reservations(state: CycleState) -> None:
                 f"{reason.message} Nodes are reserved for it as their pods end: {names}{more}."
             )
             state.mark_unschedulable(each.gang, replace(reason, message=message))
+    for gang, pod in state.placer.reservations.ended:
+        reason = state.unschedulable.get(gang.key)
+        if reason is not None:
+            message = (
+                f"{reason.message} No nodes are reserved for it any more: it is not known when pod "
+                f"{pod} ends."
+            )
+            state.mark_unschedulable(gang, replace(reason, message=message))
+
+
+def _has_ended(state: CycleState, gang: Gang) -> bool:
+    """Whether a reservation that may never come true has lasted long enough."""
+    after = inherited(state.snapshot.queues, lambda spec: spec.reserve_after)[gang.queue]
+    lasts = max(PATIENCE * after, LEAST_PATIENCE_SECONDS)
+    return state.snapshot.now >= gang.waiting_since + after + lasts
+
+
+def _start_in_place_of(
+    state: CycleState,
+    gang: Gang,
+    request: PlacementRequest,
+    rows: tuple[int, ...],
+    in_the_way: Sequence[_EndingPod],
+) -> bool:
+    """Evict the pods in the way if all of them overstay; whether the gang was placed."""
+    now = state.snapshot.now
+    if not in_the_way or any(each.ends_at > now for each in in_the_way):
+        return False
+    allowed = np.zeros(len(state.snapshot.nodes), dtype=np.bool_)
+    allowed[list(rows)] = True
+    with state.statement.trial() as trial:
+        for each in in_the_way:
+            ran = now - each.member.bound_since
+            reason = (
+                f"has run for {ran:.0f} s, longer than its expected runtime "
+                f"({each.gang.expected_runtime or 0.0:g} s), on a node reserved for gang {gang.key}"
+            )
+            state.statement.evict(Evicted(each.member, each.gang, Action.PREEMPT, gang, reason))
+        if place_earliest(state, gang, request.members, allowed=allowed, explain=False) is None:
+            trial.keep()
+            state.mark_placed(gang)
+            return True
+    return False
 
 
 def _waited_too_long(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
@@ -108,8 +168,8 @@ def _may_reserve(state: CycleState, gang: Gang, request: PlacementRequest) -> bo
 
 def _earliest_rows(
     state: CycleState, gang: Gang, request: PlacementRequest, allowed: Bools
-) -> tuple[tuple[int, ...], float] | None:
-    """The nodes on which the gang fits first, and when; None if it never does."""
+) -> tuple[tuple[int, ...], list[_EndingPod]] | None:
+    """The nodes on which the gang fits first, and what is in its way; None if it never does."""
     endings = _ending_pods(state, allowed)
     rows, failed, count = _rows_once_ended(state, gang, request, endings[:0], allowed), -1, 0
     # Doubling and bisection need one placement per step: fitting is monotone in the pods that end.
@@ -126,8 +186,7 @@ def _earliest_rows(
         else:
             count, rows = middle, tried
     names = {state.snapshot.nodes.names[row] for row in rows}
-    end_times = [each.ends_at for each in endings[:count] if each.member.node in names]
-    return rows, max((state.snapshot.now, *end_times))
+    return rows, [each for each in endings[:count] if each.member.node in names]
 
 
 def _ending_pods(state: CycleState, allowed: Bools) -> list[_EndingPod]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kai_py.api.references import PodRef
 from kai_py.policy.ageing import QueueAgeing
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools, Floats
@@ -35,10 +36,14 @@ class Reservation:
 
 @dataclass
 class Reservations:
-    """The reservations of a cycle; no two share a node. ``ageing`` has the priorities, and now."""
+    """The reservations of a cycle; no two share a node. ``ageing`` has the priorities, and now.
+
+    ``ended``: gangs that have none any more, each with a pod whose end is unknown.
+    """
 
     ageing: QueueAgeing = field(default_factory=QueueAgeing)
     active: list[Reservation] = field(default_factory=list)
+    ended: list[tuple[Gang, PodRef]] = field(default_factory=list)
 
     def rows_closed_to(self, gang: Gang) -> tuple[int, ...]:
         """Rows of the nodes that are reserved against ``gang``."""

@@ -177,3 +177,49 @@ def test_queues_inherit_it_and_cycles_end():
         "team": 60.0,
         "own": 5.0,
     }
+
+
+def overstaying(*more, **parts):
+    """All GPUs are taken by pods that promised to end after a minute."""
+    says = {RUNTIME: "1m", **parts}
+    return cluster(
+        node("a"),
+        queue("team", 8, reserveAfter="5m"),
+        [running_since_the_start(f"liar-{i}", 1, says) for i in range(8)],
+        job_with_pods("big", 8, queue="team"),
+        *more,
+    )
+
+
+@pytest.mark.parametrize("kind", ["preemptible", "non-preemptible"])
+def test_pods_that_overstay_are_the_first_victims(kind):
+    world = overstaying(**{"scheduling.kai.io/preemptibility": kind})
+    assert not world.plan(299.0).evictions
+    plan = world.plan(300.0)
+    assert {each.pod.name for each in plan.evictions} == {f"liar-{i}" for i in range(8)}
+    assert "longer than its expected runtime (60 s)" in plan.evictions[0].reason
+    assert len(plan.nominations) == 8
+
+
+def test_pods_within_their_time_are_no_victims():
+    punctual = pod("punctual", 1, queue="team", node="b", annotations={RUNTIME: "2h"})
+    begun = msgspec.structs.replace(punctual, status=PodStatus(phase="Running", start_time=at(0.0)))
+    world = cluster(
+        node("b", 8),
+        queue("team", 8, reserveAfter="5m"),
+        begun,
+        job_with_pods("big", 8, queue="team"),
+    )
+    assert not world.plan(LATER).evictions
+    assert world.plan(7200.0).evictions
+
+
+def test_a_reservation_that_may_never_come_true_ends_and_says_why():
+    world = half_full(small(created=1), after="5m")
+    assert placed(world.plan(300.0 + 2999.0)) == {}
+    plan = world.plan(300.0 + 3000.0)
+    assert placed(plan) == {"small": "a"}
+    told = why(plan, "default/Job/big").message
+    assert told.endswith(
+        "No nodes are reserved for it any more: it is not known when pod default/old ends."
+    )
