@@ -32,6 +32,13 @@ def command(
     webhook: Annotated[
         bool, typer.Option("--webhook", help="Include the admission webhooks.")
     ] = False,
+    policies: Annotated[
+        bool,
+        typer.Option(
+            help="Include policies that reserve the scheduler's fields to it, and restrict its "
+            "account to them."
+        ),
+    ] = True,
     chart_dir: Annotated[
         Path | None, typer.Option("--chart", help="Write the Helm chart into this directory.")
     ] = None,
@@ -56,6 +63,7 @@ def command(
         configuration=configuration,
         monitoring=monitoring,
         webhook=webhook,
+        policies=policies,
     )
     typer.echo("---\n".join(map(text_of_manifest, manifests(installation))), nl=False)
 

@@ -27,6 +27,8 @@ POD_VALUES = {
 }
 OPTIONAL_KINDS = {
     "NetworkPolicy": "networkPolicy",
+    "ValidatingAdmissionPolicy": "admissionPolicies",
+    "ValidatingAdmissionPolicyBinding": "admissionPolicies",
     "ServiceMonitor": "monitoring.serviceMonitor",
     "PrometheusRule": "monitoring.rules",
 }
@@ -67,6 +69,8 @@ nodeSelector: {}
 tolerations: []
 # Allows only metrics, probes and the dashboard.
 networkPolicy: true
+# Policies by which tenants can't write what the scheduler writes, and its account nothing else.
+admissionPolicies: true
 # The first two need the CRDs of the Prometheus operator, the third Grafana's sidecar.
 monitoring:
   serviceMonitor: false
@@ -156,7 +160,9 @@ def _template(document: Document) -> str:
 
 
 def _file(document: Document) -> str:
-    kind = str(document["kind"]).lower()
+    kind, name = str(document["kind"]).lower(), str(document["metadata"]["name"])
+    if name.startswith(f"{NAME}-") and not _is_webhook(document):
+        kind += name.removeprefix(NAME)
     return f"webhook-{kind}" if _is_webhook(document) else kind
 
 

@@ -43,6 +43,7 @@ from kai_py.deploy.permissions import (
     webhook_grants,
     with_reasons,
 )
+from kai_py.deploy.policies import admission_policies
 from kai_py.deploy.webhook import webhook_objects
 
 NAME = "kai-py"
@@ -60,7 +61,8 @@ class Installation:
     """Settings of an installation; the configuration names the namespace of the lease.
 
     ``pod``: further fields of the pod's spec, such as node selector and tolerations.
-    ``monitoring``: with the objects of a Prometheus operator and Grafana's sidecar.
+    ``monitoring``: with the objects of a Prometheus operator and Grafana's sidecar. ``policies``:
+    with the admission policies.
     """
 
     image: str
@@ -72,6 +74,7 @@ class Installation:
     pod: Mapping[str, Any] = field(default_factory=dict)
     monitoring: bool = False
     webhook: bool = False
+    policies: bool = True
 
 
 def manifests(installation: Installation) -> list[Document]:
@@ -86,6 +89,7 @@ def manifests(installation: Installation) -> list[Document]:
             installation.configuration.leader_election.namespace,
             lease_rules(),
         ),
+        *(_policies(installation) if installation.policies else ()),
         _configuration(installation),
         _deployment(installation),
         _service(installation),
@@ -118,6 +122,12 @@ def configuration_text(configuration: Configuration) -> str:
     """The configuration as a file with only what differs from the defaults."""
     changed = configuration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return yaml.safe_dump(changed, sort_keys=True)
+
+
+def _policies(installation: Installation) -> list[Document]:
+    configuration = installation.configuration
+    schedulers = (configuration.scheduler_name, *configuration.scheduler_aliases)
+    return admission_policies(NAME, installation.namespace, schedulers)
 
 
 def _configuration(installation: Installation) -> Document:

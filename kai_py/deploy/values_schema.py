@@ -33,6 +33,7 @@ def values_schema() -> Document:
             "nodeSelector": {"type": "object", "additionalProperties": TEXT},
             "tolerations": _list(_toleration()),
             "networkPolicy": {"type": "boolean"},
+            "admissionPolicies": {"type": "boolean"},
             "monitoring": _switches("serviceMonitor", "rules", "dashboards"),
             "config": config,
             "webhook": _switches("enabled"),

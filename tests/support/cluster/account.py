@@ -7,6 +7,7 @@ import yaml
 
 from kai_py.deploy.parts import permissions
 from kai_py.deploy.permissions import cluster_rules, lease_rules
+from kai_py.deploy.policies import admission_policies
 from tests.support.cluster.api import Api, Document
 
 NAME = "scheduler-under-test"
@@ -15,11 +16,17 @@ DAY = 86_400
 
 
 async def scheduler_account(api: Api) -> Path:
-    """A kubeconfig of an account that may do what an installed scheduler may; made once."""
+    """A kubeconfig of an account that may do what an installed scheduler may; made once.
+
+    The admission policies of an installation hold for it and for all others, too.
+    """
     path = api.kubeconfig.with_name(f"{NAME}.kubeconfig")
     if path.exists():
         return path
-    for document in permissions(NAME, NAMESPACE, cluster_rules(), NAMESPACE, lease_rules()):
+    for document in (
+        *permissions(NAME, NAMESPACE, cluster_rules(), NAMESPACE, lease_rules()),
+        *admission_policies(NAME, NAMESPACE, ("kai-scheduler",)),
+    ):
         await api.create(document)
     return await kubeconfig_of(api, NAMESPACE, NAME, path)
 

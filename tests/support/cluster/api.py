@@ -79,6 +79,12 @@ class Api:
     ) -> None:
         await self._session.close()
 
+    def impersonate(self, user: str, *groups: str) -> None:
+        """Send all further requests as ``user``, a member of ``groups``."""
+        self._session.headers.add("Impersonate-User", user)
+        for group in groups:
+            self._session.headers.add("Impersonate-Group", group)
+
     async def request(
         self,
         method: str,

@@ -1,0 +1,274 @@
+"""ValidatingAdmissionPolicies: what others may not write, and what the scheduler's account may.
+
+The API server evaluates them itself, so they hold while no webhook and no scheduler runs. RBAC
+can't say which fields of a pod may be written; these do, in both directions:
+
+pods             only the scheduler writes its record on a pod, and the shared GPU of a running
+                 one; its pods are not created with a node
+jobs             only the scheduler marks a Job as suspended by it
+reservations     only KAI creates pods that keep a GPU open for sharing
+account          the scheduler's account writes its own labels, annotations, gate and conditions,
+                 and nothing else of pods, Jobs, volumes and claims
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from kai_py.api.gpu_share import (
+    GPU_GROUP,
+    GPU_GROUP_PREFIX,
+    GPU_INDEX,
+    RECEIVED_TYPE,
+    RESERVATION,
+)
+from kai_py.api.queue import ADMISSION_GATE
+from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
+from kai_py.api.records.resource import EXTENDED_RESOURCE_CLAIM_ANNOTATION
+from kai_py.deploy.parts import Document, named_object
+from kai_py.grouping.admitted import ADMITTED_KEY
+
+API_VERSION = "admissionregistration.k8s.io/v1"
+KAI_NAMESPACES = ("kai-scheduler", RESERVATION)
+"""Namespaces whose service accounts create KAI's reservation pods."""
+
+OWN_ANNOTATIONS = {
+    "pods": (
+        GPU_INDEX,
+        RECEIVED_TYPE,
+        "autoscaling.x-k8s.io/consume-provisioning-request",
+        "autoscaling.x-k8s.io/provisioning-class-name",
+    ),
+    "jobs": (SUSPENDED_BY_KEY, SUSPENDED_AT_KEY),
+    "persistentvolumeclaims": ("volume.kubernetes.io/selected-node",),
+    "persistentvolumes": ("pv.kubernetes.io/bound-by-controller",),
+    "podgroups": (
+        "kai.scheduler/stale-podgroup-timestamp",
+        "kai.scheduler/last-eviction-timestamp",
+    ),
+    "resourceclaims": (),
+}
+"""Annotations that the scheduler writes, by resource."""
+
+OWN_SPEC = {
+    "pods": ("schedulingGates",),
+    "jobs": ("suspend",),
+    "persistentvolumes": ("claimRef",),
+}
+"""Fields of the spec that the scheduler writes."""
+
+OWN_POD_STATUS = ("conditions", "extendedResourceClaimStatus", "nominatedNodeName")
+OWN_CONDITIONS = ("DisruptionTarget", "PodScheduled")
+POD_WRITES = ("pods", "pods/status", "pods/resize", "pods/ephemeralcontainers")
+
+Validation = tuple[str, str]
+"""A CEL expression that must be true, and the message where it is not."""
+
+METADATA = {
+    "annotations": "object.metadata.?annotations.orValue({})",
+    "oldAnnotations": "oldObject == null ? {} : oldObject.metadata.?annotations.orValue({})",
+    "labels": "object.metadata.?labels.orValue({})",
+    "oldLabels": "oldObject == null ? {} : oldObject.metadata.?labels.orValue({})",
+}
+"""Variables of metadata before and after; there is nothing before a creation."""
+
+PLACED = "object.spec.?nodeName.orValue('') != ''"
+IS_GROUP = f"(k == '{GPU_GROUP}' || k.startsWith('{GPU_GROUP_PREFIX}'))"
+"""Whether ``k`` is a label that names a shared GPU."""
+
+
+def admission_policies(name: str, namespace: str, schedulers: Sequence[str]) -> list[Document]:
+    """The policies and their bindings.
+
+    ``name``: of the scheduler's service account in ``namespace``; ``schedulers``: the names under
+    which pods are its.
+    """
+    account = f"system:serviceaccount:{namespace}:{name}"
+    others = f"request.userInfo.username != '{account}'"
+    itself = f"request.userInfo.username == '{account}'"
+    pods = [_rule("", POD_WRITES, "CREATE", "UPDATE")]
+    jobs = [_rule("batch", ("jobs", "jobs/status"), "CREATE", "UPDATE")]
+    return [
+        *_policy(f"{name}-pods", pods, others, METADATA, _pod_validations(schedulers)),
+        *_policy(f"{name}-jobs", jobs, others, METADATA, _job_validations()),
+        *_policy(f"{name}-reservations", pods, others, METADATA, [_no_posing()]),
+        *_policy(f"{name}-account", _account_rules(), itself, *_account_policy()),
+    ]
+
+
+def _policy(
+    name: str,
+    rules: list[Document],
+    condition: str,
+    variables: Mapping[str, str],
+    validations: list[Validation],
+) -> list[Document]:
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": rules},
+        "matchConditions": [{"name": "user", "expression": condition}],
+        "variables": [{"name": key, "expression": text} for key, text in variables.items()],
+        "validations": [
+            {"expression": text, "message": message, "reason": "Forbidden"}
+            for text, message in validations
+        ],
+    }
+    bound = {"policyName": name, "validationActions": ["Deny"]}
+    return [
+        named_object(name, API_VERSION, "ValidatingAdmissionPolicy", spec=spec),
+        named_object(name, API_VERSION, "ValidatingAdmissionPolicyBinding", spec=bound),
+    ]
+
+
+def _rule(group: str, resources: Sequence[str], *operations: str) -> Document:
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "operations": list(operations),
+        "resources": list(resources),
+    }
+
+
+def _pod_validations(schedulers: Sequence[str]) -> list[Validation]:
+    same_gpu = f"{_kept(GPU_INDEX)} && {_kept(RECEIVED_TYPE)} && " + _equal(
+        "variables.labels", "variables.oldLabels", but=f"!{IS_GROUP}"
+    )
+    names = json.dumps(schedulers)
+    preset = f"{PLACED} && object.spec.?schedulerName.orValue('') in {names}"
+    return [
+        (
+            f"!({PLACED}) || {_kept(ADMITTED_KEY)}",
+            f"annotation {ADMITTED_KEY} is written by the scheduler when it binds the pod, and "
+            "stays as it is",
+        ),
+        (
+            f"oldObject == null || !({PLACED}) || ({same_gpu})",
+            f"the GPU that a running pod shares is written by the scheduler: labels {GPU_GROUP}, "
+            f"annotations {GPU_INDEX} and {RECEIVED_TYPE} stay as they are",
+        ),
+        (
+            f"oldObject != null || !({preset})",
+            "spec.nodeName is chosen by the scheduler that spec.schedulerName names: leave it out",
+        ),
+    ]
+
+
+def _job_validations() -> list[Validation]:
+    keys = json.dumps([SUSPENDED_BY_KEY, SUSPENDED_AT_KEY])
+    kept = (
+        "!(k in variables.annotations) || variables.annotations[?k] == variables.oldAnnotations[?k]"
+    )
+    return [
+        (
+            f"{keys}.all(k, {kept})",
+            f"annotation {SUSPENDED_BY_KEY} is written by the scheduler; it may only be removed",
+        )
+    ]
+
+
+def _no_posing() -> Validation:
+    app = "variables.{}[?'app'].orValue('') == '" + RESERVATION + "'"
+    poses = f"{app.format('labels')} && !({app.format('oldLabels')})"
+    creators = " || ".join(
+        f"request.userInfo.username.startsWith('system:serviceaccount:{each}:')"
+        for each in KAI_NAMESPACES
+    )
+    return (
+        f"object.metadata.namespace != '{RESERVATION}' || !({poses}) || {creators}",
+        f"only KAI-Scheduler creates pods with label app: {RESERVATION} in this namespace",
+    )
+
+
+def _account_rules() -> list[Document]:
+    return [
+        _rule("", ("pods", "pods/status"), "UPDATE"),
+        _rule("", ("persistentvolumeclaims", "persistentvolumes"), "UPDATE"),
+        _rule("batch", ("jobs",), "UPDATE"),
+        _rule("scheduling.run.ai", ("podgroups",), "UPDATE"),
+        _rule("resource.k8s.io", ("resourceclaims",), "UPDATE", "DELETE"),
+    ]
+
+
+def _account_policy() -> tuple[dict[str, str], list[Validation]]:
+    """Variables and validations; on deletion there is no object, only an old one."""
+    resource = "request.resource.resource"
+    variables = {
+        **{key: f"object == null ? {{}} : ({text})" for key, text in METADATA.items()},
+        "ownAnnotations": f"{json.dumps(OWN_ANNOTATIONS)}[?{resource}].orValue([])",
+        "ownFields": f"{json.dumps(OWN_SPEC)}[?{resource}].orValue([])",
+        "spec": "object == null ? {} : dyn(object.?spec.orValue({}))",
+        "oldSpec": "object == null ? {} : dyn(oldObject.?spec.orValue({}))",
+        "isPodStatus": "request.?subResource.orValue('') == 'status'",
+        "status": "variables.isPodStatus ? dyn(object.?status.orValue({})) : {}",
+        "oldStatus": "variables.isPodStatus ? dyn(oldObject.?status.orValue({})) : {}",
+    }
+    theirs = f"c.type in {json.dumps(OWN_CONDITIONS)}"
+    new, old = (f"variables.{each}[?'conditions'].orValue([])" for each in ("status", "oldStatus"))
+    gates = "{}[?'schedulingGates'].orValue([]).filter(g, g.name != '" + ADMISSION_GATE + "')"
+    return variables, [
+        (
+            _equal(
+                "variables.labels",
+                "variables.oldLabels",
+                but=f"({resource} == 'pods' && {IS_GROUP})",
+            ),
+            f"the scheduler's account writes no labels but {GPU_GROUP} of pods",
+        ),
+        (
+            _equal(
+                "variables.annotations",
+                "variables.oldAnnotations",
+                but="k in variables.ownAnnotations",
+            ),
+            "the scheduler's account writes no annotations but its own",
+        ),
+        (
+            "object == null || object.metadata.?ownerReferences == "
+            "oldObject.metadata.?ownerReferences",
+            "the scheduler's account changes no owners",
+        ),
+        (
+            f"object == null || {resource} == 'resourceclaims' || "
+            "object.metadata.?finalizers == oldObject.metadata.?finalizers",
+            "the scheduler's account writes no finalizers but those of claims",
+        ),
+        (
+            _equal("variables.spec", "variables.oldSpec", but="k in variables.ownFields"),
+            "the scheduler's account changes no spec: only scheduling gates of pods, "
+            "whether a Job is suspended, and the claim of an unclaimed volume",
+        ),
+        (
+            f"{resource} != 'pods' || "
+            f"{gates.format('variables.spec')} == {gates.format('variables.oldSpec')}",
+            f"the scheduler's account removes no scheduling gate but {ADMISSION_GATE}",
+        ),
+        (
+            f"{resource} != 'persistentvolumes' || !('claimRef' in variables.oldSpec) || "
+            "variables.spec[?'claimRef'] == variables.oldSpec[?'claimRef']",
+            "the scheduler's account takes no volume from its claim",
+        ),
+        (
+            _equal(
+                "variables.status", "variables.oldStatus", but=f"k in {json.dumps(OWN_POD_STATUS)}"
+            ),
+            f"the scheduler's account writes no status of pods but {', '.join(OWN_POD_STATUS)}",
+        ),
+        (
+            f"{new}.all(c, {theirs} || c in {old}) && {old}.all(c, {theirs} || c in {new})",
+            f"the scheduler's account writes no conditions but {' and '.join(OWN_CONDITIONS)}",
+        ),
+        (
+            "object != null || '" + EXTENDED_RESOURCE_CLAIM_ANNOTATION + "' in "
+            "oldObject.metadata.?annotations.orValue({})",
+            "the scheduler's account deletes no claims but those that it made",
+        ),
+    ]
+
+
+def _kept(key: str) -> str:
+    """Whether an annotation is as before."""
+    return f"variables.annotations[?'{key}'] == variables.oldAnnotations[?'{key}']"
+
+
+def _equal(new: str, old: str, *, but: str) -> str:
+    """Whether two maps are equal; keys ``k`` for which ``but`` holds are not compared."""
+    return f"{new}.all(k, {but} || {new}[?k] == {old}[?k]) && {old}.all(k, {but} || k in {new})"

@@ -1,0 +1,232 @@
+"""What the admission policies let tenants and the scheduler's account write, on a real API server.
+
+Tenants are impersonated and have the role `admin` of Kubernetes in their namespace; the policies
+are those of an installation, for the account of the scheduler under test.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from kai_py.api.queue import ADMISSION_GATE
+from kai_py.grouping.admitted import ADMITTED_KEY, read_terms
+from tests.cluster.fake_kubelet import gpu_nodes
+from tests.support.cluster.account import NAME
+from tests.support.cluster.api import Api, ApiError, Document
+from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.eventually import eventually
+from tests.support.cluster.manifests import IN_TEAM_A, job, pod, pod_spec, queue
+from tests.support.cluster.scheduling import install_definitions, scheduling
+from tests.support.cluster.view import View
+
+TENANT = "tenant"
+POD = "/api/v1/namespaces/default/pods/train-0"
+RESERVATION = "kai-resource-reservation"
+Act = Callable[[Api], Awaitable[object]]
+
+
+@asynccontextmanager
+async def impersonating(real: Cluster, user: str, *groups: str) -> AsyncIterator[Api]:
+    """The API as another user reaches it."""
+    async with Api(real.kubeconfig) as api:
+        api.impersonate(user, *groups)
+        yield api
+
+
+@pytest.fixture
+async def tenant(real: Cluster) -> AsyncIterator[Api]:
+    """A user with Kubernetes' role `admin` in the namespace `default`."""
+    await make_admin(real, "default")
+    async with impersonating(real, TENANT, "system:authenticated") as api:
+        yield api
+
+
+async def make_admin(real: Cluster, namespace: str) -> None:
+    """Give the tenant Kubernetes' role `admin` in a namespace."""
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": TENANT}
+    await real.api.create(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": TENANT, "namespace": namespace},
+            "roleRef": role,
+            "subjects": [subject],
+        }
+    )
+
+
+@pytest.fixture
+async def account(real: Cluster) -> AsyncIterator[Api]:
+    """The scheduler's account as a thief of its token would use it."""
+    async with Api(real.scheduler_kubeconfig) as api:
+        yield api
+
+
+async def refused(act: Awaitable[object], because: str) -> None:
+    """``act`` is forbidden by a policy that says why."""
+    with pytest.raises(ApiError) as told:
+        await act
+    assert told.value.code == 403, told.value
+    assert because in str(told.value)
+
+
+async def in_force(api: Api) -> None:
+    """Wait until the policies are evaluated: a new one takes the server a moment."""
+
+    async def denied() -> bool:
+        body = pod("probe", pod_spec(nodeName="nowhere"))
+        path = "/api/v1/namespaces/default/pods?dryRun=All"
+        try:
+            await api.post(path, body)
+        except ApiError as error:
+            return error.code == 403
+        return False
+
+    await eventually(denied, what="policies in force")
+
+
+def merged(path: str, **metadata: Any) -> Act:
+    return lambda api: api.patch(path, {"metadata": metadata})
+
+
+async def running_pod(real: Cluster) -> Document:
+    """`train-0`, which has half of a GPU, once it runs."""
+    await install_definitions(real.api)
+    half = {**IN_TEAM_A, "gpu-fraction": "0.5"}
+    await real.submit(queue(), pod("train-0", pod_spec(), annotations=half))
+    async with real.run_nodes(gpu_nodes(1, plugin_gpus=2)), scheduling(real):
+        await View(real.api).wait_bound("train-0", 1, within=30)
+        return await real.api.get(POD)
+
+
+async def test_nobody_writes_what_the_scheduler_wrote(real: Cluster, tenant: Api) -> None:
+    found = await running_pod(real)
+    terms = read_terms(found["metadata"]["annotations"])
+    assert terms is not None
+    assert terms.queue == "team-a"
+    assert terms.share is not None
+    await in_force(tenant)
+    forged = terms.text().replace("team-a", "team-b")
+    for value in (forged, None):
+        await refused(merged(POD, annotations={ADMITTED_KEY: value})(tenant), ADMITTED_KEY)
+    for labels in ({"runai-gpu-group": "x"}, {"runai-gpu-group": None}, {"runai-gpu-group/x": "x"}):
+        await refused(merged(POD, labels=labels)(tenant), "runai-gpu-group")
+    await refused(merged(POD, annotations={"scheduling.kai.io/gpu-index": "7"})(tenant), "GPU")
+    await merged(POD, labels={"mine": "yes"}, annotations={"mine": "yes"})(tenant)
+
+
+async def test_a_tenant_gives_its_pods_no_node_and_no_record(real: Cluster, tenant: Api) -> None:
+    await in_force(tenant)
+    path = "/api/v1/namespaces/default/pods"
+    await refused(tenant.post(path, pod("p", pod_spec(nodeName="node-0"))), "spec.nodeName")
+    other = pod_spec(nodeName="node-0", schedulerName="default-scheduler")
+    forging = pod("p", other, annotations={ADMITTED_KEY: '{"queue":"team-a"}'})
+    await refused(tenant.post(path, forging), ADMITTED_KEY)
+    await tenant.post(path, pod("p", other))
+
+
+async def test_a_tenant_marks_no_job_as_suspended_by_the_scheduler(
+    real: Cluster, tenant: Api
+) -> None:
+    await in_force(tenant)
+    path = "/apis/batch/v1/namespaces/default/jobs"
+    mark = {"scheduling.kai.io/suspended-by": "kai-scheduler"}
+    await refused(tenant.post(path, job("j", 2, annotations=mark)), "suspended-by")
+    await tenant.post(path, job("j", 2))
+    await refused(merged(f"{path}/j", annotations=mark)(tenant), "suspended-by")
+    await real.api.patch(f"{path}/j", {"spec": {"parallelism": 1}})
+
+
+async def test_a_tenant_poses_as_no_reservation_pod(real: Cluster, tenant: Api) -> None:
+    await real.create_namespace(RESERVATION)
+    await make_admin(real, RESERVATION)
+    await in_force(tenant)
+    path = f"/api/v1/namespaces/{RESERVATION}/pods"
+    posing = pod("p", pod_spec(schedulerName="x"), labels={"app": RESERVATION})
+    posing["metadata"]["namespace"] = RESERVATION
+    await refused(tenant.post(path, posing), "only KAI-Scheduler")
+    del posing["metadata"]["labels"]
+    await tenant.post(path, posing)
+    await refused(merged(f"{path}/p", labels={"app": RESERVATION})(tenant), "only KAI-Scheduler")
+    binder = "system:serviceaccount:kai-scheduler:binder"
+    async with impersonating(real, binder, "system:masters") as kai:
+        await kai.patch(f"{path}/p", {"metadata": {"labels": {"app": RESERVATION}}})
+
+
+IMAGE = {"spec": {"containers": [{"name": "main", "image": "stolen"}]}}
+STOLEN: dict[str, tuple[str, Document, str]] = {
+    "an image": (POD, IMAGE, "changes no spec"),
+    "a deadline": (POD, {"spec": {"activeDeadlineSeconds": 5}}, "changes no spec"),
+    "a label": (POD, {"metadata": {"labels": {"app": "x"}}}, "no labels"),
+    "an annotation": (POD, {"metadata": {"annotations": {"x": "y"}}}, "no annotations"),
+    "its record": (POD, {"metadata": {"annotations": {ADMITTED_KEY: "{}"}}}, "no annotations"),
+    "a finalizer": (POD, {"metadata": {"finalizers": ["x/y"]}}, "no finalizers"),
+    "a phase": (f"{POD}/status", {"status": {"phase": "Failed"}}, "no status"),
+    "a condition": (
+        f"{POD}/status",
+        {"status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+        "no conditions",
+    ),
+}
+
+
+async def test_a_stolen_token_writes_nothing_but_its_own(
+    real: Cluster, account: Api, tenant: Api
+) -> None:
+    await running_pod(real)
+    await in_force(tenant)
+    strategic = "application/strategic-merge-patch+json"
+    for path, body, because in STOLEN.values():
+        await refused(account.patch(path, body, content_type=strategic), because)
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    await tenant.post(jobs, job("j", 2))
+    await refused(account.patch(f"{jobs}/j", {"spec": {"parallelism": 9}}), "changes no spec")
+    await account.patch(f"{jobs}/j", {"spec": {"suspend": True}})
+
+
+async def test_a_stolen_token_removes_only_its_gate(
+    real: Cluster, account: Api, tenant: Api
+) -> None:
+    await in_force(tenant)
+    gates = [{"name": "other.example/gate"}, {"name": ADMISSION_GATE}]
+    await tenant.create(pod("gated", pod_spec(schedulingGates=gates)))
+    path = "/api/v1/namespaces/default/pods/gated"
+    strategic = "application/strategic-merge-patch+json"
+
+    def removal(name: str) -> Document:
+        return {"spec": {"schedulingGates": [{"$patch": "delete", "name": name}]}}
+
+    other = account.patch(path, removal("other.example/gate"), content_type=strategic)
+    await refused(other, "no scheduling gate but")
+    await account.patch(path, removal(ADMISSION_GATE), content_type=strategic)
+
+
+async def test_a_stolen_token_deletes_no_claim_of_others(
+    real: Cluster, account: Api, tenant: Api
+) -> None:
+    await in_force(tenant)
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "any"}}]}}
+    meta = {"name": "data", "namespace": "default"}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": meta}
+    await tenant.create(claim | {"spec": spec})
+    path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/data"
+    await refused(account.delete(path), "deletes no claims")
+    await tenant.delete(path)
+
+
+async def test_policies_are_valid(real: Cluster) -> None:
+    """The server's own type check finds nothing to complain of."""
+    root = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+
+    async def checked() -> bool:
+        policies = await real.api.items(root)
+        ours = [each for each in policies if each["metadata"]["name"].startswith(NAME)]
+        checks = [each.get("status", {}).get("typeChecking") for each in ours]
+        assert len(ours) == 4
+        assert not [check for check in checks if check and check.get("expressionWarnings")]
+        return all(check is not None for check in checks)
+
+    await eventually(checked, what="policies that are type-checked")
