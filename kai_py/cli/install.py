@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -52,8 +52,13 @@ def command(
     if not re.fullmatch(IMAGE_NAME, image):
         form = "an image is named like registry.example/kai-py:0.1.0"
         raise CommandError(f"--image {image}: is not an image name", hint=form)
-    options = {"leaderElection": {"namespace": namespace}, "webhook": {"namespace": namespace}}
-    configuration = with_options(configuration_from(config), options)
+    given = configuration_from(config)
+    options: dict[str, Any] = {
+        "leaderElection": {"namespace": namespace},
+        "webhook": {"namespace": namespace},
+        "openQueues": given.open_queues if "open_queues" in given.model_fields_set else False,
+    }
+    configuration = with_options(given, options)
     if configuration.http.port == 0:
         raise CommandError("http.port: a Service requires a fixed port, not 0")
     installation = Installation(

@@ -39,7 +39,7 @@ DIGEST_KEY = "kai-py/configuration"
 
 HELPERS = """\
 {{- define "kai-py.config" -}}
-{{- $own := dict "leaderElection" (dict "namespace" .Release.Namespace) -}}
+{{- $own := dict "openQueues" false "leaderElection" (dict "namespace" .Release.Namespace) -}}
 {{- if .Values.webhook.enabled -}}
 {{- $_ := set $own "webhook" (dict "namespace" .Release.Namespace) -}}
 {{- end -}}

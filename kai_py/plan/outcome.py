@@ -101,6 +101,7 @@ def queue_shares(
             scaled_deserved={key: amount for key, amount in scaled[q].items() if not isnan(amount)},
             non_preemptible=non_preemptible[q],
             priority=int(queues.priority[q]),
+            is_open=all(queues.namespaces[above] is None for above in queues.ancestry[q]),
             past_usage=quota.past_usage.get(name),
             evictions=eviction_limits.counted_evictions(name),
         )

@@ -310,6 +310,7 @@ class QueueShare:
     counts gangs of the queue itself. ``scaled_deserved`` has, for each deserved amount that the
     cluster is too small for, the amount that it is scaled to. A ``parent`` of "" means root; a
     queue whose written parent is unusable counts as a root, too, and has a problem that says so.
+    ``is_open``: every namespace may use it.
     """
 
     queue: str
@@ -324,6 +325,7 @@ class QueueShare:
     scaled_deserved: dict[str, float] = field(default_factory=dict)
     non_preemptible: dict[str, float] = field(default_factory=dict)
     priority: int = 100
+    is_open: bool = False
     past_usage: UsageRecord | None = field(default=None, compare=False)
     """Past usage up to this cycle, where a history of it is kept."""
     evictions: tuple[EvictionRecord, ...] = ()

@@ -20,7 +20,7 @@ class SnapshotSettings:
     priority are preemptible unless they say otherwise; None: all are.
     ``shared_claim_queue_label``: the label by which claims for GPUs that pods may share must name
     their queue; "" where they need not. ``default_queue`` exists unless there is an object of its
-    name.
+    name. ``open_queues``: whether any namespace may use a queue of ours that names none.
     """
 
     scheduler_name: str = "kai-scheduler"
@@ -31,6 +31,7 @@ class SnapshotSettings:
     pool: str = ""
     shared_claim_queue_label: str = ""
     default_queue: QueueInfo | None = None
+    open_queues: bool = True
 
     @property
     def scheduler_names(self) -> frozenset[str]:

@@ -94,6 +94,16 @@ def test_a_queue_in_order_says_so():
     assert {each["observedGeneration"] for each in status["conditions"]} == {3}
 
 
+def test_a_queue_that_is_open_to_all_says_so():
+    rule = {"namespaces": {"names": ["default"]}}
+    plan = scenario(
+        node("n"), queue("open"), queue("org", **rule), queue("below", parent="org")
+    ).plan()
+    said = {q: condition(status_of(plan, q), "Ready")["message"] for q in ("open", "org", "below")}
+    assert "every namespace may use" in said["open"]
+    assert said["org"] == said["below"] == ""
+
+
 def test_a_missing_parent_is_named_with_its_field_and_below():
     plan = scenario(node("n"), queue("q", parent="gone"), queue("below", parent="q")).plan()
     for kind, value in (("Ready", "False"), ("Orphan", "True")):

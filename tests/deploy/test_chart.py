@@ -132,7 +132,8 @@ def test_values_reach_their_objects():
         assert pod[name] == values[name]
     assert kinds["Service"]["spec"]["ports"][0]["port"] == 9090
     config = yaml.safe_load(kinds["ConfigMap"]["data"][CONFIGURATION_FILE])
-    assert config == {**values["config"], "leaderElection": {"namespace": "gpu"}}
+    own = {"openQueues": False, "leaderElection": {"namespace": "gpu"}}
+    assert config == {**values["config"], **own}
 
 
 @built_once

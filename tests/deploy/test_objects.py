@@ -60,6 +60,20 @@ def test_the_configuration_inside_is_the_one_that_was_given(tmp_path):
     assert of_kind(documents, "Service")["spec"]["ports"][0]["port"] == 9090
 
 
+def test_queues_are_closed_to_other_namespaces_unless_the_configuration_opens_them(tmp_path):
+    def inside(*arguments):
+        (text,) = of_kind(printed(*arguments), "ConfigMap")["data"].values()
+        return parse_configuration(text).open_queues
+
+    assert not inside()
+    path = tmp_path / "kai.yaml"
+    for written in (True, False):
+        path.write_text(f"openQueues: {str(written).lower()}\n")
+        assert inside("--config", str(path)) is written
+    path.write_text("cyclePeriod: 250ms\n")
+    assert not inside("--config", str(path))
+
+
 def test_a_changed_configuration_changes_the_pods(tmp_path):
     path = tmp_path / "kai.yaml"
     path.write_text("cyclePeriod: 250ms\n")

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from kai_py.policy.queue_access import closed_queue
 from kai_py.snapshot.tables.queue_tree import build_queue_table
+from kai_py.snapshot.tables.queues import closed_by_default
 from tests.support.scenario import queue
 
 LABELS = {"ml": {"team": "ml"}, "web": {"team": "web"}, "bare": {}}
@@ -38,3 +41,27 @@ def test_a_rule_holds_for_the_queues_below():
     team = table.positions["team"]
     assert closed_queue(table, team, "web", LABELS) == "org"
     assert closed_queue(table, team, "ml", LABELS) == ""
+
+
+def test_closed_by_default_a_queue_takes_the_namespaces_that_name_it():
+    labels = {name: {"scheduling.kai.io/queue-name": name} for name in ("a", "below", "org")}
+    specs = closed_by_default(
+        [
+            queue("a"),
+            queue("org"),
+            queue("below", parent="org"),
+            queue("ml-org", **BY_NAME),
+            queue("under", parent="ml-org"),
+            replace(queue("kai"), api_version="scheduling.run.ai/v2"),
+        ]
+    )
+    table, _ = build_queue_table(specs, ("gpu",))
+
+    def taken(name):
+        at = table.positions[name]
+        return {each for each in (*labels, "ml") if not closed_queue(table, at, each, labels)}
+
+    assert taken("a") == {"a"}
+    assert taken("below") == {"below"}
+    assert taken("ml-org") == taken("under") == {"ml"}
+    assert taken("kai") == {*labels, "ml"}

@@ -2,7 +2,8 @@
 
 Ready         False while the queue can't be used as written: MissingParent, Cycle,
               TooDeep, AncestorOrphan, InvalidAmount. True with reason DeservedScaledDown while the
-              cluster is too small for all that is guaranteed, else Accepted.
+              cluster is too small for all that is guaranteed, else Accepted; the message then
+              says whether every namespace may use the queue.
 Orphan        True where the queue is treated as a root only because its parent, or that of a
               queue above it, can't be used.
 OverDeserved  True while more is allocated than deserved: other queues may reclaim the rest.
@@ -22,6 +23,7 @@ from kai_py.snapshot.tables.queues import QueueFault, QueueProblem
 BROKEN_PARENT = (QueueFault.MISSING_PARENT, QueueFault.CYCLE, QueueFault.TOO_DEEP)
 ACCEPTED = "Accepted"
 ANCESTOR_ORPHAN = "AncestorOrphan"
+OPEN = "every namespace may use this queue: spec.namespaces is not set"
 TOLERANCE = 1e-6
 
 
@@ -58,7 +60,7 @@ def _ready(share: QueueShare, above: str) -> QueueCondition:
             _cut_message(share, resource) for resource in sorted(share.scaled_deserved)
         )
         return QueueCondition(READY, "True", "DeservedScaledDown", message)
-    return QueueCondition(READY, "True", ACCEPTED)
+    return QueueCondition(READY, "True", ACCEPTED, OPEN if share.is_open else "")
 
 
 def _orphan(share: QueueShare, above: str) -> QueueCondition:

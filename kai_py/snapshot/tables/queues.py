@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from kai_py.api.queue import API_VERSION, QUEUE_NAME_KEY
 from kai_py.api.records.core import LabelSelector
 
 DEVICE_ATTRIBUTE = "deviceattribute/"
@@ -303,6 +304,39 @@ def _cycle(name: str, cycle: Sequence[str]) -> QueueProblem:
     return QueueProblem(name, QueueFault.CYCLE, reason)
 
 
+def closed_by_default(specs: Sequence[QueueInfo]) -> tuple[QueueInfo, ...]:
+    """``specs`` with a rule for each of our queues that takes pods and is under no rule.
+
+    It takes the namespaces that name it in their label: that is for who may edit namespaces, which
+    tenants may not. KAI's Queues have no rules and stay open.
+    """
+    parents = {spec.name: spec.parent for spec in specs}
+    ruled = {spec.name for spec in specs if spec.namespaces is not None}
+    inner = set(parents.values())
+
+    def is_under_a_rule(name: str) -> bool:
+        seen: dict[str, None] = {}
+        while name in parents and name not in seen:
+            if name in ruled:
+                return True
+            seen[name] = None
+            name = parents[name]
+        return False
+
+    return tuple(
+        replace(spec, namespaces=_named_by_label(spec.name))
+        if spec.api_version == API_VERSION
+        and spec.name not in inner
+        and not is_under_a_rule(spec.name)
+        else spec
+        for spec in specs
+    )
+
+
+def _named_by_label(name: str) -> NamespaceRule:
+    return NamespaceRule(selector=LabelSelector(match_labels={QUEUE_NAME_KEY: name}))
+
+
 class QueueInfos:
     """Queues by name and the collection in which they were found."""
 
@@ -311,8 +345,10 @@ class QueueInfos:
         queue_info: Callable[[object], QueueInfo],
         default_queue: QueueInfo | None,
         set_limits: Callable[[Iterable[DeviceLimit]], None],
+        *,
+        open_queues: bool = True,
     ) -> None:
-        """Start empty.
+        """Start empty; ``open_queues`` as in the settings.
 
         ``queue_info`` reads a watched Queue of any API. ``default_queue`` counts as long as there
         is no object of its name. ``set_limits`` is called with the device limits of all queues.
@@ -320,6 +356,7 @@ class QueueInfos:
         self._queue_info = queue_info
         self._default_queue = default_queue
         self._set_limits = set_limits
+        self._open_queues = open_queues
         self._queues: dict[tuple[str, str], QueueInfo] = {}
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
@@ -336,6 +373,8 @@ class QueueInfos:
     def specs(self) -> tuple[QueueInfo, ...]:
         """All of them, in an order that arrival does not change."""
         found = tuple(self._queues[key] for key in sorted(self._queues))
+        if not self._open_queues:
+            found = closed_by_default(found)
         default = self._default_queue
         if default is None or any(spec.name == default.name for spec in found):
             return found

@@ -65,7 +65,12 @@ class SnapshotTables:
         """``pods`` (by uid), ``objects`` and ``dependencies`` stay up to date by the builder."""
         self._pods, self._objects, self._quarantine = pods, objects, quarantine
         self.node_usage = NodeUsageTable()
-        self._queues = QueueInfos(queue_info, settings.default_queue, devices.set_limits)
+        self._queues = QueueInfos(
+            queue_info,
+            settings.default_queue,
+            devices.set_limits,
+            open_queues=settings.open_queues,
+        )
         self.queue_access = QueueAccess(self._queues.specs, objects.namespace_labels)
         self.node_pods = NodePods()
         self.admissions = Admissions()
