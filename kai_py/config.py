@@ -279,10 +279,10 @@ class Configuration(ApiModel):
     default_queue: Name | None = None
     """Queue of pods that name none; without it such pods stay pending with a message, or, under
     the ``kai`` rules, go to ``default-queue``."""
-    open_queues: bool = True
+    open_queues: bool | None = None
     """Whether every namespace may use a Queue without spec.namespaces. Otherwise only those may
-    that name it in their label scheduling.kai.io/queue-name; ``kai-py install`` and the chart
-    choose this."""
+    that name it in their label scheduling.kai.io/queue-name. By default queues are open, except
+    where ``kai-py install`` or the chart installs the scheduler."""
     rules: Profile = Profile.NATIVE
     """Rules where kai-py and KAI-Scheduler differ."""
     cycle_period: PositiveDuration = 0.1

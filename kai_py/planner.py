@@ -104,7 +104,7 @@ class Planner:
                 pool=configuration.node_pool.name,
                 shared_claim_queue_label=_claim_label(configuration),
                 default_queue=_kueue_queue(configuration),
-                open_queues=configuration.open_queues,
+                open_queues=configuration.open_queues is not False,
             ),
             watch_kind=on_owner_kind,
             on_unneeded_kind=on_unneeded_kind,

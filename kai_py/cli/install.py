@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from kai_py.cli.errors import CommandError
 from kai_py.deploy.chart import chart
 from kai_py.deploy.objects import Installation, manifests, text_of_manifest
 from kai_py.deploy.parts import IMAGE_NAME
+from kai_py.deploy.permissions import Right
 
 
 def command(
@@ -39,6 +40,10 @@ def command(
             "account to them."
         ),
     ] = True,
+    without: Annotated[
+        list[Right] | None,
+        typer.Option(help="Leave out a right of the scheduler's account, and its feature."),
+    ] = None,
     chart_dir: Annotated[
         Path | None, typer.Option("--chart", help="Write the Helm chart into this directory.")
     ] = None,
@@ -52,13 +57,8 @@ def command(
     if not re.fullmatch(IMAGE_NAME, image):
         form = "an image is named like registry.example/kai-py:0.1.0"
         raise CommandError(f"--image {image}: is not an image name", hint=form)
-    given = configuration_from(config)
-    options: dict[str, Any] = {
-        "leaderElection": {"namespace": namespace},
-        "webhook": {"namespace": namespace},
-        "openQueues": given.open_queues if "open_queues" in given.model_fields_set else False,
-    }
-    configuration = with_options(given, options)
+    options = {"leaderElection": {"namespace": namespace}, "webhook": {"namespace": namespace}}
+    configuration = with_options(configuration_from(config), options)
     if configuration.http.port == 0:
         raise CommandError("http.port: a Service requires a fixed port, not 0")
     installation = Installation(
@@ -69,8 +69,10 @@ def command(
         monitoring=monitoring,
         webhook=webhook,
         policies=policies,
+        without=frozenset(without or ()),
     )
-    typer.echo("---\n".join(map(text_of_manifest, manifests(installation))), nl=False)
+    texts = [text_of_manifest(each, installation.without) for each in manifests(installation)]
+    typer.echo("---\n".join(texts), nl=False)
 
 
 def _write(directory: Path, files: Mapping[str, str]) -> None:

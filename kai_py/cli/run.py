@@ -63,6 +63,14 @@ def command(
         bool | None,
         typer.Option("--leader-elect/--no-leader-elect", help="Take a Lease before scheduling."),
     ] = None,
+    closed_queues: Annotated[
+        bool,
+        typer.Option(
+            "--closed-queues",
+            help="Close queues without spec.namespaces to namespaces that do not name them, unless "
+            "the configuration sets openQueues.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print plans, write nothing to the cluster.")
     ] = False,
@@ -78,6 +86,8 @@ def command(
         "http": _address(http),
     }
     configuration = with_options(configuration_from(config), options)
+    if closed_queues and configuration.open_queues is None:
+        configuration = with_options(configuration, {"openQueues": False})
     level = getattr(logging, configuration.log.level.value.upper())
     configure_logging(configuration.log.format, level=level)
     show = PlanPrinter(json=json) if dry_run else None

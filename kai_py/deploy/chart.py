@@ -15,6 +15,7 @@ from kai_py.config import Configuration, HttpConfig, LeaderElectionConfig, Webho
 from kai_py.deploy.monitoring import DASHBOARDS, RULES, text_of
 from kai_py.deploy.objects import NAME, Installation, dashboards, manifests, text_of_manifest
 from kai_py.deploy.parts import CONFIGURATION_FILE, Document
+from kai_py.deploy.permissions import cluster_grants
 from kai_py.deploy.values_schema import values_schema
 
 NAMESPACE, IMAGE, REPLICAS, PORT = "release-namespace", "values-image", 1234, 45678
@@ -39,7 +40,7 @@ DIGEST_KEY = "kai-py/configuration"
 
 HELPERS = """\
 {{- define "kai-py.config" -}}
-{{- $own := dict "openQueues" false "leaderElection" (dict "namespace" .Release.Namespace) -}}
+{{- $own := dict "leaderElection" (dict "namespace" .Release.Namespace) -}}
 {{- if .Values.webhook.enabled -}}
 {{- $_ := set $own "webhook" (dict "namespace" .Release.Namespace) -}}
 {{- end -}}
@@ -71,6 +72,11 @@ tolerations: []
 networkPolicy: true
 # Policies by which tenants can't write what the scheduler writes, and its account nothing else.
 admissionPolicies: true
+# Rights of the scheduler's account that may be left out, and with them what needs them: binding
+# volumes without a provisioner, ProvisioningRequests.
+rights:
+  localVolumes: true
+  provisioning: true
 # The first two need the CRDs of the Prometheus operator, the third Grafana's sidecar.
 monitoring:
   serviceMonitor: false
@@ -154,9 +160,23 @@ def _template(document: Document) -> str:
             _without_last_field(document, "spec") + _file_of(RULES, 2), OPTIONAL_KINDS[kind]
         )
     text = _with_values(text_of_manifest(document))
+    if kind == "ClusterRole" and not _is_webhook(document):
+        text = _with_optional_rights(text)
     if kind in OPTIONAL_KINDS:
         text = _conditional(text, OPTIONAL_KINDS[kind])
     return _conditional(text, WEBHOOK_SWITCH) if _is_webhook(document) else text
+
+
+def _with_optional_rights(text: str) -> str:
+    """The role with each rule that may be left out in a condition; a comment starts a rule."""
+    head, *rules = text.split("\n# ")
+    written = [f"{head}\n"]
+    for grant, rule in zip(cluster_grants(), rules, strict=True):
+        rule_text = f"# {rule.rstrip()}\n"
+        written.append(
+            rule_text if grant.right is None else _conditional(rule_text, f"rights.{grant.right}")
+        )
+    return "".join(written)
 
 
 def _file(document: Document) -> str:

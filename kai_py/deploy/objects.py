@@ -7,7 +7,7 @@ replicas. Objects that need the CRDs of a Prometheus operator are optional (``mo
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,7 @@ from kai_py.deploy.parts import (
     restricted_pod,
 )
 from kai_py.deploy.permissions import (
+    Right,
     cluster_grants,
     cluster_rules,
     lease_grants,
@@ -62,7 +63,7 @@ class Installation:
 
     ``pod``: further fields of the pod's spec, such as node selector and tolerations.
     ``monitoring``: with the objects of a Prometheus operator and Grafana's sidecar. ``policies``:
-    with the admission policies.
+    with the admission policies. ``without``: rights that the account does not get.
     """
 
     image: str
@@ -75,6 +76,7 @@ class Installation:
     monitoring: bool = False
     webhook: bool = False
     policies: bool = True
+    without: frozenset[Right] = frozenset()
 
 
 def manifests(installation: Installation) -> list[Document]:
@@ -85,7 +87,7 @@ def manifests(installation: Installation) -> list[Document]:
         *permissions(
             NAME,
             installation.namespace,
-            cluster_rules(),
+            cluster_rules(installation.without),
             installation.configuration.leader_election.namespace,
             lease_rules(),
         ),
@@ -100,10 +102,13 @@ def manifests(installation: Installation) -> list[Document]:
     ]
 
 
-def text_of_manifest(document: Document) -> str:
-    """One object as YAML; roles have the reason for each of their rules as a comment."""
+def text_of_manifest(document: Document, without: Collection[Right] = ()) -> str:
+    """One object as YAML; roles have the reason for each of their rules as a comment.
+
+    ``without``: as of the installation.
+    """
     grants = {
-        (NAME, "ClusterRole"): cluster_grants,
+        (NAME, "ClusterRole"): lambda: cluster_grants(without),
         (NAME, "Role"): lease_grants,
         (WEBHOOK_NAME, "ClusterRole"): webhook_cluster_grants,
         (WEBHOOK_NAME, "Role"): webhook_grants,
@@ -172,7 +177,11 @@ def _container(installation: Installation) -> Document:
     return {
         "name": "scheduler",
         "image": installation.image,
-        "args": ["run", f"--config={CONFIGURATION_DIRECTORY}/{CONFIGURATION_FILE}"],
+        "args": [
+            "run",
+            "--closed-queues",
+            f"--config={CONFIGURATION_DIRECTORY}/{CONFIGURATION_FILE}",
+        ],
         "ports": [http],
         "livenessProbe": _probe("/healthz", failures=6),
         "readinessProbe": _probe("/readyz", failures=1),

@@ -7,8 +7,9 @@ permissions and finds none missing.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from kai_py.api.admission import WEBHOOK_NAME
@@ -24,6 +25,15 @@ WORKLOADS = ("apps", "batch")
 FIRST_OF_RULE = "- apiGroups:"
 
 
+class Right(StrEnum):
+    """A right that an installation may leave out, with the feature that needs it."""
+
+    LOCAL_VOLUMES = "localVolumes"
+    """Claims of classes without a provisioner stay unbound without it."""
+    PROVISIONING = "provisioning"
+    """No ProvisioningRequests are made without it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """A rule of a role, and why it is needed."""
@@ -34,6 +44,8 @@ class Grant:
     verbs: tuple[str, ...]
     names: tuple[str, ...] = ()
     """The only objects for which it holds; empty: all."""
+    right: Right | None = None
+    """The right that it is, if it may be left out."""
 
     @property
     def rule(self) -> Rule:
@@ -84,6 +96,7 @@ WRITES = (
         "",
         ("persistentvolumes",),
         ("patch",),
+        right=Right.LOCAL_VOLUMES,
     ),
     Grant(
         "Claims for extended resources, on nodes without a device plugin for them.",
@@ -138,9 +151,14 @@ WRITES = (
         "autoscaling.x-k8s.io",
         ("provisioningrequests",),
         ("create", "delete"),
+        right=Right.PROVISIONING,
     ),
     Grant(
-        "The pods that such requests are for.", "", ("podtemplates",), ("create", "delete", "get")
+        "The pods that such requests are for.",
+        "",
+        ("podtemplates",),
+        ("create", "delete", "get"),
+        right=Right.PROVISIONING,
     ),
     Grant(
         "Decisions, as events on pods, gangs and queues.",
@@ -163,14 +181,14 @@ WRITES = (
 )
 
 
-def cluster_grants() -> list[Grant]:
-    """Grants of the ClusterRole."""
-    return [*_mirrored_grants(), *WRITES]
+def cluster_grants(without: Collection[Right] = ()) -> list[Grant]:
+    """Grants of the ClusterRole; ``without`` these rights."""
+    return [*_mirrored_grants(), *(each for each in WRITES if each.right not in without)]
 
 
-def cluster_rules() -> list[Rule]:
+def cluster_rules(without: Collection[Right] = ()) -> list[Rule]:
     """The rules of the ClusterRole."""
-    return [grant.rule for grant in cluster_grants()]
+    return [grant.rule for grant in cluster_grants(without)]
 
 
 def lease_grants() -> list[Grant]:

@@ -6,6 +6,7 @@ Kubernetes would refuse them anyway, only later.
 
 from kai_py.config import Configuration
 from kai_py.deploy.parts import IMAGE_NAME, Document
+from kai_py.deploy.permissions import Right
 
 QUANTITY = r"^[+]?[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$"
 DNS_SUBDOMAIN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
@@ -34,6 +35,7 @@ def values_schema() -> Document:
             "tolerations": _list(_toleration()),
             "networkPolicy": {"type": "boolean"},
             "admissionPolicies": {"type": "boolean"},
+            "rights": _switches(*Right),
             "monitoring": _switches("serviceMonitor", "rules", "dashboards"),
             "config": config,
             "webhook": _switches("enabled"),

@@ -9,6 +9,7 @@ import yaml
 from kai_py.config import Configuration, LeaderElectionConfig, WebhookConfig
 from kai_py.deploy.chart import IMAGE, NAMESPACE, PORT, REPLICAS, SCHEDULER, WEBHOOK_PORT, chart
 from kai_py.deploy.objects import CONFIGURATION_FILE, Installation, manifests
+from kai_py.deploy.permissions import Right, cluster_rules
 from tests.deploy.helm import render
 from tests.support.patience import patience
 from tests.support.repository import CHART
@@ -132,8 +133,19 @@ def test_values_reach_their_objects():
         assert pod[name] == values[name]
     assert kinds["Service"]["spec"]["ports"][0]["port"] == 9090
     config = yaml.safe_load(kinds["ConfigMap"]["data"][CONFIGURATION_FILE])
-    own = {"openQueues": False, "leaderElection": {"namespace": "gpu"}}
-    assert config == {**values["config"], **own}
+    assert config == {**values["config"], "leaderElection": {"namespace": "gpu"}}
+
+
+@built_once
+def test_rights_may_be_left_out():
+    def rules(**rights):
+        found = documents(render(CHART, "gpu", json.dumps({"image": "i", "rights": rights})))
+        (role,) = [each for each in found if each["kind"] == "ClusterRole"]
+        return role["rules"]
+
+    assert rules() == cluster_rules()
+    for right in Right:
+        assert rules(**{right: False}) == cluster_rules([right])
 
 
 @built_once

@@ -61,17 +61,14 @@ def test_the_configuration_inside_is_the_one_that_was_given(tmp_path):
 
 
 def test_queues_are_closed_to_other_namespaces_unless_the_configuration_opens_them(tmp_path):
-    def inside(*arguments):
-        (text,) = of_kind(printed(*arguments), "ConfigMap")["data"].values()
-        return parse_configuration(text).open_queues
-
-    assert not inside()
+    documents = printed()
+    (container,) = of_kind(documents, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert "--closed-queues" in container["args"]
     path = tmp_path / "kai.yaml"
     for written in (True, False):
         path.write_text(f"openQueues: {str(written).lower()}\n")
-        assert inside("--config", str(path)) is written
-    path.write_text("cyclePeriod: 250ms\n")
-    assert not inside("--config", str(path))
+        (text,) = of_kind(printed("--config", str(path)), "ConfigMap")["data"].values()
+        assert parse_configuration(text).open_queues is written
 
 
 def test_a_changed_configuration_changes_the_pods(tmp_path):
@@ -186,6 +183,35 @@ def test_only_what_it_makes_may_be_deleted_and_no_wildcard_is_asked_for():
     for rule in rules:
         words = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
         assert not words & {"*", "delete", "deletecollection", "secrets", "escalate", "bind"}
+
+
+@pytest.mark.parametrize(
+    ("right", "resources"),
+    [
+        ("localVolumes", {("persistentvolumes", "patch")}),
+        (
+            "provisioning",
+            {
+                ("provisioningrequests", "create"),
+                ("provisioningrequests", "delete"),
+                ("podtemplates", "create"),
+                ("podtemplates", "delete"),
+                ("podtemplates", "get"),
+            },
+        ),
+    ],
+)
+def test_a_right_that_is_left_out_is_not_granted(right, resources):
+    def granted(*arguments):
+        (role,) = [e for e in printed(*arguments) if e["kind"] == "ClusterRole"]
+        return {
+            (resource, verb)
+            for rule in role["rules"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+
+    assert granted() - granted("--without", right) == resources
 
 
 def test_webhooks_are_left_out_unless_asked_for():

@@ -1,5 +1,5 @@
 {{- define "kai-py.config" -}}
-{{- $own := dict "openQueues" false "leaderElection" (dict "namespace" .Release.Namespace) -}}
+{{- $own := dict "leaderElection" (dict "namespace" .Release.Namespace) -}}
 {{- if .Values.webhook.enabled -}}
 {{- $_ := set $own "webhook" (dict "namespace" .Release.Namespace) -}}
 {{- end -}}
