@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata
 from kai_py.grouping.admitted import ADMITTED_KEY, Terms, read_terms
 from kai_py.grouping.gang_settings import Preemptibility
@@ -216,6 +217,25 @@ def test_part_of_a_gpu_stays_what_it_was():
         for seen in both_ways(world, running, after):
             seen.add(shared(pod("late", 0, queue="mine"), "0.5"))
             assert not placed(seen.plan())
+
+
+@pytest.mark.parametrize(
+    "share",
+    [
+        GpuShare(fraction=1e308),
+        GpuShare(fraction=0.95, devices=2**40),
+        GpuShare(memory=1e300),
+        GpuShare(fraction=0.01),
+        GpuShare(fraction=0.95, memory=1.0),
+        None,
+    ],
+    ids=str,
+)
+def test_a_forged_share_of_a_gpu_is_no_less_than_the_annotation_says(share):
+    forged = Terms(queue="mine", share=share, gpus={"g": 0} if share else {}).text()
+    posing = shared(pod("half", 0, queue="mine", node="a"), "0.9", group="g")
+    world = cluster(queue("mine", 1, 1), node("a", 2), edited(posing, **{ADMITTED_KEY: forged}))
+    assert not placed(world.add(shared(pod("late", 0, queue="mine"), "0.5")).plan())
 
 
 def test_a_label_of_a_group_on_whole_gpus_shares_nothing():

@@ -31,6 +31,8 @@ GpuKeys = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 """Labels and annotations about GPUs."""
 
 NO_KEYS: GpuKeys = ((), ())
+MAX_MIB = 1e9
+"""The most MiB of a GPU that an annotation can name."""
 
 
 class Admissions(PodTable):
@@ -92,7 +94,7 @@ def _is_gpu_annotation(key: str) -> bool:
 
 def _admitted_keys(pod: Pod, record: Terms | None, current: GpuKeys) -> GpuKeys:
     """The keys by the record, or as they are where it says that the pod has less than they do."""
-    if record is None or record.share is None:
+    if record is None or record.share is None or not _is_sound(record.share, record.gpus):
         return current
     written = _share(pod)
     if written is not None and _is_more(written, record.share):
@@ -102,6 +104,12 @@ def _admitted_keys(pod: Pod, record: Terms | None, current: GpuKeys) -> GpuKeys:
     mig = {key: value for key, value in current[1] if key.startswith(MIG_PREFIX)}
     share = {**share_annotations(record.share), GPU_INDEX: annotations[GPU_INDEX]}
     return tuple(sorted(labels.items())), tuple(sorted({**mig, **share}.items()))
+
+
+def _is_sound(share: GpuShare, gpus: Mapping[str, int]) -> bool:
+    """Whether such a share can have been admitted, and on these GPUs."""
+    amounts = (0.0 < share.fraction < 1.0) != (0.0 < share.memory <= MAX_MIB)
+    return amounts and share.devices == len(gpus)
 
 
 def _share(pod: Pod) -> GpuShare | None:
