@@ -166,30 +166,6 @@ def allowed_by_share(
     return allowed
 
 
-def max_victims(
-    usage: QueueUsage, reclaimer: Reclaimer, min_released: Floats, rules: FairnessRules
-) -> Floats:
-    """(queues,) how many evictions rule 3 can allow at each queue that faces the reclaimer.
-
-    ``min_released`` (resources, queues): the least that one eviction releases of each resource. A
-    queue may lose pods while it is above its bound in any resource, so no more evictions than bring
-    every resource down to it.
-    """
-    ours, theirs = diverging_siblings(usage.queues, reclaimer.queue)
-    rows = compared_rows(reclaimer.request, rules)
-    below_deserved = stays_within_deserved(usage, reclaimer, ours, rows)
-    bound = np.where(
-        below_deserved, np.minimum(usage.allocatable, usage.queues.deserved), usage.allocatable
-    )[rows][:, theirs]
-    excess = np.maximum(usage.allocated[rows][:, theirs] - bound, 0.0)
-    least = min_released[rows][:, theirs]
-    unbounded = np.where(excess > 0, np.inf, 0.0)
-    evictions = np.divide(excess, least, out=unbounded, where=least > 0)
-    # A quotient that is whole but for rounding must not count one eviction more.
-    max_evictions: Floats = np.ceil(evictions - 1e-9).max(axis=0, initial=0.0)
-    return max_evictions
-
-
 def maintains_fair_share(allocated: Floats, allocatable: Floats) -> Bools:
     """(n,) the strategy that takes from queues above their allocatable; (resources, n) inputs."""
     return exceeds_any(allocated, allocatable)

@@ -23,7 +23,6 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
 from kai_py.plan.victims.action import find_victims
 from kai_py.plan.victims.batch import VictimBatch
-from kai_py.plan.victims.count import could_free_enough_gpus
 from kai_py.plan.victims.order import (
     VictimPool,
     most_saturated_first,
@@ -63,14 +62,8 @@ class Reclaim(VictimStrategy):
         quota = self.state.quota
         if may_reclaim(quota.usage, self._reclaimer, quota.rules) is not None:
             return None
-        reclaimable = self._reclaimable_queues()
-        if not could_free_enough_gpus(
-            self.state, self.pool, self._reclaimer, self.request, reclaimable
-        ):
-            return None
-        return most_saturated_first(
-            self.state, self._units_by_queue(reclaimable), self._reclaimer.request
-        )
+        units = self._units_by_queue(self._reclaimable_queues())
+        return most_saturated_first(self.state, units, self._reclaimer.request)
 
     def may_evict(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
         """The last of the shortest prefix of ``units`` that fairness refuses."""

@@ -5,12 +5,6 @@ each domain where the gang must stay within one; releasing a pod changes one nod
 one shape without claims, limits of nodes, subgroups with constraints of their own or pod rules the
 count is exact: the request fits if and only if a sum reaches it. For every other request the count
 is necessary, and only placing tells. O(nodes) once, O(resources) per pod released.
-
-A bound comes before any reclaim: relocating a victim frees nothing in sum, so the GPUs that are
-free on all nodes together, and those of the victims that may be lost, must reach what the gang
-requests. How many a queue may lose is bounded by how far it is above its due
-(``reclaim_rules.max_victims``), times the largest of them. O(queues) per gang, after one pass over
-the units of each queue.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,17 +14,13 @@ import numpy as np
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.grouping.gang import has_topology_constraint
 from kai_py.plan.placement.fit import by_shape
-from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.topology import required_domains
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import requests_where_reported
-from kai_py.policy.queue_usage import diverging_siblings
-from kai_py.policy.reclaim_rules import Reclaimer, max_victims
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import Bools, Floats, Ints
+from kai_py.snapshot.resources import Floats, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.topology import NO_DOMAIN
 
@@ -256,50 +246,3 @@ def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
         and not state.snapshot.gpu_sharing.rows.size
         and not state.statement.limits.refusing(shape)
     )
-
-
-def could_free_enough_gpus(
-    state: CycleState,
-    pool: VictimPool,
-    reclaimer: Reclaimer,
-    request: PlacementRequest,
-    reclaimable: Bools,
-) -> bool:
-    """Whether enough GPUs could be freed; ``reclaimable``: (queues,) whose pods may be lost."""
-    needed = sum(
-        member.shape.reported_requests.get(GPU_RESOURCE, 0.0) for member in request.members
-    )
-    free = _free_gpus(state)
-    return needed <= free or needed <= free + _max_reclaimable_gpus(
-        state, pool, reclaimer, reclaimable
-    )
-
-
-def _free_gpus(state: CycleState) -> float:
-    card = state.snapshot.resources.positions.get(GPU_RESOURCE)
-    if card is None:
-        return 0.0
-    _, parts = state.statement.shared_gpus.all_free_fractions(Capacity.FUTURE_IDLE)
-    return float(
-        np.maximum(state.statement.future_idle[card], 0.0).sum() + np.maximum(parts, 0.0).sum()
-    )
-
-
-def _max_reclaimable_gpus(
-    state: CycleState, pool: VictimPool, reclaimer: Reclaimer, reclaimable: Bools
-) -> float:
-    standing, gpu = state.quota.usage, state.quota.resources.index(GPU)
-    _, theirs = diverging_siblings(standing.queues, reclaimer.queue)
-    givers = [queue for queue in pool.queues() if reclaimable[queue]]
-    smallest = np.full(standing.allocated.shape, np.inf)
-    largest, whole = np.zeros(len(standing.queues)), np.zeros(len(standing.queues))
-    for queue in givers:
-        least, most, everything = pool.released_range(queue)
-        side = theirs[queue]
-        np.minimum(smallest[:, side], least, out=smallest[:, side])
-        largest[side] = max(largest[side], most[gpu])
-        whole[side] += everything[gpu]
-    sides = list(dict.fromkeys(int(theirs[queue]) for queue in givers))
-    counts = max_victims(standing, reclaimer, smallest, state.quota.rules)
-    bound = [min(whole[s], counts[s] * largest[s] if largest[s] else 0.0) for s in sides]
-    return float(sum(bound))

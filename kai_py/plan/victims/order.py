@@ -28,7 +28,6 @@ class VictimPool:
         self._lowest_priority: dict[int, int | None] = {}
         self._units: dict[int, list[VictimUnit]] = {}
         self._evicted_count: dict[int, int] = {}
-        self._released_ranges: dict[int, tuple[Floats, Floats, Floats]] = {}
 
     def queues(self) -> list[int]:
         """Queues with preemptible running gangs."""
@@ -66,28 +65,10 @@ class VictimPool:
             if not any(member.pod.uid in evicted for member in units[position].members):
                 yield units[position]
 
-    def released_range(self, queue: int) -> tuple[Floats, Floats, Floats]:
-        """(resources,) three times: the least and the most that a unit releases, and the sum.
-
-        Of the units that were there when the action began.
-        """
-        known = self._released_ranges.get(queue)
-        if known is None:
-            costs = np.array([released_quota(self._state, unit) for unit in self.units(queue)])
-            if not len(costs):
-                costs = np.zeros((1, len(self._state.quota.resources)))
-            known = self._released_ranges[queue] = (
-                costs.min(axis=0),
-                costs.max(axis=0),
-                costs.sum(axis=0),
-            )
-        return known
-
     def invalidate(self, queue: int) -> None:
         """Pods of a running gang of the queue were placed: its units differ now."""
         self._units.pop(queue, None)
         self._evicted_count.pop(queue, None)
-        self._released_ranges.pop(queue, None)
 
 
 def in_eviction_order(state: CycleState, gangs: Iterable[Gang]) -> list[VictimUnit]:

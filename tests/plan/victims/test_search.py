@@ -324,13 +324,12 @@ def three_above_their_due(*more, **settings):
     return world({"a": 4, "b": 4}, *running, *more, queues=queues, rules=KAI, **settings)
 
 
-def test_too_few_gpus_that_may_be_lost_are_a_no_without_a_search():
+def test_too_few_gpus_that_may_be_lost_are_a_no():
+    """The search finds out: fairness refuses the fourth, and what is left is not enough."""
     needy = gang("new", pods=1, gpus=4, queue="poor", created=50)
-    plan = three_above_their_due(needy, victim_probes=0).plan()
+    plan = three_above_their_due(needy).plan()
     assert evicted(plan) == []
-    assert [each.stage for each in plan.unplaced] == [Stage.VICTIMS_PROTECTED], (
-        "not for lack of probes"
-    )
+    assert [each.stage for each in plan.unplaced] == [Stage.VICTIMS_PROTECTED]
 
 
 def test_all_that_may_be_lost_can_be_won():
