@@ -237,16 +237,23 @@ class _Checker:
         if not self.bindings.is_assignable(optional_of(inner), found):
             message = f"expected type 'optional_type(dyn)' but found '{describe(found)}'"
             raise ExpressionError(message, node.start)
-        return self.bindings.resolve(inner, free=DYN)
+        return self.bindings.resolve(inner)
 
     def _join(self, common: Type | None, found: Type, node: Node) -> Type:
+        """The type of elements of a literal, which must all have the same one.
+
+        ``dyn`` and ``Any`` are types of their own here: ``[dyn(1), 1]`` is refused.
+        """
         if common is None:
             return found
-        assignable = self.bindings.is_assignable(common, found)
-        if not assignable and not self._mixed:
-            message = f"expected type '{describe(common)}' but found '{describe(found)}'"
+        self.bindings.is_assignable(common, found)
+        known, other = (self.bindings.resolve(each, free=DYN) for each in (common, found))
+        if known == other:
+            return common
+        if not self._mixed:
+            message = f"expected type '{describe(known)}' but found '{describe(other)}'"
             raise ExpressionError(message, node.start)
-        return common if assignable and not common.dynamic and not found.dynamic else DYN
+        return DYN
 
     def _comprehension(self, node: Comprehension) -> Type:
         over = self.bindings.resolve(self.visit(node.over))
@@ -265,7 +272,8 @@ class _Checker:
             return (INT, over.params[0]) if both else (over.params[0],)
         if over.name == "map":
             return over.params if both else (over.params[0],)
-        if over.dynamic or over.variable:
+        # Values of ``Any`` are assignable like dynamic ones, but cannot be iterated over.
+        if over == DYN or over.variable:
             return (DYN, DYN) if both else (DYN,)
         raise ExpressionError(
             f"expression of type '{describe(over)}' cannot be range of a comprehension "

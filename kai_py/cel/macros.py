@@ -208,7 +208,6 @@ _MACROS: dict[tuple[str, int], Callable[[Call], Node]] = {
     ("exists", 2): _exists,
     ("exists", 3): _exists,
     ("exists_one", 2): _exists_one,
-    ("existsOne", 2): _exists_one,
     ("exists_one", 3): _exists_one,
     ("existsOne", 3): _exists_one,
     ("map", 2): _map,

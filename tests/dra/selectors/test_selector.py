@@ -6,7 +6,7 @@ from kai_py.api.quantity import parse_quantity
 from kai_py.cel.expression import CompileError
 from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.selectors.device import CELDevice, attribute_value
-from kai_py.dra.selectors.selector import compile_selector, explain
+from kai_py.dra.selectors.selector import SelectorFeatures, compile_selector, explain
 
 DEVICE = CELDevice(
     driver="gpu.example.com",
@@ -110,3 +110,40 @@ def test_a_name_without_a_domain_is_the_drivers():
     device = CELDevice("d", {"d/x": 1, "x": 2, "e/x": 3})
     assert compile_selector('device.attributes["d"].x == 2').matches(device)
     assert compile_selector('device.attributes["e"].x == 3').matches(device)
+
+
+WITHOUT_LISTS = SelectorFeatures(list_attributes=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{A}.x.all(v, v == 1)",
+        f"{A}.x.map(v, v).size() > 0",
+        f"[{A}.x][0].exists(v, true)",
+        f"cel.bind(v, {A}.x, v.all(w, true))",
+        f"{A}.?x.orValue([1]).all(v, true)",
+        f"{A}.exists(k, {A}[k].all(v, true))",
+    ],
+)
+def test_an_attribute_of_any_type_is_no_range_of_a_comprehension(text):
+    found = compile_selector(text, WITHOUT_LISTS)
+    assert isinstance(found, CompileError)
+    said = "expression of type 'any' cannot be range of a comprehension (must be list, map, or"
+    assert said in str(found)
+    assert not isinstance(compile_selector(text), CompileError), "with lists it is dynamic"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{A}.x > 3 && {A}.x + 1 == 2 && !{A}.y",
+        f"{A}.x.y == 1 && {A}.x['y'] == 1 && {A}.x[0] == 1",
+        f"{A}.x in [1] && 1 in {A}.x && size({A}.x) > 1 && {A}.x.startsWith('a')",
+        f"({A}.x ? 1 : 2) == 1 && (true ? {A}.x : 1) == 1",
+        f"dyn({A}.x).all(v, true) && [{A}.x].all(v, v == 1)",
+        f"[{A}.x, {A}.y].size() == 2",
+    ],
+)
+def test_an_attribute_of_any_type_is_assignable_to_everything(text):
+    assert not isinstance(compile_selector(text, WITHOUT_LISTS), CompileError)
