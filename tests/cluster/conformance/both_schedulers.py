@@ -71,7 +71,12 @@ async def play(api: Api, case: Case, scheduler: str, namespace: str) -> Outcome:
         body = pod(case, namespace, name, claims, chosen)
         await api.post(f"/api/v1/namespaces/{namespace}/pods", body)
         await _settled(view, name, starts=name not in case.waits)
-    return await _outcome(view, namespace)
+    return await _outcome(view, namespace, alike=_are_alike(case))
+
+
+def _are_alike(case: Case) -> bool:
+    """Whether it does not matter which device is taken: nodes of equal score are drawn by lot."""
+    return all(each.keys() == {"name"} for devices in case.devices.values() for each in devices)
 
 
 def device_class(case: Case, namespace: str) -> Json:
@@ -164,7 +169,7 @@ async def _settled(view: View, name: str, *, starts: bool) -> None:
     await eventually(settled, what=f"pod {name} on a node or not")
 
 
-async def _outcome(view: View, namespace: str) -> Outcome:
+async def _outcome(view: View, namespace: str, *, alike: bool) -> Outcome:
     started = frozenset(await view.bound())
     allocations = {}
     for body in await view.claims():
@@ -175,12 +180,12 @@ async def _outcome(view: View, namespace: str) -> Outcome:
         )
         owner = next((each["name"] for each in meta.get("ownerReferences") or ()), "")
         name = f"{owner}/extended" if extended else f"{owner}/{entry}" if entry else meta["name"]
-        allocations[name] = comparable(body, namespace)
+        allocations[name] = comparable(body, namespace, alike=alike)
     return Outcome(started, allocations)
 
 
-def comparable(body: Json, namespace: str) -> Json:
-    """What must be alike: all but times, uids, and which of equal nodes and devices were taken."""
+def comparable(body: Json, namespace: str, *, alike: bool) -> Json:
+    """What must be the same: all but times, uids, the node, and devices that are ``alike``."""
     status, meta = body.get("status") or {}, body["metadata"]
     allocation = status.get("allocation")
     found: Json = {
@@ -195,6 +200,8 @@ def comparable(body: Json, namespace: str) -> Json:
     for result in plain["devices"]["results"]:
         result["shareID"] = bool(result.get("shareID"))
         result["pool"] = "node"
+        if alike:
+            result["device"] = "any"
     for term in (plain.get("nodeSelector") or {}).get("nodeSelectorTerms", ()):
         for match in (*term.get("matchFields", ()), *term.get("matchExpressions", ())):
             match["values"] = ["node"]
