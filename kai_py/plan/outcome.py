@@ -39,7 +39,7 @@ from kai_py.plan.state.statement import Assignment, Evicted, Statement
 from kai_py.snapshot.admitted_gangs import expected_pods
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.resources import Floats
-from kai_py.snapshot.suspended_jobs import is_placeholder
+from kai_py.snapshot.suspended_jobs import MAX_PLACEHOLDERS, is_placeholder
 
 PREEMPTING_ACTIONS = (Action.PREEMPT, Action.RECLAIM)
 
@@ -69,6 +69,7 @@ def suspended_gangs(
 
 def _wants_suspension(gang: Gang, *, by_default: bool) -> bool:
     is_job = gang.owner.kind == "Job" and gang.owner.api_version.startswith("batch/")
+    is_job = is_job and max(gang.total_pods, len(gang.members)) <= MAX_PLACEHOLDERS
     return is_job and (by_default if gang.suspend is None else gang.suspend)
 
 

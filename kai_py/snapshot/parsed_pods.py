@@ -6,7 +6,7 @@ are not cached.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kai_py.api.records.core import Pod
 from kai_py.grouping.gang import GangSpec
@@ -17,7 +17,7 @@ from kai_py.snapshot.invalid_pods import invalid_demand, invalid_gang
 from kai_py.snapshot.placeholders import ExpectedMembers, expected_members
 from kai_py.snapshot.settings import DeviceRegistry
 from kai_py.snapshot.shape import ShapeTable
-from kai_py.snapshot.suspended_jobs import with_admission_defaults
+from kai_py.snapshot.suspended_jobs import placeholder_problem, with_admission_defaults
 from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 
 Identify = Callable[[Pod, Owners], GangSpec]
@@ -77,6 +77,9 @@ class ParsedPods(PodTable):
             admitted, owners, self._shapes, accounting, labels_matter=labels_matter, claims=claims
         )
         spec = self._identify(admitted, owners) if ours else None
+        problem = placeholder_problem(pod, owners)
+        if spec is not None and problem:
+            spec = replace(spec, problem=problem)
         expected: tuple[ExpectedMembers, ...] = ()
         if spec is not None and spec.expected:
             expected = expected_members(

@@ -5,6 +5,9 @@ many as the Job controller would keep, owned by the Job, so that gangs, queues a
 them as to pods. When they can be placed the Job is resumed; the placeholders are removed, and the
 pods that the controller creates take their place. Only Jobs with our annotation have placeholders:
 a Job that was suspended for another reason is not resumed by us.
+
+Anyone may write that annotation on a Job of 2**31 - 1 pods. A Job of more than ``MAX_PLACEHOLDERS``
+is not suspended by us; one that is has a single placeholder, which says so and is never placed.
 """
 
 from collections.abc import Iterator
@@ -28,6 +31,7 @@ from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.placeholders import expected_claims
 from kai_py.snapshot.tables.claims import PodClaims
 
+MAX_PLACEHOLDERS = 1000
 _PLACEHOLDER_UID_PART = "/suspended/"
 
 
@@ -44,7 +48,7 @@ def placeholder_pods(job: object | None) -> Iterator[Pod]:
     owner = OwnerReference(
         api_version="batch/v1", kind="Job", name=meta.name, uid=meta.uid, controller=True
     )
-    for index in range(active_pods(job)):
+    for index in range(_count(job)):
         yield Pod(
             metadata=ObjectMeta(
                 name=f"{meta.name}-{index}",
@@ -69,6 +73,26 @@ def changed_placeholders(
         if pod.metadata.uid not in present:
             yield pod.metadata.uid, None
     yield from present.items()
+
+
+def placeholder_problem(pod: Pod, owners: RecordingOwners) -> str:
+    """Why the Job behind a placeholder is not resumed; "" for any other pod."""
+    if not is_placeholder(pod.metadata.uid):
+        return ""
+    job = owners.owner(pod.metadata.owner_references[0])
+    if not isinstance(job, SuspendedJob) or active_pods(job) <= MAX_PLACEHOLDERS:
+        return ""
+    name = f"{job.metadata.namespace}/{job.metadata.name}"
+    return (
+        f"Job {name}: spec.parallelism: a suspended Job of {active_pods(job)} pods is not resumed, "
+        f"the maximum is {MAX_PLACEHOLDERS}; set spec.suspend to false"
+    )
+
+
+def _count(job: SuspendedJob) -> int:
+    """How many placeholders a Job has: one for each pod, unless these are too many."""
+    pods = active_pods(job)
+    return pods if pods <= MAX_PLACEHOLDERS else 1
 
 
 def with_admission_defaults(pod: Pod, owners: RecordingOwners) -> tuple[Pod, PodClaims | None]:
