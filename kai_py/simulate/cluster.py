@@ -7,13 +7,14 @@ deterministic: the same objects and changes give the same run.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from kai_py.api.crd import crds
+from kai_py.api.numbers import shortened
 from kai_py.config import Configuration
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.cluster import EmbeddedCluster
@@ -32,11 +33,14 @@ from kai_py.watch.collection import Collection
 from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import WATCHED
 from kai_py.watch.resource import Kind
+from kai_py.watch.wire import without_nulls
 
 log = logging.getLogger(__name__)
 
 INSTANT = PodTiming(start=0.0, stop=0.0)
 PLACEHOLDER_OWNERS = "unread-owners"
+REFERENCE_FIELDS = frozenset({"apiVersion", "kind", "name", "uid"})
+"""What the API requires of an owner reference."""
 MAX_CYCLES_PER_INSTANT = 200
 
 
@@ -82,10 +86,11 @@ class SimulatedCluster:
         """Load objects as they are, with uid and status; finished pods are left out.
 
         Owners that were not read are replaced by placeholders, so that their pods are no orphans.
-        Owners of kinds that are not watched are followed from now on.
+        Owners of kinds that are not watched are followed from now on. Fields that an API server
+        always sets are completed where a document lacks them; what is no object is left out.
         """
         store, kept = self.embedded.store, []
-        for document in documents:
+        for document in self._completed(documents):
             if document["kind"] == "Pod" and is_finished(document):
                 continue
             storage = _storage_of(document)
@@ -103,6 +108,17 @@ class SimulatedCluster:
         for storage, document in kept:
             self._watch_owner_kind(storage, document)
             store.insert(storage, dict(document))
+
+    def _completed(self, documents: Iterable[Document]) -> Iterator[Document]:
+        """The objects among ``documents``, with the halves and defaults of their kinds."""
+        served = {(each.api_version, each.kind): each for each in self.embedded.registry}
+        for document in documents:
+            resource = served.get((document.get("apiVersion", ""), document.get("kind", "")))
+            try:
+                yield completed(document, resource)
+            except (LookupError, TypeError, AttributeError, ValueError) as error:
+                name = shortened(str(document.get("metadata")))
+                log.warning("%s %s is left out: %r", document.get("kind"), name, error)
 
     def documents(self) -> list[Document]:
         """Every object that the planner reads, as it is now."""
@@ -221,9 +237,37 @@ def _key(document: Document) -> tuple[str, str]:
     return document["metadata"].get("namespace", ""), document["metadata"]["name"]
 
 
+def completed(document: Document, resource: ServedResource | None) -> Document:
+    """``document`` as an API server would return it; raises if it is no object.
+
+    ``resource``: what it is served as, None for a kind that nothing is known of.
+    """
+    encoded = msgspec.json.encode(document)
+    complete: Document = msgspec.json.decode(encoded)
+    if b"null" in encoded:
+        complete = without_nulls(complete)
+    meta = complete["metadata"]
+    if not (complete["apiVersion"] and complete["kind"] and meta["name"]):
+        raise ValueError("it has no apiVersion, kind or name")
+    identity = (complete["kind"], meta.get("namespace", ""), meta["name"])
+    meta.setdefault("uid", "/".join(identity))
+    owners = meta.get("ownerReferences") or ()
+    meta["ownerReferences"] = [each for each in owners if each.keys() >= REFERENCE_FIELDS]
+    if resource is None or resource.custom:
+        return complete
+    if resource.namespaced:
+        meta.setdefault("namespace", "default")
+    complete.setdefault("spec", {})
+    complete.setdefault("status", {})
+    resource.rules.default(complete)
+    return complete
+
+
 def _placeholder(owner: Document) -> Document:
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
         "metadata": {"name": f"{owner['kind']}-{owner['uid']}", "uid": owner["uid"]},
+        "spec": {},
+        "status": {},
     }

@@ -33,13 +33,23 @@ def execute(plan: Plan, api: ApiServer, builder: SnapshotBuilder, wake: Callable
     now = api.clock.now()
     for gang in plan.placements:
         if gang.resume:
-            api.edit(JOBS, gang.owner.name, gang.owner.namespace, _resumed)
+            _resume(gang, api, builder, wake)
         else:
             _start(gang, api, builder, wake)
     for nomination in plan.nominations:
         builder.nominate(nomination.pod.uid, nomination.node, now)
     for eviction in plan.evictions:
         _evict(eviction, api, builder, wake)
+
+
+def _resume(
+    gang: GangPlacement, api: ApiServer, builder: SnapshotBuilder, wake: Callable[[], None]
+) -> None:
+    try:
+        api.edit(JOBS, gang.owner.name, gang.owner.namespace, _resumed)
+    except RequestError as error:
+        log.info("%s: %s", gang.gang, error.message)
+        _back_off(gang.gang, api, builder, wake)
 
 
 def _start(

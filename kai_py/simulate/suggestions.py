@@ -7,6 +7,7 @@ of that stage are added. A change is only suggested if the gang starts in a simu
 its steps, together with its cost to others.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from kai_py.observe.suggestion import Suggestion
@@ -32,6 +33,8 @@ from kai_py.simulate.queue_remedies import (
 from kai_py.simulate.remedy_search import RemedySearch
 from kai_py.simulate.steps import ApplySteps, combine_steps
 from kai_py.simulate.what_if import CAPACITY_STAGES, LoadedCluster, SettledCluster
+
+log = logging.getLogger(__name__)
 
 Remedy = Callable[[RemedySearch], Iterator[Suggestion]]
 REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
@@ -82,13 +85,17 @@ def suggest(
         return ()
     pending_gang = cluster.snapshot.gangs[gang]
     search = RemedySearch(documents, cluster, pending_gang, baseline, stage, has_time)
-    found = tuple(
-        suggestion
-        for stages_helped, remedy in REMEDIES
-        if stage in stages_helped
-        for suggestion in remedy(search)
-    )
+    helping = (remedy for stages_helped, remedy in REMEDIES if stage in stages_helped)
+    found = tuple(suggestion for remedy in helping for suggestion in _tried(remedy, search))
     return found or tuple(_combine_remedies(search, stages - 1))
+
+
+def _tried(remedy: Remedy, search: RemedySearch) -> Iterator[Suggestion]:
+    """What a remedy suggests; one that fails on this cluster suggests nothing more."""
+    try:
+        yield from remedy(search)
+    except Exception:
+        log.exception("%s: remedy %s failed", search.gang.key, remedy.__name__)
 
 
 def _combine_remedies(search: RemedySearch, stages: int) -> Iterator[Suggestion]:

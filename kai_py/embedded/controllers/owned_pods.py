@@ -52,7 +52,7 @@ def pod_from_template(owner: Json, template: Json) -> Json:
 
 def is_finished(pod: Json) -> bool:
     """Whether the pod succeeded or failed."""
-    return pod["status"].get("phase") in ("Succeeded", "Failed")
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def is_active(pod: Json) -> bool:

@@ -66,6 +66,7 @@ class Runtime:
         self._api = api
         self._controllers: list[Controller] = []
         self._queue: dict[tuple[int, Key], None] = {}
+        self._failed: dict[tuple[str, Key], None] = {}
         self._scheduled = False
         self._stopped = False
         api.store.subscribe(self._receive)
@@ -82,7 +83,12 @@ class Runtime:
         for number, controller in enumerate(self._controllers):
             if controller.storages and change.storage not in controller.storages:
                 continue
-            for key in controller.keys(self._api, change):
+            try:
+                keys = tuple(controller.keys(self._api, change))
+            except Exception:
+                self._log_failure(controller, key_of(change.object))
+                continue
+            for key in keys:
                 self._enqueue(number, key)
 
     def _enqueue(self, number: int, key: Key) -> None:
@@ -114,6 +120,15 @@ class Runtime:
         except RequestError as error:
             log.info("%s: %s: %s", controller.name, "/".join(key), error.message)
             requeue(RETRY_SECONDS)
+        except Exception:
+            # As in Kubernetes, one object does not end a controller; it is tried when it changes.
+            self._log_failure(controller, key)
+
+    def _log_failure(self, controller: Controller, key: Key) -> None:
+        """Log the present exception, once per controller and object."""
+        if (controller.name, key) not in self._failed:
+            self._failed[controller.name, key] = None
+            log.exception("%s: %s is left as it is", controller.name, "/".join(key))
 
     def _requeue(self, number: int, key: Key, delay: float) -> None:
         self._api.clock.call_later(delay, partial(self._enqueue, number, key))
