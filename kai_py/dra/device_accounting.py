@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.api.records.resource import DeviceAttribute
 from kai_py.dra.rows import DeviceRow
-from kai_py.snapshot.accounting import MIG_SLICES_PER_GPU
+from kai_py.snapshot.accounting import MAX_MIG_SLICES, MIG_SLICES_PER_GPU
 from kai_py.snapshot.tables.queues import DeviceLimit
 
 
@@ -67,7 +67,7 @@ def device_gpus(row: DeviceRow, drivers: frozenset[str]) -> float:
     profile = row.text("profile")
     partition = _PROFILE.match(profile) if profile else None
     if partition:
-        return int(partition.group(1)) / MIG_SLICES_PER_GPU
+        return min(int(partition.group(1)), MAX_MIG_SLICES) / MIG_SLICES_PER_GPU
     return 0.0 if row.text("type") in _NO_GPU_TYPES else 1.0
 
 

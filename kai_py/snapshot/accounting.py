@@ -27,6 +27,8 @@ DEVICE_CLASS = "deviceclass/"
 NOT_ACCOUNTED = frozenset({"pods"})
 MIG_RESOURCE = re.compile(r"^nvidia\.com/mig-(\d+)g\.")
 MIG_SLICES_PER_GPU = 7.0
+MAX_MIG_SLICES = 16
+"""More slices than a profile of any GPU has; the name of a resource may say 10**40."""
 
 ClassWeight = Callable[[str], float]
 """GPUs that one device of a DeviceClass stands for; 0 when the class is no GPU class."""
@@ -107,7 +109,7 @@ class Accounting:
         """How many GPUs one unit of an extended resource stands for."""
         mig = MIG_RESOURCE.match(resource)
         if mig:
-            return int(mig.group(1)) / self.mig_slices_per_gpu
+            return min(int(mig.group(1)), MAX_MIG_SLICES) / self.mig_slices_per_gpu
         suffix = "*/" + resource.rpartition("/")[2] if "/" in resource else ""
         return 1.0 if resource in self.gpu_resources or suffix in self.gpu_resources else 0.0
 

@@ -66,7 +66,9 @@ class Process:
     def remove(self, *documents: Document) -> None:
         """Delete objects."""
         for each in documents:
-            kind = self._kinds[each["apiVersion"].rpartition("/")[0], each["kind"]]
+            kind = self._kinds.get((each["apiVersion"].rpartition("/")[0], each["kind"]))
+            if kind is None:
+                continue
             meta = each["metadata"]
             self.collections[kind].remove((meta.get("namespace", ""), meta["name"]))
 

@@ -1,0 +1,104 @@
+"""Absurd objects, in one process without an API: the canary of another tenant always starts.
+
+The files are applied to API servers too, in ``tests/cluster/faults/test_poison.py``.
+"""
+
+import copy
+import logging
+import random
+
+import pytest
+
+from tests.support.cluster.api import Document
+from tests.support.poison.corpus import Poison, corpus
+from tests.support.poison.fuzz import absurd
+from tests.support.poison.objects import ordinary
+from tests.support.poison.process import Process, canary, small_world, started
+
+CORPUS = corpus()
+SUITE_WORLDS, NIGHTLY_WORLDS = 40, 2400
+"""Each has about 45 objects, half of them fuzzed: 100,000 in the night."""
+
+
+@pytest.fixture(autouse=True)
+def silent(caplog):
+    """What cannot be decoded is logged by the thousand."""
+    caplog.set_level(logging.CRITICAL, "kai_py.watch.collection")
+
+
+@pytest.fixture
+def process():
+    made = Process()
+    made.put(*small_world())
+    return made
+
+
+def with_uids(poison: Poison) -> list[Document]:
+    """The objects as a server has them."""
+    documents = copy.deepcopy(list(poison.documents))
+    for each in documents:
+        each["metadata"].setdefault("uid", f"uid-{poison.name}-{each['metadata']['name']}")
+        if each["metadata"].get("namespace"):
+            each["metadata"]["name"] = f"{poison.name}-{each['metadata']['name']}"
+    return documents
+
+
+def canary_starts(process: Process, number: int = 0) -> None:
+    gang = canary(number)
+    process.put(*gang)
+    plan = process.cycle()
+    assert {each["metadata"]["name"] for each in gang} <= started(plan), plan.unplaced
+    process.show()
+    process.remove(*gang)
+
+
+def test_the_corpus_is_large_and_says_what_it_tries():
+    assert len(CORPUS) >= 60
+    assert sum(len(each.documents) for each in CORPUS) >= 150
+    assert all(each.tries.endswith(".") or each.needs for each in CORPUS)
+
+
+@pytest.mark.parametrize("poison", CORPUS, ids=lambda each: each.name)
+def test_one_alone(process, poison):
+    documents = with_uids(poison)
+    process.put(*documents)
+    canary_starts(process)
+    assert not [each for each in process.cycle().problems if "set aside" in each.message]
+    process.remove(*documents)
+    canary_starts(process, 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_together_in_any_order(process, seed):
+    documents = [each for poison in CORPUS for each in with_uids(poison)]
+    random.Random(seed).shuffle(documents)
+    process.put(*documents)
+    canary_starts(process)
+    process.remove(*documents)
+    canary_starts(process, 1)
+
+
+def fuzzed_world(seed: int) -> None:
+    """A world of fuzzed objects, twice with other values, and its removal."""
+    source = random.Random(seed)
+    process = Process()
+    process.put(*small_world())
+    for number in range(2):
+        documents = [absurd(each, source) if source.random() < 0.5 else each for each in ordinary()]
+        source.shuffle(documents)
+        process.put(*documents)
+        canary_starts(process, number)
+    process.remove(*documents)
+    canary_starts(process, 2)
+
+
+@pytest.mark.parametrize("seed", range(SUITE_WORLDS))
+def test_fuzzed_objects(seed):
+    fuzzed_world(seed)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("hundred", range(SUITE_WORLDS, NIGHTLY_WORLDS, 100))
+def test_100_000_fuzzed_objects(hundred):
+    for seed in range(hundred, hundred + 100):
+        fuzzed_world(seed)

@@ -1,0 +1,81 @@
+"""The poison corpus: objects that an API server accepts, one attempt to hurt others in each file.
+
+The first line of a file says what it tries; ``(needs …)`` names kinds that are to be defined first.
+``!repeat [text, times, end]`` and ``!nested depth`` stand for texts and lists that are too long to
+be written out.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.cluster.api import Document
+
+FOLDER = Path(__file__).parents[2] / "corpus" / "poison"
+NAMESPACE = "tenant"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML with the two tags."""
+
+
+def _repeat(loader: yaml.SafeLoader, node: yaml.Node) -> str:
+    text, times, *end = loader.construct_sequence(node)  # type: ignore[arg-type]
+    return text * times + "".join(end)
+
+
+def _nested(loader: yaml.SafeLoader, node: yaml.Node) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(int(loader.construct_scalar(node))):  # type: ignore[arg-type]
+        value = [value]
+    return value
+
+
+_Loader.add_constructor("!repeat", _repeat)
+_Loader.add_constructor("!nested", _nested)
+
+
+@dataclass(frozen=True)
+class Poison:
+    """One file; ``needs``: which definitions it needs beside ours, KAI or frameworks."""
+
+    name: str
+    tries: str
+    needs: str
+    documents: tuple[Document, ...]
+
+
+def read(path: Path) -> Poison:
+    """The case of a file."""
+    text = path.read_text()
+    tries = text.partition("\n")[0].removeprefix("# Tries: ")
+    needs = re.search(r"\(needs (\w+)\)", tries)
+    # Every construction is of a subclass of SafeLoader.
+    documents = tuple(map(_with_quantity_texts, yaml.load_all(text, Loader=_Loader)))
+    return Poison(path.stem, tries, needs[1] if needs else "", documents)
+
+
+def _with_quantity_texts(document: Any) -> Any:
+    """The object with its amounts as the texts that API servers store."""
+    if isinstance(document, list):
+        return [_with_quantity_texts(each) for each in document]
+    if not isinstance(document, dict):
+        return document
+    return {
+        key: {name: str(amount) for name, amount in each.items()}
+        if key in ("limits", "requests", "allocatable", "capacity") and _has_amounts(each)
+        else _with_quantity_texts(each)
+        for key, each in document.items()
+    }
+
+
+def _has_amounts(value: Any) -> bool:
+    return isinstance(value, dict) and any(isinstance(each, int | float) for each in value.values())
+
+
+def corpus() -> list[Poison]:
+    """All cases, by name."""
+    return [read(path) for path in sorted(FOLDER.glob("*.yaml"))]
