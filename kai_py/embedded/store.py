@@ -106,6 +106,10 @@ class Store:
         """Call `receive` with every change of every kind, in order, during the write."""
         self._subscribers.append(receive)
 
+    def unsubscribe(self, receive: Callable[[Change], None]) -> None:
+        """Call `receive` no more."""
+        self._subscribers.remove(receive)
+
     def _write(
         self, change: ChangeType, storage: str, document: Json, previous: Json | None
     ) -> Json:

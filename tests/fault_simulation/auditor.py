@@ -57,8 +57,9 @@ class Auditor:
         counted = set()
         for pod in bound:
             work = self.work.get(_job_of(pod))
-            for name in claim_names(pod):
-                if work is not None and name in claims and name not in counted:
+            # What terminates is charged to no queue any more, as everywhere in the scheduler.
+            for name in () if work is None or is_deleting(pod) else claim_names(pod):
+                if name in claims and name not in counted:
                     counted.add(name)
                     held[work.queue] += len(_devices(claims[name]))
         for queue, devices in held.items():

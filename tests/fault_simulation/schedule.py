@@ -168,7 +168,7 @@ def _draw_load(chance: random.Random, settings: Settings):
 
 ERRORS = (401, 403, 404, 409, 410, 422, 429, 500, 503, 504, 0)
 """Codes of injected errors; 0 is a body that is no JSON."""
-KINDS = ("Pod", "ResourceClaim", "Node", "Queue", "Job", "ResourceSlice")
+KINDS = ("Pod", "Pod", "ResourceClaim", "ResourceClaim", "Node", "Queue", "Job", "ResourceSlice")
 WRITES = ("create Pod/binding", "patch ResourceClaim/status", "patch ResourceClaim")
 LENGTHS = (5.0, 20.0, 35.0, 38.0, 42.0, 60.0, 120.0, 300.0)
 
@@ -186,11 +186,11 @@ def _process(chance: random.Random, settings: Settings) -> str:
 
 def _watch_trouble(chance, settings, at):
     """One kind's watch by itself is late, for longer than every grace; or cut, torn, expired."""
-    kind, after = chance.choice(KINDS), chance.choice(("", "", "create Pod/binding"))
+    kind, after = chance.choice(KINDS), chance.choice(("", *WRITES))
     yield Fault(
         Effect.HOLD_WATCH,
         at,
-        chance.choice((20.0, 45.0, 90.0, 200.0)),
+        chance.choice((20.0, 45.0, 90.0, 200.0, 600.0)),
         process=_process(chance, settings),
         kind=kind,
         after=after,
@@ -249,7 +249,7 @@ def _process_trouble(chance, settings, at):
     after = chance.choice(("", *WRITES))
     effect = chance.choice((Effect.KILL, Effect.KILL, Effect.STOP, Effect.FREEZE, Effect.PARTITION))
     processes = [f"replica-{number}" for number in range(settings.replicas)]
-    if effect is Effect.FREEZE:
+    if effect in (Effect.FREEZE, Effect.KILL):
         processes += ["controllers", "kubelets"]
     yield Fault(effect, at, chance.choice(LENGTHS), process=chance.choice(processes), after=after)
 

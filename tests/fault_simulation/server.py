@@ -43,28 +43,39 @@ class Server:
 
     def __init__(self, loop: SimulatedLoop, seed: int) -> None:
         self.process = Process("apiserver")
-        self.controllers = Process("controllers")
-        self.kubelets = Process("kubelets")
+        self.parts: dict[str, Process] = {}
+        """The processes of controllers and kubelets."""
+        self._loop = loop
+        self._runtimes: dict[str, Runtime] = {}
         self.store = Store(kept_changes=2000)
         self.registry = Registry()
         self._identity = Identity(seed)
-        self.api = self._api(loop, self.process)
+        self.api = self._api(self.process)
         self.custom_resources = CustomResources(self.api)
         self._lister = Lister(self.api)
         self._documents: dict[str, bytes] = {}
-        controllers = Runtime(self._api(loop, self.controllers))
-        for controller in standard_controllers():
-            controllers.add(controller)
-        controllers.add(_POD_GARBAGE)
-        kubelets = Runtime(self._api(loop, self.kubelets))
-        kubelets.add(Kubelet(PodTiming(start=2.0, stop=2.0)).controller())
+        for name in PARTS:
+            self.start_part(name)
         for name in NAMES:
             self.api.create(NAMESPACES, {"metadata": {"name": name}})
 
-    def _api(self, loop: SimulatedLoop, process: Process) -> ApiServer:
+    def start_part(self, name: str) -> None:
+        """Start the controllers or the kubelets, with no memory of what was before."""
+        process = self.parts[name] = Process(name)
+        runtime = self._runtimes[name] = Runtime(self._api(process))
+        for controller in PARTS[name]():
+            runtime.add(controller)
+        runtime.resync()
+
+    def kill_part(self, name: str) -> None:
+        """End the controllers or the kubelets at once."""
+        self._loop.kill(self.parts[name])
+        self._runtimes[name].stop()
+
+    def _api(self, process: Process) -> ApiServer:
         return ApiServer(
             store=self.store,
-            clock=LoopClock(loop, process),
+            clock=LoopClock(self._loop, process),
             identity=self._identity,
             registry=self.registry,
         )
@@ -139,6 +150,13 @@ _POD_GARBAGE = Controller(
     keys=_deleted_pods,
     storages=frozenset({PODS.storage}),
 )
+
+
+PARTS = {
+    "controllers": lambda: [*standard_controllers(), _POD_GARBAGE],
+    "kubelets": lambda: [Kubelet(PodTiming(start=2.0, stop=2.0)).controller()],
+}
+"""The controllers of each part, made anew at each start."""
 
 
 class _Encoder:

@@ -28,7 +28,7 @@ def shrink(schedule: Schedule, report: Callable[[str], None], attempts: int = 30
         budget[0] -= 1
         return _kind(simulate(candidate)) == kind
 
-    if not fails(schedule):
+    if not kind or not fails(schedule):
         return schedule
     before = None
     while before != schedule:

@@ -179,7 +179,7 @@ class Simulation:
             case Effect.CUT_WATCH | Effect.TEAR_WATCH | Effect.EXPIRE_WATCH:
                 self.network.cut(fault)
             case Effect.KILL:
-                self._replica(fault.process).kill(restart=fault.seconds)
+                self._kill(fault.process, fault.seconds)
             case Effect.STOP:
                 self._replica(fault.process).stop()
             case Effect.FREEZE:
@@ -197,6 +197,15 @@ class Simulation:
             self._set_cordon(fault.node, on=False)
         self.network.catch_up()
 
+    def _kill(self, name: str, seconds: float) -> None:
+        server = self.server
+        if name not in server.parts:
+            self._replica(name).kill(restart=seconds)
+        elif not server.parts[name].dead:
+            server.kill_part(name)
+            context = server.process.context
+            self.loop.call_later(seconds, server.start_part, name, context=context)
+
     def _set_cordon(self, node: str, *, on: bool) -> None:
         def change(document):
             return {**document, "spec": {**document["spec"], "unschedulable": on}}
@@ -207,8 +216,7 @@ class Simulation:
         return self._replicas[int(name.removeprefix("replica-"))]
 
     def _process(self, name: str) -> Process:
-        parts = {"controllers": self.server.controllers, "kubelets": self.server.kubelets}
-        return parts.get(name) or self._replica(name).process
+        return self.server.parts.get(name) or self._replica(name).process
 
 
 class Replica:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kai_py.embedded.documents import controller_of, name_of, namespace_of
 from kai_py.embedded.errors import RequestError
+from kai_py.embedded.event_log import Change, ChangeType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.event_log import Change
 
 KEYS_PER_TURN = 200
 RETRY_SECONDS = 1.0
@@ -77,7 +77,19 @@ class Runtime:
 
     def stop(self) -> None:
         """Reconcile no more keys."""
-        self._stopped = True
+        if not self._stopped:
+            self._stopped = True
+            self._api.store.unsubscribe(self._receive)
+
+    def resync(self) -> None:
+        """Reconcile every object, as after a start: no queue has seen what changed before."""
+        store = self._api.store
+        for resource in self._api.registry.storages():
+            for document in store.list(resource.storage):
+                change = Change(
+                    ChangeType.ADDED, resource.storage, document, None, store.revision
+                )
+                self._receive(change)
 
     def _receive(self, change: Change) -> None:
         for number, controller in enumerate(self._controllers):
