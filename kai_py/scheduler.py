@@ -308,7 +308,8 @@ class Scheduler:
             self._on_plan(plan)
 
     def _decide(self, snapshot: Snapshot) -> tuple[Plan, Floats]:
-        watch = CycleTimer(self._configuration.budgets.cycle_time)
+        limit = self._configuration.budgets.cycle_time
+        watch = CycleTimer(limit, self._client.machine.boot_time)
         plan = self._planner.decide(snapshot, watch=watch)
         return plan, self._planner.node_gpus(snapshot)
 

@@ -1,27 +1,36 @@
-"""Looks at the objects after every step: what must never be, and what must not last."""
+"""Looks at the objects after every step: what must never be, and what must not last.
+
+After a step only what must hold at every instant is looked at, on documents as they are stored;
+``look_closely`` asks the auditor of the product, with everything that the server has.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
 
+from kai_py.audit.documents import audit
+from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.documents import controller_of, is_deleting, name_of, uid_of
 from kai_py.embedded.node_admission import claim_names
 from kai_py.embedded.resources import CLAIMS, JOBS, PODS
-from kai_py.embedded.store import Store
 from tests.fault_simulation.objects import queue_limits
 from tests.fault_simulation.schedule import Settings, Work
 
 LASTING_SECONDS = 300.0
 """How long, in time without any fault, a state may last that is normal in passing."""
 AUDITED = frozenset((PODS.storage, CLAIMS.storage))
+UNAUDITED = ("events", "customresourcedefinitions.apiextensions.k8s.io")
 
 
 class Auditor:
     """Findings by the state of the store; the first one ends a simulation."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, api: ApiServer, settings: Settings) -> None:
         self.work: dict[str, Work] = {}
-        self._store = store
+        self._api = api
+        self._store = store = api.store
+        self._audited_revision = store.revision
+        self._before: set[tuple[str, ...]] = set()
         self._limits = queue_limits(settings)
         self._since: dict[str, float] = {}
 
@@ -33,6 +42,18 @@ class Auditor:
         findings = [*_pods_without_devices(bound, claims), *_devices_used_twice(bound, claims)]
         findings += self._queues_over_limit(bound, claims)
         return findings + self._lasting(pods, bound, claims, calm_seconds)
+
+    def look_closely(self) -> list[str]:
+        """What the auditor of the product finds, twice in a row."""
+        if self._store.revision == self._audited_revision:
+            return []
+        self._audited_revision = self._store.revision
+        api = self._api
+        stored = [each for each in api.registry.storages() if each.storage not in UNAUDITED]
+        documents = [document for resource in stored for document in api.list(resource)]
+        found = audit(documents, now=api.clock.now())
+        before, self._before = self._before, {each.identity for each in found}
+        return [f"audit: {each.message}" for each in found if each.identity in before]
 
     def remains(self) -> list[str]:
         """What is left over when all work should be done and nothing goes wrong any more."""

@@ -139,6 +139,8 @@ def _draw_settings(chance: random.Random, seed: int, hours: float) -> Settings:
     )
 
 
+MEAN_SECONDS = 1500.0
+"""Mean time between submissions, and between storms of faults."""
 QUEUES = {"research": (0.5, 1.0), "product": (0.25, 0.75), "batch": (0.0, 1.0)}
 """Queues, and the parts of the cluster that they deserve and may have."""
 
@@ -163,7 +165,7 @@ def _draw_load(chance: random.Random, settings: Settings):
                 min_available=chance.choice((0, 0, 0, max(1, pods // 2))),
             )
             number += 1
-        at += chance.expovariate(1 / 900.0)
+        at += chance.expovariate(1 / MEAN_SECONDS)
 
 
 ERRORS = (401, 403, 404, 409, 410, 422, 429, 500, 503, 504, 0)
@@ -175,7 +177,7 @@ LENGTHS = (5.0, 20.0, 35.0, 38.0, 42.0, 60.0, 120.0, 300.0)
 
 def _draw_faults(chance: random.Random, settings: Settings):
     at, end = 60.0, settings.hours * HOUR
-    while (at := at + chance.expovariate(1 / 1200.0)) < end:
+    while (at := at + chance.expovariate(1 / MEAN_SECONDS)) < end:
         draw_storm = chance.choice(STORMS)
         yield from draw_storm(chance, settings, round(at, 3))
 

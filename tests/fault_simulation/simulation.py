@@ -6,13 +6,16 @@ import logging
 import random
 from collections import deque
 from dataclasses import dataclass, field
+from unittest import mock
 
 from prometheus_client import CollectorRegistry
 
+from kai_py import scheduler
 from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.documents import name_of, namespace_of
 from kai_py.embedded.resources import NODES
+from kai_py.observe import auditor
 from kai_py.observe.metrics import Metrics
 from kai_py.scheduler import Scheduler
 from kai_py.watch.client import Client
@@ -27,9 +30,13 @@ from tests.fault_simulation.server import Server
 RESTART_SECONDS = 5.0
 AUDIT_SECONDS = 30.0
 """The auditor looks after every change of a pod or claim, and at least this often."""
+CLOSE_AUDIT_SECONDS = 400.0
+"""The auditor of the product looks whenever so much time has passed without faults."""
 DRAIN_SECONDS = 4 * HOUR
 """After the last fault all work must be done within this time."""
 KEPT_LINES = 400
+RARER = {"MONITOR_SECONDS": 120.0}
+"""What only measures is done less often: simulated hours are short."""
 
 
 @dataclass
@@ -60,7 +67,7 @@ class Simulation:
             random.Random(f"loop/{settings.seed}"), shuffled=settings.shuffled
         )
         self.server = Server(self.loop, settings.seed)
-        self.auditor = Auditor(self.server.store, settings)
+        self.auditor = Auditor(self.server.api, settings)
         self.network = Network(
             self.loop,
             self.server,
@@ -73,6 +80,7 @@ class Simulation:
         self._replicas = [Replica(self, number) for number in range(settings.replicas)]
         self._calm_seconds, self._calm_since = 0.0, 0.0
         self._broken = 0
+        self._looked_at = 0.0
 
     def run(self) -> Outcome:
         """Run to the end, or to the first finding."""
@@ -138,6 +146,10 @@ class Simulation:
 
     def _audit_again(self) -> None:
         self._audit()
+        # In calm times only: it rests on more than instants, and faults last longer than its grace.
+        if self._calm() - self._looked_at > CLOSE_AUDIT_SECONDS:
+            self._looked_at = self._calm()
+            self._find(self.auditor.look_closely())
         self.loop.call_later(AUDIT_SECONDS, self._audit_again)
 
     def _calm(self) -> float:
@@ -306,7 +318,8 @@ def simulate(schedule: Schedule) -> Outcome:
     logger.setLevel(logging.ERROR)
     logger.propagate = False
     try:
-        return simulation.run()
+        with mock.patch.multiple(scheduler, **RARER), mock.patch.multiple(auditor, INTERVAL=120.0):
+            return simulation.run()
     finally:
         logger.removeHandler(errors)
         logger.setLevel(level)

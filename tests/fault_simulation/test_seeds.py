@@ -1,21 +1,34 @@
-"""Hours of varied load under faults: the auditor finds nothing."""
+"""Hours of varied load under faults: the auditor finds nothing.
+
+A seed that fails here is shrunk by ``make simulate-faults SEED=… HOURS=… SHRINK=1``.
+"""
 
 import pytest
 
 from tests.fault_simulation.schedule import draw, format_schedule
 from tests.fault_simulation.simulation import simulate
 
-pytestmark = pytest.mark.slow
+HOURS = 10.0
+NIGHTLY_SEEDS = 1000
+"""10,000 simulated hours."""
 
 
-@pytest.mark.parametrize("seed", [10, 15, 40])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 11])
 def test_nothing_is_found_in_hours_of_faults(seed):
-    assert_calm(draw(seed, 3.0))
+    assert simulate(draw(seed, HOURS)).findings == (), explanation(seed)
 
 
-def assert_calm(schedule):
-    outcome = simulate(schedule)
-    if outcome.findings:
-        last = "\n".join(outcome.lines[-60:])
-        found = "\n".join(outcome.findings)
-        pytest.fail(f"{found}\nat {outcome.at:.3f} s of\n{format_schedule(schedule)}{last}")
+@pytest.mark.nightly
+@pytest.mark.timeout(0)
+def test_nothing_is_found_in_ten_thousand_hours_of_faults():
+    failed = {}
+    for seed in range(NIGHTLY_SEEDS):
+        outcome = simulate(draw(seed, HOURS))
+        if outcome.findings:
+            failed[seed] = outcome.findings[0]
+    assert not failed
+
+
+def explanation(seed):
+    return f"seed {seed} over {HOURS} hours:\n{format_schedule(draw(seed, HOURS))}"

@@ -86,9 +86,7 @@ class Runtime:
         store = self._api.store
         for resource in self._api.registry.storages():
             for document in store.list(resource.storage):
-                change = Change(
-                    ChangeType.ADDED, resource.storage, document, None, store.revision
-                )
+                change = Change(ChangeType.ADDED, resource.storage, document, None, store.revision)
                 self._receive(change)
 
     def _receive(self, change: Change) -> None:

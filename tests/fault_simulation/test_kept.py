@@ -1,0 +1,43 @@
+"""Schedules that once failed: what they found stays mended, and the harness still would find it."""
+
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from kai_py.commit import pod_state
+from kai_py.snapshot.builder import SnapshotBuilder
+from tests.fault_simulation.schedule import read_schedule
+from tests.fault_simulation.simulation import simulate
+
+KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_what_a_schedule_found_stays_mended(path):
+    schedule = read_schedule(path)
+    outcome = simulate(schedule)
+    assert outcome.findings == ()
+    assert outcome.counts["fault"] == len(schedule.faults), "a fault has nothing to strike"
+
+
+def test_errors_taken_for_proof_are_found():
+    """The harness finds pods stripped of their devices where an error counts as a deletion."""
+    with mock.patch.object(pod_state, "is_absent", return_value=True):
+        assert_found("lost-answers-then-403")
+
+
+def test_a_late_watch_taken_for_proof_is_found():
+    """It finds them too where recovery neither asks the API nor knows what it has just bound."""
+    unused = mock.PropertyMock(return_value=True)
+    with (
+        mock.patch.object(pod_state.PodReading, "proves_unused", unused),
+        mock.patch.object(SnapshotBuilder, "assumed_pods", return_value=frozenset()),
+    ):
+        assert_found("late-pod-watch")
+
+
+def assert_found(name):
+    outcome = simulate(read_schedule(Path(__file__).parent / "kept" / f"{name}.json"))
+    assert outcome.findings
+    assert "its claim is not" in outcome.findings[0]
