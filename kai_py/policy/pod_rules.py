@@ -85,15 +85,21 @@ class PodRules:
 
     def filters(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
         """Each rule's reason text and the nodes that pass it."""
+        yield from self._affinity(shape)
         yield from self.refusals(shape)
-        yield from self.attractions(shape)
+        yield from self._spread(shape)
 
     def attractions(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
-        """Of ``filters`` those that further pods may let a pod pass: affinity and spread."""
-        rules = rules_of(shape)
-        if rules.affinity:
+        """Of ``filters`` those that further pods may let a pod pass."""
+        yield from self._affinity(shape)
+        yield from self._spread(shape)
+
+    def _affinity(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
+        if rules_of(shape).affinity:
             yield "didn't match pod affinity rules", self._passes_affinity(shape)
-        for term, constraint in rules.spread:
+
+    def _spread(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
+        for term, constraint in rules_of(shape).spread:
             # Its namespace is that of the pod, so that only labels are left to compare.
             itself = int(term.selection[0].matches_labels(shape.labels))
             passes = self._skew(shape, term, constraint) + itself <= constraint.max_skew
