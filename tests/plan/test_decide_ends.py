@@ -1,10 +1,16 @@
 """A cycle ends whatever is in the cluster, and no gang is set aside: a seed that fails is kept."""
 
+import random
+from dataclasses import replace
+
 import pytest
 
+from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Stage
 from tests.plan.mixed_worlds import mixed_world
 from tests.support.cpu_limit import cpu_limit
+from tests.support.scenario import Cluster, job_with_pods, node, queue
 
 SECONDS = 5.0
 """Of processor time for two cycles; an ordinary case takes a hundredth."""
@@ -41,3 +47,27 @@ def test_a_cycle_ends(first):
 def test_a_cycle_ends_in_ten_thousand_clusters(first):
     for seed in range(first, first + PART):
         decide_twice(seed)
+
+
+def test_nested_topologies_end():
+    """Four levels that have nothing to do with each other, nested."""
+    chance, levels = random.Random(1), [f"example.com/l{i}" for i in range(4)]
+    nodes = [
+        node(f"n{i}", 1, labels={level: f"d{chance.randrange(16)}" for level in levels})
+        for i in range(128)
+    ]
+    tree = Subgroup(name="leaf", min_members=3)
+    for level in levels:
+        topology = TopologyConstraint(required_level=level)
+        tree = Subgroup(name=f"of-{level}", children=(tree,), topology=topology)
+    cluster = Cluster().add(*nodes, queue("team", 99), *job_with_pods("deep", 3, queue="team"))
+    found = cluster.snapshot(1000.0)
+    [key] = found.pending
+    pods = tuple(replace(each, subgroup="leaf") for each in found.gangs[key].members)
+    deep = replace(found.gangs[key], tree=tree, members=pods)
+    with cpu_limit(60.0):
+        plan = run_cycle(
+            replace(found, gangs={key: deep}), CycleSettings(), CycleMemory(cluster.devices)
+        )
+    [pending] = plan.unplaced
+    assert pending.stage in {Stage.SEARCH_BUDGET, Stage.TOPOLOGY}, pending.message
