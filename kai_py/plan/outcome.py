@@ -226,7 +226,13 @@ def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
         pods = tuple(m.pod for m in gang.members if _is_unplaced(state, m))
         if not pods:
             continue
-        reason = state.unschedulable.get(gang.key) or _default_reason(state, gang)
+        try:
+            reason = state.unschedulable.get(gang.key) or _default_reason(state, gang)
+            elastic = elastic_pods(gang, state.statement)
+        except Exception as error:
+            # What fails for one gang must not take the plan of all others with it.
+            state.turns.fail(gang, error)
+            reason, elastic = _failure_reason(state, gang), ()
         unplaced.append(
             Unplaced(
                 gang=gang.key,
@@ -238,11 +244,16 @@ def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
                 marked=gang.mark_unschedulable,
                 shortage=reason.shortage,
                 protections=reason.protections,
-                elastic=elastic_pods(gang, state.statement),
+                elastic=elastic,
                 ageing_points=state.ageing.points(gang),
             )
         )
     return unplaced
+
+
+def _failure_reason(state: CycleState, gang: Gang) -> Unschedulable:
+    failed = state.turns.failed[gang.key]
+    return Unschedulable(Stage.SCHEDULER_ERROR, f"{failed.message}.")
 
 
 def _message(gang: Gang, reason: Unschedulable) -> str:

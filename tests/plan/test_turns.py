@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.plan import outcome
 from kai_py.plan.cycle import CycleMemory, CycleSettings, next_deadline, run_cycle
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.plan import Action, Stage
@@ -119,6 +120,24 @@ def test_a_running_gang_that_cannot_be_divided_is_no_victim(monkeypatch):
     assert evicted(plan) == ["low-0", "low-1"]
     assert [each.gang for each in plan.set_aside] == ["default/Gang/bad"]
     assert not played(before, memory, 1001.0).set_aside, "told once"
+
+
+def test_an_error_in_the_explanation_of_a_gang_is_its_reason(monkeypatch):
+    explained = outcome.elastic_pods
+
+    def failing(each, statement):
+        if each.owner.name == "bad":
+            raise Broken("no such number")
+        return explained(each, statement)
+
+    monkeypatch.setattr(outcome, "elastic_pods", failing)
+    before = world({"n": 3}, mixed("good"), mixed("bad", created=5), mixed("last", created=9))
+    plan = played(before, CycleMemory(ClusterDevices()))
+    assert set(placed(plan)) == {"good-a", "good-b"}
+    assert [each.gang for each in plan.set_aside] == ["default/Gang/bad"]
+    reasons = {each.gang: each for each in plan.unplaced}
+    assert reasons["default/Gang/bad"].stage is Stage.SCHEDULER_ERROR
+    assert reasons["default/Gang/last"].stage is Stage.RESOURCES
 
 
 class Clock:
