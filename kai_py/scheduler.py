@@ -27,11 +27,13 @@ from kai_py.commit.settings import CommitSettings
 from kai_py.config import Configuration
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.observe import health
+from kai_py.observe.activity_log import log_decisions, log_queue_change
 from kai_py.observe.auditor import Auditor
 from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
-from kai_py.observe.decision_log import DecisionLog
+from kai_py.observe.decision_log import MAX_DECISIONS, Decision, DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics
+from kai_py.observe.event_history import decisions_of_events, read_scheduler_events
 from kai_py.observe.failures import Failures
 from kai_py.observe.http import Probes
 from kai_py.observe.http_api import ApiSource
@@ -39,19 +41,21 @@ from kai_py.observe.kai_metrics import KaiQueueMetrics
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.share_history import ShareHistory
 from kai_py.plan.plan import Plan
-from kai_py.planner import Planner
+from kai_py.planner import Planner, spec_of_queue
 from kai_py.relevance import affects_plan
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client, separate_client
 from kai_py.watch.elector import Election, Elector
 from kai_py.watch.elector_thread import ElectorThread
+from kai_py.watch.errors import ApiError
 from kai_py.watch.kinds import (
     DEVICE_CLASSES,
     KAI_QUEUES,
     NATIVE_GROUPS,
     NODES,
     PODS,
+    QUEUES,
     RESOURCE_CLAIMS,
 )
 from kai_py.watch.mirror import Mirror
@@ -67,6 +71,7 @@ MONITOR_SECONDS = 5.0
 FAILED_CYCLE_PAUSE = 1.0
 OWNER_KINDS_SECONDS = 10.0
 """Longest wait of the first cycle for kinds of owners that the first pods need."""
+RECALL_SECONDS = 30.0
 PlanListener = Callable[[Plan], None]
 
 
@@ -89,7 +94,7 @@ class Scheduler:
     ) -> None:
         self.mirror = Mirror(client, on_refused=self._on_refused)
         self.last_view: ClusterView | None = None
-        self.decisions = DecisionLog()
+        self.decisions = DecisionLog(before=MAX_DECISIONS)
         self.shares = ShareHistory()
         self._client = client
         self._configuration = configuration
@@ -223,12 +228,29 @@ class Scheduler:
                 failures=self._failures,
             )
         )
+        recalling = asyncio.create_task(self._recall_decisions())
         try:
             async with self._executor.running():
                 await self._cycles(may_act)
         finally:
+            recalling.cancel()
             self._executor = None
             self._metrics.leader.set(0)
+
+    async def _recall_decisions(self) -> None:
+        """Take over what earlier leaders decided: their events carry it, for as long as they live.
+
+        Events are the only record that every leader writes already and that ends by itself.
+        """
+        name = self._configuration.scheduler_name
+        try:
+            async with asyncio.timeout(RECALL_SECONDS):
+                events = await read_scheduler_events(self._client, name, [""])
+        except (ApiError, TimeoutError) as error:
+            log.info("decisions of earlier leaders are not known: %s", error or "no answer")
+            return
+        with self._failures.contained("decisions of earlier leaders"):
+            self.decisions.recall(decisions_of_events(events))
 
     async def _cycles(self, may_act: Callable[[], bool]) -> None:
         auditing = asyncio.create_task(self.auditor.run())
@@ -281,14 +303,16 @@ class Scheduler:
         with self._metrics.timed("plan", number):
             plan, node_gpus = await asyncio.to_thread(self._decide, snapshot)
         self.last_view = ClusterView(number, snapshot, plan, node_gpus)
-        self._show(plan, snapshot, now)
+        decisions = self._show(plan, snapshot, now)
         if self._executor is not None and may_act():
+            with self._failures.contained("the log"):
+                log_decisions(decisions, snapshot.gangs, number, now)
             with self._metrics.timed("commit", number):
                 self._executor.execute(plan, snapshot.gangs.values(), now)
 
-    def _show(self, plan: Plan, snapshot: Snapshot, now: float) -> None:
+    def _show(self, plan: Plan, snapshot: Snapshot, now: float) -> tuple[Decision, ...]:
         """Everything that is told of a plan; none of it may keep the plan from being executed."""
-        contained = self._failures.contained
+        contained, decisions = self._failures.contained, tuple[Decision, ...]()
         with contained("the next deadline"):
             self._deadline = self._planner.next_deadline(snapshot)
         with contained("decisions"):
@@ -306,6 +330,7 @@ class Scheduler:
                 self._kai_metrics.show_plan(plan)
         with contained("the plan's listener"):
             self._on_plan(plan)
+        return decisions
 
     def _decide(self, snapshot: Snapshot) -> tuple[Plan, Floats]:
         limit = self._configuration.budgets.cycle_time
@@ -353,6 +378,8 @@ class Scheduler:
             self._planner.builder.apply(kind.collection_name, old, new)
             if kind is RESOURCE_CLAIMS:
                 self._device_holders.apply(old, new)
+            if kind in (QUEUES, KAI_QUEUES) and self._executor is not None:
+                log_queue_change(*(each and spec_of_queue(each) for each in (old, new)))
         if not self._wake.is_set() and affects_plan(old, new) and not self._is_own_write(new):
             self._wake.set()
 

@@ -174,6 +174,24 @@ async def test_a_stopped_leader_gives_way_to_the_next_at_once(cluster):
         await until(lambda: bound(cluster, "second") == 2)
 
 
+async def test_the_next_leader_knows_what_the_last_one_decided(cluster):
+    async with scheduling(cluster, identity="one") as first:
+        submit(cluster, "first", 2)
+        await until(lambda: bound(cluster, "first") == 2)
+        await until(lambda: len(cluster.api.list(cluster.registry.named("events"))) >= 2)
+        before = first.decisions.newest
+    async with scheduling(cluster, identity="two") as second:
+        await until(lambda: second.decisions.since(0))
+        [placed] = second.decisions.since(0)
+        assert (placed.kind, placed.gang) == ("placed", "default/Job/first")
+        assert len(placed.pods) == 2
+        assert placed.number <= before
+        submit(cluster, "second", 2)
+        await until(lambda: len(second.decisions.since(0)) >= 2)
+        numbers = [each.number for each in second.decisions.since(0)]
+        assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+
+
 async def test_a_standby_does_nothing(cluster):
     async with scheduling(cluster, identity="one"):
         submit(cluster, "first", 2)

@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import time
 import uuid
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from prometheus_client import (
     ProcessCollector,
 )
 
+from kai_py.api.printable import printable_json
 from kai_py.cli.connection import (
     ConfigFile,
     Context,
@@ -41,6 +43,7 @@ from kai_py.observe.token_review import TokenReviews
 from kai_py.plan.plan import Plan
 from kai_py.scheduler import Scheduler
 from kai_py.simulate.advisor import with_advisor
+from kai_py.watch.outages import Outages
 
 log = logging.getLogger(__name__)
 CONNECTIONS_BESIDE_WRITES = 16
@@ -107,7 +110,8 @@ class PlanPrinter:
         if encoded == self._last:
             return
         self._last = encoded
-        print(encoded.decode() if self._json else describe_plan(plan), flush=True)
+        text = printable_json(encoded.decode()) if self._json else describe_plan(plan)
+        print(text, flush=True)
 
 
 async def _run(
@@ -118,8 +122,14 @@ async def _run(
         collector(registry=registry)
     metrics = Metrics(registry)
     connections = configuration.commit.concurrency + CONNECTIONS_BESIDE_WRITES
+    outages = Outages(time.monotonic)
+
+    def on_call(verb: str, kind: str, code: int, seconds: float) -> None:
+        metrics.count_call(verb, kind, code, seconds)
+        outages.observe(verb, kind, code, seconds)
+
     async with cluster_client(
-        kubeconfig, context, on_call=metrics.count_call, connections=connections
+        kubeconfig, context, on_call=on_call, connections=connections
     ) as client:
         scheduler = Scheduler(
             client,

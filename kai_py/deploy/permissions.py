@@ -167,6 +167,12 @@ WRITES = (
         ("create",),
     ),
     Grant(
+        "What earlier leaders decided, which a new one shows.",
+        "",
+        ("events",),
+        ("list",),
+    ),
+    Grant(
         "Whose token a reader of the dashboard shows.",
         "authentication.k8s.io",
         ("tokenreviews",),

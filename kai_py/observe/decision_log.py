@@ -8,7 +8,7 @@ were deleted. Numbers grow by one, so a reader can tell whether it missed any.
 import asyncio
 import enum
 from collections import deque
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -62,18 +62,31 @@ class Decision:
 
 
 class DecisionLog:
-    """The last ``size`` decisions; belongs to one event loop."""
+    """The last ``size`` decisions; belongs to one event loop.
 
-    def __init__(self, size: int = MAX_DECISIONS) -> None:
+    ``before``: numbers left free for decisions of earlier leaders, which ``recall`` adds.
+    """
+
+    def __init__(self, size: int = MAX_DECISIONS, before: int = 0) -> None:
         self._decisions: deque[Decision] = deque(maxlen=size)
+        self._before = before
         self._last_plan = Plan()
         self._changed = asyncio.Event()
         self.cycle = 0
 
     @property
     def newest(self) -> int:
-        """Number of the last decision; 0 before the first."""
-        return self._decisions[-1].number if self._decisions else 0
+        """Number of the last decision, or the last that is left free before the first."""
+        return self._decisions[-1].number if self._decisions else self._before
+
+    def recall(self, decisions: Sequence[Decision]) -> None:
+        """Put those of earlier leaders, oldest first, before all others; to be called once."""
+        first = self._decisions[0].number if self._decisions else self._before + 1
+        size = self._decisions.maxlen or len(decisions)
+        space = min(size - len(self._decisions), first - 1)
+        newest = decisions[len(decisions) - min(space, len(decisions)) :]
+        for back, decision in enumerate(reversed(newest), start=1):
+            self._decisions.appendleft(replace(decision, number=first - back))
 
     def record(self, plan: Plan, gangs: Container[str], now: float) -> tuple[Decision, ...]:
         """Add a cycle's decisions and return them; ``gangs``: keys of the gangs that exist."""
@@ -90,7 +103,7 @@ class DecisionLog:
 
     def since(self, number: int) -> tuple[Decision, ...]:
         """Decisions after ``number``, oldest first, as far as they are kept."""
-        first = self._decisions[0].number if self._decisions else 1
+        first = self._decisions[0].number if self._decisions else self._before + 1
         return tuple(islice(self._decisions, max(number - first + 1, 0), None))
 
     def made_after(self, time: float) -> tuple[Decision, ...]:

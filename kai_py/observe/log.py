@@ -3,16 +3,32 @@
 Both use the standard library's logging. Fields given as ``extra={"fields": {...}}`` are appended to
 a text line as ``key=value``, and are top-level keys of a JSON object. A record is one line in
 either form, its traceback included, and nothing that others wrote in it can forge another.
+
+Failures of calls while the API server does not answer are left out below ``debug``: the outage is
+told once (``kai_py.watch.outages``). Of any other warning ``BURST`` records a minute are written,
+and the next one says how many were not.
 """
 
 import json
 import logging
 import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
+from kai_py.api.bounded import remember
 from kai_py.api.printable import printable, printable_json
 from kai_py.config import LogFormat
+from kai_py.watch.errors import ServerError, Unreachable
+
+log = logging.getLogger(__name__)
+
+BURST = 20
+PERIOD_SECONDS = 60.0
+MAX_TEXTS = 1000
 
 
 def configure_logging(
@@ -22,7 +38,57 @@ def configure_logging(
     handler = logging.StreamHandler(stream or sys.stderr)
     formatter = JsonFormatter() if log_format is LogFormat.JSON else TextFormatter()
     handler.setFormatter(formatter)
+    if level > logging.DEBUG:
+        handler.addFilter(_is_told_as_outage)
+        handler.addFilter(RateLimit(time.monotonic))
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.captureWarnings(capture=True)
+    threading.excepthook = _log_thread_failure
+
+
+def _log_thread_failure(failure: threading.ExceptHookArgs) -> None:
+    name = failure.thread.name if failure.thread is not None else "unknown"
+    log.critical("thread %s failed", name, exc_info=failure.exc_value)
+
+
+def _is_told_as_outage(record: logging.LogRecord) -> bool:
+    """False for a record of a call that failed because the server does not answer."""
+    arguments = record.args if isinstance(record.args, tuple) else ()
+    return not any(isinstance(each, Unreachable | ServerError) for each in arguments)
+
+
+@dataclass(slots=True)
+class _Written:
+    since: float
+    written: int = 0
+    suppressed: int = 0
+
+
+class RateLimit:
+    """Lets ``BURST`` warnings of one text and logger pass in ``PERIOD_SECONDS``."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock``: seconds, monotonic."""
+        self._clock = clock
+        self._texts: dict[tuple[str, str], _Written] = {}
+
+    def __call__(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written; it says how many before it were not."""
+        if record.levelno < logging.WARNING:
+            return True
+        key, now = (record.name, str(record.msg)), self._clock()
+        known = self._texts.get(key) or remember(self._texts, key, _Written(now), MAX_TEXTS)
+        suppressed = 0
+        if now >= known.since + PERIOD_SECONDS:
+            suppressed = known.suppressed
+            known.since, known.written, known.suppressed = now, 0, 0
+        if known.written >= BURST:
+            known.suppressed += 1
+            return False
+        known.written += 1
+        if suppressed:
+            record.fields = {**_fields(record), "suppressed": suppressed}
+        return True
 
 
 class TextFormatter(logging.Formatter):

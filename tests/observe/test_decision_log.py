@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner
-from kai_py.observe.decision_log import DecisionLog
+from kai_py.observe.decision_log import Decision, DecisionKind, DecisionLog
 from kai_py.plan.plan import (
     Action,
     Eviction,
@@ -93,3 +93,22 @@ async def test_readers_wait_for_the_next_cycle():
     log.record(Plan(), (), 0.0)
     assert await waiting == 1
     assert await log.cycle_after(0) == 1
+
+
+def test_decisions_of_earlier_leaders_come_before_all_others():
+    log = DecisionLog(size=10, before=10)
+    old = [Decision(kind=DecisionKind.PLACED, gang=f"old-{n}", queue="q") for n in range(12)]
+    assert log.newest == 10
+    log.record(Plan(placements=(PLACED,)), ("train",), 0.0)
+    assert log.newest == 11
+    log.recall(old)
+    everything = log.since(0)
+    assert [each.gang for each in everything] == [*(f"old-{n}" for n in range(3, 12)), PLACED.gang]
+    assert [each.number for each in everything] == [*range(2, 12)]
+    assert [each.gang for each in log.since(10)] == [PLACED.gang]
+
+
+def test_recalled_decisions_fit_an_empty_log():
+    log = DecisionLog(size=3, before=3)
+    log.recall([Decision(kind=DecisionKind.PLACED, gang=str(n), queue="q") for n in range(5)])
+    assert [(each.gang, each.number) for each in log.since(0)] == [("2", 1), ("3", 2), ("4", 3)]

@@ -1,0 +1,78 @@
+"""What the scheduler does, as log records with fields to filter by.
+
+One record for each gang placed, for each gang of which pods are evicted (with the rule, the
+preemptor and the numbers that decided), and for each change of a queue.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+
+from kai_py.observe.decision_log import Decision, DecisionKind
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.tables.queues import QueueInfo
+
+log = logging.getLogger(__name__)
+
+MAX_NODES = 32
+"""Nodes named in one record; ``node_count`` counts all."""
+NOT_CONFIGURED = frozenset({"name", "created", "api_version", "problems", "usage", "evictions"})
+"""Fields of a queue that its user did not write: a change of them is no change of the queue."""
+
+
+def log_decisions(
+    decisions: Iterable[Decision], gangs: Mapping[str, Gang], cycle: int, now: float
+) -> None:
+    """Record the decisions of a cycle that are being carried out; ``gangs`` by key."""
+    for decision in decisions:
+        if decision.kind is DecisionKind.PLACED:
+            fields_of = _fields(decision, cycle) | _waited(gangs.get(decision.gang), now)
+            log.info("gang %s: placed", decision.gang, extra={"fields": fields_of})
+        elif decision.kind is DecisionKind.EVICTED:
+            preemptor = {
+                "preemptor": decision.preemptor,
+                "preemptor_queue": decision.preemptor_queue,
+                "reason": decision.message,
+            }
+            fields_of = _fields(decision, cycle) | preemptor
+            log.info("gang %s: evicted", decision.gang, extra={"fields": fields_of})
+
+
+def log_queue_change(before: QueueInfo | None, after: QueueInfo | None) -> None:
+    """Record that a queue was created, changed or deleted; None: there is none."""
+    queue = after or before
+    if queue is None:
+        return
+    if after is None:
+        log.info("queue %s: deleted", queue.name, extra={"fields": {"queue": queue.name}})
+        return
+    changes = {
+        field.name: new if before is None else f"{getattr(before, field.name)} -> {new}"
+        for field in fields(QueueInfo)
+        if field.name not in NOT_CONFIGURED
+        and (new := getattr(after, field.name))
+        != (field.default if before is None else getattr(before, field.name))
+    }
+    if changes or before is None:
+        what = "created" if before is None else "changed"
+        details = {"queue": queue.name, **changes}
+        log.info("queue %s: %s", queue.name, what, extra={"fields": details})
+
+
+def _fields(decision: Decision, cycle: int) -> dict[str, object]:
+    return {
+        "gang": decision.gang,
+        "queue": decision.queue,
+        "rule": decision.action,
+        "cycle": cycle,
+        "pods": len(decision.pods),
+        "node_count": len(decision.nodes),
+        "nodes": decision.nodes[:MAX_NODES],
+    }
+
+
+def _waited(gang: Gang | None, now: float) -> dict[str, object]:
+    if gang is None:
+        return {}
+    since = max(gang.waiting_since, gang.last_evicted or 0.0)
+    return {"seconds": round(max(now - since, 0.0), 3)}
