@@ -15,6 +15,15 @@ from typing import Any
 
 import yaml
 
+MAX_CHARACTERS = 16 * 1024 * 1024
+"""Of a text: an object has 1.5 MiB at most, and YAML is read at about 1 MiB in seconds."""
+
+MAX_MERGED = 100_000
+"""Keys that merges (``<<``) copy, in all mappings of a text."""
+
+MAX_EXPANDED = 10_000_000
+"""Values of a document, those of an anchor counted wherever it is used."""
+
 
 class ManifestError(ValueError):
     """A text is not YAML; the message names line and reason."""
@@ -77,7 +86,13 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456
 
 
 def read_documents(text: str) -> list[Document]:
-    """Parse the documents of a YAML text, without empty ones; raises ManifestError."""
+    """Parse the documents of a YAML text, without empty ones; raises ManifestError.
+
+    A text that is enormous, or becomes so by its anchors and merges, is refused.
+    """
+    if len(text) > MAX_CHARACTERS:
+        limit = f"{MAX_CHARACTERS >> 20} MiB"
+        raise ManifestError(1, f"is larger than {limit}: give it as JSON, or in several files")
     try:
         loader = _Loader(text)
         documents = []
@@ -122,10 +137,15 @@ class _Builder:
         self._sizes: dict[int, int] = {}
         self._open: set[int] = set()
         self._repeated: list[tuple[int, str]] = []
+        self._merged = 0
+        self._merging: set[int] = set()
 
     def document(self, node: yaml.Node) -> Document:
         """Build the value of a document's root node."""
         value = self._value(node)
+        if self._sizes[id(node)] > MAX_EXPANDED:
+            reason = f"its anchors expand to more than {MAX_EXPANDED:,} values"
+            raise ManifestError(node.start_mark.line + 1, reason)
         return Document(value, node, tuple(self._repeated), self._sizes[id(node)])
 
     def _value(self, node: yaml.Node) -> Any:
@@ -157,7 +177,7 @@ class _Builder:
         mapping = LineMapping(node.start_mark.line + 1)
         own = {id(key_node) for key_node, _ in node.value}
         written: set[str] = set()
-        self._loader.flatten_mapping(node)
+        self._merge(node)
         for key_node, value_node in node.value:
             key = str(self._loader.construct_object(key_node, deep=True))
             line = key_node.start_mark.line + 1
@@ -168,6 +188,43 @@ class _Builder:
             mapping[key] = self._value(value_node)
             mapping.lines[key] = line
         return mapping
+
+    def _merge(self, node: yaml.MappingNode) -> None:
+        """Put the keys of merged mappings in place of ``<<``, before the mapping's own.
+
+        As ``SafeConstructor.flatten_mapping`` of PyYAML, with a limit: mappings that merge one
+        another can have as many keys as the square of the text's length.
+        """
+        merged: list[tuple[yaml.Node, yaml.Node]] = []
+        own: list[tuple[yaml.Node, yaml.Node]] = []
+        for key_node, value_node in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                sources = [value_node]
+                if isinstance(value_node, yaml.SequenceNode):
+                    sources = list(reversed(value_node.value))
+                for source in sources:
+                    merged.extend(self._merged_pairs(node, source))
+            else:
+                if key_node.tag == "tag:yaml.org,2002:value":
+                    key_node.tag = "tag:yaml.org,2002:str"
+                own.append((key_node, value_node))
+        node.value = merged + own
+
+    def _merged_pairs(
+        self, node: yaml.MappingNode, source: yaml.Node
+    ) -> list[tuple[yaml.Node, yaml.Node]]:
+        line = node.start_mark.line + 1
+        if not isinstance(source, yaml.MappingNode):
+            raise ManifestError(line, "only mappings can be merged")
+        if id(source) in self._merging:
+            raise ManifestError(line, "an anchor contains itself")
+        self._merging.add(id(source))
+        self._merge(source)
+        self._merging.discard(id(source))
+        self._merged += len(source.value)
+        if self._merged > MAX_MERGED:
+            raise ManifestError(line, f"its merges copy more than {MAX_MERGED:,} keys")
+        return list(source.value)
 
     def _sequence(self, node: yaml.SequenceNode) -> LineSequence:
         sequence = LineSequence(node.start_mark.line + 1)

@@ -25,10 +25,26 @@ def name_of(file: str) -> str:
     return "stdin" if file == "-" else file
 
 
+MAX_BYTES = 256 * 1024 * 1024
+"""Of a file that is read as text."""
+
+
+def read_limited(file: str) -> bytes:
+    """The content of the file; raises OSError, CommandError if it is enormous."""
+    if file == "-":
+        raw = sys.stdin.buffer.read(MAX_BYTES + 1)
+    else:
+        with Path(file).open("rb") as opened:
+            raw = opened.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise CommandError(f"{name_of(file)}: is larger than {MAX_BYTES >> 20} MiB")
+    return raw
+
+
 def text_of(file: str) -> str:
     """The content of the file; raises CommandError if it cannot be read or is not UTF-8."""
     try:
-        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        raw = read_limited(file)
         return raw.decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}") from error

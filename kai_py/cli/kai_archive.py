@@ -8,6 +8,7 @@ Source: KAI-Scheduler, docs/plugins/snapshot.md.
 """
 
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,7 @@ import msgspec
 from kai_py.api.records.core import ObjectMeta, Pod, Record
 from kai_py.api.records.unstructured import values_at
 from kai_py.api.references import PodRef
+from kai_py.simulate.objects import MAX_BYTES
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.watch.kinds import (
     DEVICE_CLASSES,
@@ -122,12 +124,14 @@ class Archive:
 def read_archive(path: Path) -> Archive:
     """Read a snapshot; raises ArchiveError."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            text = archive.read(FILE_NAME)
-        document = msgspec.json.decode(text, type=_Document)
+        document = msgspec.json.decode(_content(path), type=_Document)
     except OSError as error:
         raise ArchiveError(f"{path}: {error.strerror}") from error
-    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+    except ArchiveError:
+        raise
+    except RecursionError:
+        raise ArchiveError(f"{path}: {FILE_NAME} is nested too deeply") from None
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, KeyError, ValueError) as error:
         raise ArchiveError(f"{path} is not a snapshot of KAI-Scheduler: {error}") from error
     objects: list[tuple[Kind[Any], Any]] = []
     problems: list[str] = []
@@ -144,6 +148,20 @@ def read_archive(path: Path) -> Archive:
         problems=tuple(problems),
         binding=dict(_binding_pods(document.raw_objects.get("bindRequests"))),
     )
+
+
+def _content(path: Path) -> bytes:
+    """The file in the archive; raises ArchiveError if it is enormous, and errors of zipfile."""
+    with zipfile.ZipFile(path) as archive:
+        too_large = archive.getinfo(FILE_NAME).file_size > MAX_BYTES
+        content = b""
+        if not too_large:
+            # The size that the archive names may be wrong.
+            with archive.open(FILE_NAME) as member:
+                content = member.read(MAX_BYTES + 1)
+    if too_large or len(content) > MAX_BYTES:
+        raise ArchiveError(f"{path}: {FILE_NAME} expands to more than {MAX_BYTES >> 30} GiB")
+    return content
 
 
 def _resource(kind: Kind[Any], raw: msgspec.Raw) -> Resource[Any]:

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from kai_py.cli.cluster_objects import documents_in
+from kai_py.cli.cluster_objects import documents_in, name_of
 from kai_py.cli.connection import Context, Kubeconfig, cluster_client
-from kai_py.cli.errors import ExitCode
+from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, say
 from kai_py.dialects.kai.migration import Compatibility, MigrationNote, migration_notes
 from kai_py.simulate.objects import read_objects
@@ -67,7 +67,8 @@ def _read_files(files: list[str]) -> list[Any]:
 def _read(file: str) -> Iterator[Any]:
     for document in documents_in(file):
         if not isinstance(document.value, dict):
-            continue
+            line = document.node.start_mark.line + 1
+            raise CommandError(f"{name_of(file)}:{line}: is not a Kubernetes object")
         if document.value.get("kind") == "List":
             yield from document.value.get("items") or ()
         else:

@@ -6,7 +6,6 @@ input. What cannot be read is reported and does not prevent the reading of the r
 """
 
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +14,10 @@ from typing import Any
 import msgspec
 
 from kai_py.api.manifests import ManifestError, read_documents
-from kai_py.simulate.objects import Document
+from kai_py.simulate.objects import Document, expanded, read_file
 
 SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 """Files that are read in a directory; a file that is named itself may have any name."""
-
-MAX_BYTES = 2 << 30
-"""Most that a compressed file may expand to."""
 
 _SEPARATOR = re.compile(rb"^---(?:[ \t#].*)?\r?$", re.MULTILINE)
 
@@ -63,35 +59,13 @@ def read_object_files(
     found = ObjectsInFiles()
     for path in files_below(paths):
         name = "stdin" if str(path) == "-" else str(path)
-        content = read_input() if str(path) == "-" else path.read_bytes()
         try:
-            for part in _values(_expanded(content)):
+            content = read_input() if str(path) == "-" else read_file(path)
+            for part in _values(expanded(content)):
                 _collect(part, name, found)
         except ValueError as error:
             found.rejected.append(RejectedObject(name, str(error)))
     return found
-
-
-def _expanded(content: bytes) -> bytes:
-    """The content without compression; raises ValueError for damaged or enormous content."""
-    if not content.startswith(b"\x1f\x8b"):
-        return content
-    parts: list[bytes] = []
-    left = MAX_BYTES
-    while content:
-        member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-        try:
-            parts.append(member.decompress(content, left))
-        except zlib.error as error:
-            raise ValueError(f"is damaged: {error}") from None
-        if not member.eof:
-            raise ValueError(
-                f"expands to more than {MAX_BYTES >> 30} GiB"
-                if member.unconsumed_tail
-                else "is damaged: the end is missing"
-            )
-        left, content = max(left - len(parts[-1]), 1), member.unused_data
-    return b"".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,135 @@
+"""Files that expand, nest or repeat without measure fail with a sentence, at once."""
+
+import gzip
+import zipfile
+
+import pytest
+from typer.testing import CliRunner
+
+from kai_py.api import manifests
+from kai_py.cli import cluster_objects, main
+from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.simulate import objects
+
+ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+)
+MERGES = "".join(
+    f"m{n}: &m{n} {{{f'<<: *m{n - 1}, ' if n else ''}"
+    f"{', '.join(f'k{n}x{k}: v' for k in range(50))}}}\n"
+    for n in range(80)
+)
+LISTS = f"a: &a {{{', '.join(f'k{n}: v' for n in range(500))}}}\n" + "".join(
+    f"b{n}: {{<<: [{', '.join(['*a'] * 50)}]}}\n" for n in range(5)
+)
+NESTED = "a: " + "[" * 100_000
+DEEP = '{"items": [{"spec": ' + "[" * 100_000 + "]" * 100_000 + "}]}"
+TEXTS = {"aliases": ALIASES, "merges": MERGES, "lists": LISTS, "nested": NESTED}
+
+
+def run(*arguments):
+    result = CliRunner().invoke(main.app, [*map(str, arguments)], obj=main.Invocation())
+    error = result.exception
+    if error is not None and not isinstance(error, SystemExit | CommandError):
+        raise error
+    told = str(error) if isinstance(error, CommandError) else result.output
+    code = error.exit_code if isinstance(error, CommandError) else result.exit_code
+    return code, told
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_lint_finds_that_a_file_is_no_manifest(tmp_path, name):
+    file = tmp_path / "bomb.yaml"
+    file.write_text(TEXTS[name])
+    code, told = run("lint", file)
+    assert code == ExitCode.FOUND
+    assert told.count("\n") == 1
+    assert any(word in told for word in ("expand", "merges copy", "nested too deeply"))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_migrate_refuses_what_it_cannot_read(tmp_path, name):
+    file = tmp_path / "bomb.yaml"
+    file.write_text(TEXTS[name])
+    code, told = run("migrate", file)
+    assert code == ExitCode.USAGE
+    assert told.startswith(f"{file}:")
+    assert "\n" not in told
+
+
+def test_migrate_refuses_what_is_no_object(tmp_path):
+    file = tmp_path / "list.yaml"
+    file.write_text("- a\n- b\n")
+    code, told = run("migrate", file)
+    assert (code, told) == (ExitCode.USAGE, f"{file}:1: is not a Kubernetes object")
+
+
+@pytest.mark.parametrize("command", [("lint",), ("migrate",), ("plan",)])
+def test_a_text_that_is_too_large_is_not_parsed(tmp_path, monkeypatch, command):
+    monkeypatch.setattr(manifests, "MAX_CHARACTERS", 10_000)
+    file = tmp_path / "large.yaml"
+    file.write_text("a: " + "x" * 20_000)
+    code, told = run(*command, file)
+    assert "is larger than" in told
+    assert code in (ExitCode.FOUND, ExitCode.USAGE, ExitCode.OK)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster_objects, "MAX_BYTES", 1 << 20)
+    file = tmp_path / "large.yaml"
+    file.write_bytes(b"#" * (2 << 20))
+    assert run("migrate", file) == (ExitCode.USAGE, f"{file}: is larger than 1 MiB")
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_replay_refuses_an_archive_that_expands_without_measure(tmp_path, monkeypatch, lies):
+    monkeypatch.setattr("kai_py.cli.kai_archive.MAX_BYTES", 1 << 20)
+    file = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("snapshot.json", b"{" + b" " * (8 << 20))
+    if lies:
+        size, false_size = (8 << 20) + 1, 100
+        content = file.read_bytes()
+        file.write_bytes(
+            content.replace(size.to_bytes(4, "little"), false_size.to_bytes(4, "little"))
+        )
+    code, told = run("replay", file)
+    assert code == ExitCode.USAGE
+    assert str(file) in told
+
+
+@pytest.mark.parametrize("arguments", [("replay",), ("explain", "gang", "x", "--from")])
+def test_saved_clusters_have_a_limit(tmp_path, monkeypatch, arguments):
+    monkeypatch.setattr(objects, "MAX_BYTES", 1 << 20)
+    file = tmp_path / "bomb.json.gz"
+    file.write_bytes(gzip.compress(b'{"items": []' + b" " * (8 << 20)))
+    code, told = run(*arguments, file)
+    assert code == ExitCode.USAGE
+    assert "expands to more than" in told
+
+
+@pytest.mark.parametrize("arguments", [("replay",), ("explain", "gang", "x", "--from")])
+def test_depth_has_a_limit(tmp_path, arguments):
+    file = tmp_path / "deep.json"
+    file.write_text(DEEP)
+    code, told = run(*arguments, file)
+    assert code == ExitCode.USAGE
+    assert "nested too deeply" in told
+
+
+def test_depth_in_an_archive_has_a_limit(tmp_path):
+    file = tmp_path / "deep.zip"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("snapshot.json", '{"rawObjects": ' + DEEP + "}")
+    code, told = run("replay", file)
+    assert code == ExitCode.USAGE
+    assert "is nested too deeply" in told or "is not a snapshot" in told
+
+
+def test_merges_mean_what_they_mean_in_yaml():
+    text = (
+        "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], z: 3, w: 3}\nd: {<<: *b, y: 4}\n"
+    )
+    [document] = manifests.read_documents(text)
+    assert document.value["c"] == {"x": 1, "y": 1, "z": 3, "w": 3}
+    assert document.value["d"] == {"y": 4, "z": 2}
