@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from prometheus_client import CollectorRegistry
 
 from kai_py.api.crd import crds
-from kai_py.config import Configuration
+from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.demo.script import GPUS_PER_NODE, Script
 from kai_py.demo.workloads import PLUGIN_NODES, setup_manifests
 from kai_py.embedded.cluster import EmbeddedCluster
@@ -28,6 +28,17 @@ PLUGIN_NODE = "plugin-0"
 MAX_START_SECONDS = 1.0
 MIN_START_SECONDS = 0.3
 """Least seconds until a bound pod runs; with less a client would not see it start."""
+
+
+LEASE_SECONDS = 30 * 24 * 3600.0
+"""The cluster is in this process and ends with it: a lease that is lost because the machine is busy
+or asleep would only take the cluster from its user. Another scheduler still sees who leads."""
+
+CONFIGURATION = Configuration(
+    leader_election=LeaderElectionConfig(
+        duration=LEASE_SECONDS, renew_deadline=LEASE_SECONDS - 3600.0
+    )
+)
 
 
 @asynccontextmanager
@@ -63,7 +74,7 @@ async def running_scheduler(
         asyncio.TaskGroup() as group,
     ):
         scheduler = Scheduler(
-            client, Configuration(), metrics, identity="kai-py-demo", on_plan=on_plan
+            client, CONFIGURATION, metrics, identity="kai-py-demo", on_plan=on_plan
         )
         running = group.create_task(scheduler.run())
         try:

@@ -26,6 +26,7 @@ from kai_py.embedded.errors import (
     not_found,
     required,
 )
+from kai_py.embedded.field_types import check_field_types
 from kai_py.embedded.patches.apply import AppliedFields
 from kai_py.embedded.resources import NAMESPACES, Registry, ServedResource
 
@@ -204,6 +205,7 @@ class ApiServer:
                 )
         else:
             meta.pop("namespace", None)
+        check_field_types(resource, new)
         return resource.to_stored(new)
 
     def _require_namespace(self, resource: ServedResource, document: Json) -> None:

@@ -140,6 +140,21 @@ def test_guarantees_that_the_cluster_is_too_small_for_are_told():
     assert "spec.deservedGPUs is 4 GPUs, of which 3 GPUs can be guaranteed" in found["message"]
 
 
+def test_a_queue_that_lowers_the_guarantees_of_all_others_is_told():
+    plan = scenario(
+        node("n", gpus=8),
+        queue("a", 4),
+        queue("vast", 1_000_000),
+        job_with_pods("one", 4, queue="a"),
+        job_with_pods("two", 16, queue="vast"),
+    ).plan()
+    found = condition(status_of(plan, "vast"), "Ready")
+    assert (found["status"], found["reason"]) == ("True", "DeservedScaledDown")
+    assert "more than the 8 GPUs that all 2 queues" in found["message"]
+    assert "lower it to what it needs" in found["message"]
+    assert "lower it" not in condition(status_of(plan, "a"), "Ready")["message"]
+
+
 def test_w18_more_than_deserved_and_more_than_max_are_told_with_their_fields():
     plan = scenario(
         node("n"),

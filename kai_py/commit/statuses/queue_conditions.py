@@ -42,14 +42,14 @@ def queue_conditions(
 ) -> tuple[QueueCondition, ...]:
     """The conditions of ``share``; ``shares`` are all queues of the plan by name."""
     return (
-        _ready(share, _orphan_ancestor(share, shares)),
+        _ready(share, shares, _orphan_ancestor(share, shares)),
         _orphan(share, _orphan_ancestor(share, shares)),
         _over_deserved(share),
         _over_max(share),
     )
 
 
-def _ready(share: QueueShare, above: str) -> QueueCondition:
+def _ready(share: QueueShare, shares: Mapping[str, QueueShare], above: str) -> QueueCondition:
     if share.problems:
         message = "; ".join(_with_field(problem) for problem in share.problems)
         return QueueCondition(READY, "False", share.problems[0].fault.value, message)
@@ -57,7 +57,7 @@ def _ready(share: QueueShare, above: str) -> QueueCondition:
         return QueueCondition(READY, "False", ANCESTOR_ORPHAN, _ancestor_message(above))
     if share.scaled_deserved:
         message = "; ".join(
-            _cut_message(share, resource) for resource in sorted(share.scaled_deserved)
+            _cut_message(share, shares, resource) for resource in sorted(share.scaled_deserved)
         )
         return QueueCondition(READY, "True", "DeservedScaledDown", message)
     return QueueCondition(READY, "True", ACCEPTED, OPEN if share.is_open else "")
@@ -114,8 +114,19 @@ def _with_field(problem: QueueProblem) -> str:
     return problem.reason
 
 
-def _cut_message(share: QueueShare, resource: str) -> str:
+def _cut_message(share: QueueShare, shares: Mapping[str, QueueShare], resource: str) -> str:
     deserved, scaled = share.deserved[resource], share.scaled_deserved[resource]
+    siblings = [each for each in shares.values() if each.parent == share.parent]
+    guaranteed = sum(
+        each.scaled_deserved.get(resource, each.deserved.get(resource, 0.0)) for each in siblings
+    )
+    if len(siblings) > 1 and deserved > guaranteed * (1 + TOLERANCE):
+        return (
+            f"{field_path(resource, 'deserved')} is {amount_text(deserved, resource)}, more than "
+            f"the {amount_text(guaranteed, resource)} that all {len(siblings)} queues beside each "
+            f"other can be guaranteed together: it lowers what the others are guaranteed, and "
+            f"{amount_text(scaled, resource)} is left for it; lower it to what it needs"
+        )
     return (
         f"{field_path(resource, 'deserved')} is {amount_text(deserved, resource)}, of which "
         f"{amount_text(scaled, resource)} can be guaranteed: the cluster is smaller than the sum "

@@ -11,6 +11,7 @@ from kai_py.embedded.controllers.disruption import DISRUPTION_CONTROLLER
 from kai_py.embedded.controllers.garbage import GARBAGE_COLLECTOR
 from kai_py.embedded.controllers.jobs import ORPHANED_POD_CONTROLLER, JobController
 from kai_py.embedded.controllers.namespaces import NAMESPACE_CONTROLLER
+from kai_py.embedded.controllers.pod_gc import POD_GARBAGE_COLLECTOR
 from kai_py.embedded.controllers.replica_sets import REPLICA_SET_CONTROLLER
 from kai_py.embedded.controllers.stateful_sets import STATEFUL_SET_CONTROLLER
 
@@ -27,6 +28,7 @@ def standard_controllers() -> Sequence[Controller]:
         CLAIM_RELEASER,
         JobController().controller(),
         ORPHANED_POD_CONTROLLER,
+        POD_GARBAGE_COLLECTOR,
         DEPLOYMENT_CONTROLLER,
         REPLICA_SET_CONTROLLER,
         STATEFUL_SET_CONTROLLER,

@@ -76,8 +76,13 @@ def _prepare_budget(budget: Json) -> None:
     }
 
 
+def _default_budget(budget: Json) -> None:
+    if budget.get("spec") is None:
+        budget["spec"] = {}
+
+
 def _validate_budget(budget: Json) -> list[FieldError]:
-    spec = budget.get("spec") or {}
+    spec = budget["spec"]
     if "minAvailable" in spec and "maxUnavailable" in spec:
         return [invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")]
     return []
@@ -124,6 +129,7 @@ PRIORITY_CLASS_RULES = KindRules(
 )
 BUDGET_RULES = KindRules(
     prepare=_prepare_budget,
+    default=_default_budget,
     validate=_validate_budget,
     validate_update=lambda new, _old: _validate_budget(new),
 )

@@ -140,9 +140,10 @@ def topology_unsatisfied(
     constraint = group.topology or TopologyConstraint()
     part = f", subgroup {group.name}" if group.name else ""
     level = constraint.required_level or constraint.preferred_level or constraint.fitting_level
+    named = f"topology {constraint.topology}, " if constraint.topology else ""
     return Unschedulable(
         Stage.TOPOLOGY,
-        f"topology {constraint.topology}, requirement {level} couldn't be satisfied for "
+        f"{named}requirement {level} couldn't be satisfied for "
         f"{gang.owner.namespace}/{gang.owner.name}{part}: {_domain_capacity_text(best, needed)}",
     )
 

@@ -229,3 +229,14 @@ def test_index_lists():
     assert list(parse_indexes("0-2,5,7-8")) == [0, 1, 2, 5, 7, 8]
     assert format_indexes(set()) == ""
     assert list(parse_indexes("")) == []
+
+
+def test_a_deleted_pod_without_a_node_is_collected_and_replaced(cluster):
+    rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
+    cluster.create(job("j", parallelism=1, podFailurePolicy={"rules": [rule]}))
+    settle(cluster)
+    [first] = names(cluster, PODS)
+    delete(cluster.api, PODS, first, "default")
+    settle(cluster, 30)
+    [second] = names(cluster, PODS)
+    assert second != first
