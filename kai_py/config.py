@@ -158,6 +158,9 @@ class CommitConfig(ApiModel):
     """Timeout for drivers to make allocated devices ready (their binding conditions)."""
     double_allocation: DoubleAllocationPolicy = DoubleAllocationPolicy.GIVE_WAY_BEFORE_START
     """Handling of devices of bound pods that another scheduler allocates too."""
+    watch_grace: PositiveDuration = 90.0
+    """How long a watch may be silent before nothing is decided on what it showed, and how long a
+    claim stays allocated to pods that nothing binds; bookmarks come about once a minute."""
 
 
 class KaiConfig(ApiModel):

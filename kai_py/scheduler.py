@@ -49,6 +49,7 @@ from kai_py.watch.client import Client, separate_client
 from kai_py.watch.elector import Election, Elector
 from kai_py.watch.elector_thread import ElectorThread
 from kai_py.watch.errors import ApiError
+from kai_py.watch.freshness import Freshness
 from kai_py.watch.kinds import (
     DEVICE_CLASSES,
     KAI_QUEUES,
@@ -123,6 +124,10 @@ class Scheduler:
         )
         self.auditor = Auditor(metrics.registry, self._observed_cluster, client.machine.boot_time)
         self._device_holders = DeviceHolders()
+        settings = commit_settings(configuration)
+        self._freshness = Freshness(
+            self.mirror, silence=settings.claim_grace, lag=settings.mirror_timeout
+        )
         self._executor: Executor | None = None
         self._elector: Elector | ElectorThread | None = None
         self._wake = asyncio.Event()
@@ -175,7 +180,8 @@ class Scheduler:
         kinds = self.mirror.status()
         unread = [] if self.mirror.synced else health.unsynced_kinds(kinds)
         unelectable = [] if self._elector is None else self._elector.problems()
-        return unread + unelectable + health.unreachable_kinds(kinds)
+        stale = self._freshness.silent() + self._freshness.behind()
+        return unread + unelectable + health.unreachable_kinds(kinds) + stale
 
     def unreadable(self) -> list[str]:
         """Kinds that are left out because they may not be read, as sentences."""
@@ -216,6 +222,7 @@ class Scheduler:
             ExecutorDependencies(
                 client=self._client,
                 mirror=self.mirror,
+                freshness=self._freshness,
                 assume_cache=self._planner.builder,
                 claiming_groups=self._planner.builder.releasable_claims,
                 holders=self._device_holders,
@@ -408,6 +415,10 @@ class Scheduler:
             for kind in self.mirror.status():
                 if kind.api_version:
                     self._metrics.watch_lag.labels(kind.kind).set(kind.age)
+            for view in self._freshness.measure():
+                permission = view.kind.permission
+                self._metrics.watch_silent.labels(permission).set(view.silent_for)
+                self._metrics.watch_behind.labels(permission).set(view.behind_for)
 
 
 def log_set_aside(plan: Plan) -> None:
@@ -426,6 +437,7 @@ def commit_settings(configuration: Configuration) -> CommitSettings:
         queue_status_interval=configuration.commit.queue_status_interval,
         readiness=ReadinessPolicy(timeout=configuration.commit.binding_timeout),
         double_allocation=configuration.commit.double_allocation,
+        claim_grace=configuration.commit.watch_grace,
         write_kai_statuses=configuration.kai.write_status,
         write_grove_statuses=configuration.grove.write_status,
         node_pool=configuration.node_pool.name,

@@ -20,6 +20,7 @@ from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.claims.recovery import LeftoverClaim, release_leftover
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import (
+    NOT_EVICTED,
     EvictionOutcome,
     EvictionResult,
     evict,
@@ -27,6 +28,8 @@ from kai_py.commit.eviction import (
     suspend_job,
     write_eviction_reason,
 )
+from kai_py.commit.node_check import FindNode
+from kai_py.commit.pod_state import ReadState, read_pod_state
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.transaction import GangOutcome, GangTransaction
@@ -82,6 +85,16 @@ class AssumeCache(Protocol):
         """Reserve capacity for a nominated pod; ``now`` in seconds since the epoch."""
 
 
+class View(Protocol):
+    """What commit asks of the freshness of the mirror."""
+
+    def record_binding(self, pod: PodRef) -> None:
+        """Expect the watch to show that ``pod`` is on a node."""
+
+    async def catch_up(self) -> str:
+        """Wait until the mirror shows what was written so far; returns why it does not, or ""."""
+
+
 ClaimLookup = Callable[[ClaimRef], ResourceClaim | None]
 """A claim from the mirror; None when it is deleted or was recreated."""
 
@@ -103,7 +116,11 @@ class Committer:
         metrics: Metrics,
         settings: CommitSettings,
         wake: Callable[[float], None],
+        freshness: View,
+        find_node: FindNode,
     ) -> None:
+        self._find_node = find_node
+        self._freshness = freshness
         self._access = access
         self._assume_cache = assume_cache
         self._find_claim = find_claim
@@ -116,6 +133,7 @@ class Committer:
         self.tasks: set[asyncio.Task[None]] = set()
         """Tasks under way; a task is removed when it is done."""
         self._pod_uids: set[str] = set()
+        self._transactions: dict[str, GangTransaction] = {}
         self._claim_uids: Counter[str] = Counter()
         self._evicting: set[str] = set()
         self.releasing: set[str] = set()
@@ -145,7 +163,9 @@ class Committer:
         suspended: dict[str, list[Eviction]] = {}
         for eviction in plan.evictions:
             uid = eviction.pod.uid
-            if uid not in self._evicting and self._backoff.is_ready(uid, clock):
+            if uid in self._pod_uids:
+                self._withdraw(eviction)
+            elif uid not in self._evicting and self._backoff.is_ready(uid, clock):
                 self._evicting.add(uid)
                 # Before the task runs: the next cycle must not choose the same victim again.
                 self._assume_cache.expect_eviction(uid)
@@ -210,7 +230,9 @@ class Committer:
             self._cached_claims(gang),
             self._event_writer.report_waiting,
             lambda claim: self._claim_uids[claim] > 1,
+            self._find_node,
         )
+        self._transactions |= dict.fromkeys((p.pod.uid for p in gang.pods), transaction)
         try:
             outcome = await transaction.run()
         except Exception:
@@ -229,6 +251,8 @@ class Committer:
         gang = outcome.gang
         for pod in outcome.unbound:
             self._assume_cache.forget(pod.uid)
+        for pod in outcome.bound:
+            self._freshness.record_binding(pod)
         device_backoff = self._settings.failed_device_backoff
         for device, condition in outcome.failed_devices:
             self._assume_cache.avoid_device(device, condition, device_backoff)
@@ -284,8 +308,16 @@ class Committer:
         finally:
             self._end(gang)
 
+    def _withdraw(self, eviction: Eviction) -> None:
+        """Let a gang that is being bound stay pending: its pods never ran, so none is deleted."""
+        transaction = self._transactions.get(eviction.pod.uid)
+        if transaction is not None:
+            transaction.withdraw(f"withdrawn before it started: {eviction.reason}")
+
     def _end(self, gang: GangPlacement) -> None:
-        self._pod_uids.difference_update(placement.pod.uid for placement in gang.pods)
+        for placement in gang.pods:
+            self._pod_uids.discard(placement.pod.uid)
+            self._transactions.pop(placement.pod.uid, None)
         for uid in _claim_uids(gang):
             self._claim_uids[uid] -= 1
             if self._claim_uids[uid] <= 0:
@@ -304,25 +336,41 @@ class Committer:
         """Suspend a Job, which terminates all of its pods, and write the reason on each."""
         job, scheduler = evictions[0].owner, self._settings.scheduler_name
         try:
-            await suspend_job(self._access, job, scheduler, now)
+            outcome, reason = await self._check_suspension(evictions)
+            if outcome is EvictionOutcome.EVICTED:
+                await suspend_job(self._access, job, scheduler, now)
         except ApiError as error:
             vanished = is_gone(error, job.name)
             outcome = EvictionOutcome.DELETED if vanished else EvictionOutcome.FAILED
             reason = str(error)
             if not vanished:
                 log.warning("Job %s/%s: not suspended: %s", job.namespace, job.name, error)
-        else:
-            outcome, reason = EvictionOutcome.EVICTED, ""
         for eviction in evictions:
             if outcome is EvictionOutcome.EVICTED:
                 await write_eviction_reason(self._access, eviction.pod, eviction.reason)
             self._evicting.discard(eviction.pod.uid)
             self._record_eviction(EvictionResult(eviction, outcome, reason))
 
+    async def _check_suspension(self, evictions: Sequence[Eviction]) -> tuple[EvictionOutcome, str]:
+        """Whether reads show pods of the Job on nodes: EVICTED, or what they show and why."""
+        if stale := await self._freshness.catch_up():
+            return EvictionOutcome.FAILED, stale
+        readings = await asyncio.gather(*(read_pod_state(self._access, e.pod) for e in evictions))
+        states = {reading.state for reading in readings}
+        if ReadState.BOUND in states:
+            return EvictionOutcome.EVICTED, ""
+        problem = next((reading.problem for reading in readings if reading.problem), "")
+        return NOT_EVICTED[ReadState.UNKNOWN if problem else states.pop()], problem
+
     async def _evict(self, eviction: Eviction) -> None:
         uid = eviction.pod.uid
         try:
-            result = await evict(self._access, eviction)
+            stale = await self._freshness.catch_up()
+            result = (
+                EvictionResult(eviction, EvictionOutcome.FAILED, stale)
+                if stale
+                else await evict(self._access, eviction)
+            )
         except Exception:
             log.exception("pod %s: the eviction failed", eviction.pod)
             result = EvictionResult(eviction, EvictionOutcome.FAILED, "internal error")
@@ -349,7 +397,8 @@ class Committer:
 
     async def _release(self, leftover: LeftoverClaim) -> None:
         try:
-            kept = await release_leftover(self._access, leftover)
+            kept = await self._freshness.catch_up()
+            kept = kept or await release_leftover(self._access, leftover)
         except ApiError as error:
             log.warning("orphaned claim %s: %s", leftover.claim, error)
         else:

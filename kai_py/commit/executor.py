@@ -7,9 +7,9 @@ statuses and events.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
@@ -45,6 +45,7 @@ from kai_py.plan.plan import ObjectProblem, Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.tables.claims import pod_claims
 from kai_py.watch.client import Client
+from kai_py.watch.freshness import Freshness
 from kai_py.watch.kinds import NODES, PODS, QUEUES, RESOURCE_CLAIMS, WatchedQueue
 from kai_py.watch.mirror import Mirror
 
@@ -53,6 +54,8 @@ log = logging.getLogger(__name__)
 DRAIN_SECONDS = 20.0
 STATUS_DRAIN_SECONDS = 2.0
 GATE_CONCURRENCY = 4
+STALE_SECONDS = 5.0
+"""Seconds between two plans on a stale view, of which nothing or not all is carried out."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class ExecutorDependencies:
 
     client: Client
     mirror: Mirror
+    freshness: Freshness
     assume_cache: AssumeCache
     claiming_groups: ClaimingGroups
     holders: DeviceHolders
@@ -81,6 +85,7 @@ class Executor:
     def __init__(self, dependencies: ExecutorDependencies) -> None:
         self._dependencies = dependencies
         self._plan = Plan()
+        self._stale: tuple[str, ...] = ()
         self._last_problems: tuple[ObjectProblem, ...] = ()
         self._grace = LeftoverTracker(dependencies.settings.claim_grace)
         self._recorder = EventRecorder(
@@ -142,6 +147,8 @@ class Executor:
             metrics=dependencies.metrics,
             settings=dependencies.settings,
             wake=dependencies.wake,
+            freshness=dependencies.freshness,
+            find_node=lambda name: dependencies.mirror.objects(NODES).get(("", name)),
         )
         self._device_conflicts = DeviceConflictResolver(
             access=self._access(dependencies.settings.status_concurrency),
@@ -150,6 +157,7 @@ class Executor:
             scheduler_names=dependencies.settings.scheduler_names,
             is_committing=self.committer.is_committing,
             releasing=self.committer.releasing,
+            catch_up=dependencies.freshness.catch_up,
             event_writer=self._event_writer,
             count=dependencies.metrics.double_allocations.inc,
             policy=dependencies.settings.double_allocation,
@@ -159,7 +167,7 @@ class Executor:
         """Carry out a plan made of ``gangs``; ``now`` is its time, seconds since the epoch."""
         plan = self._with_autoscaling(with_kai_messages(plan, gangs, now), gangs, now)
         self._plan = plan
-        self.committer.commit(plan, now)
+        self.committer.commit(self._supported(plan), now)
         contained = self._dependencies.failures.contained
         with contained("statuses of pods"):
             statuses = pending_statuses(
@@ -180,6 +188,23 @@ class Executor:
             self._grove_statuses.update(plan, gangs)
             if self._dependencies.settings.write_kai_statuses:
                 self._kai_statuses.update(plan, gangs)
+
+    def _supported(self, plan: Plan) -> Plan:
+        """What of ``plan`` may be carried out on a view as fresh as the present one."""
+        freshness = self._dependencies.freshness
+        silent, behind = freshness.silent(), freshness.behind()
+        self._log_stale(tuple(each.split(":")[0] for each in (*silent, *behind)), silent + behind)
+        if silent:
+            return Plan()
+        return replace(plan, evictions=(), nominations=()) if behind else plan
+
+    def _log_stale(self, kinds: tuple[str, ...], reasons: Sequence[str]) -> None:
+        """Log when views become stale and when they are fresh again, and plan again meanwhile."""
+        if kinds != self._stale:
+            self._stale = kinds
+            log.warning("stale: %s", "; ".join(reasons) or "no longer, all watches are fresh")
+        if kinds:
+            self._dependencies.wake(STALE_SECONDS)
 
     def _with_autoscaling(self, plan: Plan, gangs: Collection[Gang], now: float) -> Plan:
         """``plan`` with the state of scale-up requests and ProvisioningRequests."""
@@ -238,7 +263,9 @@ class Executor:
             groups = self._dependencies.claiming_groups.our_groups()
             found = find_leftover_claims(claims, pods, names, in_use, groups)
             due = self._grace.due(found, asyncio.get_running_loop().time())
-            self.committer.release_leftovers(due)
+            freshness = self._dependencies.freshness
+            if not freshness.silent() and not freshness.behind():
+                self.committer.release_leftovers(due)
             self._report_lasting_problems()
 
     def _report_lasting_problems(self) -> None:

@@ -39,7 +39,7 @@ class CommitSettings:
     node_pool: str = ""
     autoscaling: AutoscalingConfig = field(default_factory=AutoscalingConfig)
     mirror_timeout: float = 10.0
-    claim_grace: float = 30.0
+    claim_grace: float = 90.0
     failed_device_backoff: float = 60.0
     double_allocation: DoubleAllocationPolicy = DoubleAllocationPolicy.GIVE_WAY_BEFORE_START
     retry: RetryPolicy = field(default_factory=RetryPolicy)

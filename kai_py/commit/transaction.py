@@ -3,7 +3,7 @@
     0. create    claims for extended resources exist, on nodes without a device plugin for them
     1. allocate  every claim of the gang is allocated and reserved; one that can't be ends it
     2. observe   the mirror shows these allocations, and no other claim has one of the devices;
-                 the latter is checked once more before the first binding
+                 the latter is checked once more before the first binding, and so are its nodes
     3. ready     drivers have met the binding conditions of the devices, where there are any
     4. status    pods name in their status the claim for their extended resources
     5. bind      all pods, as many at a time as the concurrency limit allows
@@ -17,6 +17,9 @@ Claims are released only for pods that a read, made after the decision to releas
 no node (``kai_py.commit.pod_state``). While the API gives no usable answer, whatever the error, the
 transaction stays open: its pods and devices go on counting as allocated, and it reads again with
 backoff until it knows.
+
+``withdraw`` ends a transaction before its first binding, when a gang of higher priority gets the
+capacity: pods that never ran are not deleted, they stay pending.
 
 Each step is idempotent: after a crash anywhere the next plan, made from the API's state, starts a
 transaction that continues, or ``kai_py.commit.claims.recovery`` releases the claims. A pod that
@@ -52,6 +55,7 @@ from kai_py.commit.claims.reconcile import (
     reconcile_claim,
     release_claim,
 )
+from kai_py.commit.node_check import FindNode, node_problem
 from kai_py.commit.pod_state import read_group_state, wait_until_known
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.plan import GangPlacement, Placement
@@ -106,7 +110,8 @@ class GangTransaction:
 
     ``cached_claims``: claims by uid from the mirror; they may be old. ``report_waiting`` is called
     with pods whose devices their drivers have to make ready, and a note of what is missing.
-    ``is_shared`` tells whether another running transaction uses the claim with a uid.
+    ``is_shared`` tells whether another running transaction uses the claim with a uid; without
+    ``find_node`` nodes are not looked at again.
     """
 
     gang: GangPlacement
@@ -116,6 +121,7 @@ class GangTransaction:
     cached_claims: Mapping[str, ResourceClaim] = field(default_factory=dict)
     report_waiting: Callable[[PodRef, str], None] = _ignore_waiting
     is_shared: Callable[[str], bool] = _never
+    find_node: FindNode | None = None
 
     def __post_init__(self) -> None:
         self._desired_claims = list(desired_claims(self.gang))
@@ -123,8 +129,16 @@ class GangTransaction:
         self._limiter = asyncio.Semaphore(self.settings.concurrency)
         self._observed: dict[str, ResourceClaim | None] = {}
         self._problem = ""
+        self._withdrawn = asyncio.Event()
+        names = dict.fromkeys(placement.node for placement in self.gang.pods)
+        self._nodes = {name: self.find_node(name) for name in names} if self.find_node else {}
         self._other_holders: tuple[OtherHolder, ...] = ()
         self._failed_devices: tuple[DeviceCondition, ...] = ()
+
+    def withdraw(self, reason: str) -> None:
+        """Bind nothing any more and release the claims; without effect once binding has begun."""
+        self._problem = self._problem or reason
+        self._withdrawn.set()
 
     async def run(self) -> GangOutcome:
         """Run the transaction; every failure is in the outcome."""
@@ -134,6 +148,7 @@ class GangTransaction:
         await self._wait_for_devices()
         await self._write_pod_statuses()
         self._recheck_devices()
+        self._recheck_nodes()
         if self._problem:
             await self._undo()
             return GangOutcome(
@@ -196,7 +211,8 @@ class GangTransaction:
             if self._problem:
                 return
             if desired.allocation is not None:
-                self._problem = await self._wait_until_mirrored(desired.claim, desired.allocation)
+                problem = await self._wait_until_mirrored(desired.claim, desired.allocation)
+                self._problem = self._problem or problem
 
     async def _wait_until_mirrored(self, claim: ClaimRef, allocation: AllocationResult) -> str:
         if not await self.holders.wait_until_seen(claim, allocation, self.settings.mirror_timeout):
@@ -214,6 +230,12 @@ class GangTransaction:
             ):
                 self._problem = self._conflict(desired.claim, observed.status.allocation)
 
+    def _recheck_nodes(self) -> None:
+        if self.find_node is None or self._problem:
+            return
+        problems = (node_problem(n, then, self.find_node(n)) for n, then in self._nodes.items())
+        self._problem = next(filter(None, problems), "")
+
     def _conflict(self, claim: ClaimRef, allocation: AllocationResult) -> str:
         self._other_holders = tuple(self.holders.other_holders(claim, allocation))
         return f"claim {claim}: {self._other_holders[0]}" if self._other_holders else ""
@@ -221,9 +243,17 @@ class GangTransaction:
     async def _wait_for_devices(self) -> None:
         if self._problem:
             return
-        results = await asyncio.gather(
-            *(self._wait_until_ready(desired) for desired in self._desired_claims)
-        )
+        waiting = asyncio.gather(*map(self._wait_until_ready, self._desired_claims))
+        withdrawn = asyncio.create_task(self._withdrawn.wait())
+        try:
+            await asyncio.wait((waiting, withdrawn), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            withdrawn.cancel()
+        if self._problem:
+            waiting.cancel()
+            await asyncio.wait((waiting,))
+            return
+        results = await waiting
         unready = [each for each in results if each is not None]
         self._failed_devices = tuple(device for each in unready for device in each.devices)
         self._problem = unready[0].reason if unready else ""
@@ -245,7 +275,7 @@ class GangTransaction:
             return
         created = [(p.pod, p.create_claim) for p in self.gang.pods if p.create_claim is not None]
         problems = await asyncio.gather(*(write_pod_status(self.access, *each) for each in created))
-        self._problem = next((problem for problem in problems if problem), "")
+        self._problem = self._problem or next((each for each in problems if each), "")
 
     async def _undo(self) -> None:
         """Release all claims, except those of a pod that an earlier attempt has bound after all."""

@@ -158,6 +158,18 @@ class Metrics:
             ("kind",),
             registry=registry,
         )
+        self.watch_silent = Gauge(
+            "kai_py_watch_silent_seconds",
+            "Time since a kind on which decisions rest was last read: by event, bookmark or list.",
+            ("kind",),
+            registry=registry,
+        )
+        self.watch_behind = Gauge(
+            "kai_py_watch_behind_seconds",
+            "Time for which a kind's watch has not shown a write of this process; 0 while it does.",
+            ("kind",),
+            registry=registry,
+        )
         self.kind_refused = Gauge(
             "kai_py_kind_refused",
             "1 for a kind that could not be read because the permission is missing, else 0.",

@@ -7,6 +7,7 @@ caller need not know which version this server serves.
 All errors are ``kai_py.watch.errors.ApiError``; see there for the hierarchy.
 """
 
+import asyncio
 import enum
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ import msgspec
 from kai_py.watch.credentials import Credentials
 from kai_py.watch.errors import Malformed
 from kai_py.watch.machine import Machine
+from kai_py.watch.own_writes import OwnWrites
 from kai_py.watch.resource import Decode, Resource, T
 from kai_py.watch.transport import JSON, ApiCall, CallObserver, HttpTransport, Transport
 from kai_py.watch.wire import ListPage, decode_page
@@ -72,6 +74,7 @@ class Client:
     def __init__(self, transport: Transport, machine: Machine | None = None) -> None:
         self.transport = transport
         self.machine = machine or Machine()
+        self.own_writes = OwnWrites()
 
     async def get(
         self, resource: Resource[T], name: str, *, namespace: str = "", subresource: str = ""
@@ -264,7 +267,11 @@ class Client:
         return await self.transport.send(ApiCall("get", kind, path, accept=accept))
 
     async def _record(self, resource: Resource[T], call: ApiCall) -> T:
-        return _decoded(call, resource.decode, await self.transport.send(call))
+        record = _decoded(call, resource.decode, await self.transport.send(call))
+        if call.verb != "get":
+            now, version = asyncio.get_running_loop().time(), record.metadata.resource_version
+            self.own_writes.record(resource.kind, version, now)
+        return record
 
     async def _page(self, call: ApiCall) -> ListPage:
         body = await self.transport.send(call)

@@ -15,7 +15,7 @@ import msgspec
 from kai_py.api.records.core import PartialObjectMetadata
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.watch.client import Client
-from kai_py.watch.errors import ApiError, Malformed, NotFound
+from kai_py.watch.errors import ApiError, Malformed
 from kai_py.watch.resource import Decode, Kind, Resource
 
 METADATA: Decode[PartialObjectMetadata] = msgspec.json.Decoder(PartialObjectMetadata).decode
@@ -116,9 +116,8 @@ async def _watchable(client: Client, root: str) -> frozenset[str] | None:
     """Collections that can be listed and watched, None if the server cannot answer now."""
     try:
         found = await _read(client, root, _Resources)
-    except NotFound:
-        return frozenset()
     except ApiError:
+        # A 404 as well: the server has just listed the group, so the answer is not its own.
         return None
     return frozenset(
         resource.name for resource in found.resources if {"list", "watch"} <= {*resource.verbs}

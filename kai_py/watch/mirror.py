@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -57,6 +57,19 @@ class KindStatus:
     """The resource to allow listing and watching of, while it was never read for that reason."""
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the view of a kind has come; times on the event loop's clock.
+
+    ``last``: the last event, bookmark or list; ``listed``: the start of the last complete list;
+    ``unseen_since``: the oldest write of ours that is not shown, None without.
+    """
+
+    last: float
+    listed: float
+    unseen_since: float | None
+
+
 class OnRefused(Protocol):
     """Listener for kinds that we may not read, and that can be read after all."""
 
@@ -94,6 +107,8 @@ class Mirror:
         self._discovery_backoff = self._new_backoff()
         self._rediscover = asyncio.Event()
         self._synced = asyncio.Event()
+        for kind in kinds:
+            client.own_writes.follow(kind)
 
     def objects(self, kind: Kind[T]) -> Mapping[Key, T]:
         """The live, read-only view of a kind, keyed by (namespace, name)."""
@@ -155,6 +170,17 @@ class Mirror:
         """The state of every kind."""
         return tuple(self._status(kind) for kind in self._collections)
 
+    def progress(self, kinds: Iterable[Kind[Any]]) -> Iterator[tuple[Kind[Any], Progress]]:
+        """The progress of those of ``kinds`` that have been read."""
+        for kind in kinds:
+            reflector = self._reflectors.get(kind)
+            if reflector is None or not reflector.seen_version:
+                continue
+            unseen = self._client.own_writes.unseen_since(
+                kind, reflector.seen_version, reflector.listed
+            )
+            yield kind, Progress(reflector.last_progress, reflector.listed, unseen)
+
     async def run(self) -> None:
         """Keep the mirror equal to the server until cancelled."""
         try:
@@ -204,6 +230,11 @@ class Mirror:
             on_refused=self._update_synced,
             uniform=self._client.machine.uniform,
         )
+        before = self._reflectors.get(kind)
+        if before is not None:
+            # Its objects are still those that the former one has read.
+            reflector.last_progress, reflector.listed = before.last_progress, before.listed
+            reflector.seen_version = before.seen_version
         self._reflectors[kind] = reflector
         self._tasks[kind] = group.create_task(self._reflect(reflector), name=f"watch {kind.name}")
 

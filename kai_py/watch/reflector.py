@@ -9,6 +9,8 @@ List once, then watch from the list's resourceVersion:
    The list is applied as a difference, so deletions meanwhile are noticed.
 4. After any end of a stream: at once if it had lived for a while, else after a growing delay, and
    never before the server's Retry-After.
+5. A stream that is silent for longer than bookmarks take is not trusted: something on the way may
+   hold it back. It is closed, and the collection is listed, which no watch can hold back.
 
 A 404 for the collection ends ``run``: the kind is not served (any more).
 
@@ -38,6 +40,7 @@ from kai_py.watch.errors import (
     Invalid,
     Malformed,
     NotFound,
+    TimedOut,
     from_event,
 )
 from kai_py.watch.resource import Key, Resource, T
@@ -83,6 +86,8 @@ LIST_SECONDS = 120.0
 WATCH_SECONDS = (300.0, 600.0)
 """Range of a watch's requested duration; the spread keeps kinds from reconnecting together."""
 IDLE_GRACE = 30.0
+SILENCE_SECONDS = 75.0
+"""Longest silence of a watch that is well: the server sends bookmarks about once a minute."""
 INITIAL_EVENTS = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 INITIAL_EVENTS_TIMEOUT = 10.0
 """A server that is silent for so long during the initial events does not support them."""
@@ -118,6 +123,12 @@ class Reflector(Generic[T]):
         """Why the last attempt failed, empty while all is well."""
         self.last_contact = asyncio.get_running_loop().time()
         """Time of the last contact with the server, on the event loop's clock."""
+        self.last_progress = self.last_contact
+        """Time of the last event, bookmark or list that was applied."""
+        self.seen_version = ""
+        """The newest resourceVersion that was applied; kept when ``version`` is discarded."""
+        self.listed = 0.0
+        """Time at which the last complete list began."""
         self.refused_for = 0.0
         """Seconds from the first to the last of the refusals in a row; 0 without."""
         self._refused_since: float | None = None
@@ -129,6 +140,8 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(uniform=uniform)
         self._initial_attempts = INITIAL_ATTEMPTS
         self._progressed = False
+        self._silent = False
+        self._began = self.last_contact
         self._initial_entries: dict[Key, Entry[T]] | None = None
         """Initial events so far, None while the stream is an ordinary watch."""
 
@@ -150,6 +163,9 @@ class Reflector(Generic[T]):
             await asyncio.sleep(max(delay, retry_after))
 
     async def _follow(self) -> None:
+        if self._silent:
+            await self._list()
+            self._silent = False
         if self.version:
             await self._watch()
             return
@@ -192,6 +208,7 @@ class Reflector(Generic[T]):
         return 0.0 if lived >= STABLE_SECONDS else self._backoff.next()
 
     async def _list(self) -> None:
+        self._began = asyncio.get_running_loop().time()
         try:
             entries, version = await self._read_pages(limit=PAGE_SIZE)
         except Gone:
@@ -211,6 +228,8 @@ class Reflector(Generic[T]):
                 page = decode_page(body)
             except ValueError as error:
                 raise Malformed(f"{call}: {error}") from error
+            if not page.metadata.resource_version:
+                raise Malformed(f"{call}: a list without a resourceVersion")
             for item in page.items or ():
                 self._collect(entries, item)
             if not page.metadata.continue_token:
@@ -227,9 +246,10 @@ class Reflector(Generic[T]):
 
     def _replace_all(self, entries: dict[Key, Entry[T]], version: str) -> None:
         self._collection.replace(entries)
-        self.version = version
+        self.version = self.seen_version = version
         self.problem = ""
         self._forget_refusals()
+        self.last_progress, self.listed = asyncio.get_running_loop().time(), self._began
         self.synced = True
         self._on_synced()
 
@@ -239,6 +259,7 @@ class Reflector(Generic[T]):
         start = INITIAL_EVENTS if initial else {"resourceVersion": self.version}
         call = self._call("watch", start | _watch_parameters(lifetime) | self._selectors())
         self._initial_entries = {} if initial else None
+        self._began = asyncio.get_running_loop().time() if initial else self._began
         lines = LineSplitter()
         timeout = asyncio.timeout(None)
         try:
@@ -246,18 +267,22 @@ class Reflector(Generic[T]):
                 # Only once the stream is open: a failed connection says nothing on what the server
                 # supports.
                 self._initial_attempts -= initial
-                self._reset_initial_timeout(timeout)
+                self._reset_timeout(timeout)
                 async for chunk in chunks:
                     self._record_contact()
                     for line in lines.feed(chunk):
                         self._handle_line(call, line)
-                    self._reset_initial_timeout(timeout)
+                    self._reset_timeout(timeout)
         except TimeoutError as error:
+            if self._initial_entries is None:
+                self._silent = True
+                raise TimedOut(f"{call}: silent for {SILENCE_SECONDS:.0f} s") from error
             raise _NoInitialEventsError("silence before the end of the initial events") from error
 
-    def _reset_initial_timeout(self, silence: asyncio.Timeout) -> None:
-        now = asyncio.get_running_loop().time()
-        silence.reschedule(None if self._initial_entries is None else now + INITIAL_EVENTS_TIMEOUT)
+    def _reset_timeout(self, silence: asyncio.Timeout) -> None:
+        initial = self._initial_entries is not None
+        limit = INITIAL_EVENTS_TIMEOUT if initial else SILENCE_SECONDS
+        silence.reschedule(asyncio.get_running_loop().time() + limit)
 
     def _handle_line(self, call: ApiCall, line: bytes) -> None:
         try:
@@ -309,7 +334,8 @@ class Reflector(Generic[T]):
     def _advance(self, version: str) -> None:
         """Resume from here the next time; incomplete initial events do not count."""
         if self._initial_entries is None:
-            self.version = version
+            self.version = self.seen_version = version
+            self.last_progress = asyncio.get_running_loop().time()
             self._progressed = True
             self.problem = ""
 

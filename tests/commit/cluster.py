@@ -6,7 +6,17 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
+from kai_py.api.records.core import (
+    Condition,
+    Node,
+    NodeSelector,
+    NodeSelectorTerm,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    Pod,
+    SelectorRequirement,
+)
 from kai_py.api.records.resource import (
     AllocationResult,
     DeviceAllocationResult,
@@ -56,6 +66,24 @@ Serve = Callable[[], Awaitable[bytes]]
 Fault = Callable[[ApiCall, Serve], Awaitable[bytes]]
 
 
+class Fresh:
+    """A watch that shows everything at once."""
+
+    def record_binding(self, pod) -> None:
+        pass
+
+    async def catch_up(self) -> str:
+        return ""
+
+
+def ready_node(name: str, *, uid: str = "", ready: str = "True", **spec) -> Node:
+    return Node(
+        metadata=ObjectMeta(name=name, uid=uid or f"{name}-uid"),
+        spec=NodeSpec(**spec),
+        status=NodeStatus(conditions=(Condition(type="Ready", status=ready),)),
+    )
+
+
 class Crashed(BaseException):
     """The process under test has ended: nothing it calls returns any more."""
 
@@ -73,6 +101,7 @@ class Cluster:
         self.holders = DeviceHolders()
         self.blind = False
         self.wakes: list[float] = []
+        self.shown_nodes = {name: ready_node(name) for name in ("node-a", "node-b")}
         self.api.store.subscribe(self._mirror)
 
     def _mirror(self, change) -> None:
@@ -197,6 +226,8 @@ class Cluster:
             metrics=self.metrics,
             settings=settings,
             wake=self.wakes.append,
+            freshness=Fresh(),
+            find_node=self.shown_nodes.get,
         )
 
     def current(self, record, uid):

@@ -8,7 +8,7 @@ import pytest
 from kai_py.commit.claims.device_conflicts import DeviceConflictResolver
 from kai_py.config import DoubleAllocationPolicy
 from kai_py.embedded.resources import CLAIMS, PODS
-from tests.commit.cluster import NAMESPACE, SCHEDULER, Cluster, device, refuse
+from tests.commit.cluster import NAMESPACE, SCHEDULER, Cluster, Fresh, device, refuse
 
 RULE = DoubleAllocationPolicy
 GPU = device("gpu-0", "node-a")
@@ -37,6 +37,7 @@ class World(Cluster):
             scheduler_names={SCHEDULER},
             is_committing=lambda _uid: self.carried,
             releasing=set(),
+            catch_up=Fresh().catch_up,
             event_writer=self.told,
             count=self._count,
             policy=rule,

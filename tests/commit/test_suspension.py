@@ -46,7 +46,7 @@ def stored(cluster):
 
 
 def evictions(cluster, owner):
-    pods = [cluster.add_pod(f"train-{i}") for i in range(2)]
+    pods = [cluster.add_pod(f"train-{i}", nodeName="node-a") for i in range(2)]
     return tuple(replace(eviction_of(pod), owner=owner, suspend=True) for pod in pods)
 
 

@@ -239,7 +239,9 @@ async def silence(stage):
     await synced(stage, "a")
     stage.server.streams.clear()
     stage.server.put("b")
-    await asyncio.sleep(400)
+    await asyncio.sleep(70)
     assert ("default", "b") not in stage.collection.objects
-    await stage.settle(400)
+    assert asyncio.get_running_loop().time() - stage.reflector.last_progress > 65
+    await stage.settle(20)
     stage.assert_equal()
+    assert stage.server.count("list") == 1

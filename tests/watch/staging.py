@@ -52,7 +52,7 @@ class Stage:
         word = "DELETED" if new is None else "ADDED" if old is None else "MODIFIED"
         self.changes.append((word, key[1]))
 
-    async def settle(self, seconds=100.0):
+    async def settle(self, seconds=70.0):
         """Let time pass until the reflector has certainly caught up."""
         await asyncio.sleep(seconds)
         if self.task.done():

@@ -14,7 +14,7 @@ removed. What can't be read, and what the API refuses, is tried again with backo
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from kai_py.api.records.core import Pod
@@ -40,8 +40,9 @@ class DeviceConflictResolver:
 
     ``pods``: all pods by (namespace, name); ``scheduler_names``: names whose pods are ours;
     ``is_committing``: whether a transaction, which checks by itself, writes to the pod or claim
-    with a uid; ``releasing``: uids of claims being released, with which none starts. ``count`` is
-    called once per conflict.
+    with a uid; ``releasing``: uids of claims being released, with which none starts;
+    ``catch_up``: why the mirror doesn't show our own writes, "" if it does. ``count`` is called
+    once per conflict.
     """
 
     access: ApiAccess
@@ -50,6 +51,7 @@ class DeviceConflictResolver:
     scheduler_names: Set[str]
     is_committing: Callable[[str], bool]
     releasing: set[str]
+    catch_up: Callable[[], Awaitable[str]]
     event_writer: EventWriter
     count: Callable[[], None]
     policy: DoubleAllocationPolicy
@@ -136,6 +138,8 @@ class DeviceConflictResolver:
         self, conflict: DeviceConflict, claim: ClaimRef, consumers: Iterable[Pod]
     ) -> bool:
         pods = [PodRef.of(pod.metadata) for pod in consumers]
+        if await self.catch_up() or not self.holders.is_current(conflict):
+            return False
         # Read from the API, not the mirror: a binding may have arrived a moment ago.
         readings = await asyncio.gather(*(read_pod_state(self.access, pod) for pod in pods))
         if any(read.state is ReadState.UNKNOWN for read in readings):

@@ -1,0 +1,143 @@
+"""A view that is silent, or older than our own writes, is known as such."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from kai_py.api.references import PodRef
+from kai_py.watch.freshness import Freshness
+from kai_py.watch.kinds import PODS
+from kai_py.watch.mirror import Progress
+from kai_py.watch.own_writes import MAX_UNSEEN, OwnWrites
+from tests.watch import virtual_time
+
+
+class Watch:
+    """The part of a mirror that freshness asks, moved by hand."""
+
+    def __init__(self):
+        self.writes, self.seen, self.last, self.listed = OwnWrites(), "10", 0.0, 0.0
+        self.writes.follow(PODS)
+        self.pods, self.listener = {}, None
+
+    def subscribe(self, listener, _kind):
+        self.listener = listener
+
+    def objects(self, _kind):
+        return self.pods
+
+    def progress(self, _kinds):
+        unseen = self.writes.unseen_since(PODS, self.seen, self.listed)
+        yield PODS, Progress(self.last, self.listed, unseen)
+
+
+def play(scenario):
+    async def main():
+        watch = Watch()
+        await scenario(watch, Freshness(watch, silence=90.0, lag=10.0))
+
+    virtual_time.run(main())
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def test_a_watch_is_silent_once_it_has_been_for_longer_than_the_grace():
+    async def scenario(watch, freshness):
+        await asyncio.sleep(90)
+        assert freshness.silent() == []
+        await asyncio.sleep(1)
+        [said] = freshness.silent()
+        assert said.startswith("Pod: its watch has been silent for 91 s")
+        assert "silent" in await freshness.catch_up()
+        watch.last = now()
+        assert freshness.silent() == []
+
+    play(scenario)
+
+
+def test_a_write_of_ours_that_the_watch_does_not_show_is_noticed():
+    async def scenario(watch, freshness):
+        watch.writes.record(PODS, "11", now())
+        assert freshness.behind() == []
+        await asyncio.sleep(11)
+        assert freshness.behind()[0].startswith("Pod: its watch has not shown a write of ours")
+        watch.seen = "11"
+        assert freshness.behind() == []
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_list_shows_what_was_written_before_it_began(listed):
+    async def scenario(watch, freshness):
+        watch.writes.record(PODS, "99", now())
+        await asyncio.sleep(5)
+        watch.listed = now() if listed else 0.0
+        await asyncio.sleep(10)
+        assert bool(freshness.behind()) is not listed, "as after a restored etcd"
+
+    play(scenario)
+
+
+def test_catching_up_waits_for_what_was_written_before_and_for_nothing_later():
+    async def scenario(watch, freshness):
+        watch.writes.record(PODS, "11", now())
+        loop = asyncio.get_running_loop()
+        waiting = asyncio.ensure_future(freshness.catch_up())
+        loop.call_later(1.0, watch.writes.record, PODS, "12", 1.0)
+        loop.call_later(3.0, setattr, watch, "seen", "11")
+        assert await waiting == ""
+        assert 3.0 <= now() < 3.1
+        watch.seen = "11"
+        assert "Pod" in await freshness.catch_up()
+        assert now() == pytest.approx(13.1, abs=0.1)
+
+    play(scenario)
+
+
+def test_a_binding_is_seen_when_the_mirror_has_the_pod_on_a_node():
+    async def scenario(watch, freshness):
+        pod = _pod("")
+        watch.pods["ns", "a"] = pod
+        freshness.record_binding(PodRef("ns", "a", "uid"))
+        await asyncio.sleep(11)
+        assert freshness.behind()
+        watch.listener(PODS, pod, _pod("node-a"))
+        assert freshness.behind() == []
+
+    play(scenario)
+
+
+def test_a_binding_that_the_mirror_shows_already_is_not_waited_for():
+    async def scenario(watch, freshness):
+        watch.pods["ns", "a"] = _pod("node-a")
+        freshness.record_binding(PodRef("ns", "a", "uid"))
+        freshness.record_binding(PodRef("ns", "gone", "uid"))
+        await asyncio.sleep(11)
+        assert freshness.behind() == []
+
+    play(scenario)
+
+
+def _pod(node):
+    meta = {"name": "a", "namespace": "ns", "uid": "uid"}
+    return PODS.at().decode(msgspec.json.encode({"metadata": meta, "spec": {"nodeName": node}}))
+
+
+def test_writes_that_are_never_shown_take_bounded_memory():
+    writes = OwnWrites()
+    writes.follow(PODS)
+    for number in range(10 * MAX_UNSEEN):
+        writes.record(PODS, str(number + 1), float(number))
+    assert len(writes._unseen[PODS.permission]) <= MAX_UNSEEN
+    assert writes.unseen_since(PODS, str(10 * MAX_UNSEEN), -1.0) is None
+    assert writes.unseen_since(PODS, "not a number", 0.0) is None
+
+
+def test_what_is_not_followed_is_not_recorded():
+    writes = OwnWrites()
+    writes.record(PODS, "5", 0.0)
+    assert writes.unseen_since(PODS, "1", -1.0) is None
