@@ -10,6 +10,7 @@ NotReady, Unschedulable, Evict         the same on a PodGroup of KAI, in KAI's w
 EvictionBlocked   pod                  a disruption budget forbids the eviction now
 FailedEviction    pod, or its Job      the API refused the eviction: the pod, or the Job, stays
 DeviceDoubleAllocated  both claims     they have one device, and what becomes of ours
+DevicesLost       pod, claim           a bound pod had lost its devices, and what was done
 InvalidObject     any object           it is not used (or only in part), with what is wrong
 Reclaiming, Reclaimed  both queues   capacity was reclaimed by one from the other
 MissingParent, Cycle, …  queue         it can't be used as written, as its Ready condition says
@@ -148,6 +149,11 @@ class EventWriter:
         ):
             note = f"device {device} is also allocated to claim {other}: {resolution}"
             self._warn(claim_reference(claim), "DeviceDoubleAllocated", "Allocating", note)
+
+    def report_repair(self, pod: PodRef, claim: ClaimRef, note: str) -> None:
+        """Report a bound pod whose claim had lost its devices."""
+        for regarding in (pod_reference(pod), claim_reference(claim)):
+            self._warn(regarding, "DevicesLost", "Repairing", note)
 
     def report_problem(self, problem: ObjectProblem) -> None:
         """Report an object of the cluster that cannot be used."""

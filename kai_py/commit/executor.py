@@ -24,6 +24,7 @@ from kai_py.commit.claims.recovery import (
     find_leftover_claims,
     planned_pods,
 )
+from kai_py.commit.claims.repair import DamagedPod, PodRepair, find_damaged_pods
 from kai_py.commit.committer import AssumeCache, Committer
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import EventRecorder, TokenBucket, queue_reference
@@ -242,6 +243,7 @@ class Executor:
         yield "ProvisioningRequests", self._provisioner.run
         yield "events", self._recorder.run
         yield "recovery", self._recover
+        yield "repair", self._repair
         yield "device conflicts", self._device_conflicts.run
 
     async def _drain(self) -> None:
@@ -267,6 +269,36 @@ class Executor:
             if not freshness.silent() and not freshness.behind():
                 self.committer.release_leftovers(due)
             self._report_lasting_problems()
+
+    async def _repair(self) -> None:
+        """Repair pods that were found damaged in two passes: the mirror may be a moment behind."""
+        mirror, freshness = self._dependencies.mirror, self._dependencies.freshness
+        repair = PodRepair(
+            access=self._access(self._dependencies.settings.status_concurrency),
+            holders=self._dependencies.holders,
+            event_writer=self._event_writer,
+            count=lambda outcome: self._dependencies.metrics.repairs.labels(outcome).inc(),
+        )
+        previous: frozenset[DamagedPod] = frozenset()
+        while True:
+            await asyncio.sleep(self._dependencies.settings.repair_interval)
+            found = find_damaged_pods(
+                mirror.objects(PODS).values(),
+                mirror.objects(RESOURCE_CLAIMS),
+                self._dependencies.settings.scheduler_names,
+            )
+            damaged = {each: None for each in found if not self._is_written(each)}
+            for each in damaged:
+                if each in previous and not freshness.behind() and not await freshness.catch_up():
+                    await repair.repair(each)
+            previous = frozenset(damaged)
+
+    def _is_written(self, damaged: DamagedPod) -> bool:
+        """Whether a transaction or release is at work on the pod or its claim."""
+        claim, committer = damaged.claim.uid, self.committer
+        return claim in committer.releasing or any(
+            map(committer.is_committing, (claim, damaged.pod.uid))
+        )
 
     def _report_lasting_problems(self) -> None:
         """Report problems of two passes in a row: pools are incomplete while they are written."""

@@ -19,7 +19,8 @@ class CommitSettings:
     show a write. ``write_kai_statuses``, ``write_grove_statuses``: whether to write the statuses of
     KAI's and Grove's objects; ``node_pool``: the node pool in KAI's conditions. ``autoscaling``:
     how gangs request nodes. ``claim_grace``: how long a claim may stay allocated to pods that are
-    not going to be bound. ``failed_device_backoff``: how long a device that its driver could not
+    not going to be bound. ``repair_interval``: time between two looks for bound pods without their
+    devices. ``failed_device_backoff``: how long a device that its driver could not
     make ready is not allocated. ``double_allocation``: policy for a device that another scheduler
     allocates too. ``queue_status_interval``: least time between two writes of a queue's status.
     ``retry`` is for a single call, ``backoff`` for a gang, pod or queue as a whole,
@@ -40,6 +41,7 @@ class CommitSettings:
     autoscaling: AutoscalingConfig = field(default_factory=AutoscalingConfig)
     mirror_timeout: float = 10.0
     claim_grace: float = 90.0
+    repair_interval: float = 10.0
     failed_device_backoff: float = 60.0
     double_allocation: DoubleAllocationPolicy = DoubleAllocationPolicy.GIVE_WAY_BEFORE_START
     retry: RetryPolicy = field(default_factory=RetryPolicy)

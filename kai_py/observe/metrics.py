@@ -30,6 +30,7 @@ CALL_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.
 CYCLE_STAGES = ("snapshot", "plan", "commit", "total")
 EVICTION_OUTCOMES = ("evicted", "blocked", "deleted", "unbound", "failed")
 BINDING_OUTCOMES = ("bound", "deleted", "bound_elsewhere", "failed")
+REPAIR_OUTCOMES = ("reserved", "restored", "evicted", "failed")
 GANG_OUTCOMES = ("bound", "partial", "rolled_back")
 SET_ASIDE_CAUSES = ("error", "time")
 QUEUE_VIEWS = ("deserved", "maximum", "fair_share", "allocated", "requested")
@@ -125,11 +126,20 @@ class Metrics:
             "Orphaned claims whose devices were released.",
             registry=registry,
         )
+        self.repairs = Counter(
+            "kai_py_pod_repairs_total",
+            "Bound pods whose claims had lost their devices, by what was done: reserved, restored, "
+            "evicted, failed.",
+            ("outcome",),
+            registry=registry,
+        )
         self.double_allocations = Counter(
             "kai_py_device_double_allocations_total",
             "Devices of kai-py's claims that another claim has allocated too.",
             registry=registry,
         )
+        for outcome in REPAIR_OUTCOMES:
+            self.repairs.labels(outcome)
         for outcome in BINDING_OUTCOMES:
             self.bindings.labels(outcome)
         for action in Action:

@@ -61,6 +61,7 @@ class DeviceHolders:
     def __init__(self) -> None:
         self._holders: dict[DeviceKey, dict[str, ClaimRef]] = {}
         self._claims: dict[str, ResourceClaim] = {}
+        self._lost: dict[str, AllocationResult] = {}
         self._changes: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self._on_conflict: Callable[[DeviceConflict], None] | None = None
 
@@ -70,6 +71,7 @@ class DeviceHolders:
             self._remove(old)
         if new is not None:
             self._add(new)
+        self._note_lost(old, new)
         for claim in (old, new):
             changed = self._changes.get(claim.metadata.uid) if claim is not None else None
             if changed is not None:
@@ -103,6 +105,10 @@ class DeviceHolders:
         """A claim as the mirror shows it."""
         return self._claims.get(uid)
 
+    def lost_allocation(self, uid: str) -> AllocationResult | None:
+        """The allocation that a claim had before it was cleared, if the mirror has shown it."""
+        return self._lost.get(uid)
+
     def other_holders(self, claim: ClaimRef, allocation: AllocationResult) -> list[OtherHolder]:
         """Devices of ``allocation`` that other claims have too, where that excludes ``claim``."""
         return [
@@ -133,6 +139,14 @@ class DeviceHolders:
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await changed.wait()
+
+    def _note_lost(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        before = old.status.allocation if old is not None else None
+        for claim in (old, new):
+            if claim is not None and (new is None or new.status.allocation is not None):
+                self._lost.pop(claim.metadata.uid, None)
+        if new is not None and new.status.allocation is None and before is not None:
+            self._lost[new.metadata.uid] = before
 
     def _conflicts_of(self, claim: ResourceClaim) -> list[DeviceConflict]:
         meta, allocation = claim.metadata, claim.status.allocation
