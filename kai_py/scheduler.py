@@ -69,6 +69,8 @@ from kai_py.watchdog import CycleTimer
 log = logging.getLogger(__name__)
 
 MONITOR_SECONDS = 5.0
+LISTED_BEFORE_GRACE = 5 / 6
+"""The part of the watch grace after which a kind whose watch is silent is listed."""
 FAILED_CYCLE_PAUSE = 1.0
 OWNER_KINDS_SECONDS = 10.0
 """Longest wait of the first cycle for kinds of owners that the first pods need."""
@@ -93,7 +95,8 @@ class Scheduler:
         dry_run: bool = False,
         on_plan: PlanListener = lambda _plan: None,
     ) -> None:
-        self.mirror = Mirror(client, on_refused=self._on_refused)
+        silence = configuration.commit.watch_grace * LISTED_BEFORE_GRACE
+        self.mirror = Mirror(client, on_refused=self._on_refused, silence=silence)
         self.last_view: ClusterView | None = None
         self.decisions = DecisionLog(before=MAX_DECISIONS)
         self.shares = ShareHistory()

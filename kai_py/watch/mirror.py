@@ -25,7 +25,7 @@ from kai_py.watch.collection import Collection, OnChange, Rejected
 from kai_py.watch.discovery import Served, discover
 from kai_py.watch.errors import ApiError, NotFound
 from kai_py.watch.kinds import WATCHED
-from kai_py.watch.reflector import Backoff, Reflector
+from kai_py.watch.reflector import SILENCE_SECONDS, Backoff, Reflector
 from kai_py.watch.resource import Key, Kind, Resource, T
 
 DISCOVERY_SECONDS = 30.0
@@ -90,7 +90,10 @@ class Mirror:
         kinds: Sequence[Kind[Any]] = WATCHED,
         *,
         on_refused: OnRefused = _ignore,
+        silence: float = SILENCE_SECONDS,
     ) -> None:
+        """``silence``: seconds after which a silent watch is closed and the kind listed."""
+        self._silence = silence
         self._client = client
         self._on_refused = on_refused
         self._refused: dict[Kind[Any], None] = {}
@@ -228,6 +231,7 @@ class Mirror:
             self._collections[kind],
             on_synced=self._update_synced,
             on_refused=self._update_synced,
+            silence=self._silence,
             uniform=self._client.machine.uniform,
         )
         before = self._reflectors.get(kind)

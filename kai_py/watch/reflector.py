@@ -114,7 +114,10 @@ class Reflector(Generic[T]):
         on_synced: Callable[[], None] = lambda: None,
         on_refused: Callable[[], None] = lambda: None,
         uniform: Callable[[float, float], float] = random.uniform,
+        silence: float = SILENCE_SECONDS,
     ) -> None:
+        """``silence``: seconds after which a silent watch is closed and the kind listed."""
+        self._silence = silence
         self.resource = resource
         self.synced = False
         self.version = ""
@@ -276,12 +279,12 @@ class Reflector(Generic[T]):
         except TimeoutError as error:
             if self._initial_entries is None:
                 self._silent = True
-                raise TimedOut(f"{call}: silent for {SILENCE_SECONDS:.0f} s") from error
+                raise TimedOut(f"{call}: silent for {self._silence:.0f} s") from error
             raise _NoInitialEventsError("silence before the end of the initial events") from error
 
     def _reset_timeout(self, silence: asyncio.Timeout) -> None:
         initial = self._initial_entries is not None
-        limit = INITIAL_EVENTS_TIMEOUT if initial else SILENCE_SECONDS
+        limit = INITIAL_EVENTS_TIMEOUT if initial else self._silence
         silence.reschedule(asyncio.get_running_loop().time() + limit)
 
     def _handle_line(self, call: ApiCall, line: bytes) -> None:

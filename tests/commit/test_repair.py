@@ -68,11 +68,11 @@ async def test_a_pod_that_has_its_devices_is_left_alone():
 
 async def test_devices_that_are_known_and_free_are_given_back():
     world = World()
-    before = msgspec.to_builtins(world.claim("gpu").status.allocation)
+    before = msgspec.to_builtins(world.claim("gpu").status.allocation.devices)
     world.clear()
     await world.repair()
     assert world.is_whole()
-    assert msgspec.to_builtins(world.claim("gpu").status.allocation) == before
+    assert msgspec.to_builtins(world.claim("gpu").status.allocation.devices) == before
     assert (world.outcomes, world.is_leaving()) == (["restored"], False)
     [(pod, claim, note)] = world.reports.notes
     assert (pod, claim) == ("ours", "gpu")

@@ -7,12 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.core import Taint
+from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.embedded.resources import PODS
 from kai_py.plan.plan import Action, Eviction, Plan
 from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import (
     JOB,
     NAMESPACE,
+    SETTINGS,
     Cluster,
     assert_nothing_held,
     first,
@@ -66,11 +68,14 @@ async def test_a_gang_that_waits_for_its_devices_is_withdrawn_at_once(cluster):
     result = gang.pods[0].allocate[0].allocation.devices.results[0]
     slow = replace(result, binding_conditions=("Attached",))
     gang = _with_result(gang, slow)
-    committer = cluster.committer(cache)
+    patient = replace_dataclass(SETTINGS, readiness=ReadinessPolicy(interval=60.0, timeout=600.0))
+    committer = cluster.committer(cache, settings=patient)
     committer.commit(Plan(placements=(gang,)), now=0.0)
-    await asyncio.sleep(0.01)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert cluster.devices() == {"gpu-0": ("gpu-0",)}
     committer.commit(Plan(evictions=(eviction_of(gang.pods[0].pod),)), now=0.0)
-    assert await committer.drain(0.03)
+    assert await committer.drain(30.0), "it still waits for its devices"
     assert_nothing_held(cluster)
     assert len(cluster.pods()) == 1
 
