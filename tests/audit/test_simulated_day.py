@@ -1,0 +1,32 @@
+"""A day in which gangs come, wait, reclaim and end gives the auditor nothing to find."""
+
+import pytest
+
+from kai_py.audit.documents import audit
+from kai_py.config import Configuration
+from kai_py.simulate.cluster import SimulatedCluster
+from kai_py.simulate.scenario import parse_scenario
+from kai_py.simulate.simulation import simulate
+from tests.support.repository import DOCS
+
+SCENARIO = DOCS / "scenarios" / "two-teams.yaml"
+EVERY = 10
+"""Cycles from one look to the next."""
+
+
+@pytest.mark.slow
+def test_a_simulated_day_is_clean(monkeypatch):
+    looks, found = [], []
+    run_cycle = SimulatedCluster.cycle
+
+    def cycle(cluster):
+        plan = run_cycle(cluster)
+        looks.append(cluster.clock.now())
+        if len(looks) % EVERY == 0:
+            found.extend(audit(cluster.documents(), Configuration(), now=cluster.clock.now()))
+        return plan
+
+    monkeypatch.setattr(SimulatedCluster, "cycle", cycle)
+    simulate(parse_scenario(SCENARIO.read_text()), Configuration())
+    assert len(looks) > 20 * EVERY
+    assert found == []
