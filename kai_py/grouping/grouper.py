@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from kai_py.api.bounded import remember
 from kai_py.api.numbers import MAX_COUNT, parse_int64
 from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
 from kai_py.api.records.unstructured import Unstructured
@@ -45,7 +46,7 @@ from kai_py.grouping.rule import Rule, Treatment
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 
 SOURCES = (POD_GROUP_ANNOTATION, SPARK)
-CACHE_LIMIT = 100_000
+CACHE_LIMIT = 10_000
 REQUIRED_LEVEL_KEY = "kai.scheduler/topology-required-placement"
 PREFERRED_LEVEL_KEY = "kai.scheduler/topology-preferred-placement"
 FITTING_LEVEL_KEY = "scheduling.kai.io/topology-fitting-placement"
@@ -163,10 +164,7 @@ class Grouper:
         template = _with_topology(_gang_template(owner.rule, workload), objects)
         leaves = frozenset(leaf.name for leaf in template.tree.leaves())
         cached = _CachedTemplate(template, leaves, objects, tuple(recording.lookups.items()))
-        if len(self._cache) >= CACHE_LIMIT:
-            self._cache.clear()
-        self._cache[key] = cached
-        return cached
+        return remember(self._cache, key, cached, CACHE_LIMIT)
 
 
 def _with_bounded_tree(spec: GangSpec) -> GangSpec:

@@ -118,12 +118,12 @@ def _within_limit(plans: list[Plan], table: DeviceTable) -> list[Mask] | None:
     return masks if bound <= LIMIT else None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _plan(selector: Selector) -> Plan:
     return _take_apart(selector, inline(selector.expression.checked.root))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _whole(selector: Selector) -> Leaf:
     expression = selector.expression
     return Leaf(expression.program, columns_of(expression.checked.root), whole=True)
@@ -140,7 +140,7 @@ def _take_apart(selector: Selector, node: Node) -> Plan:
             return Leaf(build(selector.expression.checked, node), columns_of(node))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def conjuncts(selector: Selector) -> tuple[Conjunct, ...]:
     """Split a selector at its outermost ``&&``, with the source text of each condition."""
     node = inline(selector.expression.checked.root)

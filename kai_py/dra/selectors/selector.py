@@ -116,7 +116,7 @@ def explain(error: CELRuntimeError) -> str:
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def compile_selector(
     text: str, features: SelectorFeatures = ALL_FEATURES
 ) -> Selector | CompileError:
