@@ -108,6 +108,7 @@ async def late(cluster: Cluster, directory: Path, kinds: tuple[str, ...]) -> Non
         assert scheduler.running
 
 
+@pytest.mark.nightly
 async def test_a_kind_that_is_dark_costs_nobody_a_device(cluster: Cluster, tmp_path: Path):
     await late(cluster, tmp_path, EVERY_KIND[:2])
 
@@ -162,6 +163,7 @@ ERRORS = {
 OFTEN = ("403", "404 of a proxy", "another object")
 
 
+@pytest.mark.nightly
 async def test_lost_answers_and_errors_on_the_read_cost_nobody_a_device(
     cluster: Cluster, tmp_path: Path
 ):
