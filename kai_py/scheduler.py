@@ -16,18 +16,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kai_py.audit.documents import cluster_of
 from kai_py.audit.finding import AuditedCluster
-from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.executor import Executor, ExecutorDependencies
-from kai_py.commit.settings import CommitSettings
 from kai_py.config import Configuration
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.observe import health
-from kai_py.observe.activity_log import log_decisions, log_queue_change
+from kai_py.observe.activity_log import log_decisions, log_queue_change, log_set_aside
 from kai_py.observe.auditor import Auditor
 from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
@@ -42,12 +40,11 @@ from kai_py.observe.metrics import Metrics
 from kai_py.observe.share_history import ShareHistory
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner, spec_of_queue
+from kai_py.process_settings import commit_settings, election_of, elector_for
 from kai_py.relevance import affects_plan
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.watch.client import Client, separate_client
-from kai_py.watch.elector import Election, Elector
-from kai_py.watch.elector_thread import ElectorThread
+from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError
 from kai_py.watch.freshness import Freshness
 from kai_py.watch.kinds import (
@@ -63,8 +60,11 @@ from kai_py.watch.mirror import Mirror
 from kai_py.watch.owner_kinds import OwnerKindWatcher
 from kai_py.watch.prometheus_usage import follow_usage
 from kai_py.watch.resource import Kind, key_of
-from kai_py.watch.transport import HttpTransport
 from kai_py.watchdog import CycleTimer
+
+if TYPE_CHECKING:
+    from kai_py.watch.elector import Elector
+    from kai_py.watch.elector_thread import ElectorThread
 
 log = logging.getLogger(__name__)
 
@@ -422,48 +422,3 @@ class Scheduler:
                 permission = view.kind.permission
                 self._metrics.watch_silent.labels(permission).set(view.silent_for)
                 self._metrics.watch_behind.labels(permission).set(view.behind_for)
-
-
-def log_set_aside(plan: Plan) -> None:
-    """One record for each gang that failed in the cycle, with its traceback if there is one."""
-    for each in plan.set_aside:
-        fields = {"gang": each.gang, **({"exception": each.error} if each.error else {})}
-        log.error("a gang is set aside: %s", each.message, extra={"fields": fields})
-
-
-def commit_settings(configuration: Configuration) -> CommitSettings:
-    """The settings of commit from the configuration."""
-    return CommitSettings(
-        scheduler_name=configuration.scheduler_name,
-        scheduler_aliases=configuration.scheduler_aliases,
-        concurrency=configuration.commit.concurrency,
-        queue_status_interval=configuration.commit.queue_status_interval,
-        readiness=ReadinessPolicy(timeout=configuration.commit.binding_timeout),
-        double_allocation=configuration.commit.double_allocation,
-        claim_grace=configuration.commit.watch_grace,
-        write_kai_statuses=configuration.kai.write_status,
-        write_grove_statuses=configuration.grove.write_status,
-        node_pool=configuration.node_pool.name,
-        autoscaling=configuration.autoscaling,
-    )
-
-
-def elector_for(client: Client, election: Election) -> Elector | ElectorThread:
-    """A candidate with a thread and a connection of its own, where ``client`` can have another."""
-    transport = client.transport
-    if isinstance(transport, HttpTransport):
-        return ElectorThread(lambda: separate_client(client, transport), election)
-    return Elector(client, election)
-
-
-def election_of(configuration: Configuration, identity: str) -> Election:
-    """The election for the Lease of this node pool."""
-    election, pool = configuration.leader_election, configuration.node_pool.name
-    return Election(
-        namespace=election.namespace,
-        name=f"{election.lease}-{pool}" if pool else election.lease,
-        identity=identity,
-        duration=election.duration,
-        renew=election.renew_deadline,
-        retry=election.retry,
-    )

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from kai_py.observe.decision_log import Decision, DecisionKind
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.tables.queues import QueueInfo
 
@@ -76,3 +77,10 @@ def _waited(gang: Gang | None, now: float) -> dict[str, object]:
         return {}
     since = max(gang.waiting_since, gang.last_evicted or 0.0)
     return {"seconds": round(max(now - since, 0.0), 3)}
+
+
+def log_set_aside(plan: Plan) -> None:
+    """One record for each gang that failed in the cycle, with its traceback if there is one."""
+    for each in plan.set_aside:
+        fields = {"gang": each.gang, **({"exception": each.error} if each.error else {})}
+        log.error("a gang is set aside: %s", each.message, extra={"fields": fields})

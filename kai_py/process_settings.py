@@ -1,0 +1,47 @@
+"""Settings of a scheduler process from its configuration: those of commit, and its election."""
+
+from kai_py.commit.claims.binding_conditions import ReadinessPolicy
+from kai_py.commit.settings import CommitSettings
+from kai_py.config import Configuration
+from kai_py.watch.client import Client, separate_client
+from kai_py.watch.elector import Election, Elector
+from kai_py.watch.elector_thread import ElectorThread
+from kai_py.watch.transport import HttpTransport
+
+
+def commit_settings(configuration: Configuration) -> CommitSettings:
+    """The settings of commit from the configuration."""
+    return CommitSettings(
+        scheduler_name=configuration.scheduler_name,
+        scheduler_aliases=configuration.scheduler_aliases,
+        concurrency=configuration.commit.concurrency,
+        queue_status_interval=configuration.commit.queue_status_interval,
+        readiness=ReadinessPolicy(timeout=configuration.commit.binding_timeout),
+        double_allocation=configuration.commit.double_allocation,
+        claim_grace=configuration.commit.watch_grace,
+        write_kai_statuses=configuration.kai.write_status,
+        write_grove_statuses=configuration.grove.write_status,
+        node_pool=configuration.node_pool.name,
+        autoscaling=configuration.autoscaling,
+    )
+
+
+def elector_for(client: Client, election: Election) -> Elector | ElectorThread:
+    """A candidate with a thread and a connection of its own, where ``client`` can have another."""
+    transport = client.transport
+    if isinstance(transport, HttpTransport):
+        return ElectorThread(lambda: separate_client(client, transport), election)
+    return Elector(client, election)
+
+
+def election_of(configuration: Configuration, identity: str) -> Election:
+    """The election for the Lease of this node pool."""
+    election, pool = configuration.leader_election, configuration.node_pool.name
+    return Election(
+        namespace=election.namespace,
+        name=f"{election.lease}-{pool}" if pool else election.lease,
+        identity=identity,
+        duration=election.duration,
+        renew=election.renew_deadline,
+        retry=election.retry,
+    )
