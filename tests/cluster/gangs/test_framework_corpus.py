@@ -31,6 +31,8 @@ from tests.support.cluster.view import scheduled_condition
 BUILT_IN = ("apps", "batch", "")
 BUILT_IN_DECIDES = {"bare-pods", "cronjob", "deployment", "statefulset", "unknown-kinds", "vllm"}
 NOT_SERVED = {"native-podgroup", "native-workload", "job-scheduling-policy", "topology"}
+BEYOND_ANY_CLUSTER = {"absurd-counts"}
+"""Floors of more pods than can be made; the poison corpus has them on a real API server."""
 OWN_RESOURCE = "example.com/room-of"
 ENOUGH = 64
 
@@ -110,7 +112,7 @@ def _told(gangs: Any) -> dict[str, Any]:
 
 
 def cases() -> list[Case]:
-    left_out = BUILT_IN_DECIDES | NOT_SERVED
+    left_out = BUILT_IN_DECIDES | NOT_SERVED | BEYOND_ANY_CLUSTER
     read = [read_case(path) for path in CASES if path.stem not in left_out]
     return [case for case in read if case is not None]
 
