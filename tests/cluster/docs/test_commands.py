@@ -7,7 +7,9 @@ tests/docs/test_shell_lines.py.
 
 import asyncio
 import itertools
+import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -75,6 +77,8 @@ B200 = {
     "metadata": {"name": "b200"},
     "status": {"capacity": {"cpu": "128", "memory": "2Ti", "pods": "110", "nvidia.com/gpu": "8"}},
 }
+LISTED = {"apiVersion": "v1", "kind": "List", "items": [B200]}
+"""What ``kubectl get … -o json`` prints."""
 PODS = 8
 ANSWERED = (0, 1)
 """Done, or: the answer is no."""
@@ -100,6 +104,10 @@ def write_files(folder: Path) -> None:
     manifest = yaml.safe_dump(job("another", 2))
     for name in ("job.yaml", "deployment.yaml", "pretrain.yaml"):
         (folder / name).write_text(manifest)
+    (folder / "more.yaml").write_text(yaml.safe_dump(queue("more")))
+    (folder / "manifests").mkdir()
+    (folder / "manifests" / "job.yaml").write_text(manifest)
+    (folder / "cluster.json").write_text(json.dumps(LISTED))
     (folder / "queues.yaml").write_text(yaml.safe_dump(queue("theirs")))
     (folder / "b200.yaml").write_text(yaml.safe_dump(B200))
     (folder / "kai.yaml").write_text("rules: kai\n")
@@ -176,7 +184,7 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 async def run(where: Documented, folder: Path, command: tuple[str, ...]) -> tuple[int | None, str]:
     """Run a command to its end; gives the exit code and what it said."""
     process = await start(where, folder, command)
-    said, _ = await process.communicate()
+    said, _ = await process.communicate(json.dumps(LISTED).encode())
     return process.returncode, said.decode()
 
 
@@ -187,6 +195,7 @@ async def start(
         *where.words(command),
         cwd=folder,
         env=where.environment,
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
@@ -234,9 +243,9 @@ async def test_a_command_runs_until_interrupted(
 
 
 def of_kubectl() -> dict[str, str]:
-    """Lines of kubectl alone, with a pod in the place of the one that is left open."""
+    """What lines give to kubectl, with a pod in the place of the one that is left open."""
     return {
-        line.partition(" #")[0].replace("…", "train-0").strip(): label(page)
+        re.split(" [#>|]", line)[0].replace("…", "train-0").strip(): label(page)
         for page in PAGES
         for line in shell_lines(page)
         if line.startswith("kubectl ") and not line.startswith("kubectl kai ")

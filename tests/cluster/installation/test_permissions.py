@@ -258,7 +258,7 @@ def permissions_to_write() -> dict[str, Permission]:
         (verb, resource, rule["apiGroups"][0])
         for rules in OF_THE_SCHEDULER
         for rule in rules
-        if tuple(rule["verbs"]) != READ
+        if not {*rule["verbs"]} <= {*READ}
         for resource in rule["resources"]
         for verb in rule["verbs"]
     ]
