@@ -129,7 +129,7 @@ class Scheduler:
         self._device_holders = DeviceHolders()
         settings = commit_settings(configuration)
         self._freshness = Freshness(
-            self.mirror, silence=settings.claim_grace, lag=settings.mirror_timeout
+            self.mirror, silence=configuration.commit.watch_grace, lag=settings.mirror_timeout
         )
         self._executor: Executor | None = None
         self._elector: Elector | ElectorThread | None = None
