@@ -73,10 +73,17 @@ def test_anchors_are_shared_and_merged():
     assert found["more"] == {"x": 1, "y": 2}
 
 
-def test_a_chain_of_anchors_does_not_explode():
+def chain_of_anchors(length):
     lines = ["a0: &a0 [x]"]
-    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 40)]
-    assert len(value("\n".join(lines))["a39"]) == 10
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, length)]
+    return "\n".join(lines)
+
+
+def test_a_chain_of_anchors_does_not_explode():
+    found = value(chain_of_anchors(6))
+    assert found["a5"][0] is found["a5"][9] is found["a4"]
+    with pytest.raises(ManifestError, match="anchors expand to more than 10,000,000 values"):
+        read_documents(chain_of_anchors(40))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from kai_py.config import Configuration
-from kai_py.simulate import object_files
+from kai_py.simulate import objects
 from kai_py.simulate.object_files import ObjectsInFiles, read_object_files
 from kai_py.simulate.offline_plan import plan_objects
 
@@ -237,7 +237,7 @@ def test_what_is_no_object_is_rejected(tmp_path, value, problem):
 
 
 def test_a_compressed_file_that_expands_too_much_is_rejected(tmp_path, monkeypatch):
-    monkeypatch.setattr(object_files, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(objects, "MAX_BYTES", 1 << 20)
     found = read(tmp_path, a_json_gz=gzip.compress(b" " * (3 << 20)))
     assert "expands to more than" in found.rejected[0].problem
     damaged = gzip.compress(b"{}")[:-4]
