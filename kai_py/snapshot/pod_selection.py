@@ -10,8 +10,8 @@ that pair, and only terms that require none are compared with every pod.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -33,8 +33,8 @@ Labels = Mapping[str, str]
 NamespaceLabels = Mapping[str, Labels]
 Item = TypeVar("Item")
 
-MAX_RESOLVED_SHAPES = 16_384
-"""Shapes whose resolved rules are remembered."""
+MAX_INDEXED_LABELS = 1024
+"""Labels that are indexed at once; keys of labels are whatever users write into rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,21 @@ class ShapeRules:
 NO_RULES = ShapeRules()
 
 
-@lru_cache(maxsize=MAX_RESOLVED_SHAPES)
+# Weak: a shape is forgotten with its last pod, and its rules with it.
+_RULES: "WeakKeyDictionary[Shape, ShapeRules]" = WeakKeyDictionary()
+
+
 def rules_of(shape: "Shape") -> ShapeRules:
     """The rules of pods of a shape, resolved."""
     if not has_rules(shape.affinity, shape.topology_spread):
         return NO_RULES
+    known = _RULES.get(shape)
+    if known is None:
+        known = _RULES[shape] = _rules_of(shape)
+    return known
+
+
+def _rules_of(shape: "Shape") -> ShapeRules:
     namespace, labels = shape.namespace, shape.labels
     near, apart = shape.pod_affinity, shape.pod_anti_affinity
     required = near.required if near else ()
@@ -208,6 +218,8 @@ class LabelPostings(Generic[Item]):
     def _values(self, key: str) -> dict[str, dict[Item, None]]:
         values = self._by_label.get(key)
         if values is None:
+            if len(self._by_label) >= MAX_INDEXED_LABELS:
+                self._by_label.clear()
             values = self._by_label[key] = {}
             for item, pod in self._pods.items():
                 if key in pod.labels:

@@ -1,12 +1,16 @@
 """Schedules that once failed: what they found stays mended, and the harness still would find it."""
 
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
+from kai_py import scheduler
 from kai_py.commit import pod_state
+from kai_py.process_settings import commit_settings
 from kai_py.snapshot.builder import SnapshotBuilder
+from kai_py.watch.freshness import Freshness
 from tests.fault_simulation.schedule import read_schedule
 from tests.fault_simulation.simulation import simulate
 
@@ -28,11 +32,21 @@ def test_errors_taken_for_proof_are_found():
 
 
 def test_a_late_watch_taken_for_proof_is_found():
-    """It finds them too where recovery neither asks the API nor knows what it has just bound."""
+    """It finds them too where recovery neither asks the API nor knows how old its view is.
+
+    Nor may it know what it has just bound, nor wait until a silent watch is read again.
+    """
     unused = mock.PropertyMock(return_value=True)
+
+    def impatient(configuration):
+        return replace(commit_settings(configuration), claim_grace=30.0)
+
     with (
         mock.patch.object(pod_state.PodReading, "proves_unused", unused),
         mock.patch.object(SnapshotBuilder, "assumed_pods", return_value=frozenset()),
+        mock.patch.object(scheduler, "commit_settings", impatient),
+        mock.patch.object(Freshness, "catch_up", return_value=""),
+        mock.patch.object(Freshness, "behind", return_value=[]),
     ):
         assert_found("late-pod-watch")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from kai_py.api.records import interning
-from kai_py.dra import cluster_allocator, cluster_devices, device_kinds
+from kai_py.dra import cluster_allocator, cluster_devices, device_kinds, spending
 from kai_py.dra.selectors import masks, table
 from kai_py.grouping import grouper
 from kai_py.observe import share_history
 from kai_py.policy import fit
-from kai_py.snapshot import shape
+from kai_py.snapshot import pod_selection, shape
 from tests.soak import cluster as churn
 from tests.soak.cluster import ChurningCluster
 from tests.soak.containers import unbounded_caches
@@ -19,10 +19,12 @@ from tests.soak.containers import unbounded_caches
 BOUNDS = (
     (interning, "MAX_INTERNED"),
     (shape, "RECENT_SHAPES"),
+    (pod_selection, "MAX_INDEXED_LABELS"),
     (share_history, "MAX_SAMPLES"),
     (fit, "STATIC_FITS_KEPT"),
     (cluster_allocator, "QUERY_CACHE_SIZE"),
     (device_kinds, "SELECTIONS_KEPT"),
+    (spending, "MAX_TEXTS"),
     (table, "MAX_COLUMNS"),
     (masks, "MAX_MASKS"),
     (cluster_devices, "MAX_CHANGES"),
