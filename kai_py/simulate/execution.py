@@ -94,17 +94,23 @@ def _write_gpu_share(placement: Placement, api: ApiServer) -> None:
     """Write on the pod which GPUs it shares; this is what assigns pods to one GPU."""
     if not placement.gpus:
         return
-    former, _ = shared_gpu_metadata(placement.former_gpus)
-    labels, annotations = shared_gpu_metadata(placement.gpus)
 
     def with_gpu_share(present: Json) -> Json:
-        meta = dict(present["metadata"])
-        kept = {k: v for k, v in (meta.get("labels") or {}).items() if k not in former}
-        meta["labels"] = {**kept, **labels}
-        meta["annotations"] = {**(meta.get("annotations") or {}), **annotations}
-        return {**present, "metadata": meta}
+        return {**present, "metadata": metadata_with_gpu_share(present["metadata"], placement)}
 
     api.edit(PODS, placement.pod.name, placement.pod.namespace, with_gpu_share)
+
+
+def metadata_with_gpu_share(metadata: Json, placement: Placement) -> Json:
+    """A pod's metadata with the names of the GPUs that it shares, in place of former ones."""
+    former, _ = shared_gpu_metadata(placement.former_gpus)
+    labels, annotations = shared_gpu_metadata(placement.gpus)
+    kept = {k: v for k, v in (metadata.get("labels") or {}).items() if k not in former}
+    return {
+        **metadata,
+        "labels": {**kept, **labels},
+        "annotations": {**(metadata.get("annotations") or {}), **annotations},
+    }
 
 
 def _bind_volume(volume: str, claim: ClaimRef, api: ApiServer) -> None:

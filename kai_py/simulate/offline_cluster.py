@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from kai_py.api.gpu_share import shared_gpu_metadata
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.resource_versions import allocation_document
 from kai_py.api.references import ClaimRef, PodRef
@@ -21,6 +20,7 @@ from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import Admission, ClaimToCreate, Eviction, GangPlacement, Placement, Plan
 from kai_py.planner import Planner
 from kai_py.simulate.complete_objects import FINISHED, ObjectKey
+from kai_py.simulate.execution import metadata_with_gpu_share
 from kai_py.simulate.object_files import RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.watch.discovery import METADATA
@@ -154,7 +154,9 @@ class OfflineCluster:
         for volume_claim, volume in placement.volumes:
             self._bind_volume(volume_claim, volume)
         document = self._documents[key]
-        meta = _with_gpu_share(document["metadata"], placement)
+        meta = document["metadata"]
+        if placement.gpus:
+            meta = metadata_with_gpu_share(meta, placement)
         spec = {**document["spec"], "nodeName": placement.node}
         status = {
             **(document.get("status") or {}),
@@ -246,7 +248,7 @@ class OfflineCluster:
             status = document.get("status") or {}
             listed = status.get("reservedFor") or ()
             remaining = [each for each in listed if each.get("uid") != uid]
-            kept = {k: v for k, v in status.items() if remaining or k not in ("allocation",)}
+            kept = {k: v for k, v in status.items() if remaining or k != "allocation"}
             self._write(claim, {**document, "status": {**kept, "reservedFor": remaining}})
 
     def _claims_of(self, pod: PodRef) -> list[ObjectKey]:
@@ -288,20 +290,6 @@ def _pod_key(pod: PodRef) -> ObjectKey:
 
 def _claim_key(claim: ClaimRef) -> ObjectKey:
     return ObjectKey("resource.k8s.io", "ResourceClaim", claim.namespace, claim.name)
-
-
-def _with_gpu_share(metadata: Document, placement: Placement) -> Document:
-    """The pod's metadata with the names of the GPUs that it shares."""
-    if not placement.gpus:
-        return metadata
-    former, _ = shared_gpu_metadata(placement.former_gpus)
-    labels, annotations = shared_gpu_metadata(placement.gpus)
-    kept = {k: v for k, v in (metadata.get("labels") or {}).items() if k not in former}
-    return {
-        **metadata,
-        "labels": {**kept, **labels},
-        "annotations": {**(metadata.get("annotations") or {}), **annotations},
-    }
 
 
 def named(pods: Iterable[PodRef]) -> list[str]:
