@@ -28,13 +28,11 @@ from kai_py.watch.kinds import (
     PODS,
     RESOURCE_CLAIMS,
     WATCHED,
+    WATCHED_BY_NAME,
 )
 from kai_py.watch.resource import Kind
 
 Document: TypeAlias = Mapping[str, Any]
-BY_NAME: Mapping[GroupKind, Kind[Any]] = {
-    GroupKind(kind.group, kind.name): kind for kind in WATCHED
-}
 
 FAR_FUTURE = 4_000_000_000.0
 """A time at which every grace has passed, in 2096."""
@@ -78,7 +76,7 @@ def decode_objects(documents: Iterable[Document]) -> DecodedObjects:
     for document in _latest(flatten(documents)):
         api_version, name = str(document.get("apiVersion", "")), str(document.get("kind", ""))
         group, _, version = api_version.rpartition("/")
-        kind = BY_NAME.get(GroupKind(group, name))
+        kind = WATCHED_BY_NAME.get((group, name))
         if kind is None or version not in kind.versions:
             decoded.owners.setdefault(GroupKind(group, name), []).append(document)
             continue

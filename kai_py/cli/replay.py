@@ -13,7 +13,7 @@ import difflib
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -28,10 +28,10 @@ from kai_py.observe.plan_text import describe_plan
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
 from kai_py.simulate.objects import Document, ObjectsError, load_objects
-from kai_py.watch.kinds import WATCHED
-from kai_py.watch.resource import Kind
+from kai_py.watch.kinds import WATCHED_BY_NAME
 
-BY_NAME: dict[tuple[str, str], Kind[Any]] = {(kind.group, kind.name): kind for kind in WATCHED}
+if TYPE_CHECKING:
+    from kai_py.watch.resource import Kind
 
 
 def read_recorded(path: Path) -> Archive:
@@ -52,7 +52,7 @@ def archive_of(documents: Iterable[Document]) -> Archive:
     problems: list[str] = []
     for document in documents:
         group, _, version = str(document["apiVersion"]).rpartition("/")
-        kind = BY_NAME.get((group, str(document["kind"])))
+        kind = WATCHED_BY_NAME.get((group, str(document["kind"])))
         if kind is None or version not in kind.versions:
             problems.append(
                 f"{_name(document)} is ignored: {document['apiVersion']} is not supported"

@@ -31,7 +31,7 @@ from kai_py.simulate.objects import Document
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.collection import Collection
 from kai_py.watch.discovery import METADATA
-from kai_py.watch.kinds import WATCHED
+from kai_py.watch.kinds import WATCHED, WATCHED_BY_NAME
 from kai_py.watch.resource import Kind
 from kai_py.watch.wire import without_nulls
 
@@ -212,7 +212,7 @@ class SimulatedCluster:
         if storage not in self._collections:
             owners = Kind(name, f"{name.lower()}s", {version: decode}, group)
             self._collections[storage] = Collection(owners, self._notify_planner)
-        elif (group, name) not in _KINDS:
+        elif (group, name) not in WATCHED_BY_NAME:
             self._collections[storage].kind.versions.setdefault(version, decode)
 
     def _notify_planner(self, kind: Kind[Any], old: Any, new: Any) -> None:
@@ -224,12 +224,9 @@ def _storage(kind: Kind[Any]) -> str:
     return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
 
 
-_KINDS = {(kind.group, kind.name): kind for kind in WATCHED}
-
-
 def _storage_of(document: Document) -> str:
     group = document["apiVersion"].rpartition("/")[0]
-    kind = _KINDS.get((group, document["kind"]))
+    kind = WATCHED_BY_NAME.get((group, document["kind"]))
     return _storage(kind) if kind else f"{document['kind'].lower()}.{group}"
 
 

@@ -24,11 +24,10 @@ from kai_py.simulate.execution import metadata_with_gpu_share
 from kai_py.simulate.object_files import RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.watch.discovery import METADATA
-from kai_py.watch.kinds import WATCHED
+from kai_py.watch.kinds import WATCHED_BY_NAME
 from kai_py.watch.resource import Kind
 
 CLAIM_API = "resource.k8s.io/v1"
-_KINDS: dict[tuple[str, str], Kind[Any]] = {(kind.group, kind.name): kind for kind in WATCHED}
 
 
 class OfflineCluster:
@@ -53,7 +52,7 @@ class OfflineCluster:
             if isinstance(each, dict)
         }
         for key, document in documents.items():
-            if key[:2] in _KINDS or document["metadata"]["uid"] in owners:
+            if key[:2] in WATCHED_BY_NAME or document["metadata"]["uid"] in owners:
                 self._load(key, document)
 
     def cycle(self) -> Plan:
@@ -109,7 +108,7 @@ class OfflineCluster:
     def _kind(self, key: ObjectKey, version: str) -> Kind[Any]:
         """The kind of an object, also of owners that are not watched by themselves."""
         group_kind = GroupKind(key.group, key.kind)
-        watched = _KINDS.get(group_kind) or self._owner_kinds.get(group_kind)
+        watched = WATCHED_BY_NAME.get(group_kind) or self._owner_kinds.get(group_kind)
         if watched is None:
             decode = self.planner.owner_decoder(group_kind) or METADATA
             watched = Kind(key.kind, f"{key.kind.lower()}s", {version: decode}, key.group)

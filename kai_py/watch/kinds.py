@@ -6,7 +6,7 @@ does not serve is simply empty, and so is one that it refuses us, unless it is r
 """
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -255,4 +255,9 @@ WATCHED = (
     PROVISIONING_REQUESTS,
     PODS,
 )
+
+WATCHED_BY_NAME: dict[tuple[str, str], Kind[Any]] = {
+    (kind.group, kind.name): kind for kind in WATCHED
+}
+"""By group and kind, as ``apiVersion`` and ``kind`` of an object give them."""
 """The kinds that the scheduler mirrors."""
