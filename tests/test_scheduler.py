@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import dataclasses
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+import kai_py.scheduler
 from kai_py.api.crd import crds
 from kai_py.audit import confirmation, finding
 from kai_py.config import Configuration, LeaderElectionConfig
@@ -14,6 +16,7 @@ from kai_py.embedded.faults import Fault, Refuse
 from kai_py.observe import auditor
 from kai_py.observe.metrics import Metrics
 from kai_py.planner import Planner
+from kai_py.process_settings import commit_settings
 from kai_py.scheduler import Scheduler
 from kai_py.watch.client import connect
 from kai_py.watch.credentials import Anonymous
@@ -48,6 +51,10 @@ async def cluster():
 @pytest.fixture
 async def devices(cluster):
     """Eight GPUs on node-0, published by their driver."""
+    create_devices(cluster, [{"name": f"gpu-{index}"} for index in range(8)])
+
+
+def create_devices(cluster, published):
     cluster.create(
         {
             "apiVersion": "resource.k8s.io/v1",
@@ -65,7 +72,7 @@ async def devices(cluster):
                 "driver": "gpu.example.com",
                 "nodeName": "node-0",
                 "pool": {"name": "node-0", "generation": 1, "resourceSliceCount": 1},
-                "devices": [{"name": f"gpu-{index}"} for index in range(8)],
+                "devices": published,
             },
         }
     )
@@ -163,6 +170,41 @@ async def test_a_gang_starts_whole_and_one_that_does_not_fit_says_why(cluster):
         for pod in pods(cluster, "fits")[:4]:
             cluster.api.patch_status(cluster.registry.named("pods"), pod, {"phase": "Succeeded"})
         await until(lambda: bound(cluster, "waits") == 6)
+
+
+async def test_a_lone_device_that_failed_is_tried_again_when_its_pause_ends(cluster, monkeypatch):
+    def short_pause(configuration):
+        return dataclasses.replace(commit_settings(configuration), failed_device_backoff=3.0)
+
+    monkeypatch.setattr(kai_py.scheduler, "commit_settings", short_pause)
+    conditions = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    create_devices(cluster, [{"name": "gpu-0", "bindsToNode": True, **conditions}])
+    async with scheduling(cluster):
+        submit(cluster, "alone", 1, claim=True)
+        await until(lambda: allocations(cluster))
+        await asyncio.sleep(0.1)
+        report(cluster, "Broken")
+        await until(lambda: not allocations(cluster))
+        await until(lambda: allocations(cluster))
+        report(cluster, "Attached")
+        await until(lambda: bound(cluster, "alone") == 1)
+
+
+def allocations(cluster):
+    """The claims that have an allocation."""
+    claims = cluster.api.list(cluster.registry.named("resourceclaims.resource.k8s.io"))
+    return [each for each in claims if each["status"].get("allocation")]
+
+
+def report(cluster, condition):
+    """The driver reports a condition of the only allocated device."""
+    [claim] = allocations(cluster)
+    [device] = claim["status"]["allocation"]["devices"]["results"]
+    known = {key: device[key] for key in ("driver", "pool", "device")}
+    known["conditions"] = [{"type": condition, "status": "True"}]
+    cluster.api.patch_status(
+        cluster.registry.named("resourceclaims.resource.k8s.io"), claim, {"devices": [known]}
+    )
 
 
 async def test_a_stopped_leader_gives_way_to_the_next_at_once(cluster):

@@ -256,7 +256,6 @@ class Committer:
         device_backoff = self._settings.failed_device_backoff
         for device, condition in outcome.failed_devices:
             self._assume_cache.avoid_device(device, condition, device_backoff)
-            self._wake(device_backoff)
         if outcome.reason or outcome.failures:
             wait = self._back_off(gang.gang)
             log.warning(

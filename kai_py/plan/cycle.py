@@ -324,6 +324,8 @@ def _deadlines(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:
     for gang in snapshot.gangs.values() if runtimes else ():
         if gang.bound:
             yield from (gang.started + runtime for runtime in runtimes)
+    if snapshot.pending:
+        yield snapshot.next_device
     for key in snapshot.pending:
         gang = snapshot.gangs[key]
         delayed = preemption_delay(

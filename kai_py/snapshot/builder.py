@@ -11,7 +11,7 @@ from itertools import chain
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Node, Pod
-from kai_py.api.records.resource import AllocationResult, ResourceClaim
+from kai_py.api.records.resource import AllocationResult, ResourceClaim, ResourceSlice
 from kai_py.api.records.unstructured import same_owner
 from kai_py.api.references import PodRef
 from kai_py.grouping.owner_chain import GroupKind
@@ -173,7 +173,7 @@ class SnapshotBuilder:
             tables.gangs.check_access_again()
             self._derive_all([tables.gang_members.moved()])
         tables.gangs.update(now)
-        return tables.snapshot(now, state)
+        return tables.snapshot(now, state, self._failed_devices.next_end())
 
     def _apply_node(self, old: object | None, new: object | None) -> None:
         node = new if new is not None else old
@@ -187,6 +187,8 @@ class SnapshotBuilder:
     def _apply_object(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in an object that pods may be derived from."""
         touched = self._objects.apply(kind, old, new)
+        if isinstance(old, ResourceSlice):
+            self._failed_devices.withdraw(old, new if isinstance(new, ResourceSlice) else None)
         if not self._deleted_owners.keep(old, new):
             self._derive_dependents(touched)
         for uid, placeholder in changed_placeholders(old, new):

@@ -6,10 +6,12 @@ written will make them. O(1) for each change and each look.
 
 A device that its driver could not make ready would be the first choice again at the next attempt.
 It is tainted as by a DeviceTaintRule until some time has passed, so that another one is tried, and
-so that the reason is reported for pods that find no other. Such taints end with the process.
+so that the reason is reported for pods that find no other. Such a taint ends with the process, and
+when the device is published no more.
 Sources: KEP-5007 (binding conditions), KEP-5055 (taints).
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
@@ -263,10 +265,32 @@ class FailedDevices:
         for device, seconds in self._seconds.items():
             self._rules[device] = (now + seconds, self._rules[device][1])
         self._seconds.clear()
-        for device, (until, rule) in list(self._rules.items()):
-            if until <= now:
-                del self._rules[device]
-                self._objects.apply(TAINT_RULES, rule, None)
+        for device in [device for device, (until, _) in self._rules.items() if until <= now]:
+            self._forget(device)
+
+    def withdraw(self, old: ResourceSlice, new: ResourceSlice | None) -> None:
+        """End the taints of devices that ``old`` listed and ``new`` does not.
+
+        A device of the same name that is published later is another one.
+        """
+        if not self._rules:
+            return
+        for device in _devices_of(old) - (_devices_of(new) if new is not None else set()):
+            self._forget(device)
+
+    def next_end(self) -> float:
+        """When the next taint ends, seconds since the epoch; inf without any, as of ``expire``."""
+        return min((until for until, _ in self._rules.values()), default=math.inf)
+
+    def _forget(self, device: DeviceKey) -> None:
+        self._seconds.pop(device, None)
+        if (tainted := self._rules.pop(device, None)) is not None:
+            self._objects.apply(TAINT_RULES, tainted[1], None)
+
+
+def _devices_of(published: ResourceSlice) -> set[DeviceKey]:
+    spec = published.spec
+    return {(spec.driver, spec.pool.name, device.name) for device in spec.devices}
 
 
 def _taint_rule(device: DeviceKey, reason: str) -> DeviceTaintRule:

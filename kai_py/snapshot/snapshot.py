@@ -4,6 +4,7 @@ Arrays are read-only views; ``used`` includes pods that are terminating, ``relea
 of it. A pod that is assumed (its binding is being written) counts as bound.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -77,6 +78,7 @@ class Snapshot:
     pods, ``queue_non_preemptible`` is the part of the former that cannot be preempted.
     ``below_min_members``: keys of gangs that run below minMember; ``started_in_part``: of those
     that have started while some of their pods are created once others run.
+    ``next_device``: when the next device that failed may be allocated again, inf if none did.
     ``nominations``: pod uid to the node reserved for it. ``in_backoff``: gangs that are not placed
     now. ``terminating``: our pods that are terminating. ``releasable_claims``: claims whose devices
     are about to be free. ``group_claim_users``: pods on nodes by the claim of their PodGroup; a
@@ -102,6 +104,7 @@ class Snapshot:
     below_min_members: tuple[str, ...] = ()
     started_in_part: tuple[str, ...] = ()
     devices: DeviceObjects = field(default_factory=DeviceObjects)
+    next_device: float = math.inf
     host_ports: Mapping[int, tuple[tuple[HostPort, bool], ...]] = field(default_factory=dict)
     attached: Mapping[int, tuple[tuple[Attachment, bool], ...]] = field(default_factory=dict)
     attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -122,5 +122,6 @@ async def test_a_device_that_could_not_be_made_ready_is_left_alone_for_a_while(c
     committer.commit(Plan(placements=(gang_of(placed(pod, "node-a", claim, allocation)),)), 0.0)
     assert await committer.drain(5.0)
     assert room.avoided == [(("gpu.example.com", "node-a", "gpu-0"), "Broken", 60.0)]
-    assert 60.0 in cluster.wakes
+    # The end of the pause is a deadline of the snapshot; here only the retry is asked for.
+    assert 0 < min(cluster.wakes) < 60
     assert_nothing_held(cluster)

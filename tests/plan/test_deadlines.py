@@ -12,7 +12,20 @@ from tests.dialects.feeding import Cluster as Documents
 from tests.dialects.feeding import node as document_node
 from tests.dialects.feeding import pod as document_pod
 from tests.dialects.kai.test_queues import kai_queue
-from tests.support.scenario import START, at, cluster, job, job_with_pods, node, pod, queue
+from tests.support.scenario import (
+    START,
+    at,
+    claiming_job,
+    cluster,
+    device_class,
+    gpu_slice,
+    job,
+    job_with_pods,
+    node,
+    placed,
+    pod,
+    queue,
+)
 
 SETTINGS = cycle_settings(Configuration())
 
@@ -59,6 +72,36 @@ def test_min_runtimes_are_due_only_while_somebody_waits():
     assert deadline(runs, waits, settings=safe) == 1011.0
     assert deadline(runs, waits, settings=safe, now=1012.0) == 1070.0
     assert deadline(runs, waits, settings=safe, now=1070.0) is None
+
+
+def failed_device(second: float):
+    """A cluster whose only device failed at ``second``, and a pod that claims one."""
+    world = cluster(node("a", 0), gpu_slice("a", 1), device_class(), queue("team", 8))
+    world.add(claiming_job("waits", 1, queue="team"))
+    world.snapshot(second)
+    world.builder.avoid_device(("gpu.nvidia.com", "a", "gpu-0"), "Broken", 60.0)
+    return world
+
+
+def test_the_end_of_a_devices_pause_is_due_while_a_pod_waits():
+    world = failed_device(1000.25)
+    waits = world.snapshot(1000.5)
+    assert next_deadline(waits, SETTINGS) == START + 1061
+    assert not placed(world.plan(1001.0))
+    assert placed(world.plan(1061.0)) == {"waits-0": "a"}
+    assert next_deadline(world.snapshot(1061.0), SETTINGS) is None
+
+
+def test_a_device_that_is_published_again_is_not_the_one_that_failed():
+    world = failed_device(1000.0)
+    assert not placed(world.plan(1001.0))
+    other = gpu_slice("a", 1, product="another")
+    world.add(other)
+    assert not placed(world.plan(1002.0))
+    world.remove(other)
+    assert next_deadline(world.snapshot(1003.0), SETTINGS) is None
+    world.add(gpu_slice("a", 1))
+    assert placed(world.plan(1004.0)) == {"waits-0": "a"}
 
 
 def test_the_end_of_a_preemption_delay_is_due():

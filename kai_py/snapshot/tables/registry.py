@@ -147,8 +147,11 @@ class SnapshotTables:
             self.gang_members,
         )
 
-    def snapshot(self, now: float, state: NodeUsageState) -> Snapshot:
-        """What all tables say at ``now``; ``state``: of ``node_usage``."""
+    def snapshot(self, now: float, state: NodeUsageState, next_device: float) -> Snapshot:
+        """What all tables say at ``now``; ``state``: of ``node_usage``.
+
+        ``next_device``: when the next device that failed may be allocated again.
+        """
         gangs = self.gangs
         return Snapshot(
             now=now,
@@ -172,6 +175,7 @@ class SnapshotTables:
             below_min_members=gangs.below_min_members(),
             started_in_part=gangs.started_in_part(),
             devices=self._objects.devices(),
+            next_device=next_device,
             nominations=self.assumptions.nominations(now),
             in_backoff=self.assumptions.in_backoff(now),
             gpu_sharing=state.gpu_sharing,
