@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from kai_py.api.records.core import Node, PartialObjectMetadata, Pod, PodResourceClaimStatus
+from kai_py.api.records.core import Node, Pod, PodResourceClaimStatus
+from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.resource import DeviceClass, ResourceClaim
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.audit.finding import AuditedCluster, AuditFinding, GroupClaimNames
@@ -21,6 +22,7 @@ from kai_py.grouping.owner_chain import GroupKind
 from kai_py.planner import Planner
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.claims import GroupKey
+from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import (
     DEVICE_CLASSES,
     NATIVE_GROUPS,
@@ -177,9 +179,7 @@ def _feed_owners(planner: Planner, decoded: DecodedObjects, wanted: Sequence[Gro
     while missing := [kind for kind in wanted if kind not in fed and kind in decoded.owners]:
         for kind in missing:
             fed[kind] = None
-            decode = (
-                planner.owner_decoder(kind) or msgspec.json.Decoder(PartialObjectMetadata).decode
-            )
+            decode = planner.owner_decoder(kind) or METADATA
             for document in decoded.owners[kind]:
                 try:
                     owner = decode(msgspec.json.encode(document))
@@ -192,7 +192,7 @@ def _feed_owners(planner: Planner, decoded: DecodedObjects, wanted: Sequence[Gro
 
 def _group_claims(group: Unstructured) -> tuple[GroupKey, GroupClaimNames]:
     listed = group.first_at("status.resourceClaimStatuses")
-    statuses = msgspec.convert(listed or (), tuple[PodResourceClaimStatus, ...])
+    statuses = convert_record(listed or (), tuple[PodResourceClaimStatus, ...])
     names = {each.name: each.resource_claim_name for each in statuses}
     meta = group.metadata
     return (meta.namespace, meta.name), GroupClaimNames(meta.uid, names)

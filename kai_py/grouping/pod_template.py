@@ -10,6 +10,7 @@ import msgspec
 
 from kai_py.api.numbers import NumberError, parse_count
 from kai_py.api.records.core import ObjectMeta, Pod
+from kai_py.api.records.decoding import convert_record
 from kai_py.grouping.gang_template import InvalidWorkloadError
 
 
@@ -56,6 +57,6 @@ def pod_of_template(template: Mapping[str, Any], owner: ObjectMeta, location: st
     meta = dict(template.get("metadata") or {})
     meta |= {"namespace": owner.namespace, "name": owner.name}
     try:
-        return msgspec.convert({**template, "metadata": meta}, Pod)
+        return convert_record({**template, "metadata": meta}, Pod)
     except msgspec.ValidationError as error:
         raise InvalidWorkloadError(f"{location}: {error}") from None

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from kai_py.api.queue import API_VERSION, InvalidQueueError, read_queue
+from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.kai import QUEUE_API_VERSION, KaiQueue, KaiQueueSpec
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import clone
@@ -93,6 +94,6 @@ def _check_kai_field(queue: Document, path: Sequence[str]) -> None:
             raise ChangeError(f"Queue {name}: spec.{'.'.join(path)}: KAI has no {part}")
         record = fields[part] if isinstance(fields[part], type) else msgspec.Struct
     try:
-        msgspec.convert(queue, KaiQueue)
+        convert_record(queue, KaiQueue)
     except msgspec.ValidationError as error:
         raise ChangeError(f"Queue {name}: {error}") from None

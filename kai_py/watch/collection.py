@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeAlias
 import msgspec
 
 from kai_py.watch.resource import Decode, Key, Kind, T, key_of
-from kai_py.watch.wire import decode_envelope, without_nulls
+from kai_py.watch.wire import decode_envelope
 
 logger = logging.getLogger(__name__)
 
@@ -60,14 +60,6 @@ def entry_version(entry: Entry[T]) -> str:
     return entry.metadata.resource_version
 
 
-def _decoded_without_nulls(decode: Decode[T], raw: msgspec.Raw) -> T | None:
-    """The object with null fields left out; None if that cannot be decoded either."""
-    try:
-        return decode(msgspec.json.encode(without_nulls(msgspec.json.decode(raw))))
-    except Exception:
-        return None
-
-
 class Collection(Generic[T]):
     """The objects of one kind."""
 
@@ -85,9 +77,6 @@ class Collection(Generic[T]):
             identity = decode_envelope(raw).metadata
             if not identity.name:
                 raise ValueError(str(error)) from error
-            decoded = _decoded_without_nulls(decode, raw)
-            if decoded is not None:
-                return decoded
             key, version = (identity.namespace, identity.name), identity.resource_version
             return Rejected(self.kind.name, key, version, str(error)[:MAX_REASON], identity.uid)
 

@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from kai_py.api.records.core import PartialObjectMetadata
+from kai_py.api.records.decoding import record_decoder
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, Malformed
 from kai_py.watch.resource import Decode, Kind, Resource
 
-METADATA: Decode[PartialObjectMetadata] = msgspec.json.Decoder(PartialObjectMetadata).decode
+METADATA: Decode[PartialObjectMetadata] = record_decoder(PartialObjectMetadata)
 
 Served = Mapping[Kind[Any], Resource[Any]]
 """The kinds that are served, each at the version to use."""

@@ -19,6 +19,7 @@ from kai_py.api.records.core import (
     PriorityClass,
     Record,
 )
+from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.disruption import PodDisruptionBudget
 from kai_py.api.records.interning import interned
 from kai_py.api.records.job import Job, job_decoder
@@ -44,6 +45,7 @@ from kai_py.api.records.storage import (
 )
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
 from kai_py.watch.resource import Kind, define_kind
+from kai_py.watch.wire import without_nulls
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,12 @@ class _Metadata(Record, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+_decode_metadata = record_decoder(_Metadata)
+
+
 def _decode_queue(raw: bytes | msgspec.Raw) -> WatchedQueue:
-    metadata = msgspec.json.decode(raw, type=_Metadata).metadata
-    return WatchedQueue(metadata, read_queue(msgspec.json.decode(raw)))
+    document = without_nulls(msgspec.json.decode(raw))
+    return WatchedQueue(_decode_metadata(raw).metadata, read_queue(document))
 
 
 DeviceRecord = TypeVar(

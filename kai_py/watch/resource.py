@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.interning import interned
 
 
@@ -99,7 +100,7 @@ def define_kind(
     required: bool = False,
 ) -> Kind[T]:
     """Declare a kind whose versions are all decoded by the same msgspec record."""
-    decode = interned(msgspec.json.Decoder(record).decode)
+    decode = interned(record_decoder(record))
     return Kind(
         name=name,
         plural=plural,

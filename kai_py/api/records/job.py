@@ -11,6 +11,7 @@ import msgspec
 
 from kai_py.api.queue import GROUP
 from kai_py.api.records.core import ObjectMeta, PodSpec, Record
+from kai_py.api.records.decoding import record_decoder
 
 
 class GangPolicy(Record, frozen=True):
@@ -89,7 +90,7 @@ class SuspendedJob(Job, frozen=True):
 
 def job_decoder() -> Callable[[bytes | msgspec.Raw], Job]:
     """A decoder of Jobs: a SuspendedJob if it is suspended and has our annotation."""
-    plain, suspended = msgspec.json.Decoder(Job).decode, msgspec.json.Decoder(SuspendedJob).decode
+    plain, suspended = record_decoder(Job), record_decoder(SuspendedJob)
 
     def decode(data: bytes | msgspec.Raw) -> Job:
         job = plain(data)

@@ -15,6 +15,7 @@ MAX_RESULTS_PER_CLAIM = 32
 MAX_RESERVED_FOR = 256
 EXTENDED_RESOURCE_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 NO_JSON = msgspec.Raw(b"")
+_NULL = msgspec.Raw(b"null")
 DELETE_PROTECTION_FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
@@ -215,7 +216,8 @@ class OpaqueDeviceConfiguration(Record, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         # Raw bytes are a view of the message they came in, which would be kept alive.
-        msgspec.structs.force_setattr(self, "parameters", self.parameters.copy())
+        kept = NO_JSON if self.parameters == _NULL else self.parameters.copy()
+        msgspec.structs.force_setattr(self, "parameters", kept)
 
 
 class DeviceClaimConfiguration(Record, frozen=True, omit_defaults=True):

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from kai_py.api.records.core import NodeSelector, ObjectMeta, Record
+from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.resource import (
     AllocationResult,
     CapacityRequirements,
@@ -164,9 +165,9 @@ _V1BETA1: dict[type[Record], tuple[type[Record], Callable[[Any], Record]]] = {
 def decoder(kind: type[Kind], version: str) -> Callable[[bytes | msgspec.Raw], Kind]:
     """A function from the JSON of one object of ``version`` to the v1 record ``kind``."""
     if version != "v1beta1" or kind not in _V1BETA1:
-        return msgspec.json.Decoder(kind).decode
+        return record_decoder(kind)
     wire, to_v1 = _V1BETA1[kind]
-    decode = msgspec.json.Decoder(wire).decode
+    decode = record_decoder(wire)
 
     def decode_flat(data: bytes | msgspec.Raw) -> Kind:
         return cast("Kind", to_v1(decode(data)))

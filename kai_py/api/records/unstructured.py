@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata, Record
+from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.job import Job
 
 EACH = "*"
@@ -47,10 +48,10 @@ class _Envelope(Record, frozen=True):
 def unstructured_decoder(paths: Iterable[str]) -> Callable[[bytes | msgspec.Raw], Unstructured]:
     """A decoder that keeps metadata and the fields at ``paths``."""
     trie = _trie(paths)
-    envelope = msgspec.json.Decoder(_Envelope)
+    envelope = record_decoder(_Envelope)
 
     def decode(raw: bytes | msgspec.Raw) -> Unstructured:
-        decoded = envelope.decode(raw)
+        decoded = envelope(raw)
         return Unstructured(
             api_version=decoded.api_version,
             kind=decoded.kind,

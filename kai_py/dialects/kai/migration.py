@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import msgspec
-
+from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.subgroups import problems_of
@@ -102,7 +101,7 @@ def migration_notes(documents: Iterable[RawObject]) -> Iterator[MigrationNote]:
 
 def _queue(document: RawObject, queues: set[str], native: set[str]) -> Iterator[MigrationNote]:
     try:
-        queue = msgspec.convert(document, KaiQueue, strict=False)
+        queue = convert_record(document, KaiQueue, coerce_text=True)
     except ValueError as error:
         yield _note(Compatibility.MISSING, document, "", f"cannot be read: {error}")
         return
@@ -132,7 +131,7 @@ def _queue(document: RawObject, queues: set[str], native: set[str]) -> Iterator[
 
 def _pod_group(document: RawObject) -> Iterator[MigrationNote]:
     try:
-        group = msgspec.convert(document, KaiPodGroup, strict=False)
+        group = convert_record(document, KaiPodGroup, coerce_text=True)
     except ValueError as error:
         yield _note(Compatibility.MISSING, document, "", f"cannot be read: {error}")
         return

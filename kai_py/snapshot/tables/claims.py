@@ -13,9 +13,8 @@ of the group, and then in that of every pod.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
 from kai_py.api.records.core import Pod, PodResourceClaim, PodResourceClaimStatus
+from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import ClaimRef, GroupRef
@@ -68,11 +67,11 @@ def group_claims(pod: Pod, find: FindNamed) -> GroupClaims:
         return NO_GROUP_CLAIMS
     entries = found.first_at("spec.resourceClaims") or []
     listed = found.first_at("status.resourceClaimStatuses") or []
-    statuses = msgspec.convert(listed, tuple[PodResourceClaimStatus, ...])
+    statuses = convert_record(listed, tuple[PodResourceClaimStatus, ...])
     meta = found.metadata
     return GroupClaims(
         group=GroupRef(meta.namespace, meta.name, meta.uid),
-        entries=msgspec.convert(entries, tuple[PodResourceClaim, ...]),
+        entries=convert_record(entries, tuple[PodResourceClaim, ...]),
         claim_names={each.name: each.resource_claim_name for each in statuses},
     )
 

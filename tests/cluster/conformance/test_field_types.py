@@ -52,3 +52,9 @@ async def test_a_budget_without_spec_has_an_empty_one(place: Place):
     }
     created = await place.api.post(BUDGETS.format(place.namespace), budget)
     assert created["spec"] == {}
+
+
+async def test_lists_and_maps_may_be_null(place: Place):
+    made = pod("null")
+    made["spec"] |= {"nodeSelector": None, "tolerations": None, "initContainers": None}
+    assert (await place.api.post(place.pods, made))["metadata"]["name"] == "null"
