@@ -20,6 +20,7 @@ from kai_py.api.records.resource import (
     ResourceSlice,
 )
 from kai_py.dra.cluster_allocator import ClusterAllocator
+from kai_py.dra.compute_domains import DAEMON, DRIVER, ChannelClaims
 from kai_py.dra.device_accounting import counts_towards, device_gpus, physical_gpus
 from kai_py.dra.device_kinds import DeviceKind, DeviceKinds, max_on_one_node
 from kai_py.dra.device_state import DeviceState, unreadable_shares
@@ -91,6 +92,7 @@ class ClusterDevices:
     quarantine: Quarantine = field(default_factory=Quarantine)
     classes: Mapping[str, DeviceClass] = field(default_factory=dict)
     spending: Spending = field(default_factory=Spending.limited)
+    channels: ChannelClaims = field(default_factory=ChannelClaims)
     _generation: int = -1
     _claims_generation: int = -1
     _slices: Mapping[str, ResourceSlice] = field(default_factory=dict)
@@ -170,9 +172,17 @@ class ClusterDevices:
         """The resource by which a device plugin reports the devices of a class; "" if none."""
         return self._class_infos.get(name, ClassInfo()).plugin_resource
 
-    def classes_of(self, driver: str) -> frozenset[str]:
-        """Names of the classes with devices of a driver."""
-        return frozenset(name for name, info in self._class_infos.items() if driver in info.drivers)
+    def channel_classes(self) -> frozenset[str]:
+        """Names of the classes with channels of ComputeDomains."""
+        return frozenset(
+            name
+            for name, info in self._class_infos.items()
+            if DRIVER in info.drivers and self._has_channels(name)
+        )
+
+    def _has_channels(self, name: str) -> bool:
+        rows = self._devices_of_class(self.classes[name])
+        return not rows or any(r.id.driver == DRIVER and r.text("type") != DAEMON for r in rows)
 
     def refund(self, spec: ResourceClaimSpec, allocation: AllocationResult) -> dict[str, float]:
         """By how much the devices that a claim got cost less than the most it could get."""
@@ -312,9 +322,11 @@ class ClusterDevices:
         for key, claim in self._claims.items():
             if objects.claims.get(key) is not claim and claim.status.allocation is not None:
                 self.state.release(claim.status.allocation)
+                self.channels.discard(claim)
         for key, claim in objects.claims.items():
             if self._claims.get(key) is not claim and claim.status.allocation is not None:
                 self._mark_allocated(claim, claim.status.allocation)
+                self.channels.add(claim)
         if len(self.state.changes) > MAX_CHANGES:
             self.state = DeviceState(self.inventory.device, dict(self.state.pools))
         self._claims = objects.claims

@@ -31,6 +31,7 @@ from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.stale import stale
 from kai_py.plan.outcome import build_plan, list_evictions
+from kai_py.plan.placement.compute_domains import ComputeDomains
 from kai_py.plan.placement.fit import ShapeFits
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.pods import ShapePlacer
@@ -40,7 +41,6 @@ from kai_py.plan.search_cache.backoff import SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.plan.search_cache.inputs import InputsHistory, SearchInputs
 from kai_py.plan.session import CycleState
-from kai_py.plan.state.claims import constrain_to_cliques
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.eviction_limits import EvictionHistory, EvictionLimits
 from kai_py.plan.state.queues import FairShareCache, PastUsage, quota_of
@@ -231,7 +231,6 @@ def _open_session(
     memory.start_cycle(snapshot, settings)
     memory.devices.sync(snapshot.devices)
     memory.devices.spending.poll = watch.poll
-    snapshot = constrain_to_cliques(snapshot, memory.devices)
     quota = quota_of(
         snapshot,
         settings.rules,
@@ -280,7 +279,8 @@ def _placer(
     scoring = _scoring(snapshot, settings, memory.static_fits)
     fits = ShapeFits(memory.static_fits)
     shapes = ShapePlacer(fits, settings.gpu_strategy, settings.cpu_strategy, scoring)
-    return Placer(shapes, Reservations(ageing), watch.poll)
+    domains = ComputeDomains.of(snapshot, memory.devices)
+    return Placer(shapes, Reservations(ageing), watch.poll, compute_domains=domains)
 
 
 def _scoring(

@@ -1,7 +1,7 @@
 """The state of one cycle that its actions share: statement, queues, placer, budgets, reasons.
 
-Requests whose pods are all of one shape, and whose gang is bound by neither a topology nor
-capacity reserved for others, are comparable by shape and size (``request_signature``).
+Requests whose pods are all of one shape, and whose gang is bound by no topology, no ComputeDomain
+and no capacity reserved for others, are comparable by shape and size (``request_signature``).
 
 What an action knows of its searches in its turn: cached results, and searches that back off.
 
@@ -195,6 +195,9 @@ def place_earliest(
 def request_signature(state: CycleState, gang: Gang, request: PlacementRequest) -> int | None:
     """The number of the shape of all pods of the request; None where more than that decides."""
     if state.placer.reservations.active or has_topology_constraint(gang.tree):
+        return None
+    domains = state.placer.compute_domains
+    if domains is not None and domains.domain_of(gang, request.members[0]) is not None:
         return None
     first = request.members[0].shape.number
     return first if all(member.shape.number == first for member in request.members) else None

@@ -17,6 +17,14 @@ import numpy as np
 from kai_py.grouping.gang import Subgroup, has_topology_constraint
 from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable, with_reserved_nodes
 from kai_py.plan.placement.affinity import followers_last, held_together
+from kai_py.plan.placement.compute_domains import (
+    MAX_CLIQUES_TO_TRY,
+    CliqueQuestion,
+    ComputeDomains,
+    DomainPart,
+    clique_choices,
+    no_clique,
+)
 from kai_py.plan.placement.exact import (
     RuleSearch,
     SearchSteps,
@@ -37,7 +45,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservations, exclude_rows
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import Bools
+from kai_py.snapshot.resources import Bools, Ints
 
 MAX_DOMAINS_TO_TRY = 32
 """Of those that could hold a gang together that required affinity does."""
@@ -52,6 +60,7 @@ class Placer:
     poll: Callable[[], None] = lambda: None
     """Called before each placement that is tried; raises where the cycle is over its limit."""
     search_steps: SearchSteps = field(default_factory=SearchSteps)
+    compute_domains: ComputeDomains | None = None
 
     def place(
         self,
@@ -73,7 +82,8 @@ class Placer:
         if kept:
             allowed = exclude_rows(kept, allowed, len(statement.snapshot.nodes))
         near, anywhere = near_nodes(statement, gang), gang.tree.is_unconstrained_leaf
-        if len(members) == 1 and allowed is None and near is None and anywhere:
+        parts = self._domain_parts(statement, gang, members)
+        if len(members) == 1 and allowed is None and near is None and anywhere and not parts:
             running = self.shapes.single_pod_fit(statement, members[0].shape, capacity)
             row = None if running is None else running.first_row()
             if row is not None:
@@ -83,10 +93,51 @@ class Placer:
         where = NodeSet(
             np.ones(len(statement.snapshot.nodes), np.bool_) if allowed is None else allowed
         )
-        reason = self._place_near(attempt, members, where, near)
+        reason = (
+            self._place_in_cliques(attempt, members, where, near, parts)
+            if parts
+            else self._place_near(attempt, members, where, near)
+        )
         if reason is None or not kept or not explain:
             return reason
         return with_reserved_nodes(reason, len(kept), self._replicas_on(attempt, members, kept))
+
+    def _domain_parts(
+        self, statement: Statement, gang: Gang, members: Sequence[Member]
+    ) -> Sequence[DomainPart]:
+        domains = self.compute_domains
+        return () if domains is None else domains.parts(statement, gang, members)
+
+    def _place_in_cliques(
+        self,
+        attempt: Attempt,
+        members: Sequence[Member],
+        node_set: NodeSet,
+        near: Bools | None,
+        parts: Sequence[DomainPart],
+    ) -> Unschedulable | None:
+        """The pods of each ComputeDomain in one clique after the other, the others anywhere."""
+        domains, inner = self.compute_domains, None
+        if domains is None:
+            return self._place_near(attempt, members, node_set, near)
+        question = CliqueQuestion(domains, attempt, self.shapes)
+        choices = clique_choices(question, parts, node_set)
+        for inside in islice(choices, MAX_CLIQUES_TO_TRY):
+            self.poll()
+            with attempt.statement.trial() as trial:
+                asked = attempt._replace(explain=attempt.explain and inner is None)
+                reason = self._place_near(asked, members, inside, near)
+                if reason is None:
+                    trial.keep()
+                    return None
+            inner = inner or reason
+        if not attempt.explain:
+            return UNEXPLAINED
+        return no_clique(question, parts, node_set, inner)
+
+    def _max_replicas(self, attempt: Attempt, part: Sequence[Member], node_set: NodeSet) -> Ints:
+        shape = part[0].shape
+        return self.shapes.max_replicas(attempt, shape, node_set.of(shape).mask, len(part))
 
     def _replicas_on(self, attempt: Attempt, members: Sequence[Member], rows: Sequence[int]) -> int:
         """How many of the pods fit on these nodes, each shape by itself."""
@@ -106,10 +157,17 @@ class Placer:
         if near is None:
             return self._place_group(attempt, tree, members, node_set)
         with attempt.statement.trial() as trial:
-            if self._place_group(attempt, tree, members, NodeSet(node_set.mask & near)) is None:
+            if (
+                self._place_group(
+                    attempt, tree, members, node_set._replace(mask=node_set.mask & near)
+                )
+                is None
+            ):
                 trial.keep()
                 return None
-        return self._place_group(attempt, tree, members, NodeSet(node_set.mask, {NEAR_GANG: near}))
+        return self._place_group(
+            attempt, tree, members, node_set._replace(preferences={NEAR_GANG: near})
+        )
 
     def _place_group(
         self, attempt: Attempt, group: Subgroup, members: Sequence[Member], node_set: NodeSet
@@ -117,10 +175,7 @@ class Placer:
         if group.topology is None:
             return self._place_inside(attempt, group, members, node_set)
         shapes = by_shape(members)
-        fitting = [
-            self.shapes.max_replicas(attempt, each[0].shape, node_set.mask, len(each))
-            for each in shapes
-        ]
+        fitting = [self._max_replicas(attempt, each, node_set) for each in shapes]
         asked = (attempt.statement, attempt.gang, group, fitting, [len(each) for each in shapes])
         found = domain_candidates(*asked)
         if isinstance(found, Unschedulable):
@@ -129,7 +184,8 @@ class Placer:
             self.poll()
             with attempt.statement.trial() as trial:
                 preferences = inside_domain(node_set.preferences, candidate.domain_rank)
-                inside = NodeSet(node_set.mask & candidate.mask, preferences)
+                mask = node_set.mask & candidate.mask
+                inside = node_set._replace(mask=mask, preferences=preferences)
                 if self._place_inside(attempt, group, members, inside) is None:
                     trial.keep()
                     return None
@@ -198,10 +254,7 @@ class Placer:
         if held is None:
             return
         inside = sorted(held.parts)
-        replicas = [
-            self.shapes.max_replicas(attempt, parts[at][0].shape, node_set.mask, len(parts[at]))
-            for at in inside
-        ]
+        replicas = [self._max_replicas(attempt, parts[at], node_set) for at in inside]
         found = held.domains(attempt.statement, replicas, [len(parts[at]) for at in inside])
         for candidate in islice(found, MAX_DOMAINS_TO_TRY):
             narrow = node_set._replace(mask=node_set.mask & candidate.mask)
@@ -216,7 +269,7 @@ class Placer:
 
         def open_nodes(part: Sequence[Member]) -> int:
             static = self.shapes.fits.static_fit(attempt.statement, part[0].shape, attempt.capacity)
-            return int((static.mask & node_set.mask).sum())
+            return int((static.mask & node_set.of(part[0].shape).mask).sum())
 
         return largest_first(sorted(parts, key=open_nodes))
 
@@ -232,7 +285,8 @@ class Placer:
                 trial.keep()
                 return None
         masks = [
-            self.shapes.fits.static_fit(statement, part[0].shape, capacity).mask & node_set.mask
+            self.shapes.fits.static_fit(statement, part[0].shape, capacity).mask
+            & node_set.of(part[0].shape).mask
             for part in parts
         ]
         found = place_exactly(statement, gang, parts, masks, action, capacity=capacity)

@@ -4,8 +4,9 @@ Where capacity alone decides, the fits kept per shape do it (``running_fit``, ``
 otherwise the capacity of every node is counted again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from kai_py.plan.placement.preferences import (
     Preferences,
     idle_nodes,
     idle_of,
+    inside_domain,
     nodes_without_devices,
     rank_nodes,
     requests_devices,
@@ -38,6 +40,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fill import fill
 from kai_py.policy.score.numa_zones import fewer_zones, fill_by_numa_zones, zone_layers
+from kai_py.policy.topology import DomainCandidate
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.pod_selection import rules_of
 from kai_py.snapshot.resources import Bools, Ints
@@ -55,10 +58,22 @@ class Attempt(NamedTuple):
 
 
 class NodeSet(NamedTuple):
-    """Nodes that may be used, (nodes,) bool, and which of them the gang prefers."""
+    """Nodes that may be used, (nodes,) bool, and which of them the gang prefers.
+
+    ``kept``: the domain to which the pods of a shape, by its number, are kept.
+    """
 
     mask: Bools
     preferences: Preferences = NO_PREFERENCES
+    kept: Mapping[int, DomainCandidate] = MappingProxyType({})
+
+    def of(self, shape: Shape) -> "NodeSet":
+        """Those for pods of ``shape``."""
+        domain = self.kept.get(shape.number)
+        if domain is None:
+            return self
+        preferences = inside_domain(self.preferences, domain.domain_rank)
+        return NodeSet(self.mask & domain.mask, preferences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +89,7 @@ class ShapePlacer:
         self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet
     ) -> Unschedulable | None:
         """Place all of ``members``, pods of one shape, or say what stops them."""
-        reason = self._place_shape(attempt, members, node_set)
+        reason = self._place_shape(attempt, members, node_set.of(members[0].shape))
         if reason is None:
             return None
         return for_gang(reason, attempt.gang, members, attempt.statement.placed)

@@ -1,4 +1,4 @@
-"""Resource claims in a cycle: extended resources, users of claims, ComputeDomain channels.
+"""Resource claims in a cycle: extended resources, and users of claims.
 
 *Extended resources* (KEP-5004): a node whose device plugin reports a resource serves it as before;
 on other nodes a claim is created for the pod. Nodes that lack the same resources get the same
@@ -8,18 +8,11 @@ claim. Its name is fixed here, so that a repeated attempt finds the claim of an 
 ``status.reservedFor`` and the pods placed with the claim in this cycle; a PodGroup counts as those
 of its pods that have a node. Once none has, the claim is deallocated
 (``kai_py.commit.claims.recovery``).
-
-*ComputeDomain channels*: a channel of NVIDIA's ComputeDomain driver gives a pod access to GPU
-memory on other nodes within one NVLink clique, which a node label names. A gang whose pods claim
-channels, and that has no topology constraint, is kept in one clique. Each node has one channel; a
-gang with more channels than the largest clique has nodes only prefers one. O(pending gangs) where a
-DeviceClass selects channels, else nothing. Source: NVIDIA's driver for ComputeDomains,
-resource.nvidia.com/v1beta1.
 """
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -30,14 +23,11 @@ from kai_py.api.records.resource import (
     AllocationResult,
     ResourceClaim,
     ResourceClaimConsumerReference,
-    ResourceClaimSpec,
     ResourceClaimStatus,
 )
-from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.grouping.gang import TopologyConstraint, has_topology_constraint
 from kai_py.plan.plan import ClaimToCreate
 from kai_py.plan.state.undo import Undo
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -163,48 +153,3 @@ def _add_user(users: dict[str, None], uid: str) -> Undo:
         del users[uid]
 
     return undo
-
-
-CLIQUE = "nvidia.com/gpu.clique"
-DRIVER = "compute-domain.nvidia.com"
-
-
-def constrain_to_cliques(snapshot: Snapshot, devices: ClusterDevices) -> Snapshot:
-    """The snapshot with every pending gang that claims channels kept in one clique."""
-    classes = devices.classes_of(DRIVER)
-    cliques = snapshot.nodes.label(CLIQUE).codes
-    if not classes or not cliques.any():
-        return snapshot
-    largest = int(np.bincount(cliques)[1:].max())
-    constrained = {
-        key: _constrained_to_clique(snapshot.gangs[key], classes, largest)
-        for key in snapshot.pending
-        if not has_topology_constraint(snapshot.gangs[key].tree)
-    }
-    return replace(snapshot, gangs={**snapshot.gangs, **constrained})
-
-
-def _constrained_to_clique(gang: Gang, classes: Set[str], largest: int) -> Gang:
-    """The gang, constrained to a clique if any of its pods claims a channel."""
-    channels = {
-        claim
-        for member in gang.members
-        for use, claim in zip(member.shape.claims, member.claims, strict=False)
-        if _requests_channel(use.spec, classes)
-    }
-    if not channels:
-        return gang
-    topology = TopologyConstraint(required_level=CLIQUE)
-    if len(channels) > largest:
-        topology = TopologyConstraint(preferred_level=CLIQUE)
-    return replace(gang, tree=replace(gang.tree, topology=topology))
-
-
-def _requests_channel(spec: ResourceClaimSpec, classes: Set[str]) -> bool:
-    return any(
-        exact.device_class_name in classes
-        for request in spec.devices.requests
-        for exact in (
-            (request.exactly,) if request.exactly is not None else request.first_available
-        )
-    )

@@ -32,6 +32,9 @@ class CapacityCount:
         """Start with no pod released."""
         self._state = state
         self._domains = required_domains(state.statement, gang, gang.tree)
+        if self._domains is None and state.placer.compute_domains is not None:
+            cliques = state.placer.compute_domains
+            self._domains = cliques.required_cliques(state.statement, gang, members)
         self._free = dict[int, list[float]]()
         self._freed_devices: dict[int, float] = {}
         self._freed = FreedResources(state)
