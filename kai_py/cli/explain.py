@@ -180,7 +180,7 @@ def _print(explanation: Explanation) -> None:
         if explanation.pods
         else ""
     )
-    say(f"{explanation.gang} is {_state_text(explanation.state)}{runs}.")
+    say(f"{explanation.gang} is {_state_text(explanation)}{runs}.")
     if explanation.message:
         say(f"  {explanation.message}")
     if explanation.nodes:
@@ -217,10 +217,12 @@ def _print_suggestions(explanation: Explanation) -> None:
                 say(f"      {command}")
 
 
-def _state_text(state: str) -> str:
+def _state_text(explanation: Explanation) -> str:
     """A stage as "pending (STAGE)", other states in lower case."""
-    is_stage = state not in (RUNNING, STARTING, DELETED)
-    return f"pending ({state})" if is_stage else state.lower()
+    state = explanation.state
+    if state in (RUNNING, STARTING, DELETED):
+        return state.lower()
+    return f"pending ({state}), infeasible" if explanation.is_infeasible else f"pending ({state})"
 
 
 def _level(level: QueueLevel) -> tuple[str, ...]:

@@ -78,6 +78,8 @@ class Explanation:
     claim: ClaimFunnel | None = None
     """The device funnel of the claim that was asked about."""
     ageing_points: int = 0
+    is_infeasible: bool = False
+    """It could not run even if nothing else did, as nodes and queues are now."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ class Explainer:
             shortage=unplaced.shortage if unplaced else None,
             protections=unplaced.protections if unplaced else (),
             ageing_points=unplaced.ageing_points if unplaced else 0,
+            is_infeasible=unplaced is not None and unplaced.is_infeasible,
         )
 
     @cached_property

@@ -30,6 +30,7 @@ from kai_py.plan.actions.registry import registered_action
 from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.stale import stale
+from kai_py.plan.explain.infeasible import explain_infeasible
 from kai_py.plan.outcome import build_plan, list_evictions
 from kai_py.plan.placement.compute_domains import ComputeDomains
 from kai_py.plan.placement.fit import ShapeFits
@@ -211,6 +212,7 @@ def run_cycle(
             for name in settings.extra_actions:
                 registered_action(name)(state, ready)
         ready = [gang for gang in ready if _has_unplaced_pods(state, gang)]
+    explain_infeasible(state, ready)
     explain_protections(state, ready, settings.actions)
     report_reservations(state)
     memory.record_searches(state, snapshot.gangs)

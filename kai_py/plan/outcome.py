@@ -15,6 +15,7 @@ from math import isnan
 import numpy as np
 
 from kai_py.dra.inventory import Inventory
+from kai_py.grouping.gang_settings import Wording
 from kai_py.plan.explain.objects import object_problems
 from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.placement.next_pods import elastic_pods, incomplete_subgroup, pod_not_ready
@@ -246,6 +247,7 @@ def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
                 protections=reason.protections,
                 elastic=elastic,
                 ageing_points=state.ageing.points(gang),
+                is_infeasible=bool(reason.infeasible),
             )
         )
     return unplaced
@@ -257,7 +259,9 @@ def _failure_reason(state: CycleState, gang: Gang) -> Unschedulable:
 
 
 def _message(gang: Gang, reason: Unschedulable) -> str:
-    """The reason, with the expected pods that had to fit as well."""
+    """The reason, with the expected pods that had to fit as well, and whether waiting can help."""
+    if reason.infeasible and gang.wording is Wording.NATIVE:
+        return f"{reason.message.rstrip('.')}. Infeasible: {reason.infeasible}."
     if not gang.placeholders or reason.stage not in EXPECTED_PODS_COUNT:
         return reason.message
     count = len(gang.placeholders)

@@ -287,6 +287,7 @@ class Unplaced:
     ``marked``: whether the condition of its pods says so, which autoscalers read. ``shortage``:
     what was insufficient. ``protections``: the queues that keep the capacity, and why. ``elastic``:
     those of ``pods`` without which the gang starts. ``ageing_points``: priority gained by waiting.
+    ``is_infeasible``: it could not run even if nothing else did, as nodes and queues are now.
     """
 
     gang: str
@@ -300,6 +301,7 @@ class Unplaced:
     protections: tuple[Protection, ...] = ()
     elastic: tuple[PodRef, ...] = ()
     ageing_points: int = 0
+    is_infeasible: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,9 @@ def check_quota(
     if over is None:
         return None
     stage = Stage.QUEUE_MAX if over.bound is QuotaBound.MAX else Stage.NON_PREEMPTIBLE
-    return Unschedulable(stage, over.message(quota.resources[over.resource]))
+    resource = quota.resources[over.resource]
+    infeasible = over.infeasible(resource) if over.requested > over.limit else ""
+    return Unschedulable(stage, over.message(resource), infeasible=infeasible)
 
 
 def nodes_within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> Bools | None:

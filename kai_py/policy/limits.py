@@ -58,6 +58,15 @@ class QuotaExceeded:
             "Use a preemptible workload to go over quota."
         )
 
+    def infeasible(self, resource_name: str) -> str:
+        """One clause for people: the request alone is above the limit."""
+        noun, per_unit = display_unit(resource_name)
+        what = "max" if self.bound is QuotaBound.MAX else "deserved"
+        return (
+            f"it requests {self.requested / per_unit:g} {noun} at once; {what} of queue "
+            f"{self.queue} is {self.limit / per_unit:g}"
+        )
+
 
 def check_limits(
     usage: QueueUsage, queue: int, request: Floats, *, preemptible: bool

@@ -18,7 +18,7 @@ from kai_py.policy.min_runtime import preemption_delay
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, PodState
 
-INSUFFICIENT = re.compile(r"(\d+) Insufficient (\S+)$")
+INSUFFICIENT = re.compile(r"(\d+) Insufficient (\S+)(?: \(.*\))?$")
 LARGEST_DOMAIN = re.compile(r"no domain has capacity for (\d+) pods; (\S+) has capacity for (\d+)")
 RESOURCE_NAMES: Mapping[str, str] = {
     "nvidia.com/gpu": "GPUs",

@@ -36,6 +36,8 @@ from kai_py.dra.parsed_claims import Option
 from kai_py.dra.pools import Pool, PoolStatus
 from kai_py.dra.search_state import SearchState
 
+PASSING_CHECKS = frozenset({DeviceCheck.TAINT, DeviceCheck.IN_USE, DeviceCheck.GROUPS})
+"""Checks that a device may pass at another time, without being published again."""
 MAX_KINDS_EXAMINED = 64
 """Kinds of nodes whose devices are examined one by one; the rest is not counted."""
 
@@ -75,6 +77,13 @@ class AllocationDiagnosis:
     budget_exceeded_nodes: int
     """Nodes on which the budget of the search ran out."""
     options: tuple[OptionDiagnosis, ...]
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether only what devices are is to blame: no taint, incomplete pool or ended search."""
+        checks = {rejected.check for option in self.options for rejected in option.rejected}
+        is_proven = not self.faulty and not self.budget_exceeded_nodes
+        return is_proven and self.devices > 0 and not checks & PASSING_CHECKS
 
 
 def diagnose_allocation(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kai_py.plan.explain.amounts import amount_text
 from kai_py.plan.plan import Protection, Shortage, Stage
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
@@ -21,12 +22,16 @@ from kai_py.snapshot.tables.gpus import MEMORY_LABEL
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """The stage that stops a gang, and one sentence that explains it."""
+    """The stage that stops a gang, and one sentence that explains it.
+
+    ``infeasible``: why it could not run even if nothing else did, as nodes and queues are now.
+    """
 
     stage: Stage
     message: str
     shortage: Shortage | None = None
     protections: tuple[Protection, ...] = ()
+    infeasible: str = ""
 
 
 UNEXPLAINED = Unschedulable(Stage.RESOURCES, "")
@@ -44,18 +49,23 @@ def insufficient_capacity(
 ) -> Unschedulable:
     """The reason why only ``found`` of ``needed`` pods of ``shape`` fit.
 
-    ``replicas``: (nodes,) int64, pods that fit by resources alone.
+    ``replicas``: (nodes,) int64, pods that fit by resources alone. Every node is in exactly one of
+    the groups that are counted, that of the first check which it fails.
     """
     nodes = len(statement.snapshot.nodes)
     reasons = [f"{count} {reason}" for reason, count in static.removed]
     stage = Stage.NODE_FILTERS if not static.mask.any() else Stage.RESOURCES
-    shortages, is_short = _insufficient_resources(statement, shape, static, replicas)
+    shortages, rest = _insufficient_resources(statement, shape, static, replicas, found=found)
     reasons += shortages
-    if shape.needs_devices and replicas.any():
+    refused, rest = statement.limits.shortages(shape, rest)
+    reasons += refused
+    tried = rest & (replicas > 0)
+    if shape.needs_devices and tried.any():
         stage = Stage.DEVICES
-        reasons.append(statement.devices.unschedulable_reason(shape, np.asarray(replicas > 0)))
-    elif stage is Stage.RESOURCES and not is_short:
-        reasons += statement.limits.shortages(shape, static.mask)
+        reasons.append(statement.devices.unschedulable_reason(shape, tried))
+        rest = rest & ~tried
+    if rest.any():
+        reasons.append(f"{np.count_nonzero(rest)} not available to this gang")
     head = (
         f"0/{nodes} nodes are available"
         if needed == 1
@@ -106,26 +116,35 @@ def with_reserved_nodes(reason: Unschedulable, nodes: int, replicas: int) -> Uns
 
 
 def _insufficient_resources(
-    statement: Statement, shape: Shape, static: StaticFit, replicas: Ints
-) -> tuple[list[str], bool]:
-    """Per resource, how many of the nodes that passed the filters lack it for one more pod."""
+    statement: Statement, shape: Shape, static: StaticFit, replicas: Ints, *, found: int
+) -> tuple[list[str], Bools]:
+    """How many nodes lack which resource first for one more pod; (nodes,) bool: which lack none."""
     free = statement.free(Capacity.IDLE)
     texts: list[str] = []
+    rest = static.mask
     for name, request in sorted(shape.requests.items()):
         row = statement.snapshot.resources.positions.get(name)
-        lacking = static.mask
+        lacking = rest
         if name in shape.extended.resources:
             lacking = lacking & _has_device_plugin(statement, row)
         if row is not None:
             placed = 0 if shape.needs_devices else replicas
             lacking = lacking & (free[row] < (placed + 1) * request)
         count = int(np.count_nonzero(lacking))
-        if count:
-            texts.append(
-                f"{count} Insufficient {name}" if name != "pods" else f"{count} Too many pods"
-            )
-    texts += _insufficient_gpu_shares(statement, shape, static)
-    return texts, bool(texts)
+        if not count:
+            continue
+        rest = rest & ~lacking
+        if name == "pods":
+            texts.append(f"{count} Too many pods")
+            continue
+        detail = f"{amount_text(name, request)} requested"
+        if row is not None and not found:
+            best = int(np.argmax(np.where(lacking, free[row], -np.inf)))
+            most = amount_text(name, max(0.0, float(free[row, best])))
+            detail = f"{detail}, most free {most} on {statement.snapshot.nodes.names[best]}"
+        texts.append(f"{count} Insufficient {name} ({detail})")
+    shares, rest = _insufficient_gpu_shares(statement, shape, rest)
+    return [*texts, *shares], rest
 
 
 def _has_device_plugin(statement: Statement, row: int | None) -> Bools:
@@ -134,17 +153,20 @@ def _has_device_plugin(statement: Statement, row: int | None) -> Bools:
     return np.zeros(len(nodes), np.bool_) if row is None else nodes.allocatable[row] > 0
 
 
-def _insufficient_gpu_shares(statement: Statement, shape: Shape, static: StaticFit) -> list[str]:
+def _insufficient_gpu_shares(
+    statement: Statement, shape: Shape, rest: Bools
+) -> tuple[list[str], Bools]:
     """How many nodes have no GPU with a sufficient free part, or no known GPU memory."""
     share, parts = shape.gpu_share, statement.gpu_share_replicas(shape, Capacity.IDLE, 1)
     if share is None or parts is None:
-        return []
-    unknown = static.mask & np.isinf(statement.shared_gpus.required_mib(share))
-    insufficient = int(np.count_nonzero(static.mask & ~unknown & (parts.total < 1)))
-    texts = (
-        [f"{insufficient} Insufficient GPU fraction ({share} requested)"] if insufficient else []
-    )
+        return [], rest
+    unknown = rest & np.isinf(statement.shared_gpus.required_mib(share))
+    insufficient = rest & ~unknown & (parts.total < 1)
+    texts: list[str] = []
+    if insufficient.any():
+        count = np.count_nonzero(insufficient)
+        texts.append(f"{count} Insufficient GPU fraction ({share} requested)")
     if unknown.any():
         label = f"label {MEMORY_LABEL} is missing"
         texts.append(f"{int(unknown.sum())} report no GPU memory ({label})")
-    return texts
+    return texts, rest & ~unknown & ~insufficient

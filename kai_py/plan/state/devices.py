@@ -79,8 +79,14 @@ class DeviceTrial(Protocol):
     def release(self, member: Member) -> Undo | None:
         """Free the devices of an evicted pod; claims with other users stay allocated."""
 
+    def replicas_on_empty_nodes(self, shape: Shape, mask: Bools, count: int) -> Ints:
+        """(nodes,) int64: as ``replicas`` while all devices are free."""
+
     def fits_empty_cluster(self, shape: Shape) -> bool:
         """Whether some node has devices for one pod of ``shape`` while all are free."""
+
+    def infeasible_reason(self, shape: Shape, mask: Bools) -> str:
+        """Why no node in ``mask`` has the devices while all are free; "" if that may change."""
 
     def unschedulable_reason(self, shape: Shape, mask: Bools) -> str:
         """One sentence: why the claims of ``shape`` can't be allocated in ``mask``."""
@@ -113,6 +119,13 @@ class CycleDevices:
 
     def replicas(self, shape: Shape, mask: Bools, count: int, capacity: Capacity) -> Ints:
         """(nodes,) int64: pods of ``shape``, at most ``count``, for which there are devices."""
+        return self._count_replicas(shape, mask, count, self._states[capacity])
+
+    def replicas_on_empty_nodes(self, shape: Shape, mask: Bools, count: int) -> Ints:
+        """(nodes,) int64: as ``replicas`` while all devices are free."""
+        return self._count_replicas(shape, mask, count, self._empty_state)
+
+    def _count_replicas(self, shape: Shape, mask: Bools, count: int, state: DeviceState) -> Ints:
         reachable, missing = self._shape_claims(shape, mask)
         replicas = np.zeros(len(mask), dtype=np.int64)
         for templates, rows in extended_claims_by_node(
@@ -121,7 +134,7 @@ class CycleDevices:
             replicas += self._cluster.count_fits(
                 [*missing, *templates],
                 self._snapshot.nodes.records,
-                self._states[capacity],
+                state,
                 limit=count,
                 node_rows=rows,
             )
@@ -192,25 +205,23 @@ class CycleDevices:
 
     def fits_empty_cluster(self, shape: Shape) -> bool:
         """Whether some node has devices for one pod of ``shape`` while all are free."""
+        everywhere = np.ones(len(self._snapshot.nodes), dtype=np.bool_)
+        return bool(self.replicas_on_empty_nodes(shape, everywhere, 1).any())
+
+    def infeasible_reason(self, shape: Shape, mask: Bools) -> str:
+        """Why no node in ``mask`` has the devices while all are free; "" if that may change."""
+        claims, rows = self._unallocated(shape, mask)
+        if not claims:
+            return ""
         nodes = self._snapshot.nodes.records
-        _, missing = self._shape_claims(shape, np.ones(len(nodes), dtype=np.bool_))
-        everywhere = np.arange(len(nodes), dtype=np.int64)
-        return any(
-            self._cluster.count_fits(
-                [*missing, *templates], nodes, self._empty_state, limit=1, node_rows=rows
-            ).any()
-            for templates, rows in extended_claims_by_node(shape, self._snapshot, everywhere)
-        )
+        diagnosis = diagnose_allocation(self._cluster, claims, nodes, self._empty_state, rows)
+        if isinstance(diagnosis, AllocationError) or not diagnosis.is_lasting:
+            return ""
+        return diagnosis_message(diagnosis, claims)
 
     def unschedulable_reason(self, shape: Shape, mask: Bools) -> str:
         """One sentence: why the claims of ``shape`` can't be allocated in ``mask``."""
-        reachable, missing = self._shape_claims(shape, mask)
-        templates, rows = max(
-            extended_claims_by_node(shape, self._snapshot, np.flatnonzero(reachable)),
-            key=lambda part: (len(part[0]), len(part[1])),
-            default=((), np.flatnonzero(reachable)),
-        )
-        missing = [*missing, *templates]
+        missing, rows = self._unallocated(shape, mask)
         if not missing:
             # Every claim is allocated, so the only way to fail is a claim whose devices were
             # reassigned.
@@ -219,10 +230,18 @@ class CycleDevices:
         diagnosis = diagnose_allocation(self._cluster, missing, nodes, state, rows)
         if isinstance(diagnosis, AllocationError):
             return str(diagnosis)
-        head = (
-            f"{len(rows) if templates else int(np.count_nonzero(mask))} cannot allocate all claims"
-        )
+        head = f"{np.count_nonzero(mask)} cannot allocate all claims"
         return f"{head}: {diagnosis_message(diagnosis, missing)}"
+
+    def _unallocated(self, shape: Shape, mask: Bools) -> tuple[list[ResourceClaim], Ints]:
+        """The claims without devices, where most are wanted, and the rows of the nodes there."""
+        reachable, missing = self._shape_claims(shape, mask)
+        templates, rows = max(
+            extended_claims_by_node(shape, self._snapshot, np.flatnonzero(reachable)),
+            key=lambda part: (len(part[0]), len(part[1])),
+            default=((), np.flatnonzero(reachable)),
+        )
+        return [*missing, *templates], rows
 
     def _shape_claims(self, shape: Shape, mask: Bools) -> tuple[Bools, list[ResourceClaim]]:
         """Nodes that can reach what is allocated already, and the claims still to allocate."""

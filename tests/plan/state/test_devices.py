@@ -53,6 +53,7 @@ def test_with_one_device_too_few_nothing_is_allocated():
     assert placed(plan) == {}
     [unplaced] = plan.unplaced
     assert unplaced.stage is Stage.DEVICES
+    assert unplaced.is_infeasible
     assert unplaced.message.startswith("8 pods must start together but only 7")
     assert "cannot allocate all claims" in unplaced.message
     assert world.devices.state.pools == {}, "a trial leaves nothing behind"

@@ -100,16 +100,18 @@ class NodeLimits:
         limits = self.tracked(member.shape)
         return [limit.release(member, row) for limit in limits] if limits else ()
 
-    def shortages(self, shape: Shape, mask: Bools) -> list[str]:
-        """For each limit, the count of nodes in ``mask`` without enough of it for one more pod."""
-        counts = (
-            (
-                int(np.count_nonzero(mask & (limit.replicas(shape, Capacity.IDLE, 1) < 1))),
-                limit.reason,
-            )
-            for limit in self.refusing(shape)
-        )
-        return [f"{count} {reason}" for count, reason in counts if count]
+    def shortages(self, shape: Shape, mask: Bools) -> tuple[list[str], Bools]:
+        """How many nodes in ``mask`` have too little of each limit for one more pod.
+
+        A node counts for the first limit that refuses it; (nodes,) bool: those that none does.
+        """
+        texts: list[str] = []
+        for limit in self.refusing(shape):
+            refused = mask & (limit.replicas(shape, Capacity.IDLE, 1) < 1)
+            if refused.any():
+                texts.append(f"{np.count_nonzero(refused)} {limit.reason}")
+                mask = mask & ~refused
+        return texts, mask
 
 
 Item = TypeVar("Item")

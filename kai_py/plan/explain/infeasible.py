@@ -1,0 +1,171 @@
+"""Infeasible gangs: those that this cluster could not run even if nothing else ran on it.
+
+Waiting does not help them, nor does evicting others; larger or more nodes do, or a smaller request.
+Checked are, in this order, each with every node empty and no node cordoned or unready:
+
+    a pod larger than any node that its selector, affinity and tolerations admit
+    devices of which no node has as many as one pod claims
+    a gang of more pods than all admitted nodes hold together
+    a subgroup of more pods than any domain of its required topology level holds
+
+The word is Kubernetes' own for a request that a node can never satisfy, in contrast to ``Deferred``
+(KEP-1287, in-place resize). For explanation only, never for decisions. O(nodes) per shape.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from kai_py.grouping.gang import Subgroup
+from kai_py.plan.explain.amounts import amount_text
+from kai_py.plan.placement.fit import by_shape
+from kai_py.plan.placement.next_pods import PlacementRequest
+from kai_py.plan.placement.topology import largest_domain
+from kai_py.plan.plan import Stage
+from kai_py.plan.session import CycleState
+from kai_py.policy.fit import matches_own_selectors, replicas_that_fit
+from kai_py.policy.node_selector import matches_selector
+from kai_py.policy.tolerations import tolerated_nodes
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.resources import Bools, Ints
+from kai_py.snapshot.shape import Shape
+
+LACKS_CAPACITY = frozenset({Stage.RESOURCES, Stage.DEVICES, Stage.TOPOLOGY})
+MOST_PODS = 1 << 20
+"""More pods than one node holds: keeps sums over nodes within int64."""
+
+
+@dataclass
+class _EmptyCluster:
+    """What empty nodes hold, by shape."""
+
+    state: CycleState
+    _replicas: dict[tuple[int, int], Ints] = field(default_factory=dict)
+    _admitted: dict[int, Bools] = field(default_factory=dict)
+
+    def admitted(self, shape: Shape) -> Bools:
+        """(nodes,) bool: its selector, affinity, tolerations and volumes admit the node."""
+        if shape.number not in self._admitted:
+            nodes = self.state.snapshot.nodes
+            mask = matches_own_selectors(shape, nodes) & tolerated_nodes(shape.tolerations, nodes)
+            for selector in shape.volume_selectors:
+                mask = mask & matches_selector(selector, nodes)
+            self._admitted[shape.number] = mask
+        return self._admitted[shape.number]
+
+    def by_resources(self, shape: Shape) -> Ints:
+        """(nodes,) int64: how many pods of ``shape`` each admitted node holds by resources."""
+        whole, resources = self.state.snapshot.nodes.allocatable, self.state.snapshot.resources
+        fit = replicas_that_fit(shape, resources, whole, self.admitted(shape), whole)
+        return np.minimum(fit, MOST_PODS)
+
+    def replicas(self, shape: Shape, count: int) -> Ints:
+        """The same by resources and devices; ``count``: as many pods are enough."""
+        if (shape.number, count) not in self._replicas:
+            fit = self.by_resources(shape)
+            if shape.needs_devices:
+                devices = self.state.statement.devices
+                fit = np.minimum(fit, devices.replicas_on_empty_nodes(shape, fit > 0, count))
+            self._replicas[shape.number, count] = fit
+        return self._replicas[shape.number, count]
+
+
+def explain_infeasible(state: CycleState, gangs: Sequence[Gang]) -> None:
+    """Say of each of ``gangs`` that lacks capacity whether this cluster could ever have enough."""
+    short = [gang for gang in gangs if _lacks_capacity(state, gang)]
+    if not short or not len(state.snapshot.nodes):
+        return
+    empty = _EmptyCluster(state)
+    for gang in state.turns.able(short):
+        with state.turns.of(gang):
+            request = state.next_request(gang)
+            problem = _problem(empty, gang, request) if request is not None else ""
+            if problem and not state.turns.spending.cut_short:
+                reason = replace(state.unschedulable[gang.key], infeasible=problem)
+                state.mark_unschedulable(gang, reason)
+
+
+def _lacks_capacity(state: CycleState, gang: Gang) -> bool:
+    reason = state.unschedulable.get(gang.key)
+    return reason is not None and reason.stage in LACKS_CAPACITY
+
+
+def _problem(empty: _EmptyCluster, gang: Gang, request: PlacementRequest) -> str:
+    """The first check that fails, as a clause; empty if the gang could run."""
+    groups = by_shape(request.members)
+    problems = (
+        *(_pod_problem(empty, members[0]) for members in groups),
+        *(_count_problem(empty, members) for members in groups),
+        *_domain_problems(empty, gang, request.members),
+    )
+    return next(filter(None, problems), "")
+
+
+def _pod_problem(empty: _EmptyCluster, member: Member) -> str:
+    shape = member.shape
+    admitted = empty.admitted(shape)
+    if not admitted.any():
+        return ""
+    if not empty.by_resources(shape).any():
+        return _largest_node_text(empty, member, admitted)
+    if shape.needs_devices and not empty.replicas(shape, 1).any():
+        return empty.state.statement.devices.infeasible_reason(shape, admitted)
+    return ""
+
+
+def _largest_node_text(empty: _EmptyCluster, member: Member, admitted: Bools) -> str:
+    """Which resource no admitted node has enough of, or that none has all of them."""
+    snapshot = empty.state.snapshot
+    for name, request in sorted(member.shape.reported_requests.items()):
+        row = snapshot.resources.positions.get(name)
+        sizes = snapshot.nodes.allocatable[row][admitted] if row is not None else np.zeros(1)
+        largest = float(sizes.max())
+        if largest < request:
+            count = int(np.count_nonzero(admitted))
+            nodes = "the only admitted node" if count == 1 else f"the largest of {count} nodes"
+            return (
+                f"pod {member.pod.name} requests {name} {amount_text(name, request)}; "
+                f"{nodes} has {amount_text(name, largest)}"
+            )
+    return f"no node has everything at once that pod {member.pod.name} requests"
+
+
+def _count_problem(empty: _EmptyCluster, members: Sequence[Member]) -> str:
+    shape = members[0].shape
+    total = int(empty.replicas(shape, len(members)).sum())
+    # Where no node admits the pod at all its filters are the reason.
+    if total >= len(members) or not total or _may_change(empty, shape):
+        return ""
+    return f"with nothing else on them, the nodes hold {total} of the {len(members)} pods"
+
+
+def _may_change(empty: _EmptyCluster, shape: Shape) -> bool:
+    """Whether other devices could be usable at another time."""
+    devices = empty.state.statement.devices
+    return shape.needs_devices and not devices.infeasible_reason(shape, empty.admitted(shape))
+
+
+def _domain_problems(empty: _EmptyCluster, gang: Gang, members: Sequence[Member]) -> Iterator[str]:
+    for group in _with_required_level(gang.tree):
+        leaves = {leaf.name for leaf in group.leaves()}
+        inside = by_shape([member for member in members if member.subgroup in leaves])
+        counts = [len(each) for each in inside]
+        replicas = [empty.replicas(each[0].shape, len(each)) for each in inside]
+        name, most = largest_domain(empty.state.statement, gang, group, replicas, counts)
+        if not name or most >= sum(counts):
+            continue
+        if any(_may_change(empty, each[0].shape) for each in inside):
+            continue
+        level = group.topology.required_level if group.topology else ""
+        yield (
+            f"{sum(counts)} pods must share one {level}; with nothing else on it, the largest, "
+            f"{name}, holds {most}"
+        )
+
+
+def _with_required_level(tree: Subgroup) -> Iterator[Subgroup]:
+    if tree.topology is not None and tree.topology.required_level:
+        yield tree
+    for child in tree.children:
+        yield from _with_required_level(child)
