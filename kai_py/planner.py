@@ -1,11 +1,11 @@
 """From watched changes to plans: the pure part of the scheduler, set up by the configuration.
 
 The scheduler, ``kai-py queues``, ``kai-py gangs`` and dry runs all plan through this. ``apply``,
-``assume``, ``forget``, ``hold`` and ``freeze`` belong to one thread; ``decide`` may run in another
-while the first goes on applying changes, but not while it freezes.
+``assume``, ``forget``, ``prepare`` and ``freeze`` belong to one thread; ``decide`` may run in
+another while the first goes on applying changes, but not while it prepares or freezes.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -120,6 +120,10 @@ class Planner:
         """Queues used so much in the past, as was measured ``at``; where that is configured."""
         if isinstance(self._memory.history, ExternalUsage):
             self._memory.history.record(amounts, measured_at)
+
+    def prepare(self, now: float) -> Iterator[None]:
+        """Do most of the work of the next ``freeze`` in steps; changes may be applied between."""
+        yield from self.builder.steps(now)
 
     def freeze(self, now: float) -> Snapshot:
         """The cluster as known; ``now`` in seconds since the epoch."""

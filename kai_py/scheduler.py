@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kai_py.audit.documents import cluster_of
 from kai_py.audit.finding import AuditedCluster
+from kai_py.cel.parse import load_grammar
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.executor import Executor, ExecutorDependencies
 from kai_py.config import Configuration
@@ -146,6 +147,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until stopped."""
+        await asyncio.to_thread(load_grammar)
         async with asyncio.TaskGroup() as group:
             background = [
                 group.create_task(self.mirror.run()),
@@ -309,6 +311,8 @@ class Scheduler:
     async def _cycle(self, number: int, may_act: Callable[[], bool]) -> None:
         now = self._client.machine.now()
         with self._metrics.timed("snapshot", number):
+            for _ in self._planner.prepare(now):
+                await asyncio.sleep(0)
             snapshot = self._planner.freeze(now)
         with self._metrics.timed("plan", number):
             plan, node_gpus = await asyncio.to_thread(self._decide, snapshot)

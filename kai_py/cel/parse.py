@@ -85,6 +85,11 @@ def parse(text: str) -> Node:
     return _fold(tree, 0)
 
 
+def load_grammar() -> None:
+    """Read the grammar, which the first expression would wait for. Takes about half a second."""
+    _parser()
+
+
 @cache
 def _parser() -> lark.Lark:
     grammar = _published_grammar().read_text(encoding="utf-8")

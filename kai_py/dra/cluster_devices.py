@@ -5,7 +5,7 @@ what changed since the last call, by identity of the (immutable) records; a call
 costs nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -44,6 +44,9 @@ from kai_py.snapshot.tables.queues import DeviceLimit
 SLICE, CLASS, ALLOCATION = "reading its devices", "counting its devices", "allocation"
 """What fails where an object is set aside."""
 GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com")
+STEP = 32
+"""Slices that are read, and claims that are counted, in one step."""
+
 MAX_CHANGES = 100_000
 """Changes of the allocation state after which it is replaced, so that its log stays short."""
 
@@ -95,8 +98,8 @@ class ClusterDevices:
     channels: ChannelClaims = field(default_factory=ChannelClaims)
     _generation: int = -1
     _claims_generation: int = -1
-    _slices: Mapping[str, ResourceSlice] = field(default_factory=dict)
-    _claims: Mapping[tuple[str, str], ResourceClaim] = field(default_factory=dict)
+    _slices: dict[str, ResourceSlice] = field(default_factory=dict)
+    _claims: dict[tuple[str, str], ResourceClaim] = field(default_factory=dict)
     _class_infos: dict[str, ClassInfo] = field(default_factory=dict)
     _node_gpus: tuple[int, int, Floats] | None = None
     _limits: tuple[DeviceLimit, ...] = ()
@@ -122,6 +125,14 @@ class ClusterDevices:
             device_quota_resources=self.device_quota_resources,
         )
 
+    def prepare(self, objects: DeviceObjects) -> Iterator[None]:
+        """Take in slices and allocations that changed, in steps; nothing may be planned between."""
+        if objects.generation != self._generation:
+            yield from self._put_slices(objects.slices)
+        if objects.claims_generation != self._claims_generation:
+            yield from self._count_claims(objects.claims)
+            self._claims_generation = objects.claims_generation
+
     def sync(self, objects: DeviceObjects) -> bool:
         """Apply what changed; returns whether any class now counts as other devices than before."""
         self.allocator.start_cycle()
@@ -129,8 +140,10 @@ class ClusterDevices:
         slices_changed = objects.generation != self._generation
         if slices_changed:
             self._sync_slices(objects)
-        if objects.claims_generation != self._claims_generation:
-            self._sync_claims(objects)
+        for _ in self.prepare(objects):
+            pass
+        if len(self.state.changes) > MAX_CHANGES:
+            self.state = DeviceState(self.inventory.device, dict(self.state.pools))
         counts_changed = self._limits_changed()
         if not slices_changed:
             return counts_changed
@@ -295,42 +308,48 @@ class ClusterDevices:
         return cached[2]
 
     def _sync_slices(self, objects: DeviceObjects) -> None:
-        for name in self._slices:
-            if name not in objects.slices:
-                self.inventory.discard(name)
-        changed = [
-            resource_slice
-            for name, resource_slice in objects.slices.items()
-            if self._slices.get(name) is not resource_slice
-        ]
-        for resource_slice in changed:
-            self._put(resource_slice)
-        for pool in dict.fromkeys(
-            PoolID(resource_slice.spec.driver, resource_slice.spec.pool.name)
-            for resource_slice in changed
-        ):
-            self.state.refresh_pool(pool)
+        for name in [each for each in self._slices if each not in objects.slices]:
+            self.inventory.discard(name)
+            del self._slices[name]
+        for _ in self._put_slices(objects.slices):
+            pass
         self.inventory.set_taint_rules(
             [objects.taint_rules[name] for name in sorted(objects.taint_rules)]
         )
-        self._slices = objects.slices
         self.classes = self.allocator.classes = objects.classes
         self._generation = objects.generation
 
-    def _sync_claims(self, objects: DeviceObjects) -> None:
+    def _put_slices(self, slices: Mapping[str, ResourceSlice]) -> Iterator[None]:
+        changed = [
+            (name, each) for name, each in slices.items() if self._slices.get(name) is not each
+        ]
+        for number, (name, resource_slice) in enumerate(changed, 1):
+            self._put(resource_slice)
+            self._slices[name] = resource_slice
+            pool = PoolID(resource_slice.spec.driver, resource_slice.spec.pool.name)
+            self.state.refresh_pool(pool)
+            if number % STEP == 0:
+                yield
 
-        for key, claim in self._claims.items():
-            if objects.claims.get(key) is not claim and claim.status.allocation is not None:
+    def _count_claims(self, claims: Mapping[tuple[str, str], ResourceClaim]) -> Iterator[None]:
+        known = self._claims
+        # Releases come first: a device may have gone from one claim to another.
+        gone = [key for key, claim in known.items() if claims.get(key) is not claim]
+        for number, key in enumerate(gone, 1):
+            claim = known.pop(key)
+            if claim.status.allocation is not None:
                 self.state.release(claim.status.allocation)
                 self.channels.discard(claim)
-        for key, claim in objects.claims.items():
-            if self._claims.get(key) is not claim and claim.status.allocation is not None:
+            if number % STEP == 0:
+                yield
+        new = [(key, claim) for key, claim in claims.items() if key not in known]
+        for number, (key, claim) in enumerate(new, 1):
+            if claim.status.allocation is not None:
                 self._mark_allocated(claim, claim.status.allocation)
                 self.channels.add(claim)
-        if len(self.state.changes) > MAX_CHANGES:
-            self.state = DeviceState(self.inventory.device, dict(self.state.pools))
-        self._claims = objects.claims
-        self._claims_generation = objects.claims_generation
+            known[key] = claim
+            if number % STEP == 0:
+                yield
 
     def _put(self, resource_slice: ResourceSlice) -> None:
         """Add a slice; one that cannot be read is left out."""

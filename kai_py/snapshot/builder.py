@@ -5,9 +5,9 @@ Every change takes the same way: it is applied, the pods that it touches are der
 objects that they name, the tables see them, and ``snapshot`` hands out what the tables keep.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Node, Pod
@@ -18,6 +18,7 @@ from kai_py.grouping.owner_chain import GroupKind
 from kai_py.snapshot.assumptions import FINISHED_PHASES, SUCCEEDED, PodPlacement
 from kai_py.snapshot.dependencies import DeletedOwners, Dependencies, ReadableKinds
 from kai_py.snapshot.derivation import pod_usage, shared_gpus_of
+from kai_py.snapshot.node_usage import NodeUsageState
 from kai_py.snapshot.object_cache import DeviceKey, FailedDevices, Key, ObjectCache
 from kai_py.snapshot.parsed_pods import Identify
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine, reference
@@ -28,6 +29,9 @@ from kai_py.snapshot.tables.pod_table import AssumedBinding, DerivedPod, Uids
 from kai_py.snapshot.tables.queues import QueueInfo
 from kai_py.snapshot.tables.registry import SnapshotTables
 from kai_py.snapshot.tables.releasable_claims import ReleasableClaims
+
+STEP = 32
+"""Pods that are derived, and gangs that are put together, in one step."""
 
 READING = "reading it"
 DERIVING = "deriving what it requests"
@@ -63,6 +67,7 @@ class SnapshotBuilder:
         self._owner_kinds = ReadableKinds(watch_kind, on_unneeded_kind)
         self._deleted_owners = DeletedOwners(self._objects, self._dependencies)
         self._failed_devices = FailedDevices(self._objects)
+        self._outdated: dict[str, None] = {}
         self._tables = SnapshotTables(
             identify,
             devices,
@@ -158,22 +163,42 @@ class SnapshotBuilder:
 
     def snapshot(self, now: float) -> Snapshot:
         """The cluster as known at ``now`` (seconds since the epoch)."""
+        steps = self.steps(now)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                pauses_end = self._failed_devices.next_end()
+                return self._tables.snapshot(now, end.value, pauses_end)
+
+    def steps(self, now: float) -> Generator[None, None, NodeUsageState]:
+        """The work of ``snapshot`` in steps of bounded length; gives what nodes hold.
+
+        Changes may be applied between two steps. After the last one, ``snapshot`` costs what has
+        changed meanwhile.
+        """
         tables = self._tables
         self._failed_devices.expire(now)
+        objects = self._objects.devices()
+        yield from self._devices.prepare(objects)
         if self._devices.sync(self._objects.devices()):
-            kinds = "resourceclaims", "extendedresources"
-            self._derive_all([self._dependencies.dependents_of_kind(kind) for kind in kinds])
+            for kind in ("resourceclaims", "extendedresources"):
+                self._derive_later(self._dependencies.dependents_of_kind(kind))
         self._deleted_owners.drop_unused()
         self._owner_kinds.drop_unneeded(self._dependencies)
-        self._derive_all([tables.stuck_terminations.newly_stuck(now)])
+        self._derive_later(tables.stuck_terminations.newly_stuck(now))
+        yield from self._derive_outdated()
         # The memory of GPUs changes charges only, so that the state stays valid below.
         state = tables.node_usage.snapshot()
-        self._derive_all([tables.gpu_memory.update(state)])
+        self._derive_later(tables.gpu_memory.update(state))
+        yield from self._derive_outdated()
         if tables.queue_access.update():
             tables.gangs.check_access_again()
-            self._derive_all([tables.gang_members.moved()])
-        tables.gangs.update(now)
-        return tables.snapshot(now, state, self._failed_devices.next_end())
+            self._derive_later(tables.gang_members.moved())
+            yield from self._derive_outdated()
+        while tables.gangs.update(now, STEP):
+            yield
+        return state
 
     def _apply_node(self, old: object | None, new: object | None) -> None:
         node = new if new is not None else old
@@ -245,8 +270,23 @@ class SnapshotBuilder:
         return [table.release(uid) for table in self._tables.pod_tables]
 
     def _derive_dependents(self, keys: Iterable[Key]) -> None:
-        """Derive the pods that were derived from any of these objects."""
-        self._derive_all([self._dependencies.dependents(keys)])
+        """Derive the pods that were derived from any of these objects; many of them later."""
+        dependents = self._dependencies.dependents(keys)
+        if len(dependents) > STEP:
+            self._derive_later(dependents)
+        else:
+            self._derive_all([dependents])
+
+    def _derive_later(self, uids: Uids) -> None:
+        """Have pods derived again by the next snapshot."""
+        self._outdated.update(dict.fromkeys(uids))
+
+    def _derive_outdated(self) -> Generator[None, None, None]:
+        """Derive the pods that were left for later."""
+        while self._outdated:
+            for uid in tuple(islice(self._outdated, STEP)):
+                self._derive(uid)
+            yield
 
     def _derive_all(self, touched: Iterable[Uids]) -> None:
         """Derive pods again, each before the next is asked for: a lazy result may depend on it."""
@@ -255,6 +295,7 @@ class SnapshotBuilder:
 
     def _derive(self, uid: str) -> None:
         """Bring the tables in line with a pod and the objects that it names."""
+        self._outdated.pop(uid, None)
         self._tables.parsed_pods.invalidate(uid)
         self._place_pod(uid)
 

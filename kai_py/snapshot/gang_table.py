@@ -9,6 +9,7 @@ to no queue: such pods were not placed by this scheduler, or should not have bee
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.admitted_gangs import as_admitted
@@ -138,14 +139,16 @@ class GangTable:
         """Keys of gangs that have started and whose other pods are created later, in order."""
         return tuple(sorted(self._started_in_part))
 
-    def update(self, now: float) -> None:
-        """Bring gangs and sums up to date; a gang found below minMember is so since ``now``."""
-        if not self._changed:
-            return
-        for key in self._changed:
+    def update(self, now: float, at_most: int) -> bool:
+        """Bring gangs and sums up to date, ``at_most`` so many; whether there are more.
+
+        A gang found below minMember is so since ``now``.
+        """
+        for key in tuple(islice(self._changed, at_most)):
+            del self._changed[key]
             self._rebuild(key, now)
-        self._changed.clear()
-        self._frozen = None
+            self._frozen = None
+        return bool(self._changed)
 
     def _count_success(self, key: str, change: int) -> None:
         count = self._succeeded_counts.pop(key, 0) + change

@@ -191,13 +191,22 @@ class NodeUsageTable(PodTable):
         self._used, self._releasing = np.zeros(shape), np.zeros(shape)
         self._stale = self._handed_out = False
         self._items = None
-        for usage in self._usages.values():
-            row = self._columns.positions.get(usage.node)
-            if row is None:
-                continue
-            _add(self._used, self._resources, row, usage.requests, 1.0)
-            if usage.releasing:
-                _add(self._releasing, self._resources, row, usage.requests, 1.0)
+        on_nodes = [each for each in self._usages.values() if each.node in self._columns.positions]
+        self._add_all(self._used, on_nodes)
+        self._add_all(self._releasing, [each for each in on_nodes if each.releasing])
+
+    def _add_all(self, array: Floats, usages: Iterable[PodUsage]) -> None:
+        """Add what pods occupy, one after another: as if each had come by itself."""
+        positions, rows = self._resources.positions, self._columns.positions
+        entries = [
+            (positions[name], rows[usage.node], amount)
+            for usage in usages
+            for name, amount in usage.requests.items()
+            if name in positions
+        ]
+        if entries:
+            resources, nodes, amounts = zip(*entries, strict=True)
+            np.add.at(array, (np.array(resources), np.array(nodes)), np.array(amounts))
 
 
 def _node_items(

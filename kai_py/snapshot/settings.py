@@ -1,6 +1,6 @@
 """Settings of the snapshot builder, and the registry of devices that it depends on."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,6 +59,9 @@ class DeviceRegistry(Protocol):
 
     def set_limits(self, limits: Iterable[DeviceLimit]) -> None:
         """Count devices by these limits from the next ``sync`` on."""
+
+    def prepare(self, objects: DeviceObjects) -> Iterator[None]:
+        """Take in most of the objects in steps of bounded length, for the next ``sync``."""
 
     def sync(self, objects: DeviceObjects) -> bool:
         """Take in the objects; whether what classes stand for has changed."""

@@ -11,7 +11,7 @@ objects always equal the sum of the changes. The rules:
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias
 
@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 MAX_REASON = 1000
 """Longest reason, in characters, why an object is left out."""
+
+STEP = 32
+"""Objects of a list that are taken in at once, before other work of the event loop has its turn."""
 
 OnChange = Callable[[Kind[Any], Any, Any], None]
 """Listener for changes: kind, old record (None: added), new record (None: deleted).
@@ -108,11 +111,23 @@ class Collection(Generic[T]):
 
     def replace(self, entries: Mapping[Key, Entry[T]]) -> None:
         """Become equal to a whole list."""
-        for key in [*self.objects, *self.rejected]:
-            if key not in entries:
-                self.remove(key)
-        for entry in entries.values():
+        for _ in self.replacing(entries):
+            pass
+
+    def replacing(self, entries: Mapping[Key, Entry[T]]) -> Iterator[None]:
+        """Become equal to a whole list in steps of bounded length; each change is one of a watch.
+
+        Nothing else may change the collection before the last step.
+        """
+        gone = [key for key in (*self.objects, *self.rejected) if key not in entries]
+        for number, key in enumerate(gone, 1):
+            self.remove(key)
+            if number % STEP == 0:
+                yield
+        for number, entry in enumerate(entries.values(), 1):
             self.put(entry)
+            if number % STEP == 0:
+                yield
 
     def _reject(self, entry: Rejected) -> None:
         previous = self.rejected.get(entry.key)

@@ -31,6 +31,8 @@ from kai_py.watch.resource import Key, Kind, Resource, T
 DISCOVERY_SECONDS = 30.0
 REFUSAL_SECONDS = 5.0
 """Least time before a refusal counts: a starting server refuses everything for a moment."""
+FROZEN_AT_ONCE = 1000
+"""Objects of the first lists after which these are frozen: no collection walks them again."""
 GC_THRESHOLDS = (50_000, 50, 100)
 
 logger = logging.getLogger(__name__)
@@ -105,6 +107,7 @@ class Mirror:
         self._reflectors: dict[Kind[Any], Reflector[Any]] = {}
         self._tasks: dict[Kind[Any], asyncio.Task[None]] = {}
         self._absence_backoffs = {kind: self._new_backoff() for kind in kinds}
+        self._taken_in = 0
         self._discovered = False
         self._problem = "not connected yet"
         self._discovery_backoff = self._new_backoff()
@@ -292,6 +295,9 @@ class Mirror:
     def _notify(self, kind: Kind[Any], old: Any, new: Any) -> None:
         for listener in self._listeners[kind]:
             listener(kind, old, new)
+        self._taken_in += 1
+        if self._taken_in % FROZEN_AT_ONCE == 0 and not self._synced.is_set():
+            gc.freeze()
 
     def _status(self, kind: Kind[Any]) -> KindStatus:
         collection = self._collections[kind]

@@ -27,7 +27,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
-from typing import Generic
+from typing import Generic, TypeAlias
 
 import msgspec
 
@@ -96,6 +96,10 @@ STABLE_SECONDS = 5.0
 """A stream that lived this long may reconnect at once."""
 
 logger = logging.getLogger(__name__)
+
+
+Listed: TypeAlias = tuple[dict[Key, Entry[T]], str]
+"""A whole list and its resourceVersion."""
 
 
 class _NoInitialEventsError(Exception):
@@ -217,7 +221,7 @@ class Reflector(Generic[T]):
         except Gone:
             # In one page: the token of a second one would expire again.
             entries, version = await self._read_pages(limit=0)
-        self._replace_all(entries, version)
+        await self._replace_all(entries, version)
 
     async def _read_pages(self, *, limit: int) -> tuple[dict[Key, Entry[T]], str]:
         """Read the whole collection; raises Gone if it took longer than a page token lives."""
@@ -233,8 +237,10 @@ class Reflector(Generic[T]):
                 raise Malformed(f"{call}: {error}") from error
             if not page.metadata.resource_version:
                 raise Malformed(f"{call}: a list without a resourceVersion")
-            for item in page.items or ():
+            for number, item in enumerate(page.items or (), 1):
                 self._collect(entries, item)
+                if number % PAGE_SIZE == 0:
+                    await asyncio.sleep(0)
             if not page.metadata.continue_token:
                 return entries, page.metadata.resource_version
             parameters = parameters | {"continue": page.metadata.continue_token}
@@ -247,8 +253,10 @@ class Reflector(Generic[T]):
             return
         entries[entry_key(entry)] = entry
 
-    def _replace_all(self, entries: dict[Key, Entry[T]], version: str) -> None:
-        self._collection.replace(entries)
+    async def _replace_all(self, entries: dict[Key, Entry[T]], version: str) -> None:
+        """Become equal to a list, step by step: it may be long, and a step is work."""
+        for _ in self._collection.replacing(entries):
+            await asyncio.sleep(0)
         self.version = self.seen_version = version
         self.problem = ""
         self._forget_refusals()
@@ -274,7 +282,11 @@ class Reflector(Generic[T]):
                 async for chunk in chunks:
                     self._record_contact()
                     for line in lines.feed(chunk):
-                        self._handle_line(call, line)
+                        listed = self._handle_line(call, line)
+                        if listed:
+                            # What takes so long is work of ours, no silence of the server.
+                            timeout.reschedule(None)
+                            await self._replace_all(*listed)
                     self._reset_timeout(timeout)
         except TimeoutError as error:
             if self._initial_entries is None:
@@ -287,7 +299,8 @@ class Reflector(Generic[T]):
         limit = INITIAL_EVENTS_TIMEOUT if initial else self._silence
         silence.reschedule(asyncio.get_running_loop().time() + limit)
 
-    def _handle_line(self, call: ApiCall, line: bytes) -> None:
+    def _handle_line(self, call: ApiCall, line: bytes) -> "Listed[T] | None":
+        """Take in an event; returns the list that ends with it, if one does."""
         try:
             event = decode_event(line)
         except ValueError as error:
@@ -297,20 +310,20 @@ class Reflector(Generic[T]):
             self.version = ""
             raise from_event(str(call), event.object)
         if event.type == "BOOKMARK":
-            self._handle_bookmark(call, event.object)
-            return
+            return self._handle_bookmark(call, event.object)
         self._handle_object(call, event)
+        return None
 
-    def _handle_bookmark(self, call: ApiCall, raw: msgspec.Raw) -> None:
+    def _handle_bookmark(self, call: ApiCall, raw: msgspec.Raw) -> "Listed[T] | None":
         metadata = _identity(call, raw)
         if self._initial_entries is None:
             self._advance(metadata.resource_version)
-        elif (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
+            return None
+        if (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
             entries, self._initial_entries = self._initial_entries, None
             self._initial_attempts = INITIAL_ATTEMPTS
-            self._replace_all(entries, metadata.resource_version)
-        else:
-            raise _NoInitialEventsError("an ordinary bookmark before their end")
+            return entries, metadata.resource_version
+        raise _NoInitialEventsError("an ordinary bookmark before their end")
 
     def _handle_object(self, call: ApiCall, event: RawWatchEvent) -> None:
         if event.type == "DELETED":

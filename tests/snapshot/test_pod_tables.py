@@ -5,10 +5,14 @@ there and assumed at the end. Only what is history by definition is left out: si
 below its minMember, and which of the pods that share a claim is charged with it.
 """
 
+from unittest import mock
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kai_py.dra import cluster_devices
 from kai_py.grouping.grouper import Grouper
+from kai_py.snapshot import builder
 from kai_py.snapshot.builder import SnapshotBuilder
 from tests.snapshot.history import ALIGNED_POD, NODES, PLAIN, WAITS, history_of
 from tests.support.scenario import Cluster
@@ -29,6 +33,7 @@ around = st.one_of(
     st.tuples(st.just("node"), st.sampled_from(NODES), st.sampled_from(["", "8000", "16000"])),
     st.tuples(st.just("node_gone"), st.sampled_from(NODES)),
     st.tuples(st.just("snapshot")),
+    st.tuples(st.just("steps"), st.integers(1, 6)),
 )
 
 
@@ -147,6 +152,14 @@ def same_contents(one, other):
 def test_incremental_snapshots_equal_rebuilt_ones(changes):
     history = history_of(*changes)
     same_contents(history.snapshot(), history.rebuilt())
+
+
+@settings(max_examples=200, deadline=None)
+@given(events)
+def test_changes_between_the_steps_of_a_snapshot_reach_it(changes):
+    with mock.patch.object(builder, "STEP", 1), mock.patch.object(cluster_devices, "STEP", 1):
+        history = history_of(*changes)
+        same_contents(history.snapshot(), history.rebuilt())
 
 
 @settings(max_examples=100, deadline=None)

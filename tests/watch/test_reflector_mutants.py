@@ -29,11 +29,10 @@ def continue_token_dropped(patch):
 
 
 def deletions_in_a_gap_missed(patch):
-    def replace(self, entries):
-        for entry in entries.values():
-            self.put(entry)
+    def replacing(self, entries):
+        yield from map(self.put, entries.values())
 
-    patch.setattr(Collection, "replace", replace)
+    patch.setattr(Collection, "replacing", replacing)
 
 
 def version_taken_in_mid_initial_events(patch):
@@ -93,8 +92,7 @@ def retry_after_ignored(patch):
 
 def bookmarks_ignored(patch):
     def take(self, call, raw):
-        if self._initial_entries is not None:
-            known(self, call, raw)
+        return None if self._initial_entries is None else known(self, call, raw)
 
     known = Reflector._handle_bookmark
     patch.setattr(Reflector, "_handle_bookmark", take)
@@ -104,7 +102,7 @@ def error_event_resumes(patch):
     def take(self, call, line):
         version = self.version
         try:
-            known(self, call, line)
+            return known(self, call, line)
         finally:
             self.version = self.version or version
 
