@@ -87,7 +87,8 @@ class EvictionConfig(ApiModel):
     """Time a gang may run below minMember before its remaining pods are evicted."""
     suspend_jobs: bool = False
     """Jobs all of whose pods are evicted are suspended, and resumed when they fit again, unless
-    their annotation scheduling.kai.io/on-eviction says otherwise."""
+    their annotation scheduling.kai.io/on-eviction says otherwise. Jobs that would fail
+    are suspended in any case."""
     cooldown: Duration = 0.0
     """Time after an eviction for which no pod of the same workload is evicted again."""
     hold_expiry: PositiveDuration = 300.0

@@ -70,6 +70,24 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class FailureLimit:
+    """A workload that fails if more than ``remaining`` further pods with this limit are evicted.
+
+    Pods with the same ``key`` count together. ``cause``: the field that sets the limit, and its
+    value.
+    """
+
+    key: str
+    owner: Owner
+    remaining: int
+    cause: str
+
+    def __str__(self) -> str:
+        """The workload and the cause."""
+        return f"{self.owner.kind} {self.owner.namespace}/{self.owner.name}: {self.cause}"
+
+
+@dataclass(frozen=True, slots=True)
 class ExpectedPods:
     """Pods that a framework creates once others run.
 
@@ -99,7 +117,8 @@ class GangSpec:
     ``owner_unknown`` only because an owner is not known yet. ``pod_problem``: why this pod can't be
     placed, though the rest of the gang may. ``ignored_markers``: other groups that the pod names
     without effect, because a source with precedence decided. ``expected``: pods created later, for
-    which there must be capacity before any pod starts.
+    which there must be capacity before any pod starts. ``failure_limits``: how many evictions the
+    workloads that own this pod survive.
     """
 
     key: str
@@ -122,6 +141,7 @@ class GangSpec:
     provisioning_class: str | None = None
     ignored_markers: tuple[str, ...] = ()
     expected: tuple[ExpectedPods, ...] = ()
+    failure_limits: tuple[FailureLimit, ...] = ()
 
 
 MAX_SUBGROUPS = 10_000

@@ -21,6 +21,7 @@ from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.annotations import TOPOLOGY_KEY, with_annotations
 from kai_py.grouping.counts import count_from_rule
+from kai_py.grouping.failure_limits import failure_limits
 from kai_py.grouping.frameworks import FRAMEWORKS
 from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup, TopologyConstraint, tree_problem
@@ -120,6 +121,9 @@ class Grouper:
             ignored = [*ignored, context.queue.ignored_marker]
         if ignored:
             spec = replace(spec, ignored_markers=tuple(ignored))
+        limits = failure_limits(context.chain)
+        if limits:
+            spec = replace(spec, failure_limits=limits)
         return with_annotations(spec, context.chain)
 
     def _by_owner(self, context: PodContext) -> GangSpec:

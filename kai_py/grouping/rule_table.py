@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.problems import field_problems
+from kai_py.grouping.failure_limits import failure_limit_paths
 from kai_py.grouping.frameworks import FRAMEWORKS
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.queue_choice import Defaults, QueueKey
@@ -48,7 +49,8 @@ class RuleTable:
     def paths(self, kind: GroupKind) -> tuple[str, ...]:
         """The fields that rules read of owners of ``kind``; none when metadata is enough."""
         rules = [rule for (each, _), rule in self._rules.items() if each == kind]
-        return tuple(dict.fromkeys(path for rule in rules for path in _paths(rule)))
+        paths = [path for rule in rules for path in _paths(rule)]
+        return tuple(dict.fromkeys((*paths, *failure_limit_paths(kind))))
 
 
 def read_rules(text: str, name: str) -> RuleFile:

@@ -14,6 +14,7 @@ from kai_py.lint.manifest import Manifest, ManifestSet, Rule, mappings_at
 from kai_py.lint.rewrite import rewrite
 from kai_py.lint.rules import (
     claims,
+    evictions,
     grove,
     objects,
     pods,
@@ -46,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     queues.queue_keys,
     queues.queue_exists,
     queues.scheduler,
+    evictions.survives_eviction,
     references.namespaces_exist,
     references.classes_exist,
     references.claims_exist,

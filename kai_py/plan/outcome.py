@@ -5,14 +5,15 @@ Victims are evicted, or relocated where they were placed again. Every gang with 
 listed with the first stage that stops it, and every queue with its shares.
 
 A Job is suspended in place of evicting its pods where it asks for that (or by default, if so
-configured), and only if a preemption or reclaim takes the whole gang: part of a Job can't be
-suspended, and relocated pods continue elsewhere.
+configured) and the whole gang is evicted, and wherever it would fail with the pods that it loses:
+then those go as well that could have stayed, as part of a Job can't be suspended.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from math import isnan
 
 import numpy as np
+from msgspec.structs import replace
 
 from kai_py.dra.inventory import Inventory
 from kai_py.grouping.gang_settings import Wording
@@ -37,41 +38,45 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Assignment, Evicted, Statement
+from kai_py.plan.survival import can_be_suspended, exceeded_limit
 from kai_py.snapshot.admitted_gangs import expected_pods
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.resources import Floats
-from kai_py.snapshot.suspended_jobs import MAX_PLACEHOLDERS, is_placeholder
+from kai_py.snapshot.suspended_jobs import is_placeholder
 
-PREEMPTING_ACTIONS = (Action.PREEMPT, Action.RECLAIM)
+SUSPENDING_ACTIONS = (Action.PREEMPT, Action.RECLAIM, Action.CONSOLIDATE)
 
 
 def suspended_gangs(
-    statement: Statement, relocated: Mapping[str, str], *, by_default: bool
+    statement: Statement, leaving: Iterable[Evicted], *, by_default: bool
 ) -> frozenset[str]:
-    """Keys of the gangs to suspend; ``relocated``: node by uid of each pod that is placed again."""
-    victims: dict[str, int] = {}
-    gangs: dict[str, Gang] = {}
-    for uid, victim in statement.evicted.items():
-        gang = victim.gang
-        if (
-            victim.action in PREEMPTING_ACTIONS
-            and uid not in relocated
-            and _wants_suspension(gang, by_default=by_default)
-        ):
-            gangs[gang.key] = gang
-            victims[gang.key] = victims.get(gang.key, 0) + 1
+    """Keys of the gangs to suspend, of those that lose the pods ``leaving``."""
+    victims: dict[str, list[Evicted]] = {}
+    for victim in leaving:
+        victims.setdefault(victim.gang.key, []).append(victim)
     return frozenset(
         key
-        for key, count in victims.items()
-        if count == len(gangs[key].bound)
-        and not any(member.pod.uid in statement.placed for member in gangs[key].members)
+        for key, lost in victims.items()
+        if can_be_suspended(lost[0].gang)
+        and (
+            exceeded_limit(lost[0].gang, (each.member for each in lost)) is not None
+            or _asks_for_suspension(statement, lost, by_default=by_default)
+        )
     )
 
 
-def _wants_suspension(gang: Gang, *, by_default: bool) -> bool:
-    is_job = gang.owner.kind == "Job" and gang.owner.api_version.startswith("batch/")
-    is_job = is_job and max(gang.total_pods, len(gang.members)) <= MAX_PLACEHOLDERS
-    return is_job and (by_default if gang.suspend is None else gang.suspend)
+def _asks_for_suspension(
+    statement: Statement, lost: Sequence[Evicted], *, by_default: bool
+) -> bool:
+    """Whether all of a gang is evicted that is suspended then, though it would survive it."""
+    gang = lost[0].gang
+    starting = any(member.pod.uid in statement.placed for member in gang.pending)
+    return (
+        (by_default if gang.suspend is None else gang.suspend)
+        and len(lost) == len(gang.bound)
+        and not starting
+        and all(each.action in SUSPENDING_ACTIONS for each in lost)
+    )
 
 
 def queue_shares(
@@ -194,7 +199,12 @@ def list_evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, 
         for uid, assignment in state.statement.placed.items()
         if uid in state.statement.evicted
     }
-    suspended = suspended_gangs(state.statement, relocated, by_default=suspend_jobs)
+    leaving = [
+        victim
+        for uid, victim in state.statement.evicted.items()
+        if relocated.get(uid) != victim.member.node or _changes_devices(state, victim)
+    ]
+    suspended = suspended_gangs(state.statement, leaving, by_default=suspend_jobs)
     return tuple(
         Eviction(
             pod=victim.member.pod,
@@ -206,12 +216,24 @@ def list_evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, 
             preemptor=victim.beneficiary.key,
             preemptor_queue=victim.beneficiary.queue,
             reason=victim.reason,
-            relocated_to=relocated.get(uid, ""),
+            relocated_to=relocated.get(victim.member.pod.uid, ""),
             suspend=victim.gang.key in suspended,
         )
-        for uid, victim in state.statement.evicted.items()
-        if relocated.get(uid) != victim.member.node or _changes_devices(state, victim)
+        for victim in _with_all_pods(leaving, suspended)
     )
+
+
+def _with_all_pods(leaving: Sequence[Evicted], suspended: Set[str]) -> Iterator[Evicted]:
+    """``leaving``, and after the first pod of a Job to suspend all of its other pods."""
+    listed = {victim.member.pod.uid for victim in leaving}
+    for victim in leaving:
+        yield victim
+        if victim.gang.key not in suspended:
+            continue
+        for member in victim.gang.bound:
+            if member.pod.uid not in listed:
+                listed.add(member.pod.uid)
+                yield replace(victim, member=member)
 
 
 def _changes_devices(state: CycleState, victim: Evicted) -> bool:

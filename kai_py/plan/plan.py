@@ -72,7 +72,8 @@ class ProtectionRule(StrEnum):
     MIN_RUNTIME = "MinRuntime"
     """Protected until ``bound``; now is ``value`` (both in seconds since the epoch)."""
     EVICTION_LIMITS = "EvictionLimits"
-    """A PodDisruptionBudget, ``maxEvictionsPerHour`` or the eviction cooldown."""
+    """A PodDisruptionBudget, ``maxEvictionsPerHour``, the eviction cooldown, or that the workload
+    of the pods would fail for good."""
 
 
 class Stage(StrEnum):

@@ -11,14 +11,17 @@ from collections.abc import Callable
 import msgspec
 
 from kai_py.api.gpu_share import shared_gpu_metadata
+from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
 from kai_py.api.records.resource_versions import allocation_document
 from kai_py.api.references import ClaimRef, PodRef
+from kai_py.api.times import format_time
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import CLAIMS, JOBS, PODS, VOLUME_CLAIMS, VOLUMES
 from kai_py.embedded.subresources import bind, evict
+from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import ClaimToCreate, Eviction, GangPlacement, Placement, Plan
 from kai_py.snapshot.builder import SnapshotBuilder
 
@@ -38,15 +41,19 @@ def execute(plan: Plan, api: ApiServer, builder: SnapshotBuilder, wake: Callable
             _start(gang, api, builder, wake)
     for nomination in plan.nominations:
         builder.nominate(nomination.pod.uid, nomination.node, now)
+    suspended = {each.gang: each.owner for each in plan.evictions if each.suspend}
+    for job in suspended.values():
+        _suspend(job, api)
     for eviction in plan.evictions:
-        _evict(eviction, api, builder, wake)
+        if not eviction.suspend:
+            _evict(eviction, api, builder, wake)
 
 
 def _resume(
     gang: GangPlacement, api: ApiServer, builder: SnapshotBuilder, wake: Callable[[], None]
 ) -> None:
     try:
-        api.edit(JOBS, gang.owner.name, gang.owner.namespace, _resumed)
+        api.edit(JOBS, gang.owner.name, gang.owner.namespace, resumed_job)
     except RequestError as error:
         log.info("%s: %s", gang.gang, error.message)
         _back_off(gang.gang, api, builder, wake)
@@ -149,8 +156,38 @@ def _create_claim(pod: PodRef, desired: ClaimToCreate, api: ApiServer) -> ClaimR
     return ClaimRef(pod.namespace, meta.name, claim["metadata"]["uid"])
 
 
-def _resumed(job: Json) -> Json:
-    return {**job, "spec": {**job["spec"], "suspend": False}}
+def _suspend(job: Owner, api: ApiServer) -> None:
+    """Suspend a Job; its controller ends the pods."""
+    suspended_at = format_time(api.clock.now())
+    try:
+        api.edit(JOBS, job.name, job.namespace, lambda each: suspended_job(each, suspended_at))
+    except RequestError as error:
+        log.info("Job %s/%s: %s", job.namespace, job.name, error.message)
+
+
+def suspended_job(job: Json, suspended_at: str) -> Json:
+    """``job`` as the scheduler suspends it."""
+    scheduler = job["spec"]["template"]["spec"].get("schedulerName", "")
+    marks = {SUSPENDED_BY_KEY: scheduler, SUSPENDED_AT_KEY: suspended_at}
+    meta = job["metadata"]
+    annotations = {**(meta.get("annotations") or {}), **marks}
+    return {
+        **job,
+        "metadata": {**meta, "annotations": annotations},
+        "spec": {**job["spec"], "suspend": True},
+    }
+
+
+def resumed_job(job: Json) -> Json:
+    """``job`` as the scheduler resumes it."""
+    meta = job["metadata"]
+    marks = (SUSPENDED_BY_KEY, SUSPENDED_AT_KEY)
+    annotations = {k: v for k, v in (meta.get("annotations") or {}).items() if k not in marks}
+    return {
+        **job,
+        "metadata": {**meta, "annotations": annotations},
+        "spec": {**job["spec"], "suspend": False},
+    }
 
 
 def _with_finalizer(claim: ClaimRef, api: ApiServer) -> Json:

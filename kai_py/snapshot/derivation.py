@@ -277,6 +277,7 @@ def member(
         attachments=demand.volumes.attachments,
         numa_zones=observed_zones(pod),
         order=spec.order,
+        failure_limits=spec.failure_limits,
         may_preempt=pod.spec.preemption_policy != "Never",
         gated_by_us_only=tuple(gate.name for gate in pod.spec.scheduling_gates)
         == (ADMISSION_GATE,),

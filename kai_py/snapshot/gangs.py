@@ -11,7 +11,7 @@ from functools import cached_property
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
-from kai_py.grouping.gang import Owner, Subgroup, is_satisfied
+from kai_py.grouping.gang import FailureLimit, Owner, Subgroup, is_satisfied
 from kai_py.grouping.gang_settings import GangAffinity, Wording
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.shape import Shape
@@ -61,7 +61,8 @@ class Member:
     ``gpus``: the shared GPUs it has a part of; of a pending pod, those that its labels name from an
     attempt before. ``waiting_for`` and ``problem`` are sentences: what must happen first, and what
     is wrong with the pod itself. ``stuck_terminating``: it should have been gone long ago.
-    ``gated_by_us_only``: our scheduling gate is the only one that it has.
+    ``gated_by_us_only``: our scheduling gate is the only one that it has. ``failure_limits``: how
+    many evictions the workloads that own it survive.
     """
 
     pod: PodRef
@@ -88,6 +89,7 @@ class Member:
     stuck_terminating: bool = False
     gated_by_us_only: bool = False
     group_reservation: GroupReservation | None = None
+    failure_limits: tuple[FailureLimit, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -37,13 +37,47 @@ class JobScheduling(Record, frozen=True):
     scheduling_policy: JobSchedulingPolicy = JobSchedulingPolicy()
 
 
+class ExitCodes(Record, frozen=True):
+    """onExitCodes of a rule of podFailurePolicy; ``operator`` is In or NotIn."""
+
+    operator: str = ""
+    values: tuple[int, ...] = ()
+
+
+class PodConditionPattern(Record, frozen=True):
+    """An entry of onPodConditions."""
+
+    type: str = ""
+    status: str = "True"
+
+
+class PodFailureRule(Record, frozen=True):
+    """A rule of podFailurePolicy; the first that matches a failed pod decides."""
+
+    action: str = ""
+    on_exit_codes: ExitCodes | None = None
+    on_pod_conditions: tuple[PodConditionPattern, ...] = ()
+
+
+class PodFailurePolicy(Record, frozen=True):
+    """job.spec.podFailurePolicy."""
+
+    rules: tuple[PodFailureRule, ...] = ()
+
+
 class JobSpec(Record, frozen=True):
-    """job.spec: the fields from which its gang is derived; unset means 1 for both counts."""
+    """job.spec: the fields from which its gang is derived, and those that say when it fails.
+
+    Unset means 1 for both counts of pods.
+    """
 
     parallelism: int | None = None
     completions: int | None = None
     suspend: bool = False
     scheduling: JobScheduling | None = None
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
 
 
 class JobStatus(Record, frozen=True):

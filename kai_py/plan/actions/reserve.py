@@ -30,6 +30,7 @@ from kai_py.plan.session import CycleState, place_earliest
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, exclude_rows
 from kai_py.plan.state.statement import Evicted
+from kai_py.plan.survival import is_lost
 from kai_py.policy.limits import check_deserved
 from kai_py.policy.queue_usage import exceeds_any
 from kai_py.snapshot.gangs import Gang, Member
@@ -122,6 +123,8 @@ def _start_in_place_of(
     now = state.snapshot.now
     if not in_the_way or any(each.ends_at > now for each in in_the_way):
         return False
+    if any(is_lost(gang, members) for gang, members in _by_gang(in_the_way)):
+        return False
     allowed = np.zeros(len(state.snapshot.nodes), dtype=np.bool_)
     allowed[list(rows)] = True
     with state.statement.trial() as trial:
@@ -187,6 +190,13 @@ def _earliest_rows(
             count, rows = middle, tried
     names = {state.snapshot.nodes.names[row] for row in rows}
     return rows, [each for each in endings[:count] if each.member.node in names]
+
+
+def _by_gang(in_the_way: Iterable[_EndingPod]) -> Iterable[tuple[Gang, list[Member]]]:
+    found: dict[str, tuple[Gang, list[Member]]] = {}
+    for each in in_the_way:
+        found.setdefault(each.gang.key, (each.gang, []))[1].append(each.member)
+    return found.values()
 
 
 def _ending_pods(state: CycleState, allowed: Bools) -> list[_EndingPod]:

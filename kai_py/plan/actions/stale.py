@@ -2,7 +2,8 @@
 
 The rest of such a gang keeps capacity and does no work. Within the grace time lost pods can be
 replaced: the actions before this one place them in the topology domain of the rest. A gang with
-pods that succeeded is finishing, not stale.
+pods that succeeded is finishing, not stale. A gang whose workload would fail stays, unless it can
+be suspended.
 """
 
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from kai_py.plan.placement.next_pods import active_counts
 from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.statement import Evicted
+from kai_py.plan.survival import is_lost
 from kai_py.snapshot.gangs import Gang
 
 
@@ -34,6 +36,8 @@ def _evict_after_grace(state: CycleState, gang: Gang, since: float) -> None:
         f"the gang was below minMember for {elapsed:.0f} s (grace period {grace:g} s); its "
         "remaining pods are evicted"
     )
+    if is_lost(gang, gang.bound):
+        return
     for member in gang.bound:
         if member.pod.uid not in state.statement.evicted:
             state.statement.evict(Evicted(member, gang, Action.STALE, gang, reason))

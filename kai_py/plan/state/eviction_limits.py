@@ -6,6 +6,8 @@
   evicted if the queue lost nothing for an hour: the limit slows evictions, it does not forbid.
 - Gangs of which a pod was evicted less than ``eviction.cooldown`` ago.
 
+Pods of workloads that would fail for good are protected, too, but in no unit (``victims.units``).
+
 Evictions of this cycle count, and so do units offered before in the same search, whether or not
 they were chosen. O(pods of the unit) each.
 

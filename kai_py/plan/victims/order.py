@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from kai_py.grouping.gang import FailureLimit
 from kai_py.plan.session import CycleState
+from kai_py.plan.survival import can_be_suspended, exceeded_limit
 from kai_py.plan.victims.units import VictimUnit, victim_units
 from kai_py.policy.queue_order import QueueOrder
 from kai_py.snapshot.gangs import Gang
@@ -27,6 +29,7 @@ class VictimPool:
         self._state = state
         self._lowest_priority: dict[int, int | None] = {}
         self._units: dict[int, list[VictimUnit]] = {}
+        self._limits: dict[int, FailureLimit | None] = {}
         self._evicted_count: dict[int, int] = {}
 
     def queues(self) -> list[int]:
@@ -53,9 +56,12 @@ class VictimPool:
 
     def _remaining(self, queue: int) -> Iterator[VictimUnit]:
         if queue not in self._units:
-            self._units[queue] = in_eviction_order(
-                self._state, self._state.evictable.get(queue, ())
-            )
+            self._units[queue] = in_eviction_order(self._state, self.gangs(queue))
+            self._limits[queue] = next(filter(None, map(_limit_of, self.gangs(queue))), None)
+        limit = self._limits[queue]
+        if limit is not None:
+            name = self._state.quota.queues.names[queue]
+            self._state.eviction_limits.protected_by[name] = str(limit)
         units, evicted = self._units[queue], self._state.statement.evicted
         first = self._evicted_count.get(queue, 0)
         while first < len(units) and units[first].members[0].pod.uid in evicted:
@@ -69,6 +75,11 @@ class VictimPool:
         """Pods of a running gang of the queue were placed: its units differ now."""
         self._units.pop(queue, None)
         self._evicted_count.pop(queue, None)
+
+
+def _limit_of(gang: Gang) -> FailureLimit | None:
+    """Why the gang can't be evicted whole; None if it can."""
+    return None if can_be_suspended(gang) else exceeded_limit(gang, gang.bound)
 
 
 def in_eviction_order(state: CycleState, gangs: Iterable[Gang]) -> list[VictimUnit]:

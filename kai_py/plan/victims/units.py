@@ -11,6 +11,9 @@ looks at the pods one by one: those that are needed go as elastic pods if every 
 minMember without them (``split_by_pod``, ``keeps_min_members``). The same holds for a gang within
 its min runtime, whose units are then partial. Gangs without elastic pods, semi-preemptible ones and
 those evicted whole stay as they are. O(pods) per gang.
+
+Of a workload that fails if it loses too many pods (``survival``), only so many are in units; those
+beyond are one unit if the workload can be suspended, else in none.
 """
 
 from collections import Counter
@@ -20,6 +23,7 @@ from dataclasses import dataclass, replace
 from kai_py.grouping.gang import Subgroup, is_satisfied
 from kai_py.plan.placement.next_pods import active_counts, members_by_leaf, neediest_first
 from kai_py.plan.state.statement import Statement
+from kai_py.plan.survival import can_be_suspended, exceeded_limit
 from kai_py.policy.min_runtime import within_min_runtime
 from kai_py.snapshot.gangs import Gang, Member
 
@@ -51,9 +55,30 @@ def victim_units(gang: Gang, statement: Statement) -> list[VictimUnit]:
     yet: they do not count for minMember, and what they are part of is not evicted whole.
     """
     units = _units_in_order(gang, statement)
-    if not gang.semi_preemptible:
-        return units
-    return [unit for unit in units if gang.is_preemptible(unit.members)]
+    if gang.semi_preemptible:
+        units = [unit for unit in units if gang.is_preemptible(unit.members)]
+    if any(member.failure_limits for unit in units for member in unit.members):
+        return _survivable_units(gang, units, statement)
+    return units
+
+
+def _survivable_units(
+    gang: Gang, units: Sequence[VictimUnit], statement: Statement
+) -> list[VictimUnit]:
+    """The units that the gang's workload survives, and all others as one if it can be suspended."""
+    leaving = [m for m in gang.bound if m.pod.uid in statement.evicted]
+    for position, unit in enumerate(units):
+        leaving += unit.members
+        if exceeded_limit(gang, leaving) is None:
+            continue
+        survived, rest = list(units[:position]), pods_of(units[position:])
+        whole = len(leaving) - len(unit.members) + len(rest) == len(gang.bound)
+        starting = any(m.pod.uid in statement.placed for m in gang.pending)
+        if whole and not starting and can_be_suspended(gang):
+            leaves = tuple(leaf.name for leaf in gang.tree.leaves())
+            survived.append(VictimUnit(gang, tuple(rest), leaves))
+        return survived
+    return list(units)
 
 
 def _units_in_order(gang: Gang, statement: Statement) -> list[VictimUnit]:
@@ -184,13 +209,15 @@ def split_by_pod(units: Iterable[VictimUnit], gang: Gang) -> list[VictimUnit]:
 def keeps_min_members(gang: Gang, units: Sequence[VictimUnit], statement: Statement) -> bool:
     """Whether ``gang`` and every leaf that loses pods keep minMember without ``units``.
 
-    Pods that are being started do not count.
+    Its workload must survive that. Pods that are being started do not count.
     """
     left = _running_by_leaf(gang, statement)
     evicted = pods_of(unit for unit in units if unit.gang.key == gang.key)
     for member in evicted:
         left[member.subgroup] -= 1
     minimum = {leaf.name: leaf.min_members for leaf in gang.tree.leaves()}
+    if exceeded_limit(gang, evicted) is not None:
+        return False
     keeps_leaves = all(
         left[member.subgroup] >= minimum.get(member.subgroup, 0) for member in evicted
     )

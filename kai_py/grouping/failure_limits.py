@@ -1,0 +1,242 @@
+"""How many evicted pods a workload survives before its controller gives it up for good.
+
+    Job        backoffLimit (6 by default) - failed, unless podFailurePolicy ignores evictions;
+               with backoffLimitPerIndex also that limit for the index of the pod
+    JobSet     a Job that fails costs a restart (failurePolicy.maxRestarts, none by default)
+    RayJob     a head, or a submitter's Job, that fails costs a retry (backoffLimit, 0 by default)
+    MPIJob     an evicted worker ends the launcher, which costs a retry of runPolicy.backoffLimit
+    other jobs of Kubeflow's training operator: runPolicy.backoffLimit, if set; a replica whose
+               restartPolicy is Never may not fail at all
+
+A pod of a Job counts as failed when it is deleted, or with ``podReplacementPolicy: Failed`` when it
+has ended, so both count alike. Of ``podFailurePolicy`` the first rule that matches decides: evicted
+pods have the condition DisruptionTarget, and their processes exit with 143 or 137.
+
+Sources: batch/v1 Job, KEP-3329 (pod failure policy), KEP-3850 (backoff limit per index), KEP-3939
+(pod replacement policy); JobSet KEP-262 (failure policy); kubeflow.org/v1 and v2beta1; ray.io/v1.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kai_py.api.numbers import parse_int64
+from kai_py.api.records.core import Pod
+from kai_py.api.records.job import Job, PodFailurePolicy, PodFailureRule
+from kai_py.api.records.unstructured import Unstructured, values_at
+from kai_py.grouping.gang import FailureLimit, Owner
+from kai_py.grouping.owner_chain import GroupKind, OwnerChain, OwnerLink
+
+DEFAULT_BACKOFF_LIMIT = 6
+"""Of Jobs, and of the launchers of MPIJobs."""
+
+INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
+INDEX_FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-failure-count"
+REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
+REPLICA_TYPE_LABEL = "training.kubeflow.org/replica-type"
+RAY_NODE_TYPE_LABEL = "ray.io/node-type"
+EXIT_CODES = frozenset({137, 143})
+"""Of processes that end by SIGKILL and SIGTERM, as those of evicted pods do."""
+
+MAX_REMAINING = (1 << 31) - 1
+
+
+def failure_limits(chain: OwnerChain) -> tuple[FailureLimit, ...]:
+    """What the workloads that own the pod survive; none if they survive every eviction."""
+    limits: tuple[FailureLimit, ...] = ()
+    for link in chain.owners:
+        if isinstance(link.found, Job):
+            limits = tuple(_job_limits(link, link.found, chain.pod))
+        elif link.kind in _WRAPPERS:
+            limits = _WRAPPERS[link.kind](link, chain.pod, limits)
+    return limits
+
+
+def failure_limit_paths(kind: GroupKind) -> tuple[str, ...]:
+    """The fields of owners of ``kind`` that ``failure_limits`` reads."""
+    return _PATHS.get(kind, ())
+
+
+def _job_limits(link: OwnerLink, job: Job, pod: Pod) -> Iterator[FailureLimit]:
+    spec, annotations = job.spec, pod.metadata.annotations
+    number, action = _action_on_eviction(spec.pod_failure_policy)
+    if action == "Ignore":
+        return
+    if action == "FailJob":
+        cause = f"spec.podFailurePolicy.rules[{number}] fails the Job"
+        yield _limit(link, 0, cause)
+        return
+    per_index = spec.backoff_limit_per_index
+    if per_index is not None:
+        index = annotations.get(INDEX_ANNOTATION, "")
+        failed = parse_int64(annotations.get(INDEX_FAILURES_ANNOTATION, "0")) or 0
+        remaining = 0 if action == "FailIndex" else per_index - failed
+        cause = f"spec.backoffLimitPerIndex is {per_index}"
+        yield _limit(link, remaining, cause, part=f"/{index}")
+        if action == "FailIndex":
+            return
+    default = DEFAULT_BACKOFF_LIMIT if per_index is None else MAX_REMAINING
+    backoff = default if spec.backoff_limit is None else spec.backoff_limit
+    told = f", and {job.status.failed} pods have failed" if job.status.failed > 0 else ""
+    if backoff < MAX_REMAINING:
+        yield _limit(link, backoff - job.status.failed, f"spec.backoffLimit is {backoff}{told}")
+
+
+def _action_on_eviction(policy: PodFailurePolicy | None) -> tuple[int, str]:
+    """Position and action of the first rule that matches an evicted pod, else (-1, "Count")."""
+    rules = () if policy is None else policy.rules
+    return next(((n, rule.action) for n, rule in enumerate(rules) if _matches(rule)), (-1, "Count"))
+
+
+def _matches(rule: PodFailureRule) -> bool:
+    disrupted = any(
+        each.type == "DisruptionTarget" and each.status in ("", "True")
+        for each in rule.on_pod_conditions
+    )
+    codes = rule.on_exit_codes
+    if disrupted or codes is None:
+        return disrupted
+    return any((code in codes.values) is (codes.operator == "In") for code in EXIT_CODES)
+
+
+Limits = tuple[FailureLimit, ...]
+
+
+def _job_set(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
+    """``below``, unless the JobSet restarts when the Job of the pod has failed."""
+    found = link.found
+    if not below or not isinstance(found, Unstructured):
+        return below
+    if found.first_at("spec.failurePolicy") is None:
+        return _also(below, link, "it has no spec.failurePolicy")
+    replicated_job = pod.metadata.labels.get(REPLICATED_JOB_LABEL, "")
+    action = _job_set_action(found, replicated_job)
+    if action.endswith("IgnoreMaxRestarts"):
+        return ()
+    if not action.startswith("Restart"):
+        return _also(below, link, f"a rule of spec.failurePolicy has action {action}")
+    most = _count(found, "spec.failurePolicy.maxRestarts", 0)
+    restarts = _count(found, "status.restartsCountTowardsMax", _count(found, "status.restarts", 0))
+    if restarts < most:
+        return ()
+    return _also(below, link, f"spec.failurePolicy.maxRestarts is {most}")
+
+
+def _job_set_action(found: Unstructured, replicated_job: str) -> str:
+    """The action of the first rule of the failure policy for the Job of an evicted pod."""
+    for rule in values_at(found.content, "spec.failurePolicy.rules.*"):
+        if not isinstance(rule, dict):
+            continue
+        targets, reasons = rule.get("targetReplicatedJobs"), rule.get("onJobFailureReasons")
+        concerned = not targets or (isinstance(targets, list) and replicated_job in targets)
+        expected = not reasons or (isinstance(reasons, list) and "BackoffLimitExceeded" in reasons)
+        if concerned and expected and not rule.get("onJobFailureMessagePatterns"):
+            return str(rule.get("action"))
+    return "RestartJobSet"
+
+
+def _ray_job(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
+    """The submitter's limits, or that of the head; Ray replaces its workers."""
+    is_head = pod.metadata.labels.get(RAY_NODE_TYPE_LABEL) == "head"
+    found = link.found
+    if not (below or is_head) or not isinstance(found, Unstructured):
+        return below
+    retries = _count(found, "spec.backoffLimit", 0)
+    if _count(found, "status.failed", 0) < retries:
+        return ()
+    cause = f"spec.backoffLimit is {retries}"
+    return (_limit(link, 0, cause, part="/head"),) if is_head else _also(below, link, cause)
+
+
+def _mpi_job(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
+    """The limits of the launcher's Job; of pods without a Job what is left to the launcher."""
+    del pod
+    found = link.found
+    if below or not isinstance(found, Unstructured):
+        return below
+    most = _count(found, "spec.runPolicy.backoffLimit", DEFAULT_BACKOFF_LIMIT)
+    if _count(found, "status.replicaStatuses.Launcher.failed", 0) < most:
+        return ()
+    return (_limit(link, 0, f"spec.runPolicy.backoffLimit is {most}"),)
+
+
+def _training_job(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
+    found = link.found
+    if not isinstance(found, Unstructured):
+        return below
+    role = pod.metadata.labels.get(REPLICA_TYPE_LABEL, "").lower()
+    for specs in values_at(found.content, "spec"):
+        for name, replicas in _replica_specs(specs):
+            if name.lower() == role and replicas.get("restartPolicy") == "Never":
+                return (_limit(link, 0, f"restartPolicy of its {name} is Never"),)
+    if found.first_at("spec.runPolicy.backoffLimit") is None:
+        return below
+    most = _count(found, "spec.runPolicy.backoffLimit", 0)
+    failed = sum(
+        each
+        for each in values_at(found.content, "status.replicaStatuses.*.failed")
+        if isinstance(each, int)
+    )
+    return (_limit(link, most - failed, f"spec.runPolicy.backoffLimit is {most}"),)
+
+
+def _replica_specs(spec: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    for key, value in spec.items() if isinstance(spec, dict) else ():
+        if key.endswith("ReplicaSpecs") and isinstance(value, dict):
+            yield from ((name, each) for name, each in value.items() if isinstance(each, dict))
+
+
+def _limit(link: OwnerLink, remaining: int, cause: str, part: str = "") -> FailureLimit:
+    meta, reference = link.found.metadata, link.reference
+    owner = Owner(
+        reference.api_version, reference.kind, meta.namespace, reference.name, reference.uid
+    )
+    bounded = min(max(remaining, 0), MAX_REMAINING)
+    return FailureLimit(f"{reference.uid}{part}", owner, bounded, cause)
+
+
+def _also(below: Limits, link: OwnerLink, cause: str) -> Limits:
+    """``below``, with why the workload of ``link`` fails with the one below it."""
+    above = _limit(link, 0, cause)
+    return tuple(
+        FailureLimit(each.key, above.owner, each.remaining, f"{cause}, and its {each}")
+        for each in below
+    )
+
+
+def _count(found: Unstructured, path: str, default: int) -> int:
+    """A count that its controller checks; what is none counts as 0, which protects more."""
+    value = found.first_at(path)
+    if value is None:
+        return default
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+JOB_SET = GroupKind("jobset.x-k8s.io", "JobSet")
+RAY_JOB = GroupKind("ray.io", "RayJob")
+MPI_JOB = GroupKind("kubeflow.org", "MPIJob")
+_REPLICA_SPECS = {
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "TFJob": "tfReplicaSpecs",
+    "XGBoostJob": "xgbReplicaSpecs",
+    "PaddleJob": "paddleReplicaSpecs",
+    "JAXJob": "jaxReplicaSpecs",
+}
+_WRAPPERS: dict[GroupKind, Callable[[OwnerLink, Pod, Limits], Limits]] = {
+    JOB_SET: _job_set,
+    RAY_JOB: _ray_job,
+    MPI_JOB: _mpi_job,
+    **{GroupKind("kubeflow.org", kind): _training_job for kind in _REPLICA_SPECS},
+}
+_PATHS: dict[GroupKind, tuple[str, ...]] = {
+    JOB_SET: ("spec.failurePolicy", "status.restarts", "status.restartsCountTowardsMax"),
+    RAY_JOB: ("spec.backoffLimit", "status.failed"),
+    MPI_JOB: ("spec.runPolicy.backoffLimit", "status.replicaStatuses.Launcher.failed"),
+    **{
+        GroupKind("kubeflow.org", kind): (
+            "spec.runPolicy.backoffLimit",
+            f"spec.{specs}.*.restartPolicy",
+            "status.replicaStatuses.*.failed",
+        )
+        for kind, specs in _REPLICA_SPECS.items()
+    },
+}

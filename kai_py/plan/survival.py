@@ -1,0 +1,50 @@
+"""Whether a gang's workload survives an eviction: no action may make a Job fail for good.
+
+A workload counts the pods that it loses (``grouping.failure_limits``); pods that are terminating
+already count as well, as its controller may not have seen them yet. Pods beyond the limit are
+victims only if all of the gang goes and its Job can be suspended in place of evicting its pods: it
+is resumed later, and nothing counts as failed. So a Job protects nothing by a low limit. Workloads
+that can't be suspended are not evicted beyond their limits.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from kai_py.grouping.gang import FailureLimit
+from kai_py.snapshot.gangs import Gang, Member, PodState
+from kai_py.snapshot.suspended_jobs import MAX_PLACEHOLDERS
+
+
+def exceeded_limit(gang: Gang, leaving: Iterable[Member]) -> FailureLimit | None:
+    """The first limit that the eviction of these pods of the gang exceeds; None if it survives."""
+    counts: Counter[str] = Counter()
+    limits: dict[str, FailureLimit] = {}
+    for member in leaving:
+        for limit in member.failure_limits:
+            limits[limit.key] = limit
+            counts[limit.key] += 1
+    if not limits:
+        return None
+    counts.update(_terminating(gang))
+    return next((each for key, each in limits.items() if counts[key] > each.remaining), None)
+
+
+def can_be_suspended(gang: Gang) -> bool:
+    """Whether the gang is a batch/v1 Job that is not too large to wait for its resumption."""
+    owner = gang.owner
+    is_job = owner.kind == "Job" and owner.api_version.startswith("batch/")
+    return is_job and max(gang.total_pods, len(gang.members)) <= MAX_PLACEHOLDERS
+
+
+def is_lost(gang: Gang, leaving: Iterable[Member]) -> bool:
+    """Whether the gang's workload would fail, as it can't be suspended."""
+    return exceeded_limit(gang, leaving) is not None and not can_be_suspended(gang)
+
+
+def _terminating(gang: Gang) -> Counter[str]:
+    return Counter(
+        limit.key
+        for member in gang.members
+        if member.state is PodState.RELEASING
+        for limit in member.failure_limits
+    )

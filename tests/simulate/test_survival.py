@@ -1,0 +1,73 @@
+"""Jobs with the default backoffLimit live through every action that evicts their pods."""
+
+import pytest
+
+from kai_py.plan.plan import Action
+from tests.simulate.clusters import job, priority_class, queue, simulated
+
+
+def default_job(name, pods, queue, **extra):
+    """As the API server stores a Job that says nothing of failures."""
+    made = job(name, pods, queue, **extra)
+    made["spec"]["backoffLimit"] = 6
+    return made
+
+
+def pinned(made, node):
+    """``made`` on a node that is chosen for it, as it was placed when others were busy."""
+    made["spec"]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+    return made
+
+
+def ended(cluster):
+    """By Job the condition that it ended with."""
+    jobs = cluster.embedded.api.list(cluster.embedded.registry.named("jobs.batch"))
+    return {
+        each["metadata"]["name"]: next(
+            (
+                c["type"]
+                for c in (each.get("status") or {}).get("conditions") or ()
+                if c["status"] == "True" and c["type"] in ("Complete", "Failed")
+            ),
+            "",
+        )
+        for each in jobs
+    }
+
+
+def preempting():
+    low, high = (
+        default_job("low", 8, "team", seconds=60),
+        default_job("high", 4, "team", priority="urgent", seconds=60),
+    )
+    return [queue("team", 8), priority_class("urgent", 1000)], low, high
+
+
+def reclaiming():
+    low = default_job("low", 8, "lender", seconds=60)
+    return [queue("lender", 0), queue("owner", 8)], low, default_job("high", 4, "owner", seconds=60)
+
+
+@pytest.mark.parametrize("action", [preempting, reclaiming])
+def test_a_job_that_lost_all_its_pods_completes(action):
+    queues, low, high = action()
+    cluster = simulated(*queues, low, nodes=2, gpus=4)
+    cluster.settle(20)
+    cluster.embedded.create(high)
+    course = cluster.settle(300)
+    assert {eviction.gang for eviction in course.evictions} == {"default/Job/low"}
+    assert all(eviction.suspend for eviction in course.evictions)
+    assert ended(cluster) == {"low": "Complete", "high": "Complete"}
+
+
+def test_a_job_that_was_relocated_completes():
+    filler = pinned(default_job("filler", 8, "team", seconds=5), "node-1")
+    cluster = simulated(queue("team", 16), filler, nodes=2, gpus=8)
+    cluster.settle(3)
+    cluster.embedded.create(default_job("moved", 8, "team", seconds=60))
+    cluster.settle(20)
+    cluster.embedded.create(pinned(default_job("needs", 8, "team", seconds=60), "node-0"))
+    course = cluster.settle(300)
+    assert {eviction.action for eviction in course.evictions} == {Action.CONSOLIDATE}
+    assert {eviction.gang for eviction in course.evictions} == {"default/Job/moved"}
+    assert ended(cluster) == dict.fromkeys(("filler", "moved", "needs"), "Complete")
