@@ -138,7 +138,7 @@ class Planner:
         """Run one cycle; ``actions`` in place of those configured."""
         settings = self._settings if actions is None else replace(self._settings, actions=actions)
         plan = run_cycle(snapshot, settings, self._memory, watch)
-        if any(each.error for each in plan.set_aside):
+        if any(each.error for each in (*plan.set_aside, *plan.failed_extensions)):
             # The failure may come from what is remembered.
             self.reset()
         return plan
@@ -170,7 +170,11 @@ class Planner:
         """Drop what earlier cycles remembered, after one that failed half-way."""
         past = self._memory
         self._memory = CycleMemory(
-            self._devices, past.history, evictions=past.evictions, backoffs=past.backoffs
+            self._devices,
+            past.history,
+            evictions=past.evictions,
+            backoffs=past.backoffs,
+            extension_backoffs=past.extension_backoffs,
         )
 
 

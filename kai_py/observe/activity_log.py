@@ -80,7 +80,10 @@ def _waited(gang: Gang | None, now: float) -> dict[str, object]:
 
 
 def log_set_aside(plan: Plan) -> None:
-    """One record for each gang that failed in the cycle, with its traceback if there is one."""
+    """One record for each gang, score or action that failed in the cycle, with its traceback."""
     for each in plan.set_aside:
         fields = {"gang": each.gang, **({"exception": each.error} if each.error else {})}
         log.error("a gang is set aside: %s", each.message, extra={"fields": fields})
+    for each in plan.failed_extensions:
+        fields = {"extension": each.gang, **({"exception": each.error} if each.error else {})}
+        log.error("an extension is set aside: %s", each.message, extra={"fields": fields})

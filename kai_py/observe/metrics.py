@@ -64,6 +64,12 @@ class Metrics:
             ("cause",),
             registry=registry,
         )
+        self.extensions_set_aside = Counter(
+            "kai_py_extensions_set_aside_total",
+            "How often a score or action of an installed package failed and was left out.",
+            ("extension",),
+            registry=registry,
+        )
         self.contained_failures = Counter(
             "kai_py_contained_failures_total",
             "Unexpected errors about one object that did not end the work for others, by part.",
@@ -226,6 +232,8 @@ class Metrics:
             self.pending_gangs.labels(queue, stage).set(count)
         for each in plan.set_aside:
             self.gangs_set_aside.labels("error" if each.error else "time").inc()
+        for each in plan.failed_extensions:
+            self.extensions_set_aside.labels(each.gang).inc()
         self.queue_amount.clear()
         for share, view in product(plan.queues, QUEUE_VIEWS):
             for resource, amount in getattr(share, view).items():

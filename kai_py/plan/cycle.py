@@ -31,6 +31,7 @@ from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.stale import stale
 from kai_py.plan.explain.infeasible import explain_infeasible
+from kai_py.plan.extensions import Extensions, extension_keys
 from kai_py.plan.outcome import build_plan, list_evictions
 from kai_py.plan.placement.compute_domains import ComputeDomains
 from kai_py.plan.placement.fit import ShapeFits
@@ -121,7 +122,7 @@ class CycleMemory:
     ``cycle_count``, in which its search ran out of budget: it comes last in the next. ``cut_short``
     is the same for searches for devices, ``is_unfinished`` whether the last cycle left anything to
     the next. ``history`` is None where past usage does not count. ``backoffs``: gangs that are set
-    aside.
+    aside, ``extension_backoffs`` scores and actions of installed packages.
     """
 
     devices: ClusterDevices
@@ -137,6 +138,7 @@ class CycleMemory:
     is_unfinished: bool = False
     evictions: EvictionHistory = field(default_factory=EvictionHistory)
     backoffs: dict[str, TurnBackoff] = field(default_factory=dict)
+    extension_backoffs: dict[str, TurnBackoff] = field(default_factory=dict)
 
     def start_cycle(self, snapshot: Snapshot, settings: CycleSettings) -> None:
         """Begin a cycle whose searches have these inputs."""
@@ -164,11 +166,23 @@ class CycleMemory:
 
     def set_aside_at(self, now: float) -> frozenset[str]:
         """The keys of the gangs whose backoff has not ended; ``now``: seconds since the epoch."""
-        return frozenset(key for key, each in self.backoffs.items() if now < each.until)
+        return _in_backoff(self.backoffs, now)
 
-    def set_aside(self, state: CycleState, ready: Iterable[Gang]) -> None:
-        """Set aside what failed in the cycle, and tell why of each gang that had no turn."""
+    def extensions_at(self, now: float) -> Extensions:
+        """The scores and actions of installed packages that take part in a cycle."""
+        return Extensions(_in_backoff(self.extension_backoffs, now))
+
+    def set_aside(
+        self, state: CycleState, ready: Iterable[Gang], extensions: Collection[str]
+    ) -> None:
+        """Set aside what failed in the cycle, and tell why of each gang that had no turn.
+
+        ``extensions``: the keys of those that are configured.
+        """
         snapshot, turns = state.snapshot, state.turns
+        self.extension_backoffs = updated_backoffs(
+            self.extension_backoffs, turns.extensions.failed, extensions, snapshot.now
+        )
         if turns.failed or self.backoffs:
             gangs = snapshot.gangs
             self.backoffs = updated_backoffs(self.backoffs, turns.failed, gangs, snapshot.now)
@@ -176,6 +190,10 @@ class CycleMemory:
                 state.mark_unschedulable(gangs[key], self.backoffs[key].reason)
         for gang in ready if turns.over else ():
             state.unschedulable.setdefault(gang.key, NOT_REACHED)
+
+
+def _in_backoff(backoffs: Mapping[str, TurnBackoff], now: float) -> frozenset[str]:
+    return frozenset(key for key, each in backoffs.items() if now < each.until)
 
 
 def run_cycle(
@@ -210,7 +228,7 @@ def run_cycle(
             ACTIONS[action](state, ready)
         if action is Action.ALLOCATE:
             for name in settings.extra_actions:
-                registered_action(name)(state, ready)
+                _run_added_action(state, ready, name)
         ready = [gang for gang in ready if _has_unplaced_pods(state, gang)]
     explain_infeasible(state, ready)
     explain_protections(state, ready, settings.actions)
@@ -218,12 +236,23 @@ def run_cycle(
     memory.record_searches(state, snapshot.gangs)
     # 5. Gangs behind our scheduling gate are admitted as far as their queues allow.
     admitted = admit(state, pending)
-    memory.set_aside(state, ready)
+    memory.set_aside(state, ready, extension_keys(settings.scores, settings.extra_actions))
     # 6. What was decided, and why the rest stays pending.
     evictions = list_evictions(state, suspend_jobs=settings.suspend_jobs)
     memory.evictions.record(evictions, snapshot.now)
     inventory = memory.devices.inventory
     return build_plan(state, pending, inventory, evictions=evictions, admissions=admitted)
+
+
+def _run_added_action(state: CycleState, ready: Sequence[Gang], name: str) -> None:
+    """Run an action of an installed package; if it fails it has decided nothing."""
+    if not state.turns.may_run(name):
+        return
+    reasons = dict(state.unschedulable)
+    with state.turns.of_action(name):
+        registered_action(name)(state, tuple(ready))
+        return
+    state.start_over(reasons)
 
 
 def _open_session(
@@ -244,13 +273,26 @@ def _open_session(
     devices = CycleDevices(memory.devices, snapshot)
     statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
     ageing = QueueAgeing.for_queues(snapshot.queues, settings.ageing, snapshot.now)
-    placer = _placer(snapshot, settings, memory, ageing, watch)
+    extensions = memory.extensions_at(snapshot.now)
+    scoring = _scoring(snapshot, settings, memory.static_fits, extensions)
+    placer = Placer(
+        _shape_placer(settings, memory.static_fits, scoring),
+        Reservations(ageing),
+        watch.poll,
+        compute_domains=ComputeDomains.of(snapshot, memory.devices),
+    )
     return CycleState(
         snapshot,
         quota,
         statement,
         placer,
-        Turns(statement, watch, memory.set_aside_at(snapshot.now), memory.devices.spending),
+        Turns(
+            statement,
+            watch,
+            memory.set_aside_at(snapshot.now),
+            memory.devices.spending,
+            extensions=extensions,
+        ),
         probes=settings.victim_probes,
         probes_per_gang=settings.victim_probes_per_gang,
         max_relocated_pods=settings.max_relocated_pods,
@@ -271,28 +313,22 @@ def _has_unplaced_pods(state: CycleState, gang: Gang) -> bool:
     return any(member.pod.uid not in placed for member in gang.pending)
 
 
-def _placer(
-    snapshot: Snapshot,
-    settings: CycleSettings,
-    memory: CycleMemory,
-    ageing: QueueAgeing,
-    watch: CycleWatch,
-) -> Placer:
-    scoring = _scoring(snapshot, settings, memory.static_fits)
-    fits = ShapeFits(memory.static_fits)
-    shapes = ShapePlacer(fits, settings.gpu_strategy, settings.cpu_strategy, scoring)
-    domains = ComputeDomains.of(snapshot, memory.devices)
-    return Placer(shapes, Reservations(ageing), watch.poll, compute_domains=domains)
+def _shape_placer(
+    settings: CycleSettings, static_fits: StaticFits, scoring: Scoring | None
+) -> ShapePlacer:
+    fits = ShapeFits(static_fits)
+    return ShapePlacer(fits, settings.gpu_strategy, settings.cpu_strategy, scoring)
 
 
 def _scoring(
-    snapshot: Snapshot, settings: CycleSettings, static_fits: StaticFits
+    snapshot: Snapshot, settings: CycleSettings, static_fits: StaticFits, extensions: Extensions
 ) -> Scoring | None:
     """The scores that are configured, or the default where it packs better than none."""
     if not snapshot.pending:
         return None
-    if settings.scores:
-        return Scoring.for_snapshot(settings.scores, snapshot, static_fits)
+    scores = extensions.able(settings.scores)
+    if scores:
+        return Scoring.for_snapshot(scores, snapshot, static_fits, on_failure=extensions.fail_score)
     if not settings.default_scores:
         return None
     waiting = (snapshot.gangs[key] for key in snapshot.pending)
@@ -311,7 +347,8 @@ def next_deadline(
     """
     moments = list(_deadlines(snapshot, settings))
     if memory is not None:
-        moments += [each.until for each in memory.backoffs.values()]
+        failed = (*memory.backoffs.values(), *memory.extension_backoffs.values())
+        moments += [each.until for each in failed]
         moments += [snapshot.now + UNFINISHED_PAUSE] if memory.is_unfinished else []
     return min((math.ceil(at) for at in moments if snapshot.now < at < math.inf), default=None)
 

@@ -155,6 +155,7 @@ def build_plan(
         problems=object_problems(state.snapshot, inventory),
         admissions=admissions,
         set_aside=tuple(state.turns.failed.values()),
+        failed_extensions=tuple(state.turns.extensions.failed.values()),
     )
 
 

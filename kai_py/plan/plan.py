@@ -345,7 +345,10 @@ class ObjectProblem:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A gang that gets no turn for a while, and why; ``error``: the traceback, if it was one."""
+    """A gang that gets no turn for a while, and why; ``error``: the traceback, if it was one.
+
+    ``gang`` is its key; of a score or action of an installed package, what it is and its name.
+    """
 
     gang: str
     message: str
@@ -354,7 +357,11 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that one cycle decided; ``set_aside``: the gangs that failed in this cycle."""
+    """Everything that one cycle decided.
+
+    ``set_aside``: the gangs that failed in this cycle; ``failed_extensions``: the scores and
+    actions of installed packages that did.
+    """
 
     placements: tuple[GangPlacement, ...] = ()
     nominations: tuple[Nomination, ...] = ()
@@ -364,6 +371,7 @@ class Plan:
     problems: tuple[ObjectProblem, ...] = ()
     admissions: tuple[Admission, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
+    failed_extensions: tuple[SetAside, ...] = ()
 
     @property
     def is_empty(self) -> bool:

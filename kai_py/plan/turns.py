@@ -19,6 +19,7 @@ from typing import Protocol
 
 from kai_py.dra.spending import Spending
 from kai_py.plan.explain.reasons import Unschedulable
+from kai_py.plan.extensions import Extensions, action_key, failure_text
 from kai_py.plan.plan import SetAside, Stage
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.gangs import Gang
@@ -29,10 +30,6 @@ MAX_BACKOFF = 640.0
 
 FORGET_AFTER = 3600.0
 """Seconds after its backoff has ended without a failure in which a gang counts as new."""
-
-MAX_ERROR_LENGTH = 200
-"""Characters of an error that are told."""
-
 
 NOT_REACHED = Unschedulable(
     Stage.SEARCH_BUDGET, "the cycle was ended at its time limit before its turn came."
@@ -84,6 +81,7 @@ class Turns:
     """What searches for devices may spend, some of it for each gang."""
     failed: dict[str, SetAside] = field(default_factory=dict)
     over: bool = False
+    extensions: Extensions = field(default_factory=Extensions)
 
     def may_plan(self, gang: Gang) -> bool:
         """Whether the gang may have a turn in this cycle."""
@@ -95,36 +93,56 @@ class Turns:
 
     def of(self, gang: Gang) -> "Turn":
         """The turn of a gang: a block in which whatever fails is undone, and sets it aside."""
-        return Turn(self, gang)
+        return Turn(self, gang.key)
+
+    def of_action(self, name: str) -> "Turn":
+        """The turn of an added action; it is set aside if it fails."""
+        return Turn(self, action_key(name))
+
+    def may_run(self, action: str) -> bool:
+        """Whether an added action may have its turn in this cycle."""
+        return not self.over and self.extensions.may_run(action_key(action))
 
     def fail(self, gang: Gang, error: Exception) -> None:
         """Set the gang aside for an error; where the cycle is over, the one that took the most."""
+        self.fail_turn(gang.key, error)
+
+    def fail_turn(self, key: str, error: Exception) -> None:
+        """The same for a gang, or an added action, by its key."""
         if isinstance(error, CycleOverLimitError):
             self.over = True
             told = f"it took the most time of a cycle that was ended after {error.limit:g} s"
             self._set_aside(error.gang, told, "")
-            return
-        text = " ".join(str(error).split())[:MAX_ERROR_LENGTH]
-        told = f"planning it failed ({type(error).__name__}{text and ': '}{text})"
-        self._set_aside(gang.key, told, "".join(format_exception(error)))
+        elif _is_gang(key):
+            trace = "".join(format_exception(error))
+            self._set_aside(key, f"planning it failed ({failure_text(error)})", trace)
+        else:
+            self.extensions.fail(key, error)
 
-    def _set_aside(self, gang: str, message: str, error: str) -> None:
-        if gang:
-            self.failed.setdefault(gang, SetAside(gang, message, error))
+    def _set_aside(self, key: str, message: str, error: str) -> None:
+        if _is_gang(key):
+            self.failed.setdefault(key, SetAside(key, message, error))
+        elif key:
+            self.extensions.set_aside(key, f"{key}: {message}")
+
+
+def _is_gang(key: str) -> bool:
+    """Keys of gangs name a namespace."""
+    return "/" in key
 
 
 class Turn:
-    """A block of work for one gang; see ``Turns.of``."""
+    """A block of work for one gang, or of one added action; see ``Turns.of``."""
 
-    def __init__(self, turns: Turns, gang: Gang) -> None:
+    def __init__(self, turns: Turns, key: str) -> None:
         """Nothing is begun yet."""
-        self._turns, self._gang = turns, gang
+        self._turns, self._key = turns, key
         self._trial = turns.statement.trial()
 
     def __enter__(self) -> None:
         """Begin the turn."""
-        self._turns.watch.begin(self._gang.key)
-        self._turns.spending.begin(self._gang.key)
+        self._turns.watch.begin(self._key)
+        self._turns.spending.begin(self._key)
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> bool:
         """End the turn; an error is kept here."""
@@ -134,7 +152,7 @@ class Turn:
         self._trial.__exit__()
         if not isinstance(error, Exception):
             return False
-        self._turns.fail(self._gang, error)
+        self._turns.fail_turn(self._key, error)
         return True
 
 

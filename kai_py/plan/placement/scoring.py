@@ -13,7 +13,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.node_capacity import Score
-from kai_py.policy.score.registry import WeightedScore, combined_score
+from kai_py.policy.score.registry import OnScoreFailure, WeightedScore, combined_score
 from kai_py.policy.score.workload import TargetWorkload, frequent_shapes, target_workload
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -30,6 +30,7 @@ class Scoring:
     scores: tuple[WeightedScore, ...]
     workload: Callable[[], TargetWorkload]
     by_default: bool = False
+    on_failure: OnScoreFailure | None = None
     _scored_nodes: dict[Capacity, ScoredNodes] = field(default_factory=dict)
     _fits: dict[tuple[int, Capacity], ScoredFit] = field(default_factory=dict)
 
@@ -41,18 +42,19 @@ class Scoring:
         static_fits: StaticFits,
         *,
         by_default: bool = False,
+        on_failure: OnScoreFailure | None = None,
     ) -> "Scoring":
         """For the pods of a snapshot: those that run and wait are taken for those to come."""
 
         def workload() -> TargetWorkload:
             return target_workload(frequent_shapes(snapshot), snapshot, static_fits)
 
-        return cls(scores, workload, by_default)
+        return cls(scores, workload, by_default, on_failure)
 
     @cached_property
     def score(self) -> Score:
         """All scores as one."""
-        return combined_score(self.scores, self._target_workload)
+        return combined_score(self.scores, self._target_workload, self.on_failure)
 
     def nodes(self, statement: Statement, capacity: Capacity) -> ScoredNodes:
         """The nodes as the statement has them; always to be called with the same statement."""

@@ -97,13 +97,34 @@ def score_definition(name: str) -> ScoreDefinition:
     raise UnknownScoreError(unknown_name("score", name, _DEFINITIONS))
 
 
-def combined_score(scores: Sequence[WeightedScore], workload: TargetWorkload) -> Score:
-    """One score of at least one registered, each by its weight."""
+class InvalidScoresError(ValueError):
+    """What a score returned is no score of the nodes that it was asked about."""
+
+
+OnScoreFailure = Callable[[str, Exception], None]
+"""Called with the name of an installed score, once it has failed."""
+
+
+def combined_score(
+    scores: Sequence[WeightedScore],
+    workload: TargetWorkload,
+    on_failure: OnScoreFailure | None = None,
+) -> Score:
+    """One score of at least one registered, each by its weight.
+
+    With ``on_failure`` an installed score that fails says the same of all nodes from then on.
+    """
+
+    def make(name: str) -> Score:
+        definition = score_definition(name)
+        if on_failure is None or name in tuple(BuiltInScore):
+            return definition.for_workload(workload)
+        return _ContainedScore(name, definition, workload, on_failure)
+
     if len(scores) == 1:
-        return score_definition(scores[0].name).for_workload(workload)
+        return make(scores[0].name)
     heaviest_first = sorted(scores, key=lambda each: -each.weight)
-    parts = [(score_definition(each.name), each.weight) for each in heaviest_first]
-    made = [(part, part.for_workload(workload), weight) for part, weight in parts]
+    made = [(score_definition(each.name), make(each.name), each.weight) for each in heaviest_first]
 
     def score(request: GpuRequest, capacity: NodeCapacity) -> NodeScores:
         total = np.zeros(len(capacity.rows))
@@ -115,3 +136,49 @@ def combined_score(scores: Sequence[WeightedScore], workload: TargetWorkload) ->
         return NodeScores(total, gpu)
 
     return score
+
+
+class _ContainedScore:
+    """A score of an installed package; what goes wrong in it ends here."""
+
+    def __init__(
+        self,
+        name: str,
+        definition: ScoreDefinition,
+        workload: TargetWorkload,
+        on_failure: OnScoreFailure,
+    ) -> None:
+        self._name, self._definition, self._workload = name, definition, workload
+        self._on_failure = on_failure
+        self._score: Score | None = None
+        self._failed = False
+
+    def __call__(self, request: GpuRequest, capacity: NodeCapacity) -> NodeScores:
+        if not self._failed:
+            try:
+                if self._score is None:
+                    self._score = self._definition.for_workload(self._workload)
+                return _checked(self._score(request, capacity), capacity)
+            except Exception as error:
+                self._failed = True
+                self._on_failure(self._name, error)
+        lowest = np.full(len(capacity.rows), self._definition.lowest)
+        return NodeScores(lowest, any_gpu(capacity))
+
+
+def _checked(found: NodeScores, capacity: NodeCapacity) -> NodeScores:
+    """The scores as arrays that nodes can be chosen by.
+
+    :raises InvalidScoresError: they are not.
+    """
+    score, gpu = np.asarray(found.score, dtype=np.float64), np.asarray(found.gpu)
+    wanted = (len(capacity.rows),)
+    if score.shape != wanted or gpu.shape != wanted:
+        raise InvalidScoresError(f"shapes {score.shape} and {gpu.shape} for {wanted[0]} nodes")
+    if not np.isfinite(score).all():
+        raise InvalidScoresError("a score is not finite")
+    if not np.issubdtype(gpu.dtype, np.integer):
+        raise InvalidScoresError(f"GPUs of type {gpu.dtype}")
+    if ((gpu < ANY_DEVICE) | (gpu >= capacity.free_milli.shape[1])).any():
+        raise InvalidScoresError("a GPU that its node does not have")
+    return NodeScores(score, gpu.astype(np.int64))
