@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from kai_py.api.records.core import Pod
+from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata, Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.group_reader import GroupReader, gang_from_group
 from kai_py.dialects.kai import keys
@@ -29,13 +29,17 @@ from kai_py.grouping.gang_settings import GangAffinity, GangSettings
 from kai_py.grouping.gang_template import InvalidWorkloadError, number_label_reader
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
+from kai_py.grouping.topology_annotations import constraint_of
 
+POD_CLIQUES = "podcliques.grove.io"
 POD_GANGS = "podgangs.scheduler.grove.io"
 KIND = "PodGang.scheduler.grove.io"
 GANG_LABEL = "grove.io/podgang"
 CLIQUE_LABEL = "grove.io/podclique"
 BASE_LABEL = "grove.io/base-podgang"
 TOPOLOGY_KEYS = ("grove.io/topology-name", keys.TOPOLOGY)
+MAX_ANNOTATED_CLIQUES = 200
+"""Most podgroups of which the PodCliques are looked up, for every pod of the gang."""
 NVLINK_CLIQUE = "nvidia.com/gpu.clique"
 
 _rank = number_label_reader("grove.io/podclique-pod-index")
@@ -53,6 +57,7 @@ def _marker(chain: OwnerChain) -> str:
 
 
 def _tree(found: Unstructured, _chain: OwnerChain) -> Subgroup:
+    """The tree as the PodGang describes it."""
     spec, topology = found.content.get("spec", {}), _topology(found)
     leaves = {
         str(entry.get("name", "")): Subgroup(
@@ -110,6 +115,7 @@ def _gang(context: PodContext) -> GangSpec:
     found = context.owners.named(POD_GANGS, pod.metadata.namespace, _name(context.chain))
     if not isinstance(found, Unstructured) or spec.problem:
         return spec
+    spec = _with_annotated_cliques(spec, found, context.owners)
     settings, problem = _gang_settings(found, context.chain.pod, context.owners)
     subgroup = pod.metadata.labels.get(CLIQUE_LABEL, "")
     known = subgroup in {each.name for each in spec.tree.leaves()}
@@ -122,6 +128,28 @@ def _gang(context: PodContext) -> GangSpec:
         pod_problem=""
         if known
         else f'label {CLIQUE_LABEL} "{subgroup}" is not a podgroup of {KIND} {found.metadata.name}',
+    )
+
+
+def _with_annotated_cliques(spec: GangSpec, found: Unstructured, owners: Owners) -> GangSpec:
+    """``spec``; what the PodGang leaves open, its annotations and those of PodCliques constrain."""
+    topology = _topology(found)
+
+    def annotated(meta: ObjectMeta, group: Subgroup) -> Subgroup:
+        constraint = constraint_of(meta.annotations, topology, owners)
+        return group if constraint is None else replace(group, topology=constraint)
+
+    def below(group: Subgroup) -> Subgroup:
+        if group.children:
+            return replace(group, children=tuple(map(below, group.children)))
+        clique = owners.named(POD_CLIQUES, spec.owner.namespace, group.name)
+        if group.topology is not None or not isinstance(clique, PartialObjectMetadata):
+            return group
+        return annotated(clique.metadata, group)
+
+    tree = below(spec.tree) if len(spec.tree.leaves()) <= MAX_ANNOTATED_CLIQUES else spec.tree
+    return replace(
+        spec, tree=tree if tree.topology is not None else annotated(found.metadata, tree)
     )
 
 

@@ -18,10 +18,9 @@ from dataclasses import replace
 
 from kai_py.api.queue import GROUP
 from kai_py.api.times import DurationError, parse_duration
-from kai_py.grouping.gang import GangSpec, TopologyConstraint
+from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.gang_settings import Preemptibility, parse_preemptibility
 from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.segments import split_into_segments
 
 EXPECTED_RUNTIME_KEY = f"{GROUP}/expected-runtime"
 AGEING_KEY = f"{GROUP}/ageing"
@@ -30,10 +29,6 @@ PREEMPTION_DELAY_KEY = f"{GROUP}/preemption-delay"
 ON_EVICTION_KEY = f"{GROUP}/on-eviction"
 ON_EVICTION = {"suspend": True, "evict": False}
 PROVISIONING_CLASS_KEY = f"{GROUP}/provisioning-class-name"
-SEGMENT_SIZE_KEY = f"{GROUP}/segment-size"
-SEGMENT_REQUIRED_KEY = f"{GROUP}/segment-topology-required-placement"
-SEGMENT_PREFERRED_KEY = f"{GROUP}/segment-topology-preferred-placement"
-TOPOLOGY_KEY = "kai.scheduler/topology"
 ANNOTATION_KEYS = frozenset(
     {
         EXPECTED_RUNTIME_KEY,
@@ -42,9 +37,6 @@ ANNOTATION_KEYS = frozenset(
         PREEMPTION_DELAY_KEY,
         ON_EVICTION_KEY,
         PROVISIONING_CLASS_KEY,
-        SEGMENT_SIZE_KEY,
-        SEGMENT_REQUIRED_KEY,
-        SEGMENT_PREFERRED_KEY,
     }
 )
 
@@ -62,11 +54,7 @@ def with_annotations(spec: GangSpec, chain: OwnerChain) -> GangSpec:
         return spec if spec.problem else replace(spec, problem=problem)
     if PROVISIONING_CLASS_KEY in values:
         spec = replace(spec, provisioning_class=values[PROVISIONING_CLASS_KEY])
-    size = values.get(SEGMENT_SIZE_KEY)
-    if size is None:
-        return spec
-    constraint = _constraint(values, chain.nearest(TOPOLOGY_KEY))
-    return split_into_segments(spec, chain.pod, SEGMENT_SIZE_KEY, size, constraint)
+    return spec
 
 
 def _durations(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
@@ -110,13 +98,3 @@ def _seconds(values: Mapping[str, str], key: str) -> float | None:
         return parse_duration(values[key]) if key in values else None
     except DurationError as error:
         raise DurationError(f"{key}: {error}") from None
-
-
-def _constraint(values: Mapping[str, str], topology: str) -> TopologyConstraint | None:
-    required, preferred = (
-        values.get(SEGMENT_REQUIRED_KEY, ""),
-        values.get(SEGMENT_PREFERRED_KEY, ""),
-    )
-    if not required and not preferred:
-        return None
-    return TopologyConstraint(topology, required, preferred)

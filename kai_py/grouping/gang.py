@@ -111,7 +111,8 @@ class GangSpec:
     pods of this kind (``train``, ``build``, ``inference``): dialects derive default priorities from
     it. ``expected_runtime``: declared run time of its pods in seconds. ``ageing``: seconds of
     waiting that count as one point of its priority. ``provisioning_class``: of the
-    ProvisioningRequest made while it waits; None: as configured.
+    ProvisioningRequest made while it waits; None: as configured. ``has_roles``: its pods are made
+    from several templates, which have been read.
 
     ``problem``: one sentence, naming object and field, why the gang can't be placed; with
     ``owner_unknown`` only because an owner is not known yet. ``pod_problem``: why this pod can't be
@@ -131,6 +132,7 @@ class GangSpec:
     semi_preemptible: bool = False
     suspend: bool | None = None
     total_pods: int = 0
+    has_roles: bool = False
     problem: str = ""
     owner_unknown: bool = False
     pod_problem: str = ""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kai_py.api.numbers import parse_int64
-from kai_py.api.records.core import Pod
+from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.gang import ExpectedPods, Subgroup
 from kai_py.grouping.owner_chain import OwnerLink, Owners
@@ -29,13 +29,19 @@ class WorkloadOwner:
 
     ``has_queue``: whether a queue is named for them. ``owners`` gives access to further objects
     that decide; look-ups are recorded, so that the template is computed again when a result
-    changes.
+    changes. ``above``: its own owners, the nearest first.
     """
 
     link: OwnerLink
     defaults: Defaults
     has_queue: bool
     owners: Owners
+    above: tuple[OwnerLink, ...] = ()
+
+    @property
+    def metas(self) -> tuple[ObjectMeta, ...]:
+        """Its metadata, then those of its owners."""
+        return tuple(each.found.metadata for each in (self.link, *self.above))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,8 @@ class GangTemplate:
 
     ``gang_suffix_of`` splits the owner's pods into several gangs. ``subgroup_of`` and ``order_of``
     give a pod's leaf and order. ``tree_with``: the tree once this pod exists, where that is not
-    ``tree`` for all. ``total_pods`` 0: unknown. ``expected``: pods created once others run.
+    ``tree`` for all. ``total_pods`` 0: unknown. ``has_roles``: as of GangSpec. ``expected``: pods
+    created once others run.
     """
 
     tree: Subgroup
@@ -53,6 +60,7 @@ class GangTemplate:
     gang_suffix_of: Callable[[Pod], str] = _no_name
     tree_with: Callable[[Pod], Subgroup] | None = None
     total_pods: int = 0
+    has_roles: bool = False
     expected: tuple[ExpectedPods, ...] = ()
     min_member_annotations: tuple[str, ...] = ()
     queue: str = ""

@@ -19,12 +19,12 @@ from kai_py.api.bounded import remember
 from kai_py.api.numbers import MAX_COUNT, parse_int64
 from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.grouping.annotations import TOPOLOGY_KEY, with_annotations
+from kai_py.grouping.annotations import with_annotations
 from kai_py.grouping.counts import count_from_rule
 from kai_py.grouping.failure_limits import failure_limits
 from kai_py.grouping.frameworks import FRAMEWORKS
 from kai_py.grouping.frameworks.spark import SPARK
-from kai_py.grouping.gang import GangSpec, Owner, Subgroup, TopologyConstraint, tree_problem
+from kai_py.grouping.gang import GangSpec, Owner, Subgroup, tree_problem
 from kai_py.grouping.gang_template import (
     GangTemplate,
     InvalidWorkloadError,
@@ -42,16 +42,15 @@ from kai_py.grouping.owner_chain import (
     owner_chain,
 )
 from kai_py.grouping.pod_group_annotation import POD_GROUP_ANNOTATION, pod_owner
+from kai_py.grouping.pod_topology import with_pod_topology
 from kai_py.grouping.queue_choice import Defaults, QueueChoice, choose_queue
+from kai_py.grouping.roles import role_leaves, roles_of_rule
 from kai_py.grouping.rule import Rule, Treatment
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
+from kai_py.grouping.topology_annotations import constraint_of
 
 SOURCES = (POD_GROUP_ANNOTATION, SPARK)
 CACHE_LIMIT = 10_000
-REQUIRED_LEVEL_KEY = "kai.scheduler/topology-required-placement"
-PREFERRED_LEVEL_KEY = "kai.scheduler/topology-preferred-placement"
-FITTING_LEVEL_KEY = "scheduling.kai.io/topology-fitting-placement"
-"""The level whose domains are required if an empty one could hold the gang, else preferred."""
 
 SINGLE_POD = GangTemplate(tree=Subgroup(min_members=1))
 NO_RULE = Rule.model_construct(owners=())
@@ -101,7 +100,8 @@ class Grouper:
 
     def identify(self, pod: Pod, owners: Owners) -> GangSpec:
         """The gang of ``pod``, as far as its owners are known."""
-        return self.gang_spec(self.context(pod, owners))
+        context = self.context(pod, owners)
+        return with_pod_topology(self.gang_spec(context), context)
 
     def context(self, pod: Pod, owners: Owners) -> PodContext:
         """The owners of ``pod``, and its queue."""
@@ -114,7 +114,7 @@ class Grouper:
         return PodContext(chain, queue, owners, markers)
 
     def gang_spec(self, context: PodContext) -> GangSpec:
-        """The gang of the pod in question."""
+        """The gang of the pod in question, without what ``pod_topology`` adds."""
         spec, ignored = gang_from_sources(context)
         spec = self._by_owner(context) if spec is None else _with_bounded_tree(spec)
         if context.queue.ignored_marker:
@@ -164,8 +164,8 @@ class Grouper:
         if cached is not None and _is_current(cached, objects, context.owners):
             return cached
         recording = _RecordingOwners(context.owners)
-        workload = WorkloadOwner(link, context.queue.defaults, has_queue, recording)
-        template = _with_topology(_gang_template(owner.rule, workload), objects)
+        workload = WorkloadOwner(link, context.queue.defaults, has_queue, recording, owner.above)
+        template = _with_topology(_gang_template(owner.rule, workload), workload)
         leaves = frozenset(leaf.name for leaf in template.tree.leaves())
         cached = _CachedTemplate(template, leaves, objects, tuple(recording.lookups.items()))
         return remember(self._cache, key, cached, CACHE_LIMIT)
@@ -293,33 +293,33 @@ def _template_from_rule(rule: Rule, workload: WorkloadOwner) -> GangTemplate:
             f"minMember {min_members} can never be reached: only {expected} pods will exist"
         )
     tree = Subgroup(min_members=min_members)
+    subgroup_of = SINGLE_POD.subgroup_of
     if leaves:
         tree = Subgroup(min_subgroups=rule.min_leaves, children=leaves)
+        subgroup_of = label_reader(rule.leaf_label)
+    elif rule.roles is not None and (roles := roles_of_rule(rule.roles, owner, min_members)):
+        found_roles = role_leaves(workload, roles)
+        tree = Subgroup(children=found_roles.subgroups)
+        subgroup_of = found_roles.reader(label_reader(rule.roles.label))
     return GangTemplate(
         tree=tree,
-        subgroup_of=label_reader(rule.leaf_label) if leaves else SINGLE_POD.subgroup_of,
+        subgroup_of=subgroup_of,
         order_of=number_label_reader(*rule.rank_labels),
         gang_suffix_of=_label_reader(rule.part_label)
         if rule.part_label
         else SINGLE_POD.gang_suffix_of,
         total_pods=expected,
+        has_roles=rule.roles is not None,
         min_member_annotations=rule.floor.pod_annotations,
         queue=next((str(each) for path in rule.queue for each in owner.all_at(path)), ""),
     )
 
 
-def _with_topology(template: GangTemplate, objects: Sequence[OwnerObject]) -> GangTemplate:
+def _with_topology(template: GangTemplate, workload: WorkloadOwner) -> GangTemplate:
     """The gang's own constraint, as the nearest of the deciding owners annotates it."""
-    for found in objects:
-        annotations = found.metadata.annotations
-        required, preferred = (
-            annotations.get(REQUIRED_LEVEL_KEY, ""),
-            annotations.get(PREFERRED_LEVEL_KEY, ""),
-        )
-        fitting = annotations.get(FITTING_LEVEL_KEY, "")
-        if required or preferred or fitting:
-            topology_name = annotations.get(TOPOLOGY_KEY, "")
-            topology = TopologyConstraint(topology_name, required, preferred, fitting)
+    for meta in workload.metas:
+        topology = constraint_of(meta.annotations, "", workload.owners)
+        if topology is not None:
             return replace(template, tree=replace(template.tree, topology=topology))
     return template
 
@@ -342,6 +342,7 @@ def _gang_of_member(
         subgroup=subgroup,
         order=template.order_of(pod),
         total_pods=template.total_pods,
+        has_roles=template.has_roles,
         expected=template.expected,
         workload_class=workload_class,
         problem=template.problem,

@@ -84,6 +84,17 @@ class SubgroupRule(ApiModel):
     """minMember of the subgroup."""
 
 
+class RoleRule(ApiModel):
+    """Replicas of several templates, each a leaf where one of them requests a topology."""
+
+    each: Path
+    """Where the roles are: a mapping by name, or a list of items with a ``name``."""
+    label: Key
+    """The pod label whose value, in lower case, is the name of the role in lower case."""
+    index_label: Annotated[str, Field(max_length=316)] = ""
+    """The pod label with the index among the pods of a role; none where it is empty."""
+
+
 class Rule(ApiModel):
     """Grouping of the pods of some kinds of owners."""
 
@@ -107,6 +118,8 @@ class Rule(ApiModel):
     """Pod label whose value, in lower case, names the leaf."""
     leaves: tuple[SubgroupRule, ...] = ()
     """The subgroups of the gang."""
+    roles: RoleRule | None = None
+    """The templates of the gang's pods, where it has no leaves."""
     min_leaves: NonNegative | None = None
     """Number of leaves that must reach minMember; absent means all."""
     rank_labels: tuple[Key, ...] = ()

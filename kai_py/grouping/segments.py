@@ -1,20 +1,22 @@
 """Segments: blocks of pods, each in one topology domain of its own.
 
-A segment size on a workload that is one group of equal pods splits it into segments by the pods'
-index: segment i has the indexes from i * size on. minMember fills the first segments; those beyond
-it are elastic. Indexes beyond the number of pods that run at once wrap around. Frameworks with
-segments of their own (PyTorchJob, LeaderWorkerSet) have trees already, which stay as they are.
+A segment size on a workload that is one group of equal pods, or on the template of a leaf, splits
+it into segments by the pods' index: segment i has the indexes from i * size on. minMember fills the
+first segments; those beyond it are elastic. Indexes beyond the number of pods that run at once wrap
+around.
 
 Source: KAI-Scheduler, docs/developer/designs/segmented-subgroups.
 """
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from kai_py.api.numbers import NumberError, parse_count, parse_int64
 from kai_py.api.records.core import Pod
 from kai_py.grouping.gang import GangSpec, Subgroup, TopologyConstraint
 from kai_py.grouping.gang_template import InvalidWorkloadError
+from kai_py.grouping.topology_annotations import TemplateTopology
 
 INDEX_LABELS = (
     "batch.kubernetes.io/job-completion-index",
@@ -22,30 +24,78 @@ INDEX_LABELS = (
     "training.kubeflow.org/replica-index",
 )
 MAX_SEGMENTS = 10_000
+SEGMENT = "segment"
+PODS = "pods"
+"""The subgroup of equal pods whose template and whose workload are constrained differently."""
+NEEDS_INDEX = (
+    "pods need an index, as those of an Indexed Job or a StatefulSet have, "
+    "or kai.scheduler/pod-index-label that names the label with theirs"
+)
+
+
+def leaf_of_template(
+    name: str, pods: int, min_members: int, topology: TemplateTopology, *, has_index: bool = True
+) -> Subgroup:
+    """The leaf of the ``pods`` made from a template, or the subgroup of its segments.
+
+    ``has_index``: whether the framework labels the pods with an index. Raises InvalidWorkloadError.
+    """
+    if not topology.segment_size:
+        return Subgroup(name=name, min_members=min_members, topology=topology.constraint)
+    if not has_index and not topology.index_label:
+        raise InvalidWorkloadError(f"{topology.location} cannot be applied; {NEEDS_INDEX}")
+    count = segment_count(pods, topology.segment_size, topology.location)
+    segments = segment_subgroups(name, count, topology.segment_size, min_members, topology.segments)
+    return Subgroup(name=name, children=segments, topology=topology.constraint)
+
+
+def leaf_reader(
+    name: str, pods: int, topology: TemplateTopology, index_label: str
+) -> Callable[[Pod], str]:
+    """A function that names the leaf, below ``leaf_of_template``, of a pod made from it."""
+    size = topology.segment_size
+    if not size or not pods:
+        return lambda _pod: name
+    count, label = -(-pods // size), topology.index_label or index_label
+    return lambda pod: f"{name}-{max(_index(pod, label), 0) // size % count}"
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """How pods form segments.
+
+    Each segment has ``constraint``, and all of them ``within``, where the gang is constrained
+    otherwise. ``index_label``: the label with the index; empty: one of Kubernetes or Kubeflow.
+    """
+
+    constraint: TopologyConstraint | None
+    within: TopologyConstraint | None = None
+    index_label: str = ""
 
 
 def split_into_segments(
-    spec: GangSpec, pod: Pod, key: str, size: str, constraint: TopologyConstraint | None
+    spec: GangSpec, pod: Pod, size: tuple[str, str], segments: Segments
 ) -> GangSpec:
-    """``spec`` split into segments of ``size``, the text under ``key``; each has ``constraint``."""
+    """``spec``, a gang of equal pods, split into segments; ``size`` is a key and its text."""
     if spec.tree.children or spec.problem:
         return spec
+    key, text = size
     location = f"{spec.owner.kind} {spec.owner.namespace}/{spec.owner.name}: {key}"
-    index = next((number for each in INDEX_LABELS if (number := _index(pod, each)) >= 0), None)
+    labels = (segments.index_label,) if segments.index_label else INDEX_LABELS
+    index = next((number for each in labels if (number := _index(pod, each)) >= 0), None)
     try:
-        pods_of_each = parse_count(size, least=1)
+        pods_of_each = parse_count(text, least=1)
     except NumberError as error:
         return replace(spec, problem=f"{location} {error}")
     if index is None:
-        hint = "pods need an index, as those of an Indexed Job or a StatefulSet have"
-        return replace(spec, problem=f"{location} cannot be applied; {hint}")
+        return replace(spec, problem=f"{location} cannot be applied; {NEEDS_INDEX}")
     pods = max(spec.total_pods, spec.tree.min_members, 1)
     try:
         count = segment_count(pods, pods_of_each, location)
     except InvalidWorkloadError as error:
         return replace(spec, problem=str(error))
-    tree = _tree(spec.tree, count, pods_of_each, constraint)
-    return replace(spec, tree=tree, subgroup=tree.children[index // pods_of_each % count].name)
+    tree = _tree(spec.tree, count, pods_of_each, segments)
+    return replace(spec, tree=tree, subgroup=f"{SEGMENT}-{index // pods_of_each % count}")
 
 
 def _index(pod: Pod, label: str) -> int:
@@ -79,8 +129,8 @@ def segment_subgroups(
 
 
 @lru_cache(maxsize=4096)
-def _tree(
-    whole: Subgroup, count: int, size: int, constraint: TopologyConstraint | None
-) -> Subgroup:
-    leaves = segment_subgroups("segment", count, size, whole.min_members, constraint)
+def _tree(whole: Subgroup, count: int, size: int, segments: Segments) -> Subgroup:
+    leaves = segment_subgroups(SEGMENT, count, size, whole.min_members, segments.constraint)
+    if segments.within is not None:
+        leaves = (Subgroup(name=PODS, children=leaves, topology=segments.within),)
     return replace(whole, min_members=0, children=leaves)

@@ -27,6 +27,7 @@ from kai_py.grouping.grouper import Grouper
 from kai_py.grouping.owner_chain import Owners
 from kai_py.grouping.pod_group_annotation import POD_GROUP_ANNOTATION, POD_GROUP_KEY
 from kai_py.grouping.pod_template import annotation_or_label
+from kai_py.grouping.pod_topology import with_pod_topology
 from kai_py.grouping.queue_choice import Defaults
 from kai_py.grouping.rule_table import RuleTable
 
@@ -71,6 +72,7 @@ class KaiGrouping:
                 pod.metadata, POD_GROUP_KEY
             ):
                 spec = in_existing_group(spec, context)
+        spec = with_pod_topology(spec, context)
         if not self._queue_naming.all_workloads or spec.settings.wording is Wording.KAI:
             return spec
         return replace(spec, settings=replace(spec.settings, wording=Wording.KAI))

@@ -20,7 +20,6 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import (
     POD_GROUP_API_VERSION,
     KaiPodGroup,
-    KaiTopology,
     KaiTopologyConstraint,
 )
 from kai_py.dialects.kai import keys
@@ -31,27 +30,19 @@ from kai_py.grouping.gang import GangSpec, Owner, Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import GangSettings, Preemptibility, Wording
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
-
-TOPOLOGIES = "topologies.kai.scheduler"
+from kai_py.grouping.topology_annotations import with_labels
 
 
 def constraint_of(
     written: KaiTopologyConstraint | None, owners: Owners
 ) -> TopologyConstraint | None:
-    """The constraint, None where nothing is constrained.
-
-    A level of a Topology that does not exist (yet) stays as written: the plan rejects the gang with
-    the Topology's name, and the gang is derived again when it appears.
-    """
+    """The constraint, with labels for aliases; None where nothing is constrained."""
     if written is None:
         return None
     required, preferred = written.required_topology_level, written.preferred_topology_level
     if not required and not preferred:
         return None
-    found = owners.named(TOPOLOGIES, "", written.topology) if written.topology else None
-    if isinstance(found, KaiTopology):
-        required, preferred = found.label_of(required), found.label_of(preferred)
-    return TopologyConstraint(written.topology, required, preferred)
+    return with_labels(TopologyConstraint(written.topology, required, preferred), owners)
 
 
 POD_GROUP_COLLECTION = "podgroups.scheduling.run.ai"

@@ -12,8 +12,6 @@ priority          label ``priorityClassName`` or Ray's (if it may name the class
                   ``build``, else ``train``
 preemptible       our annotation, else label ``kai.scheduler/preemptibility``, else below 100
 minMember of Job  annotation ``kai.scheduler/batch-min-member``, else spec.scheduling, else 1
-topology          annotations ``kai.scheduler/topology…`` of the owner
-segments          annotations ``kai.scheduler/segment-…``, see ``grouping.segments``
 delay, grace      annotations ``kai.scheduler/preemption-delay``, ``…/staleness-grace-period``
 
 Of an annotation on several objects the top owner's counts.
@@ -25,17 +23,15 @@ from kai_py.api.numbers import NumberError, parse_count
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.job import Job
-from kai_py.api.records.kai import KaiTopologyConstraint
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.keys import first_duration
-from kai_py.dialects.kai.pod_groups import constraint_of, order_of
+from kai_py.dialects.kai.pod_groups import order_of
 from kai_py.dialects.kai.priority import existing_class, is_preemptible, may_name, priority_of
 from kai_py.grouping.frameworks.job import reachable_min_members
-from kai_py.grouping.gang import GangSpec, TopologyConstraint
+from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.gang_settings import GangSettings, Preemptibility, Wording
 from kai_py.grouping.group_sources import PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
-from kai_py.grouping.segments import split_into_segments
 
 TRAIN_CLASS = "train"
 
@@ -81,16 +77,13 @@ def _with_defaults(
     pod, owners = context.chain.pod, context.owners
     settings, problem = _gang_settings(spec, pod, owners, metadata)
     min_members, bad_min_members = _min_members(spec, context.chain, metadata)
-    constraint = _constraint(metadata, owners, keys.TOPOLOGY_REQUIRED, keys.TOPOLOGY_PREFERRED)
     problem = spec.problem or problem or bad_min_members
     result = replace(
         spec,
         queue=queue,
-        tree=replace(
-            spec.tree,
-            min_members=min_members,
-            topology=spec.tree.topology if constraint is None else constraint,
-        ),
+        tree=spec.tree
+        if min_members == spec.tree.min_members
+        else replace(spec.tree, min_members=min_members),
         order=order_of(pod.metadata.labels, spec.order),
         problem=problem,
         settings=settings,
@@ -102,13 +95,7 @@ def _with_defaults(
             preemptible=is_preemptible(preemptibility, settings.priority or 0),
             semi_preemptible=preemptibility == Preemptibility.SEMI_PREEMPTIBLE,
         )
-    size = metadata.value(keys.SEGMENT_SIZE)
-    if not size:
-        return result
-    segment_constraint = _constraint(
-        metadata, owners, keys.SEGMENT_REQUIRED, keys.SEGMENT_PREFERRED
-    )
-    return split_into_segments(result, pod, keys.SEGMENT_SIZE, size, segment_constraint)
+    return result
 
 
 def _namespace_queue(pod: Pod, owners: Owners) -> str:
@@ -142,17 +129,6 @@ def _min_members(spec: GangSpec, chain: OwnerChain, metadata: _WorkloadMetadata)
         return annotated, ""
     min_members, problem = reachable_min_members(job, annotated)
     return min_members, location + problem if problem else ""
-
-
-def _constraint(
-    metadata: _WorkloadMetadata, owners: Owners, required: str, preferred: str
-) -> TopologyConstraint | None:
-    written = KaiTopologyConstraint(
-        topology=metadata.value(keys.TOPOLOGY),
-        required_topology_level=metadata.value(required),
-        preferred_topology_level=metadata.value(preferred),
-    )
-    return constraint_of(written, owners)
 
 
 def _gang_settings(

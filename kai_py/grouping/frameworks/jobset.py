@@ -29,6 +29,9 @@ from kai_py.grouping.gang_template import (
     full_owner,
     number_label_reader,
 )
+from kai_py.grouping.roles import template_annotations
+from kai_py.grouping.segments import leaf_of_template, leaf_reader
+from kai_py.grouping.topology_annotations import TemplateTopology, template_topology
 
 REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX_LABEL = "jobset.sigs.k8s.io/job-index"
@@ -42,13 +45,17 @@ MAX_REPLICATED_JOBS = 200
 
 @dataclass(frozen=True, slots=True)
 class _ReplicatedJob:
-    """A replicated job; ``depends_on``: other jobs' names, with the status required of each."""
+    """A replicated job; ``depends_on``: other jobs' names, with the status required of each.
+
+    ``segments``: how many pods of a Job run at a time, and the segments that they form.
+    """
 
     name: str
     replicas: int
     tree: Subgroup
     pods: int
     depends_on: tuple[tuple[str, str], ...]
+    segments: tuple[int, TemplateTopology]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
     return GangTemplate(
         tree=tree,
         tree_with=lambda pod: trees.get(pod.metadata.labels.get(REPLICATED_JOB_LABEL, ""), tree),
-        subgroup_of=_leaf,
+        subgroup_of=_leaf_reader(jobs),
         order_of=_rank([job.name for job in jobs]),
         total_pods=sum(job.pods for job in jobs if job.name in started),
     )
@@ -101,8 +108,9 @@ def _replicated_jobs(
         min_members = [
             _job_min_members(each, location, workload, name, index) for index in range(replicas)
         ]
+        topology, parallelism = _topology(each, location, workload), _parallelism(each, location)
         leaves = tuple(
-            Subgroup(name=f"{name}-{index}", min_members=required)
+            leaf_of_template(f"{name}-{index}", parallelism, required, topology)
             for index, required in enumerate(min_members)
         )
         min_subgroups = max(replicas - statuses.get(name, _Status()).succeeded, 0)
@@ -113,7 +121,10 @@ def _replicated_jobs(
         if in_order and jobs:
             depends_on += [(earlier.name, READY) for earlier in jobs]
         tree = Subgroup(name=name, min_subgroups=min_subgroups if leaves else None, children=leaves)
-        jobs.append(_ReplicatedJob(name, replicas, tree, sum(min_members), tuple(depends_on)))
+        segments = parallelism, topology
+        jobs.append(
+            _ReplicatedJob(name, replicas, tree, sum(min_members), tuple(depends_on), segments)
+        )
     return tuple(jobs)
 
 
@@ -123,13 +134,25 @@ def _job_min_members(
     annotations = next(iter(entries(each, "template.metadata.annotations")), {})
     if MIN_MEMBERS_KEY in annotations:
         return parse_count(annotations[MIN_MEMBERS_KEY], f"{location}: {MIN_MEMBERS_KEY}")
-    parallelism = count_at(each, "template.spec.parallelism", 1, location=location)
+    parallelism = _parallelism(each, location)
     completions = count_at(each, "template.spec.completions", parallelism, location=location)
     if completions <= parallelism:
         return completions
     meta = workload.link.found.metadata
     job = workload.owners.named("jobs", meta.namespace, f"{meta.name}-{name}-{index}")
     return active_pods(job) if isinstance(job, Job) else parallelism
+
+
+def _parallelism(each: Mapping[str, Any], location: str) -> int:
+    return count_at(each, "template.spec.parallelism", 1, location=location)
+
+
+def _topology(each: Mapping[str, Any], location: str, workload: WorkloadOwner) -> TemplateTopology:
+    """What the templates of pods and of Jobs ask of the pods of each Job."""
+    templates = ("template.spec.template", "template")
+    return template_topology(
+        workload, *(template_annotations(each, template, location) for template in templates)
+    )
 
 
 def _is_started(
@@ -161,9 +184,18 @@ def _status(each: Mapping[str, Any]) -> _Status:
     return _Status(count_at(each, "ready", 0), count_at(each, "succeeded", 0))
 
 
-def _leaf(pod: Pod) -> str:
-    labels = pod.metadata.labels
-    return f"{labels.get(REPLICATED_JOB_LABEL, '')}-{labels.get(JOB_INDEX_LABEL, '0')}"
+def _leaf_reader(jobs: Sequence[_ReplicatedJob]) -> Callable[[Pod], str]:
+    segments = {job.name: job.segments for job in jobs if job.segments[1].segment_size}
+
+    def leaf(pod: Pod) -> str:
+        labels = pod.metadata.labels
+        job = labels.get(REPLICATED_JOB_LABEL, "")
+        name = f"{job}-{labels.get(JOB_INDEX_LABEL, '0')}"
+        if job not in segments:
+            return name
+        return leaf_reader(name, *segments[job], COMPLETION_INDEX_LABEL)(pod)
+
+    return leaf
 
 
 def _rank(names: Sequence[str]) -> Callable[[Pod], int]:
@@ -188,6 +220,7 @@ JOB_SET = Framework(
         f"{JOBS}.replicas",
         f"{JOBS}.dependsOn",
         f"{JOBS}.template.metadata.annotations",
+        f"{JOBS}.template.spec.template.metadata.annotations",
         f"{JOBS}.template.spec.parallelism",
         f"{JOBS}.template.spec.completions",
         f"{STATUSES}.name",

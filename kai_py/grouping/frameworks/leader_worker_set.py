@@ -1,6 +1,8 @@
 """LeaderWorkerSet: every group is a gang of its own: a leader and size - 1 workers.
 
-With a ``subGroupPolicy`` the leaves are its subgroups, so that each can be packed by itself. With
+With a ``subGroupPolicy``, or else a segment size in annotations, the leaves are its subgroups, so
+that each can be packed by itself. Topology annotations of the worker template constrain the
+workers, those of the leader template the leader. With
 ``startupPolicy: LeaderReady`` workers do not exist before the leader runs: the leader starts when
 the whole group fits, and from the first worker on all pods of the group are required.
 
@@ -22,12 +24,15 @@ from kai_py.grouping.gang_template import (
     number_label_reader,
 )
 from kai_py.grouping.pod_template import pod_of_template, template_paths
+from kai_py.grouping.roles import template_annotations
+from kai_py.grouping.topology_annotations import TemplateTopology, template_topology
 
 GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
 SIZE = "spec.leaderWorkerTemplate.size"
 SEGMENT_SIZE = "spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize"
-SEGMENT_TYPE = "spec.leaderWorkerTemplate.subGroupPolicy.type"
+SEGMENT_TYPE = "spec.leaderWorkerTemplate.subGroupPolicy.subGroupPolicyType"
+LEADER_TEMPLATE = "spec.leaderWorkerTemplate.leaderTemplate"
 STARTUP = "spec.startupPolicy"
 WORKER = "spec.leaderWorkerTemplate.workerTemplate"
 MAX_SIZE = 10_000
@@ -43,14 +48,19 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
         raise InvalidWorkloadError(f"{SIZE} must be at least 1")
     if size > MAX_SIZE:
         raise InvalidWorkloadError(f"{SIZE} must be at most {MAX_SIZE}, is {size}")
-    names = _leaf_names(leader_worker_set, size)
+    content = leader_worker_set.content
+    workers = template_topology(workload, template_annotations(content, WORKER))
+    leaders = template_topology(
+        workload, template_annotations(content, LEADER_TEMPLATE), with_workload=False
+    )
+    names = _leaf_names(leader_worker_set, size, workers)
     rank = number_label_reader(WORKER_INDEX_LABEL)
 
     def leaf(pod: Pod) -> str:
         index = rank(pod)
         return names[index] if index < len(names) else f"worker {index}"
 
-    whole, start = _tree(names, size), _tree(names, 1)
+    whole, start = (_tree(names, needed, leaders, workers) for needed in (size, 1))
     leader_first = leader_worker_set.first_at(STARTUP) == "LeaderReady"
     return GangTemplate(
         tree=start if leader_first else whole,
@@ -72,9 +82,9 @@ def _expected_workers(found: Unstructured, names: tuple[str, ...]) -> tuple[Expe
     return tuple(ExpectedPods(leaf, counts[leaf], pod) for leaf in dict.fromkeys(names[1:]))
 
 
-def _leaf_names(found: Unstructured, size: int) -> tuple[str, ...]:
+def _leaf_names(found: Unstructured, size: int, workers: TemplateTopology) -> tuple[str, ...]:
     """The leaf of every pod of a group, by worker index; the leader's is 0."""
-    per_segment = count_at(found.content, SEGMENT_SIZE, 0)
+    per_segment = count_at(found.content, SEGMENT_SIZE, 0) or workers.segment_size
     if not per_segment:
         return (LEADER, *[WORKERS] * (size - 1))
     excluded = found.first_at(SEGMENT_TYPE) == "LeaderExcluded"
@@ -87,17 +97,38 @@ def _leaf_names(found: Unstructured, size: int) -> tuple[str, ...]:
     return (LEADER if excluded else segments[0], *segments[1:])
 
 
-def _tree(names: tuple[str, ...], needed: int) -> Subgroup:
-    """All leaves; minMember counts the first ``needed`` pods."""
+def _tree(
+    names: tuple[str, ...], needed: int, leaders: TemplateTopology, workers: TemplateTopology
+) -> Subgroup:
+    """All leaves; minMember counts the first ``needed`` pods.
+
+    What holds for all workers holds for the segments together, with a leader that is in one.
+    """
     counts = Counter(names[:needed])
-    return Subgroup(
-        children=tuple(
-            Subgroup(name=name, min_members=counts[name]) for name in dict.fromkeys(names)
+    constraints = {LEADER: leaders.constraint, WORKERS: workers.constraint}
+    leaves = {
+        name: Subgroup(
+            name=name,
+            min_members=counts[name],
+            topology=constraints.get(name, workers.segments),
         )
-    )
+        for name in dict.fromkeys(names)
+    }
+    leader = leaves.pop(LEADER, None)
+    below = tuple(leaves.values())
+    if workers.constraint is not None and WORKERS not in leaves:
+        below = (Subgroup(name=WORKERS, children=below, topology=workers.constraint),)
+    return Subgroup(children=below if leader is None else (leader, *below))
 
 
 LEADER_WORKER_SET = Framework(
-    field_paths=(SIZE, SEGMENT_SIZE, SEGMENT_TYPE, STARTUP, *template_paths(WORKER)),
+    field_paths=(
+        SIZE,
+        SEGMENT_SIZE,
+        SEGMENT_TYPE,
+        STARTUP,
+        f"{LEADER_TEMPLATE}.metadata.annotations",
+        *template_paths(WORKER),
+    ),
     gang_template=_gang_template,
 )

@@ -18,6 +18,7 @@ from kai_py.grouping.gang_template import (
     full_owner,
     number_label_reader,
 )
+from kai_py.grouping.roles import Role, RoleLeaves, role_leaves, template_annotations
 
 ROLE_LABELS = ("training.kubeflow.org/job-role", "training.kubeflow.org/replica-type")
 REPLICA_SPECS = "spec.mpiReplicaSpecs"
@@ -26,7 +27,8 @@ CREATION_POLICY = "spec.launcherCreationPolicy"
 LAUNCHER = "launcher"
 WORKER = "worker"
 
-_index = number_label_reader("training.kubeflow.org/replica-index")
+INDEX_LABEL = "training.kubeflow.org/replica-index"
+_index = number_label_reader(INDEX_LABEL)
 
 
 def _gang_template(workload: WorkloadOwner) -> GangTemplate:
@@ -38,17 +40,38 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
         raise InvalidWorkloadError(
             f"minMember {min_members} can never be reached: at most {all_pods} pods exist at once"
         )
-    whole = _tree(min(launchers, min_members), max(min_members - launchers, 0))
-    without_launcher = _tree(0, max(min_members - launchers, 0))
+    first, rest = min(launchers, min_members), max(min_members - launchers, 0)
+    roles = _roles(workload, (launchers, workers), (first, rest))
+    whole = Subgroup(children=roles.subgroups)
+    later = Subgroup(children=_roles(workload, (launchers, workers), (0, rest)).subgroups)
     launcher_later = mpi_job.first_at(CREATION_POLICY) == "WaitForWorkersReady"
     return GangTemplate(
-        tree=without_launcher if launcher_later else whole,
-        tree_with=(lambda pod: whole if _role(pod) == LAUNCHER else without_launcher)
+        tree=later if launcher_later else whole,
+        tree_with=(lambda pod: whole if _role(pod) == LAUNCHER else later)
         if launcher_later
         else None,
-        subgroup_of=_role,
+        subgroup_of=roles.reader(_role),
         order_of=_rank,
         total_pods=all_pods,
+    )
+
+
+def _roles(
+    workload: WorkloadOwner, pods: tuple[int, int], min_members: tuple[int, int]
+) -> RoleLeaves:
+    """The leaves of launchers and workers."""
+    (launchers, workers), (first, rest) = pods, min_members
+    content = full_owner(workload).content
+    templates = [
+        template_annotations(content, f"{REPLICA_SPECS}.{role}.template")
+        for role in ("Launcher", "Worker")
+    ]
+    return role_leaves(
+        workload,
+        (
+            Role(LAUNCHER, launchers, first, templates[0], INDEX_LABEL),
+            Role(WORKER, workers, rest, templates[1], INDEX_LABEL, has_segments_of_workload=True),
+        ),
     )
 
 
@@ -57,15 +80,6 @@ def _replicas(found: Unstructured, role: str) -> int:
     if not roles:
         raise InvalidWorkloadError(f"{REPLICA_SPECS}.{role} is missing")
     return count_at(roles[0], "replicas", 1, location=f"{REPLICA_SPECS}.{role}")
-
-
-def _tree(launchers: int, workers: int) -> Subgroup:
-    return Subgroup(
-        children=(
-            Subgroup(name=LAUNCHER, min_members=launchers),
-            Subgroup(name=WORKER, min_members=workers),
-        )
-    )
 
 
 def _role(pod: Pod) -> str:
@@ -79,6 +93,11 @@ def _rank(pod: Pod) -> int:
 
 
 MPI_JOB = Framework(
-    field_paths=(MIN_AVAILABLE, CREATION_POLICY, f"{REPLICA_SPECS}.*.replicas"),
+    field_paths=(
+        MIN_AVAILABLE,
+        CREATION_POLICY,
+        f"{REPLICA_SPECS}.*.replicas",
+        f"{REPLICA_SPECS}.*.template.metadata.annotations",
+    ),
     gang_template=_gang_template,
 )

@@ -11,6 +11,7 @@ Source: ray.io/v1.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kai_py.api.records.core import Pod
@@ -19,6 +20,7 @@ from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import ExpectedPods, Subgroup
 from kai_py.grouping.gang_template import Framework, GangTemplate, WorkloadOwner, full_owner
 from kai_py.grouping.pod_template import pod_of_template, template_paths
+from kai_py.grouping.roles import Role, role_leaves, template_annotations
 
 GROUP_LABEL = "ray.io/group"
 CLUSTER_LABEL = "ray.io/cluster"
@@ -36,24 +38,30 @@ DEFAULT_SUBMITTER: Mapping[str, Any] = {
 
 
 def _cluster(workload: WorkloadOwner) -> GangTemplate:
-    leaves, pods = _leaves(_content(workload, "spec"), "spec")
+    groups, pods = _groups(_content(workload, "spec"), "spec")
+    leaves = role_leaves(workload, groups)
     return GangTemplate(
-        tree=Subgroup(children=leaves), subgroup_of=_group, order_of=_rank, total_pods=pods
+        tree=Subgroup(children=leaves.subgroups),
+        subgroup_of=leaves.reader(_group),
+        order_of=_rank,
+        total_pods=pods,
     )
 
 
 def _job(workload: WorkloadOwner) -> GangTemplate:
     spec = _content(workload, JOB_CLUSTER)
-    leaves, pods = _leaves(spec, JOB_CLUSTER) if spec else ((), 0)
+    groups, pods = _groups(spec, JOB_CLUSTER) if spec else ([], 0)
+    leaves = role_leaves(workload, groups)
+    leaf = leaves.reader(_group)
     submitter = Subgroup(name=SUBMITTER, min_members=0)
     current = str(next(values_at(full_owner(workload).content, CLUSTER_NAME), ""))
     return GangTemplate(
-        tree=Subgroup(children=(*leaves, submitter)),
-        subgroup_of=lambda pod: _group(pod) or SUBMITTER,
+        tree=Subgroup(children=(*leaves.subgroups, submitter)),
+        subgroup_of=lambda pod: leaf(pod) or SUBMITTER,
         order_of=_rank,
         gang_suffix_of=lambda pod: pod.metadata.labels.get(CLUSTER_LABEL, current),
         total_pods=pods,
-        expected=_submitter(workload) if leaves else (),
+        expected=_submitter(workload) if groups else (),
     )
 
 
@@ -71,10 +79,14 @@ def _content(workload: WorkloadOwner, path: str) -> Mapping[str, Any]:
     return next(iter(entries(full_owner(workload).content, path)), {})
 
 
-def _leaves(spec: Mapping[str, Any], location: str) -> tuple[tuple[Subgroup, ...], int]:
-    """The leaves of a cluster, and its number of pods."""
+def _groups(spec: Mapping[str, Any], location: str) -> tuple[list[Role], int]:
+    """The head and the worker groups of a cluster, and its number of pods.
+
+    Pods of a worker group have no index. Of groups with one name the first has the template.
+    """
     autoscaled = spec.get("enableInTreeAutoscaling") is True
-    min_members = {HEAD: 1}
+    head = template_annotations(spec, "headGroupSpec.template", location)
+    groups = {HEAD: Role(HEAD, 1, 1, head)}
     pods = 1
     for position, group in enumerate(entries(spec, "workerGroupSpecs.*")):
         group_location = f"{location}.workerGroupSpecs[{position}]"
@@ -85,10 +97,15 @@ def _leaves(spec: Mapping[str, Any], location: str) -> tuple[tuple[Subgroup, ...
         if group.get("suspend") is True:
             replicas = required = 0
         name = str(group.get("groupName", ""))
-        min_members[name] = min_members.get(name, 0) + required * hosts
+        template = template_annotations(group, "template", group_location)
+        known = groups.get(name, Role(name, 0, 0, template, has_segments_of_workload=True))
+        groups[name] = replace(
+            known,
+            pods=known.pods + replicas * hosts,
+            min_members=known.min_members + required * hosts,
+        )
         pods += replicas * hosts
-    leaves = (Subgroup(name=name, min_members=required) for name, required in min_members.items())
-    return tuple(leaves), pods
+    return list(groups.values()), pods
 
 
 def _group(pod: Pod) -> str:
@@ -102,9 +119,13 @@ def _rank(pod: Pod) -> int:
 
 
 def _paths(prefix: str) -> tuple[str, ...]:
-    fields = ("groupName", "numOfHosts", "minReplicas", "replicas", "suspend")
+    fields = (
+        *("groupName", "numOfHosts", "minReplicas", "replicas", "suspend"),
+        "template.metadata.annotations",
+    )
     return (
         f"{prefix}.enableInTreeAutoscaling",
+        f"{prefix}.headGroupSpec.template.metadata.annotations",
         *(f"{prefix}.workerGroupSpecs.*.{field}" for field in fields),
     )
 

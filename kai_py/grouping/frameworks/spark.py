@@ -30,6 +30,7 @@ from kai_py.grouping.gang_template import (
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.pod_group_annotation import pod_owner
+from kai_py.grouping.roles import Role, role_leaves
 
 APPLICATION_LABEL = "spark-app-selector"
 ROLE_LABEL = "spark-role"
@@ -61,6 +62,8 @@ SPARK = GroupSource(marker=_marker, gang_spec=_gang)
 
 EXECUTOR = "executor"
 DYNAMIC_ALLOCATION = "spec.dynamicAllocation"
+DRIVER_MARKS = "spec.driver.annotations"
+EXECUTOR_MARKS = "spec.executor.annotations"
 INSTANCES = "spec.executor.instances"
 SPARK_CONF = "spec.sparkConf"
 MAX_PENDING_PODS = "spark.kubernetes.allocation.maxPendingPods"
@@ -69,11 +72,25 @@ _role = label_reader(ROLE_LABEL)
 
 
 def _gang_template(workload: WorkloadOwner) -> GangTemplate:
-    executors = Subgroup(name=EXECUTOR, min_members=_min_executors(full_owner(workload)))
-    driver = Subgroup(name=DRIVER, min_members=1)
+    found = full_owner(workload)
+    min_executors = _min_executors(found)
+    annotations = [(path, _mapping(found, path)) for path in (DRIVER_MARKS, EXECUTOR_MARKS)]
+    leaves = role_leaves(
+        workload,
+        (
+            Role(DRIVER, 1, 1, annotations[0]),
+            Role(
+                EXECUTOR,
+                min_executors,
+                min_executors,
+                annotations[1],
+                has_segments_of_workload=True,
+            ),
+        ),
+    )
     return GangTemplate(
-        tree=Subgroup(min_subgroups=1, children=(driver, executors)),
-        subgroup_of=_leaf,
+        tree=Subgroup(min_subgroups=1, children=leaves.subgroups),
+        subgroup_of=leaves.reader(_leaf),
         order_of=_rank,
     )
 
@@ -106,5 +123,6 @@ def _rank(pod: Pod) -> int:
 
 
 SPARK_APPLICATION = Framework(
-    field_paths=(INSTANCES, DYNAMIC_ALLOCATION, SPARK_CONF), gang_template=_gang_template
+    field_paths=(INSTANCES, DYNAMIC_ALLOCATION, SPARK_CONF, DRIVER_MARKS, EXECUTOR_MARKS),
+    gang_template=_gang_template,
 )
