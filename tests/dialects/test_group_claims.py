@@ -99,6 +99,18 @@ def test_a_group_gets_one_allocation_and_is_listed_once(told):
     assert len(goal.allocation.devices.results) == 1
 
 
+@pytest.mark.parametrize(("others", "starts"), [(255, True), (256, False)])
+def test_a_group_is_one_of_the_256_users_of_its_claim(others, starts):
+    shared = claim(owner=None, on="a")
+    listed = [{"resource": "pods", "name": f"o{n}", "uid": f"o{n}"} for n in range(others)]
+    shared["status"]["reservedFor"] = listed
+    cluster = world(train(NAMED), shared, members(claimed=NAMED))
+    assert len(placed(cluster.plan())) == (3 if starts else 0)
+    group_itself = claim(on="a")["status"]["reservedFor"]
+    shared["status"]["reservedFor"] = [*listed[:255], *group_itself]
+    assert len(placed(cluster.add(shared).plan())) == 3
+
+
 def test_a_claim_by_name_is_the_groups_where_the_group_lists_it():
     cluster = world(train(NAMED), claim(owner=None), members(claimed=NAMED))
     [goal] = desired_claims(cluster.plan().placements[0])

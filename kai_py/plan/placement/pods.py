@@ -12,7 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from kai_py.api.choices import FillStrategy
-from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable, for_gang, insufficient_capacity
+from kai_py.plan.explain.reasons import (
+    UNEXPLAINED,
+    Unschedulable,
+    for_gang,
+    insufficient_capacity,
+)
 from kai_py.plan.placement.fit import (
     ShapeFits,
     only_resources_decide,
@@ -35,7 +40,7 @@ from kai_py.plan.placement.preferences import (
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.placement.score_nodes import ScoredFit
 from kai_py.plan.placement.scoring import Scoring
-from kai_py.plan.plan import Action
+from kai_py.plan.plan import Action, Stage
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fill import fill
@@ -89,7 +94,8 @@ class ShapePlacer:
         self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet
     ) -> Unschedulable | None:
         """Place all of ``members``, pods of one shape, or say what stops them."""
-        reason = self._place_shape(attempt, members, node_set.of(members[0].shape))
+        reason = _too_many_users(attempt, members)
+        reason = reason or self._place_shape(attempt, members, node_set.of(members[0].shape))
         if reason is None:
             return None
         return for_gang(reason, attempt.gang, members, attempt.statement.placed)
@@ -321,3 +327,11 @@ class ShapePlacer:
             if paired:
                 static = self.fits.static_fit(statement, shape, capacity)
         return None
+
+
+def _too_many_users(attempt: Attempt, members: Sequence[Member]) -> Unschedulable | None:
+    """Why the pods can't all use the claims that they share."""
+    if not members[0].shape.has_claims:
+        return None
+    crowded = attempt.statement.devices.crowded_claim(members, attempt.capacity)
+    return Unschedulable(Stage.DEVICES, f"{crowded}.") if crowded else None

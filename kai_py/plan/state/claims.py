@@ -7,7 +7,9 @@ claim. Its name is fixed here, so that a repeated attempt finds the claim of an 
 *Users*: devices are free once the last user of their claim has left. Users are the consumers in
 ``status.reservedFor`` and the pods placed with the claim in this cycle; a PodGroup counts as those
 of its pods that have a node. Once none has, the claim is deallocated
-(``kai_py.commit.claims.recovery``).
+(``kai_py.commit.claims.recovery``). ``status.reservedFor`` has at most 256 entries, so the users
+of a claim are counted when pods are placed: those listed, those whose entry is being written, those
+placed in this cycle. A PodGroup is one entry.
 """
 
 import hashlib
@@ -118,6 +120,7 @@ class ClaimUsers:
     """Pods that use the claim of their group; a group that is absent counts as one user."""
     _joined: dict[str, dict[str, None]] = field(default_factory=dict)
     _left: dict[str, dict[str, None]] = field(default_factory=dict)
+    _consumers: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def join(self, claim_uid: str, pod_uid: str) -> Undo:
         """Count a placed pod as a user; returns the undo."""
@@ -137,6 +140,22 @@ class ClaimUsers:
         }
         users |= self._joined.get(claim.metadata.uid, {}).keys()
         return not users <= self._left.get(claim.metadata.uid, {}).keys()
+
+    def consumers(self, claim: ResourceClaim, underway: Set[str], *, released: bool) -> set[str]:
+        """Uids that ``reservedFor`` will have, with those ``underway``.
+
+        ``released``: without the pods that were evicted.
+        """
+        uid = claim.metadata.uid
+        present = {each.uid for each in claim.status.reserved_for}
+        present |= underway
+        present |= self._consumers.get(uid, {}).keys()
+        return present - self._left.get(uid, {}).keys() if released else present
+
+    def reserve(self, claim_uid: str, consumer: str) -> Undo | None:
+        """Count a consumer that ``reservedFor`` gets; None if it was counted already."""
+        counted = self._consumers.setdefault(claim_uid, {})
+        return None if consumer in counted else _add_user(counted, consumer)
 
     def _pods_of_consumer(
         self, consumer: ResourceClaimConsumerReference, claim_uid: str

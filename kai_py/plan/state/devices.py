@@ -11,14 +11,15 @@ A claim is allocated by the first pod that is placed with it; later pods share t
 change can be undone, in reverse order.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.resource import AllocationResult, ResourceClaim
+from kai_py.api.records.resource import MAX_RESERVED_FOR, AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.dra.allocation_query import Alternatives
 from kai_py.dra.allocator import Allocation
@@ -75,6 +76,9 @@ class DeviceTrial(Protocol):
 
     def allocate(self, member: Member, row: int, capacity: Capacity) -> PodDevices | None:
         """Allocate the pod's claims on a node; None when the devices are not available."""
+
+    def crowded_claim(self, members: Sequence[Member], capacity: Capacity) -> str:
+        """The first claim that has too many users with ``members``, as a sentence; else ""."""
 
     def release(self, member: Member) -> Undo | None:
         """Free the devices of an evicted pod; claims with other users stay allocated."""
@@ -184,8 +188,41 @@ class CycleDevices:
             ]
         undo += [self._reallocate_freed(ref) for ref in member.claims if ref.uid in self._freed]
         undo += [self._users.join(ref.uid, member.pod.uid) for ref in member.claims]
+        reserved = [self._users.reserve(ref.uid, _consumer(member, ref)) for ref in member.claims]
+        undo += [each for each in reserved if each is not None]
         allocate = tuple(ClaimAllocation(ref, found) for ref, found in new)
         return PodDevices(allocate, _undo_all(undo), to_create, self._refund(member, allocate))
+
+    def crowded_claim(self, members: Sequence[Member], capacity: Capacity) -> str:
+        """The first claim that has too many users with ``members``, as a sentence; else ""."""
+        added: dict[ClaimRef, set[str]] = {}
+        for member in members:
+            for use, ref in zip(member.shape.claims, member.claims, strict=False):
+                if use.claim is not None:
+                    added.setdefault(ref, set()).add(_consumer(member, ref))
+        for ref, consumers in added.items():
+            claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
+            if claim is None:
+                continue
+            underway = self._users_underway.get(ref.uid, _NO_CONSUMERS)
+            released = capacity is Capacity.FUTURE_IDLE
+            present = self._users.consumers(claim, underway, released=released)
+            if len(present | consumers) > MAX_RESERVED_FOR:
+                return (
+                    f'resourceclaim "{ref.name}" would be reserved for {len(present | consumers)} '
+                    f"pods, {MAX_RESERVED_FOR} are allowed"
+                )
+        return ""
+
+    @cached_property
+    def _users_underway(self) -> Mapping[str, Set[str]]:
+        """Consumers by claim of the pods on nodes, listed in the claim or not; O(pods) once."""
+        found: dict[str, set[str]] = {}
+        for gang in self._snapshot.gangs.values():
+            for member in gang.members:
+                for ref in member.claims if member.node else ():
+                    found.setdefault(ref.uid, set()).add(_consumer(member, ref))
+        return found
 
     def _refund(self, member: Member, allocated: Sequence[ClaimAllocation]) -> dict[str, float]:
         """By how much the gang is charged less for claims that are its own."""
@@ -325,3 +362,12 @@ def _undo_all(steps: Sequence[Callable[[], None]]) -> Undo:
 
 def _delete(table: dict[str, AllocationResult] | dict[str, ReleasedAllocation], key: str) -> None:
     del table[key]
+
+
+_NO_CONSUMERS: Set[str] = frozenset()
+
+
+def _consumer(member: Member, ref: ClaimRef) -> str:
+    """The uid under which the claim is reserved: the pod's, or that of its group."""
+    group = member.group_reservation
+    return group.group.uid if group is not None and ref in group.claims else member.pod.uid

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from kai_py.api.records.core import Pod, PodResourceClaim, PodResourceClaimStatus
 from kai_py.api.records.decoding import convert_record
-from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.records.resource import MAX_RESERVED_FOR, ResourceClaim
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import ClaimRef, GroupRef
 from kai_py.snapshot.gangs import Gang, GroupReservation
@@ -94,9 +94,6 @@ def group_claim_users(
 ClaimLookup = Callable[[str, str], ResourceClaim | None]
 """(namespace, name) to the claim."""
 
-MAX_CONSUMERS = 256
-"""The API takes no more consumers of a claim."""
-
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
@@ -134,7 +131,7 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
         if name is not None:
             keys.append((pod.metadata.namespace, name))
             claim = lookup(pod.metadata.namespace, name)
-            reason = _not_ready_reason(pod, entry, name, claim)
+            reason = _not_ready_reason(pod, entry, name, claim, group)
         if claim is None or reason:
             waiting = waiting or reason
             continue
@@ -177,7 +174,7 @@ def _claim_name(pod: Pod, entry: PodResourceClaim, group: GroupClaims) -> tuple[
 
 
 def _not_ready_reason(
-    pod: Pod, entry: PodResourceClaim, name: str, claim: ResourceClaim | None
+    pod: Pod, entry: PodResourceClaim, name: str, claim: ResourceClaim | None, group: GroupClaims
 ) -> str:
     if claim is None:
         return f'resourceclaim "{name}" not found in namespace "{pod.metadata.namespace}"'
@@ -189,7 +186,8 @@ def _not_ready_reason(
             f"{pod.metadata.namespace}/{pod.metadata.name} (Pod is not owner)"
         )
     users = claim.status.reserved_for
-    if len(users) >= MAX_CONSUMERS and all(user.uid != pod.metadata.uid for user in users):
+    known = {pod.metadata.uid, "" if group.group is None else group.group.uid}
+    if len(users) >= MAX_RESERVED_FOR and all(user.uid not in known for user in users):
         return f'resourceclaim "{name}" is reserved for {len(users)} pods already, the maximum'
     return ""
 

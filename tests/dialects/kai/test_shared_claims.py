@@ -68,3 +68,53 @@ def test_the_api_takes_256_users_of_a_claim():
     assert placed(world(claim(users=255), rules="native").plan())
     ((_, sentence),) = world(claim(users=256), rules="native").why().values()
     assert 'resourceclaim "shared" is reserved for 256 pods already, the maximum' in sentence
+
+
+def gang(name, pods, minimum=None, **changes):
+    """A Job whose pods all use the claim ``shared``."""
+    minimum = pods if minimum is None else minimum
+    annotations = {
+        "scheduling.kai.io/queue-name": "team",
+        "scheduling.kai.io/pod-group": name,
+        "scheduling.kai.io/min-available": str(minimum),
+    }
+    uses = [{"name": "device", "resourceClaimName": "shared"}]
+    return [
+        pod(f"{name}-{n}", 0, annotations=annotations, resourceClaims=uses, **changes)
+        for n in range(pods)
+    ]
+
+
+def users_of(wanted, *gangs):
+    wide = {**NODE, "status": {**NODE["status"], "allocatable": {"cpu": "900", "pods": "900"}}}
+    return Cluster([wide, QUEUE, *devices("gpu.nvidia.com"), wanted, *gangs], rules="native")
+
+
+def test_the_other_members_of_a_gang_count_as_users():
+    assert len(placed(users_of(claim(users=254), *gang("a", 2)).plan())) == 2
+    cluster = users_of(claim(users=254), *gang("a", 3))
+    assert placed(cluster.plan()) == {}
+    ((stage, sentence),) = cluster.why().values()
+    assert stage == "Devices"
+    assert 'resourceclaim "shared" would be reserved for 257 pods, 256 are allowed' in sentence
+
+
+def test_what_the_cycle_has_placed_counts():
+    cluster = users_of(claim(users=252), *gang("a", 3), *gang("b", 3), *gang("c", 1))
+    assert {name[0] for name in placed(cluster.plan())} == {"a", "c"}
+
+
+def test_users_that_are_not_listed_yet_count():
+    bound = gang("a", 200, nodeName="n0")
+    assert placed(users_of(claim(), *bound, *gang("b", 57)).plan()) == {}
+    assert len(placed(users_of(claim(), *bound, *gang("b", 56)).plan())) == 56
+    listed = claim()
+    listed["status"]["reservedFor"] = [
+        {"resource": "pods", "name": f"a-{n}", "uid": f"uid-Pod-a-{n}"} for n in range(200)
+    ]
+    assert len(placed(users_of(listed, *bound, *gang("b", 56)).plan())) == 56
+
+
+def test_an_elastic_gang_grows_to_the_maximum():
+    cluster = users_of(claim(users=250), *gang("a", 20, minimum=2))
+    assert len(placed(cluster.plan())) == 6
