@@ -55,11 +55,26 @@ def field_path(path: FieldPath) -> str:
     return text.removeprefix(".")
 
 
+MAX_CANDIDATES = 500
+"""Words that are compared: clusters have thousands of names, and a comparison is slow."""
+
+
 def closest_match(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, ignoring case, or None."""
+    """The known word that was probably meant, ignoring case, or None.
+
+    Of more than ``MAX_CANDIDATES`` words, only those that begin most alike are compared.
+    """
     by_lower = {candidate.lower(): candidate for candidate in known}
+    if len(by_lower) > MAX_CANDIDATES:
+        alike = sorted(by_lower, key=lambda each: (-_common_prefix(word.lower(), each), each))
+        by_lower = {each: by_lower[each] for each in alike[:MAX_CANDIDATES]}
     matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)
     return by_lower[matches[0]] if matches else None
+
+
+def _common_prefix(left: str, right: str) -> int:
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(left), len(right)))
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:

@@ -31,6 +31,7 @@ from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.stale import stale
 from kai_py.plan.explain.infeasible import explain_infeasible
+from kai_py.plan.explain.unresolved_names import explain_unresolved_names
 from kai_py.plan.extensions import Extensions, extension_keys
 from kai_py.plan.outcome import build_plan, list_evictions
 from kai_py.plan.placement.compute_domains import ComputeDomains
@@ -231,6 +232,7 @@ def run_cycle(
                 _run_added_action(state, ready, name)
         ready = [gang for gang in ready if _has_unplaced_pods(state, gang)]
     explain_infeasible(state, ready)
+    explain_unresolved_names(state, ready)
     explain_protections(state, ready, settings.actions)
     report_reservations(state)
     memory.record_searches(state, snapshot.gangs)

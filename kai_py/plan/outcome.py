@@ -283,8 +283,10 @@ def _failure_reason(state: CycleState, gang: Gang) -> Unschedulable:
 
 def _message(gang: Gang, reason: Unschedulable) -> str:
     """The reason, with the expected pods that had to fit as well, and whether waiting can help."""
-    if reason.infeasible and gang.wording is Wording.NATIVE:
-        return f"{reason.message.rstrip('.')}. Infeasible: {reason.infeasible}."
+    if gang.wording is Wording.NATIVE and (reason.infeasible or reason.hint):
+        infeasible = f" Infeasible: {reason.infeasible}." if reason.infeasible else ""
+        hint = f" {reason.hint}" if reason.hint else ""
+        return f"{reason.message.rstrip('.')}.{infeasible}{hint}"
     if not gang.placeholders or reason.stage not in EXPECTED_PODS_COUNT:
         return reason.message
     count = len(gang.placeholders)

@@ -14,7 +14,7 @@ import numpy as np
 
 from kai_py.api.records.core import Taint
 from kai_py.policy.node_selector import matches_labels, matches_selector, matches_term
-from kai_py.policy.tolerations import tolerated_nodes, tolerates, unwanted_taints
+from kai_py.policy.tolerations import tolerates, untolerated_nodes, unwanted_taints
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
@@ -152,7 +152,8 @@ def _filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
         yield "not ready", nodes.ready
     if not tolerates(shape.tolerations, UNSCHEDULABLE):
         yield "unschedulable", ~nodes.unschedulable
-    yield "had untolerated taint", tolerated_nodes(shape.tolerations, nodes)
+    for taint, where in untolerated_nodes(shape.tolerations, nodes):
+        yield f"had untolerated taint {taint}", ~where
     if shape.node_selector:
         yield "didn't match Pod's node selector", matches_labels(shape.node_selector, nodes)
     required = shape.affinity and shape.affinity.node_affinity

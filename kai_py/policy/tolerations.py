@@ -1,6 +1,6 @@
 """Taints and tolerations (API text of v1.Toleration; kube-scheduler's TaintToleration plugin)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -9,6 +9,13 @@ from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Ints
 
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
+PASSING_TAINTS = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+)
+"""Prefixes of keys of taints that say what a node is going through, not what it is for."""
 
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
@@ -18,11 +25,39 @@ def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
 
 def tolerated_nodes(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Bools:
     """(nodes,) bool: every NoSchedule and NoExecute taint of the node is tolerated."""
-    tolerated = [
-        all(taint.effect not in HARD_EFFECTS or tolerates(tolerations, taint) for taint in taints)
+    tolerated = [_first_untolerated(tolerations, taints) is None for taints in nodes.taint_lists]
+    return np.array(tolerated, dtype=np.bool_)[nodes.taint_codes]
+
+
+def tolerated_in_time(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Bools:
+    """(nodes,) bool: the same once ``PASSING_TAINTS`` have gone."""
+    lasting = [
+        [taint for taint in taints if not taint.key.startswith(PASSING_TAINTS)]
         for taints in nodes.taint_lists
     ]
+    tolerated = [_first_untolerated(tolerations, taints) is None for taints in lasting]
     return np.array(tolerated, dtype=np.bool_)[nodes.taint_codes]
+
+
+def untolerated_nodes(
+    tolerations: Sequence[Toleration], nodes: NodeColumns
+) -> Iterator[tuple[str, Bools]]:
+    """Each taint that is not tolerated, as ``{key: value}``, and (nodes,) bool: where it is first.
+
+    Every node is in at most one of the masks. Text: kube-scheduler's TaintToleration.
+    """
+    codes_by_taint: dict[tuple[str, str], list[int]] = {}
+    for code, taints in enumerate(nodes.taint_lists):
+        taint = _first_untolerated(tolerations, taints)
+        if taint is not None:
+            codes_by_taint.setdefault((taint.key, taint.value), []).append(code)
+    for (key, value), codes in sorted(codes_by_taint.items()):
+        yield f"{{{key}: {value}}}", np.isin(nodes.taint_codes, codes)
+
+
+def _first_untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
+    hard = (taint for taint in taints if taint.effect in HARD_EFFECTS)
+    return next((taint for taint in hard if not tolerates(tolerations, taint)), None)
 
 
 def unwanted_taints(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Ints:

@@ -55,6 +55,7 @@ class NodeColumns:
     _levels: dict[tuple[str, ...], tuple[TopologyLevel, ...]] = field(
         default_factory=dict, repr=False
     )
+    _label_keys: list[str] = field(default_factory=list, repr=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -67,6 +68,13 @@ class NodeColumns:
                 [r.metadata.labels.get(key) for r in self.records]
             )
         return column
+
+    def label_keys(self) -> tuple[str, ...]:
+        """Every label that any node has, sorted; collected on first use."""
+        if not self._label_keys:
+            keys = {key for each in self.records for key in each.metadata.labels}
+            self._label_keys.extend(sorted(keys))
+        return tuple(self._label_keys)
 
     def levels(self, keys: tuple[str, ...]) -> tuple[TopologyLevel, ...]:
         """The levels of the topology of these labels, coarse to fine; encoded on first use."""

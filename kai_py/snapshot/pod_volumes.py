@@ -153,10 +153,13 @@ def _claim_name(pod: Pod, volume: Volume) -> str:
 def _not_bound_reason(claim: PersistentVolumeClaim, storage: StorageClass | None) -> str:
     if storage is not None and storage.volume_binding_mode == "WaitForFirstConsumer":
         return ""
-    return (
-        f'persistentvolumeclaim "{claim.metadata.name}" is not bound and its storage class does '
-        "not exist or does not bind on first use"
-    )
+    problem = f'persistentvolumeclaim "{claim.metadata.name}" is not bound'
+    if storage is not None:
+        return (
+            f"{problem}, and its storage class {storage.metadata.name} does not bind on first use"
+        )
+    name = claim.spec.storage_class_name
+    return f'{problem}, and storage class "{name}" does not exist' if name else problem
 
 
 def _allowed_topologies(storage: StorageClass) -> tuple[NodeSelector, ...]:

@@ -140,7 +140,7 @@ def test_only_gangs_whose_users_speak_kai_are_told_in_its_words():
     told = {each.pods[0].name: each.message for each in reworded(*objects).unplaced}
     assert told["ours"] == (
         "0/1 nodes are available: 1 Insufficient nvidia.com/gpu (9 requested, most free 8 on n). "
-        "Infeasible: pod ours requests nvidia.com/gpu 9; the only admitted node has 8."
+        "Infeasible: a pod requests nvidia.com/gpu 9; the only admitted node has 8."
     )
     assert told["kais"].startswith("Resources were not found for pod default/kais due to: no nodes")
     under_kai_rules = reworded(*objects, rules="kai").unplaced

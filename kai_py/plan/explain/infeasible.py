@@ -14,6 +14,7 @@ The word is Kubernetes' own for a request that a node can never satisfy, in cont
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -23,10 +24,10 @@ from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.topology import largest_domain
 from kai_py.plan.plan import Stage
-from kai_py.plan.session import CycleState
+from kai_py.plan.session import CycleState, request_signature
 from kai_py.policy.fit import matches_own_selectors, replicas_that_fit
 from kai_py.policy.node_selector import matches_selector
-from kai_py.policy.tolerations import tolerated_nodes
+from kai_py.policy.tolerations import tolerated_in_time
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
@@ -48,7 +49,7 @@ class _EmptyCluster:
         """(nodes,) bool: its selector, affinity, tolerations and volumes admit the node."""
         if shape.number not in self._admitted:
             nodes = self.state.snapshot.nodes
-            mask = matches_own_selectors(shape, nodes) & tolerated_nodes(shape.tolerations, nodes)
+            mask = matches_own_selectors(shape, nodes) & tolerated_in_time(shape.tolerations, nodes)
             for selector in shape.volume_selectors:
                 mask = mask & matches_selector(selector, nodes)
             self._admitted[shape.number] = mask
@@ -76,11 +77,11 @@ def explain_infeasible(state: CycleState, gangs: Sequence[Gang]) -> None:
     short = [gang for gang in gangs if _lacks_capacity(state, gang)]
     if not short or not len(state.snapshot.nodes):
         return
-    empty = _EmptyCluster(state)
+    empty, known = _EmptyCluster(state), dict[tuple[int, int], str]()
     for gang in state.turns.able(short):
         with state.turns.of(gang):
             request = state.next_request(gang)
-            problem = _problem(empty, gang, request) if request is not None else ""
+            problem = _known_problem(empty, gang, request, known) if request is not None else ""
             if problem and not state.turns.spending.cut_short:
                 reason = replace(state.unschedulable[gang.key], infeasible=problem)
                 state.mark_unschedulable(gang, reason)
@@ -91,33 +92,45 @@ def _lacks_capacity(state: CycleState, gang: Gang) -> bool:
     return reason is not None and reason.stage in LACKS_CAPACITY
 
 
+def _known_problem(
+    empty: _EmptyCluster, gang: Gang, request: PlacementRequest, known: dict[tuple[int, int], str]
+) -> str:
+    """``_problem``, which is the same for as many pods of one shape."""
+    shape = request_signature(empty.state, gang, request)
+    if shape is None:
+        return _problem(empty, gang, request)
+    key = shape, len(request.members)
+    if key not in known:
+        known[key] = _problem(empty, gang, request)
+    return known[key]
+
+
 def _problem(empty: _EmptyCluster, gang: Gang, request: PlacementRequest) -> str:
     """The first check that fails, as a clause; empty if the gang could run."""
     groups = by_shape(request.members)
-    problems = (
-        *(_pod_problem(empty, members[0]) for members in groups),
-        *(_count_problem(empty, members) for members in groups),
-        *_domain_problems(empty, gang, request.members),
+    problems = chain(
+        (_pod_problem(empty, members[0].shape) for members in groups),
+        (_count_problem(empty, members) for members in groups),
+        _domain_problems(empty, gang, request.members),
     )
     return next(filter(None, problems), "")
 
 
-def _pod_problem(empty: _EmptyCluster, member: Member) -> str:
-    shape = member.shape
+def _pod_problem(empty: _EmptyCluster, shape: Shape) -> str:
     admitted = empty.admitted(shape)
     if not admitted.any():
         return ""
     if not empty.by_resources(shape).any():
-        return _largest_node_text(empty, member, admitted)
+        return _largest_node_text(empty, shape, admitted)
     if shape.needs_devices and not empty.replicas(shape, 1).any():
         return empty.state.statement.devices.infeasible_reason(shape, admitted)
     return ""
 
 
-def _largest_node_text(empty: _EmptyCluster, member: Member, admitted: Bools) -> str:
+def _largest_node_text(empty: _EmptyCluster, shape: Shape, admitted: Bools) -> str:
     """Which resource no admitted node has enough of, or that none has all of them."""
     snapshot = empty.state.snapshot
-    for name, request in sorted(member.shape.reported_requests.items()):
+    for name, request in sorted(shape.reported_requests.items()):
         row = snapshot.resources.positions.get(name)
         sizes = snapshot.nodes.allocatable[row][admitted] if row is not None else np.zeros(1)
         largest = float(sizes.max())
@@ -125,10 +138,10 @@ def _largest_node_text(empty: _EmptyCluster, member: Member, admitted: Bools) ->
             count = int(np.count_nonzero(admitted))
             nodes = "the only admitted node" if count == 1 else f"the largest of {count} nodes"
             return (
-                f"pod {member.pod.name} requests {name} {amount_text(name, request)}; "
+                f"a pod requests {name} {amount_text(name, request)}; "
                 f"{nodes} has {amount_text(name, largest)}"
             )
-    return f"no node has everything at once that pod {member.pod.name} requests"
+    return "no node has everything at once that a pod requests"
 
 
 def _count_problem(empty: _EmptyCluster, members: Sequence[Member]) -> str:

@@ -25,6 +25,7 @@ class Unschedulable:
     """The stage that stops a gang, and one sentence that explains it.
 
     ``infeasible``: why it could not run even if nothing else did, as nodes and queues are now.
+    ``hint``: what is probably wrong with the manifest, a sentence.
     """
 
     stage: Stage
@@ -32,6 +33,7 @@ class Unschedulable:
     shortage: Shortage | None = None
     protections: tuple[Protection, ...] = ()
     infeasible: str = ""
+    hint: str = ""
 
 
 UNEXPLAINED = Unschedulable(Stage.RESOURCES, "")

@@ -6,11 +6,12 @@ there if all that it requests fits, else it prefers those nodes (tier ``near-gan
 others too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from kai_py.api.problems import closest_match
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import GangAffinity
 from kai_py.plan.explain.reasons import Unschedulable
@@ -39,12 +40,16 @@ def domain_candidates(
     keys = _level_keys(statement.snapshot, constraint)
     if keys is None:
         return Unschedulable(
-            Stage.TOPOLOGY, f"Requested topology {constraint.topology} does not exist"
+            Stage.TOPOLOGY,
+            f"Requested topology {constraint.topology} does not exist"
+            + _did_you_mean(constraint.topology, statement.snapshot.topologies),
         )
     for level in (constraint.required_level, constraint.preferred_level):
         if level and level not in keys:
             named = f"topology {constraint.topology}" if constraint.topology else "the topology"
-            return Unschedulable(Stage.TOPOLOGY, f"{named} has no level {level}")
+            nearest = closest_match(level, keys)
+            advice = f"did you mean {nearest}?" if nearest else f"its levels are {', '.join(keys)}"
+            return Unschedulable(Stage.TOPOLOGY, f"{named} has no level {level}; {advice}")
     return candidate_domains(
         statement.snapshot.nodes.levels(keys),
         replicas,
@@ -53,6 +58,11 @@ def domain_candidates(
         preferred=_level_index(keys, constraint.preferred_level),
         occupied=_occupied_nodes(statement, gang, group),
     )
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    nearest = closest_match(name, known)
+    return f"; did you mean {nearest}?" if nearest else ""
 
 
 def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints | None:

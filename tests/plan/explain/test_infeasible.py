@@ -32,7 +32,7 @@ def test_a_pod_larger_than_every_node_names_the_largest():
     assert found.stage is Stage.RESOURCES
     assert found.message == (
         "0/2 nodes are available: 2 Insufficient nvidia.com/gpu (16 requested, most free 8 on b). "
-        "Infeasible: pod big requests nvidia.com/gpu 16; the largest of 2 nodes has 8."
+        "Infeasible: a pod requests nvidia.com/gpu 16; the largest of 2 nodes has 8."
     )
 
 
@@ -59,7 +59,7 @@ def test_only_nodes_that_the_selector_admits_count():
         queue("q", 8),
         pod("picky", 8, queue="q", node_selector={"gpu": "small"}),
     )
-    assert "pod picky requests nvidia.com/gpu 8; the only admitted node has 4" in found.message
+    assert "a pod requests nvidia.com/gpu 8; the only admitted node has 4" in found.message
 
 
 def test_a_gang_larger_than_the_cluster():

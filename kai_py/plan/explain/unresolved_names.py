@@ -1,0 +1,168 @@
+"""Names in a pod's spec that nothing in the cluster has, each with the nearest that exists.
+
+A misspelt label, value or resource is the commonest cause of a pod that never starts, and its
+filter alone does not tell it from a cluster that is full. Preferred terms and negative operators
+(``NotIn``, ``DoesNotExist``) may name what does not exist. O(nodes x labels) once per generation of
+the nodes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from kai_py.api.problems import closest_match
+from kai_py.grouping.gang import Subgroup
+from kai_py.plan.plan import Stage
+from kai_py.plan.session import CycleState
+from kai_py.policy.queue_access import closed_queue
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.snapshot import Snapshot
+
+QUEUE_STAGES = frozenset({Stage.INVALID, Stage.QUEUE_NOT_FOUND})
+NODE_STAGES = frozenset({Stage.NODE_FILTERS, Stage.RESOURCES, Stage.TOPOLOGY})
+MAX_EXPLAINED = 64
+"""Gangs of one cycle that get such advice."""
+MAX_QUEUES_NAMED = 5
+"""Queues that a message lists."""
+
+
+class NameKind(Enum):
+    """What a name stands for."""
+
+    NODE_LABEL = "node label"
+    LABEL_VALUE = "value of a node label"
+    RESOURCE = "resource"
+    TOPOLOGY_LEVEL = "topology level"
+
+
+@dataclass(frozen=True, slots=True)
+class UnresolvedName:
+    """``name`` does not exist; ``nearest``: what was probably meant, or "".
+
+    ``label``: whose value the name is.
+    """
+
+    kind: NameKind
+    name: str
+    nearest: str
+    label: str = ""
+
+    @property
+    def text(self) -> str:
+        """One sentence for people."""
+        match self.kind:
+            case NameKind.LABEL_VALUE:
+                problem = f"No node has label {self.label}={self.name}"
+            case NameKind.RESOURCE:
+                problem = f"No node reports resource {self.name}"
+            case _:
+                problem = f"No node has label {self.name}"
+        return f"{problem}; did you mean {self.nearest}?" if self.nearest else f"{problem}."
+
+
+def explain_unresolved_names(state: CycleState, gangs: Sequence[Gang]) -> None:
+    """Say of ``gangs`` which names in their manifests are why they are pending.
+
+    Of the first ``MAX_EXPLAINED`` that are pending for such a reason, so that thousands of names
+    that do not exist cost their author the advice, and not all others the time of the cycle.
+    """
+    left, by_shape = MAX_EXPLAINED, dict[int, tuple[UnresolvedName, ...]]()
+    for gang in state.turns.able(gangs):
+        reason = state.unschedulable.get(gang.key)
+        if reason is None or not left:
+            continue
+        with state.turns.of(gang):
+            hint = ""
+            if reason.stage in QUEUE_STAGES:
+                hint = _queue_hint(state, gang)
+            elif reason.stage in NODE_STAGES:
+                names = _names_of_gang(state.snapshot, gang, by_shape)
+                hint = names[0].text if names else ""
+            if hint:
+                left -= 1
+                state.mark_unschedulable(gang, replace(reason, hint=hint))
+
+
+def unresolved_names(snapshot: Snapshot, gang: Gang) -> tuple[UnresolvedName, ...]:
+    """Those of the gang's pending pods and of its topology, each once."""
+    return _names_of_gang(snapshot, gang, {})
+
+
+def _names_of_gang(
+    snapshot: Snapshot, gang: Gang, by_shape: dict[int, tuple[UnresolvedName, ...]]
+) -> tuple[UnresolvedName, ...]:
+    """``by_shape``: those of the shapes that were looked at before."""
+    shapes = {member.shape.number: member.shape for member in gang.pending}
+    found: list[UnresolvedName] = []
+    for number, shape in shapes.items():
+        if number not in by_shape:
+            by_shape[number] = tuple(_names_of_shape(shape, snapshot))
+        found += by_shape[number]
+    found += _levels(gang.tree, snapshot.nodes)
+    return tuple(dict.fromkeys(found))
+
+
+def _queue_hint(state: CycleState, gang: Gang) -> str:
+    """The queue that was probably meant, or those that take the gang; "" if its own does."""
+    queues, namespaces = state.quota.queues, state.snapshot.namespaces
+    own = queues.positions.get(gang.queue)
+    namespace = gang.owner.namespace
+    usable = sorted(
+        name
+        for name, queue in queues.positions.items()
+        if queues.is_leaf[queue] and not closed_queue(queues, queue, namespace, namespaces)
+    )
+    if own is not None and gang.queue in usable:
+        return ""
+    nearest = closest_match(gang.queue, usable) if gang.queue else None
+    if nearest:
+        return f"Did you mean queue {nearest}?"
+    named, more = ", ".join(usable[:MAX_QUEUES_NAMED]), len(usable) - MAX_QUEUES_NAMED
+    others = f" and {more} more" if more > 0 else ""
+    return f"Queues for namespace {namespace}: {named}{others}." if usable else ""
+
+
+def _names_of_shape(shape: Shape, snapshot: Snapshot) -> Iterator[UnresolvedName]:
+    nodes = snapshot.nodes
+    for key, value in shape.node_selector.items():
+        yield from _label(nodes, key, (value,))
+    affinity = shape.affinity and shape.affinity.node_affinity
+    required = affinity.required if affinity else None
+    # Of several terms one is enough, so that a name in one of them need not exist.
+    terms = required.node_selector_terms if required is not None else ()
+    for expression in terms[0].match_expressions if len(terms) == 1 else ():
+        if expression.operator in ("In", "Exists"):
+            yield from _label(nodes, expression.key, expression.values)
+    for name in shape.reported_requests:
+        row = snapshot.resources.positions.get(name)
+        if row is None or not nodes.allocatable[row].any():
+            known = (each for each in snapshot.resources.names if each != name)
+            reported = [
+                each
+                for each in known
+                if nodes.allocatable[snapshot.resources.positions[each]].any()
+            ]
+            yield UnresolvedName(NameKind.RESOURCE, name, closest_match(name, reported) or "")
+
+
+def _label(nodes: NodeColumns, key: str, values: Sequence[str]) -> Iterator[UnresolvedName]:
+    """The label, or its values, if no node has the label with any of them."""
+    present = [value for value in nodes.label(key).values[1:] if value is not None]
+    if not present:
+        nearest = closest_match(key, nodes.label_keys()) or ""
+        yield UnresolvedName(NameKind.NODE_LABEL, key, nearest)
+    elif values and not set(values) & set(present):
+        nearest = closest_match(values[0], present) or ""
+        yield UnresolvedName(NameKind.LABEL_VALUE, values[0], nearest, label=key)
+
+
+def _levels(tree: Subgroup, nodes: NodeColumns) -> Iterator[UnresolvedName]:
+    constraint = tree.topology
+    # Levels of a Topology object are checked against that object.
+    if constraint is not None and constraint.required_level and not constraint.topology:
+        for found in _label(nodes, constraint.required_level, ()):
+            yield replace(found, kind=NameKind.TOPOLOGY_LEVEL)
+    for child in tree.children:
+        yield from _levels(child, nodes)

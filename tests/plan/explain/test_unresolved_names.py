@@ -1,0 +1,104 @@
+"""A name that nothing in the cluster has is said to be the cause, with the nearest that exists."""
+
+import pytest
+from msgspec.structs import replace
+
+from kai_py.api.problems import MAX_CANDIDATES, closest_match
+from kai_py.api.records.core import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    SelectorRequirement,
+    Taint,
+)
+from kai_py.grouping.grouper import REQUIRED_LEVEL_KEY
+from kai_py.plan.explain.unresolved_names import MAX_EXPLAINED
+from tests.support.scenario import cluster, job_with_pods, node, pod, queue
+
+H100 = {"gpu": "h100", "rack": "r0"}
+
+
+def message(*objects):
+    """Of the one gang that stays pending."""
+    [found] = cluster(node("a", labels=H100), queue("team-a", 8), *objects).plan().unplaced
+    return found.message
+
+
+def in_affinity(operator, key, *values, terms=1):
+    expression = SelectorRequirement(key=key, operator=operator, values=values)
+    term = NodeSelectorTerm(match_expressions=(expression,))
+    required = NodeSelector(node_selector_terms=(term,) * terms)
+    return Affinity(node_affinity=NodeAffinity(required=required))
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"node_selector": {"gpu": "h1000"}}, "No node has label gpu=h1000; did you mean h100?"),
+        ({"node_selector": {"gpuu": "h100"}}, "No node has label gpuu; did you mean gpu?"),
+        ({"node_selector": {"gpu": "xyz"}}, "No node has label gpu=xyz."),
+        (
+            {"affinity": in_affinity("In", "rack", "r00")},
+            "No node has label rack=r00; did you mean r0?",
+        ),
+        ({"affinity": in_affinity("Exists", "rak")}, "No node has label rak; did you mean rack?"),
+        (
+            {"requests": {"nvidia.com/gpus": "1"}},
+            "No node reports resource nvidia.com/gpus; did you mean nvidia.com/gpu?",
+        ),
+    ],
+)
+def test_the_nearest_name_is_said(options, hint):
+    assert message(pod("p", queue="team-a", **options)).endswith(hint)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"affinity": in_affinity("NotIn", "rack", "r0")},
+        {"affinity": in_affinity("In", "rack", "r9", terms=2)},
+        {"requests": {"cpu": "500"}},
+    ],
+)
+def test_what_need_not_exist_is_no_cause(options):
+    assert "did you mean" not in message(pod("p", queue="team-a", **options))
+    assert "No node has label" not in message(pod("p", queue="team-a", **options))
+
+
+def test_a_misspelt_queue():
+    assert message(pod("p", queue="team-aa")).endswith(" Did you mean queue team-a?")
+
+
+def test_without_a_queue_those_that_take_the_namespace_are_listed():
+    closed = queue("others", 8, namespaces={"names": ["elsewhere"]})
+    assert message(closed, pod("p")).endswith(" Queues for namespace default: team-a.")
+
+
+def test_a_closed_queue_lists_the_open_ones():
+    closed = queue("zzz", 8, namespaces={"names": ["elsewhere"]})
+    assert message(closed, pod("p", queue="zzz")).endswith(" Queues for namespace default: team-a.")
+
+
+def test_a_misspelt_topology_level():
+    owner, *pods = job_with_pods("train", 2, queue="team-a")
+    noted = {**owner.metadata.annotations, REQUIRED_LEVEL_KEY: "rak"}
+    owner = replace(owner, metadata=replace(owner.metadata, annotations=noted))
+    assert message(owner, *pods).endswith("No node has label rak; did you mean rack?")
+
+
+def test_the_taint_is_named():
+    tainted = node("b", taints=(Taint(key="spot", value="true", effect="NoSchedule"),))
+    text = message(tainted, pod("p", 16, queue="team-a"))
+    assert "1 had untolerated taint {spot: true}" in text
+
+
+def test_advice_is_bounded():
+    lost = [pod(f"p{i:03}", queue=f"team-b{i}") for i in range(MAX_EXPLAINED + 5)]
+    plan = cluster(node("a"), queue("team-a", 8), *lost).plan()
+    assert sum("Did you mean" in each.message for each in plan.unplaced) == MAX_EXPLAINED
+
+
+def test_of_very_many_names_those_that_begin_alike_are_compared():
+    names = [f"node-{i}" for i in range(MAX_CANDIDATES * 3)] + ["zebra-1"]
+    assert closest_match("zebra-11", names) == "zebra-1"
