@@ -25,20 +25,26 @@ def as_admitted(gang: Gang, admissions: Admissions) -> Gang:
     """
     if not gang.bound:
         return gang
-    records = [admissions.terms(member.pod.uid) for member in gang.bound]
-    known = [record for record in records if record is not None]
+    records = [(member, admissions.terms(member.pod.uid)) for member in gang.bound]
+    # Pods that were adopted together have one record.
+    known = {id(record): record for _, record in records if record is not None}
     if known:
-        gang = _limited(gang, known)
-    if len(known) < len(records) and not gang.problem and gang.queue:
-        terms = {leaf.name: _terms(gang, leaf.name) for leaf in gang.tree.leaves()}
-        for member, record in zip(gang.bound, records, strict=True):
-            if record is None and member.subgroup in terms:
+        gang = _limited(gang, tuple(known.values()))
+    unrecorded = [member for member, record in records if record is None]
+    if unrecorded and not gang.problem and gang.queue:
+        leaves = dict.fromkeys(leaf.name for leaf in gang.tree.leaves())
+        wanted = {member.subgroup for member in unrecorded}
+        terms = {leaf: _terms(gang, leaf) for leaf in leaves if leaf in wanted}
+        for member in unrecorded:
+            if member.subgroup in terms:
                 admissions.adopt(member.pod.uid, terms[member.subgroup])
     return gang
 
 
 def expected_pods(gang: Gang) -> tuple[tuple[str, int], ...]:
     """Leaves of which pods do not exist yet, with the pods that each will have in total."""
+    if not gang.placeholders:
+        return ()
     missing = Counter(each.subgroup for each in gang.placeholders)
     present = Counter(each.subgroup for each in gang.members)
     return tuple((leaf, count + present[leaf]) for leaf, count in sorted(missing.items()))

@@ -87,9 +87,9 @@ class SnapshotBuilder:
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a watched object; ``kind`` is its ``Kind.collection_name``."""
-        affected = reference(kind, new if new is not None else old)
-        for table in self._tables.object_tables:
-            self._quarantine.apply(affected, table, kind, old, new)
+        record = new if new is not None else old
+        for table in self._tables.object_tables.following(kind):
+            self._quarantine.apply(table, kind, old, new)
         try:
             if kind == "pods":
                 self._apply_pod(old, new)
@@ -98,11 +98,11 @@ class SnapshotBuilder:
             elif not same_owner(old, new):
                 self._apply_object(kind, old, new)
         except Exception as error:
-            self._quarantine.report(affected, READING, error)
+            self._quarantine.report(reference(kind, record), READING, error)
         else:
-            self._quarantine.clear(affected, READING)
+            self._quarantine.clear_record(kind, record, READING)
         if new is None:
-            self._quarantine.forget(affected)
+            self._quarantine.forget(reference(kind, record))
 
     def assume(
         self,
@@ -119,8 +119,7 @@ class SnapshotBuilder:
         The other arguments are as in ``AssumedBinding``.
         """
         binding = AssumedBinding(pod.uid, node, claims or {}, gpus, new_claim, volumes)
-        results = [table.assume(binding) for table in self._tables.pod_tables]
-        touched = dict.fromkeys(chain.from_iterable(results))
+        touched = dict.fromkeys(chain.from_iterable(self._tables.pod_tables.assume(binding)))
         if pod.uid not in touched:
             # Nothing that the pod names looks different: what is cached of it still holds.
             self._place_pod(pod.uid)
@@ -132,7 +131,7 @@ class SnapshotBuilder:
 
     def forget(self, pod_uid: str) -> None:
         """Withdraw an assumption: the pod is pending again, its claims are as the API has them."""
-        self._derive_all([*self._forget(pod_uid), (pod_uid,)])
+        self._derive_all([*self._tables.pod_tables.forget(pod_uid), (pod_uid,)])
 
     def expect_eviction(self, pod_uid: str) -> None:
         """Count a pod as terminating: its eviction is being written."""
@@ -225,7 +224,7 @@ class SnapshotBuilder:
         if isinstance(new, Pod):
             uid = new.metadata.uid
             known, self._pods[uid] = self._pods.get(uid), new
-            touched = [table.observe(new) for table in self._tables.pod_tables]
+            touched = self._tables.pod_tables.observe(new)
             same = known is not None and known.metadata == new.metadata
             if known and same and known.spec == new.spec and new.status.phase in FINISHED_PHASES:
                 self._finish_pod(new, self._tables.gangs.gang_of(uid))
@@ -240,34 +239,26 @@ class SnapshotBuilder:
     def _remove_pod(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         self._pods.pop(uid, None)
-        touched = [*self._forget(uid), *self._release(uid)]
-        touched += [table.remove(pod) for table in self._tables.pod_tables]
-        self._derive_all(touched)
+        tables = self._tables.pod_tables
+        self._derive_all([*tables.forget(uid), *tables.release(uid), *tables.remove(pod)])
 
     def _finish_pod(self, pod: Pod, gang: str = "") -> None:
         """Release a pod that has ended or is not ours; its gang counts it if it succeeded.
 
         ``gang``: the key of its gang if it is known.
         """
-        touched = self._release(pod.metadata.uid)
+        touched = self._tables.pod_tables.release(pod.metadata.uid)
         if pod.status.phase == SUCCEEDED and self._settings.is_ours(pod):
-            affected = reference("pods", pod)
             try:
                 key = gang or self._tables.parsed_pods.gang_key(pod)
                 self._tables.gangs.succeed(pod.metadata.uid, key)
             except Exception as error:
-                self._quarantine.report(affected, DERIVING, error)
+                self._quarantine.report(reference("pods", pod), DERIVING, error)
             else:
-                self._quarantine.clear(affected, DERIVING)
+                self._quarantine.clear_record("pods", pod, DERIVING)
         else:
             self._dependencies.clear(pod.metadata.uid)
         self._derive_all(touched)
-
-    def _forget(self, uid: str) -> list[Uids]:
-        return [table.forget(uid) for table in self._tables.pod_tables]
-
-    def _release(self, uid: str) -> list[Uids]:
-        return [table.release(uid) for table in self._tables.pod_tables]
 
     def _derive_dependents(self, keys: Iterable[Key]) -> None:
         """Derive the pods that were derived from any of these objects; many of them later."""
@@ -310,15 +301,13 @@ class SnapshotBuilder:
         if pod.status.phase in FINISHED_PHASES or (not ours and not placement.node):
             self._finish_pod(pod)
             return
-        affected = reference("pods", pod)
         try:
-            derived = self._derived(pod, placement, ours=ours)
-            touched = [table.place(derived) for table in self._tables.pod_tables]
+            touched = self._tables.pod_tables.place(self._derived(pod, placement, ours=ours))
         except Exception as error:
-            invalid = self._quarantine.report(affected, DERIVING, error)
+            invalid = self._quarantine.report(reference("pods", pod), DERIVING, error)
             touched = self._place_invalid(pod, placement, invalid, ours=ours)
         else:
-            self._quarantine.clear(affected, DERIVING)
+            self._quarantine.clear_record("pods", pod, DERIVING)
         self._derive_all(touched)
 
     def _place_invalid(
@@ -329,7 +318,7 @@ class SnapshotBuilder:
         usage = pod_usage(pod, parsed.demand, placement, ())
         derived = DerivedPod(pod.metadata.uid, parsed, placement, (), usage)
         touched: list[Uids] = []
-        for table in self._tables.pod_tables:
+        for table in self._tables.pod_tables.placing:
             try:
                 touched.append(table.place(derived))
             except Exception as error:

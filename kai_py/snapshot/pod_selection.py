@@ -165,6 +165,8 @@ def has_rules(affinity: Affinity | None, spread: Sequence[TopologySpreadConstrai
 
     Constraints with ScheduleAnyway are not asked.
     """
+    if affinity is None and not spread:
+        return False
     between = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
     return any(each and (each.required or each.preferred) for each in between) or any(
         each.when_unsatisfiable == "DoNotSchedule" for each in spread
@@ -295,7 +297,9 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def _refused(apart: PodAffinity | None, namespace: str, labels: Labels) -> tuple[DomainTerm, ...]:
-    return tuple(_term(each, namespace, labels) for each in (apart.required if apart else ()))
+    if apart is None:
+        return ()
+    return tuple(_term(each, namespace, labels) for each in apart.required)
 
 
 def _term(term: PodAffinityTerm, namespace: str, labels: Labels) -> DomainTerm:

@@ -95,19 +95,19 @@ class Quarantine:
         return invalid
 
     def apply(
-        self, affected: Owner, table: ObjectTable, kind: str, old: object | None, new: object | None
+        self, table: ObjectTable, kind: str, old: object | None, new: object | None
     ) -> None:
         """Pass a change of an object on to a table; a version that failed was never taken in."""
-        part = type(table).__name__
-        if part in self._parts.get(affected, ()):
+        part, record = type(table).__name__, new if new is not None else old
+        if self._parts and part in self._parts.get(reference(kind, record), ()):
             old = None
         try:
             if old is not None or new is not None:
                 table.apply(kind, old, new)
         except Exception as error:
-            self.report(affected, part, error)
+            self.report(reference(kind, record), part, error)
         else:
-            self.clear(affected, part)
+            self.clear_record(kind, record, part)
 
     def forget(self, affected: Owner) -> None:
         """The object is gone."""
@@ -115,9 +115,14 @@ class Quarantine:
 
     def clear(self, affected: Owner, part: str) -> None:
         """That part of the object has been processed."""
-        parts = self._parts.get(affected)
+        parts = self._parts.get(affected) if self._parts else None
         if parts is not None and parts.pop(part, None) is not None and not parts:
             del self._parts[affected]
+
+    def clear_record(self, kind: str, record: object, part: str) -> None:
+        """That part of a record of the collection ``kind`` has been processed."""
+        if self._parts:
+            self.clear(reference(kind, record), part)
 
     def snapshot(self) -> tuple[InvalidObject, ...]:
         """All of them, in order of their references."""

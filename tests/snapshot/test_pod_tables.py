@@ -14,6 +14,7 @@ from kai_py.dra import cluster_devices
 from kai_py.grouping.grouper import Grouper
 from kai_py.snapshot import builder
 from kai_py.snapshot.builder import SnapshotBuilder
+from kai_py.snapshot.tables.pod_table import PodTables
 from tests.snapshot.history import ALIGNED_POD, NODES, PLAIN, WAITS, history_of
 from tests.support.scenario import Cluster
 
@@ -57,7 +58,7 @@ pods = st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True)
 events = pods.flatmap(events_of)
 
 
-TABLES = len(SnapshotBuilder(Grouper().identify, Cluster().devices, list)._tables.pod_tables)
+TABLES = len(tuple(SnapshotBuilder(Grouper().identify, Cluster().devices, list)._tables.pod_tables))
 
 
 def shape_of(member):
@@ -167,7 +168,7 @@ def test_changes_between_the_steps_of_a_snapshot_reach_it(changes):
 def test_the_order_of_the_tables_is_of_no_importance(changes, order):
     history = history_of()
     tables = history.world.builder._tables
-    tables.pod_tables = tuple(tables.pod_tables[at] for at in order)
+    tables.pod_tables = PodTables(*(tuple(tables.pod_tables)[at] for at in order))
     for change, *arguments in changes:
         getattr(history, change)(*arguments)
     same_contents(history.snapshot(), history_of(*changes).snapshot())

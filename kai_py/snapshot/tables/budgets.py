@@ -7,6 +7,7 @@ word. Source: policy/v1.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.disruption import PodDisruptionBudget
@@ -28,6 +29,8 @@ class DisruptionBudgets(PodTable):
 
     No other pods are evicted, so that budgets which protect only others limit nothing.
     """
+
+    kinds: ClassVar[tuple[str, ...]] = ("poddisruptionbudgets",)
 
     def __init__(self, pods: Mapping[str, Pod], is_ours: Callable[[Pod], bool]) -> None:
         """Start without budgets; ``pods``: all that the API has, by uid."""

@@ -17,6 +17,7 @@ The zones of a running pod are in the annotation that KAI's exporter writes:
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
 import msgspec
 
@@ -145,6 +146,8 @@ class NumaNode:
 
 class NumaReports(PodTable):
     """The last report of each node, and the pods bound since that it cannot know of."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("noderesourcetopologies",)
 
     def __init__(self) -> None:
         """No reports yet."""

@@ -13,7 +13,7 @@ label by which it is found.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kai_py.api.records.core import PartialObjectMetadata, Pod
 from kai_py.snapshot.gangs import Member
@@ -85,6 +85,8 @@ class PodEntry:
 class PodRuleTable(PodTable):
     """Keeps a ``PodRuleIndex`` in step with pods and namespaces."""
 
+    kinds: ClassVar[tuple[str, ...]] = ("namespaces",)
+
     def __init__(self) -> None:
         """Start empty."""
         self._pods: dict[str, PodEntry] = {}
@@ -114,7 +116,7 @@ class PodRuleTable(PodTable):
             placement.terminating and placement.stuck_terminating,
             ours,
             _selections_of(shapes),
-            refused_terms(parsed) + _refused_by(e.member.shape for e in pod.parsed.expected),
+            refused_terms(parsed) + _refused_by([e.member.shape for e in pod.parsed.expected]),
         )
         return self.set(pod.uid, entry)
 
@@ -141,10 +143,8 @@ class PodRuleTable(PodTable):
         self._count(entry, 1)
         return self._refused_pods(new_terms, uid)
 
-    def apply(self, kind: str, old: object | None, new: object | None) -> None:
+    def apply(self, _kind: str, old: object | None, new: object | None) -> None:
         """Take in the labels of a namespace; terms that select namespaces are counted again."""
-        if kind != "namespaces":
-            return
         known = new if new is not None else old
         if not isinstance(known, PartialObjectMetadata):
             return
@@ -292,8 +292,8 @@ def index_of_members(
 
 
 def _selections_of(shapes: Iterable[Shape]) -> tuple[Selection, ...]:
-    found = (selection for shape in shapes for selection in rules_of(shape).selections())
-    return tuple(dict.fromkeys(found))
+    rules = [rules for rules in map(rules_of, shapes) if rules]
+    return tuple(dict.fromkeys(selection for each in rules for selection in each.selections()))
 
 
 def _refused_by(shapes: Iterable[Shape]) -> tuple[DomainTerm, ...]:

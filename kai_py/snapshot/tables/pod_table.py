@@ -4,9 +4,9 @@ An ``ObjectTable`` follows watched objects, a ``PodTable`` the life of every pod
 both. A new feature of the snapshot is a table of its own, listed in ``registry``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Pod
@@ -54,10 +54,34 @@ class DerivedPod:
 
 
 class ObjectTable(Protocol):
-    """A table that follows watched objects; it ignores those that do not concern it."""
+    """A table that follows watched objects of some kinds.
+
+    ``kinds``: their plurals in lower case, of every API group.
+    """
+
+    kinds: ClassVar[tuple[str, ...]]
 
     def apply(self, kind: str, old: object | None, new: object | None, /) -> None:
         """Take in one change; ``kind`` is the ``Kind.collection_name`` of the object."""
+
+
+class ObjectTables:
+    """All tables that follow objects; a change goes to those that follow its kind."""
+
+    def __init__(self, *tables: ObjectTable) -> None:
+        """List the tables."""
+        self._tables = tables
+        self._by_plural: dict[str, tuple[ObjectTable, ...]] = {}
+        for table in tables:
+            for plural in table.kinds:
+                self._by_plural[plural] = (*self._by_plural.get(plural, ()), table)
+
+    def __iter__(self) -> Iterator[ObjectTable]:
+        return iter(self._tables)
+
+    def following(self, kind: str) -> tuple[ObjectTable, ...]:
+        """The tables that follow objects of ``kind``, a ``Kind.collection_name``."""
+        return self._by_plural.get(kind.partition(".")[0], ())
 
 
 class PodTable:
@@ -94,3 +118,51 @@ class PodTable:
     def remove(self, _pod: Pod, /) -> Uids:
         """The pod does not exist any more."""
         return ()
+
+
+class PodTables:
+    """All tables that follow pods; an event goes to those that override it.
+
+    Each event returns what the tables returned: the pods that have to be derived again.
+    """
+
+    def __init__(self, *tables: PodTable) -> None:
+        """List the tables."""
+        self._tables = tables
+        self._observing = self._overriding("observe")
+        self._assuming = self._overriding("assume")
+        self._forgetting = self._overriding("forget")
+        self._releasing = self._overriding("release")
+        self._removing = self._overriding("remove")
+        self.placing = self._overriding("place")
+
+    def __iter__(self) -> Iterator[PodTable]:
+        return iter(self._tables)
+
+    def observe(self, pod: Pod) -> list[Uids]:
+        """See ``PodTable.observe``."""
+        return [table.observe(pod) for table in self._observing]
+
+    def assume(self, binding: AssumedBinding) -> list[Uids]:
+        """See ``PodTable.assume``."""
+        return [table.assume(binding) for table in self._assuming]
+
+    def forget(self, uid: str) -> list[Uids]:
+        """See ``PodTable.forget``."""
+        return [table.forget(uid) for table in self._forgetting]
+
+    def place(self, pod: DerivedPod) -> list[Uids]:
+        """See ``PodTable.place``."""
+        return [table.place(pod) for table in self.placing]
+
+    def release(self, uid: str) -> list[Uids]:
+        """See ``PodTable.release``."""
+        return [table.release(uid) for table in self._releasing]
+
+    def remove(self, pod: Pod) -> list[Uids]:
+        """See ``PodTable.remove``."""
+        return [table.remove(pod) for table in self._removing]
+
+    def _overriding(self, event: str) -> tuple[PodTable, ...]:
+        ignored = getattr(PodTable, event)
+        return tuple(table for table in self._tables if getattr(type(table), event) is not ignored)

@@ -7,6 +7,7 @@ pods must not cost another queue anything.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar
 
 from kai_py.snapshot.label_selector import label_selector_matches
 from kai_py.snapshot.tables.queue_tree import QueueTable, build_queue_table
@@ -43,6 +44,8 @@ def _admits(rule: NamespaceRule, namespace: str, namespaces: NamespaceLabels) ->
 class QueueAccess:
     """Which namespaces may use which queues, as of the last ``update``."""
 
+    kinds: ClassVar[tuple[str, ...]] = ("queues", "namespaces")
+
     def __init__(
         self,
         specs: Callable[[], Iterable[QueueInfo]],
@@ -57,10 +60,9 @@ class QueueAccess:
         self._names: frozenset[str] = frozenset()
         self._remembered: dict[tuple[str, str], bool] = {}
 
-    def apply(self, kind: str, _old: object | None, _new: object | None) -> None:
+    def apply(self, _kind: str, _old: object | None, _new: object | None) -> None:
         """Note that a queue or a namespace has changed."""
-        if kind == "namespaces" or kind.partition(".")[0] == "queues":
-            self._stale = True
+        self._stale = True
 
     def update(self) -> bool:
         """Take in queues and namespaces; whether answers may have changed. O(both) if stale."""

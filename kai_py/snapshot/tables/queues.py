@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from kai_py.api.queue import API_VERSION, QUEUE_NAME_KEY
 from kai_py.api.records.core import LabelSelector
@@ -340,6 +341,8 @@ def _named_by_label(name: str) -> NamespaceRule:
 class QueueInfos:
     """Queues by name and the collection in which they were found."""
 
+    kinds: ClassVar[tuple[str, ...]] = ("queues",)
+
     def __init__(
         self,
         queue_info: Callable[[object], QueueInfo],
@@ -361,8 +364,6 @@ class QueueInfos:
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a Queue of the collection ``kind``."""
-        if kind.partition(".")[0] != "queues":
-            return
         if old is not None:
             self._queues.pop((self._queue_info(old).name, kind), None)
         if new is not None:

@@ -1,11 +1,10 @@
 """All tables of the snapshot: the one place where a table is created, listed and read out.
 
 A feature is added by a table in this package, an entry in ``pod_tables`` or ``object_tables`` (or
-both), and its field in ``snapshot``. The order within a tuple is of no importance.
+both), and its field in ``snapshot``. The order of the entries is of no importance.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kai_py.api.records.core import Pod
 from kai_py.snapshot.assumptions import Assumptions, StuckTerminations
@@ -31,6 +30,7 @@ from kai_py.snapshot.tables.claims import POD_GROUPS
 from kai_py.snapshot.tables.gang_members import GangMembers, IgnoredMarkerTable, NodePods
 from kai_py.snapshot.tables.numa import NumaReports
 from kai_py.snapshot.tables.pod_rules import PodRuleTable
+from kai_py.snapshot.tables.pod_table import ObjectTables, PodTables
 from kai_py.snapshot.tables.queue_access import QueueAccess
 from kai_py.snapshot.tables.queues import QueueInfo, QueueInfos
 from kai_py.snapshot.tables.releasable_claims import ReleasableClaims
@@ -42,12 +42,9 @@ from kai_py.snapshot.tables.volumes import (
     VolumeAttachments,
 )
 
-if TYPE_CHECKING:
-    from kai_py.snapshot.tables.pod_table import ObjectTable, PodTable
-
 
 class SnapshotTables:
-    """The tables by name, and as the tuples through which changes go to them."""
+    """The tables by name, and as the lists through which changes go to them."""
 
     def __init__(
         self,
@@ -116,7 +113,7 @@ class SnapshotTables:
         self._attachments = VolumeAttachments()
         self._available_volumes = AvailableVolumes()
         self._storage_capacities = StorageCapacities()
-        self.object_tables: tuple[ObjectTable, ...] = (
+        self.object_tables = ObjectTables(
             self.releasable_claims,
             self._queues,
             self.queue_access,
@@ -129,7 +126,7 @@ class SnapshotTables:
             self._storage_capacities,
             self.pod_rules,
         )
-        self.pod_tables: tuple[PodTable, ...] = (
+        self.pod_tables = PodTables(
             self.assumptions,
             self.stuck_terminations,
             schedulers,

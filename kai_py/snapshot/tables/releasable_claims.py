@@ -13,6 +13,7 @@ told from one that is gone: its claim counts as releasable until the pod is seen
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
+from typing import ClassVar
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
@@ -27,6 +28,8 @@ from kai_py.snapshot.tables.claims import POD_GROUPS, GroupKey, group_claim_user
 
 class ReleasableClaims:
     """Allocated claims by the pods they are reserved for."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("pods", "resourceclaims", "podgroups")
 
     def __init__(
         self, schedulers: GroupSchedulers, ours: Set[str], is_group: Callable[[str, str], bool]

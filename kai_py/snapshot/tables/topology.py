@@ -7,6 +7,7 @@ level, but counts for the levels it has, finer or coarser.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -84,6 +85,8 @@ def topology_levels(columns: Mapping[str, LabelColumn]) -> tuple[TopologyLevel, 
 
 class Topologies:
     """Node label keys of the levels of each topology, by its name."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("topologies",)
 
     def __init__(self) -> None:
         """Start empty."""

@@ -11,6 +11,7 @@ An existing volume is available until it names a claim, or until a claim is abou
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import LabelSelector, NodeSelector
@@ -76,6 +77,8 @@ NO_VOLUME_REQUIREMENTS = VolumeRequirements()
 class AttachLimits:
     """How many volumes each driver can attach to each node, as CSINodes say."""
 
+    kinds: ClassVar[tuple[str, ...]] = ("csinodes",)
+
     def __init__(self) -> None:
         """Start empty."""
         self._by_node: dict[str, Mapping[str, int]] = {}
@@ -100,6 +103,8 @@ class AttachLimits:
 
 class VolumeAttachments:
     """VolumeAttachments by name, and the handles of the volumes that they name."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("volumeattachments", "persistentvolumes")
 
     def __init__(self) -> None:
         """Start empty."""
@@ -152,6 +157,8 @@ class NodeStorageCapacity:
 
 class StorageCapacities:
     """Storage capacities by namespace and name of their objects."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("csistoragecapacities",)
 
     def __init__(self) -> None:
         """Start empty."""
@@ -225,6 +232,8 @@ class AvailableVolume:
 
 class AvailableVolumes(PodTable):
     """Volumes without a claim, by name, and the pods to whose claims some are being given."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("persistentvolumes",)
 
     def __init__(self) -> None:
         """Start without volumes."""
