@@ -117,4 +117,4 @@ def lowest_floors(records: Iterable[Terms]) -> dict[str, int]:
 
 def shortest_runtime(runtimes: Iterable[float | None]) -> float | None:
     """The earliest promise; None where none was made."""
-    return min((each for each in runtimes if each is not None), default=None)
+    return min([each for each in runtimes if each is not None], default=None)

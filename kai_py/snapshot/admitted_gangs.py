@@ -1,7 +1,7 @@
 """Gangs with no more than their running pods were admitted with (``grouping.admitted``)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from kai_py.grouping.admitted import (
@@ -25,13 +25,14 @@ def as_admitted(gang: Gang, admissions: Admissions) -> Gang:
     """
     if not gang.bound:
         return gang
-    records = [(member, admissions.terms(member.pod.uid)) for member in gang.bound]
+    records = admissions.all_terms([member.pod.uid for member in gang.bound])
     # Pods that were adopted together have one record.
-    known = {id(record): record for _, record in records if record is not None}
+    known = {id(record): record for record in records if record is not None}
     if known:
-        gang = _limited(gang, tuple(known.values()))
-    unrecorded = [member for member, record in records if record is None]
-    if unrecorded and not gang.problem and gang.queue:
+        gang = _limited(gang, known.values())
+    if None in records and not gang.problem and gang.queue:
+        bound = zip(gang.bound, records, strict=True)
+        unrecorded = [member for member, record in bound if record is None]
         leaves = dict.fromkeys(leaf.name for leaf in gang.tree.leaves())
         wanted = {member.subgroup for member in unrecorded}
         terms = {leaf: _terms(gang, leaf) for leaf in leaves if leaf in wanted}
@@ -50,12 +51,12 @@ def expected_pods(gang: Gang) -> tuple[tuple[str, int], ...]:
     return tuple((leaf, count + present[leaf]) for leaf, count in sorted(missing.items()))
 
 
-def _limited(gang: Gang, records: Sequence[Terms]) -> Gang:
-    priority = min(gang.priority, *(record.priority for record in records))
+def _limited(gang: Gang, records: Collection[Terms]) -> Gang:
     now = preemptibility_of(preemptible=gang.preemptible, semi_preemptible=gang.semi_preemptible)
-    preemptibility = least_protected((now, *(record.preemptibility for record in records)))
+    priority = min([gang.priority, *[record.priority for record in records]])
+    preemptibility = least_protected([now, *[record.preemptibility for record in records]])
     runtime = shortest_runtime(
-        (gang.expected_runtime, *(record.expected_runtime for record in records))
+        [gang.expected_runtime, *[record.expected_runtime for record in records]]
     )
     tree = with_floors(gang.tree, lowest_floors(records))
     same = (gang.priority, now, gang.expected_runtime) == (priority, preemptibility, runtime)

@@ -81,7 +81,8 @@ class GangTable:
             self.remove_pod(uid)
         tracked = self._tracked[uid] = GangMember(spec, member, expected)
         members = self._members.setdefault(spec.key, {})
-        if members and (uid not in members or _sort_key(members[uid]) != _sort_key(tracked)):
+        known = members.get(uid)
+        if members and (known is None or _moves(known.member, member)):
             self._unordered[spec.key] = None
         members[uid] = tracked
         self._changed[spec.key] = None
@@ -228,7 +229,8 @@ class GangTable:
         """
         spec, members = by_order[0].spec, tuple([each.member for each in by_order])
         charged = self._accepts(spec.queue, spec.owner.namespace)
-        if not charged or not all(self._node_exists(m.node) for m in members if m.node):
+        nodes = dict.fromkeys([member.node for member in members if member.node])
+        if not charged or not all(map(self._node_exists, nodes)):
             members = tuple([self._with_charge(member, charged=charged) for member in members])
         own = spec.settings
         priority = max([m.priority for m in members]) if own.priority is None else own.priority
@@ -299,6 +301,11 @@ def _invalid_gang(by_order: list[GangMember], invalid: InvalidObject) -> Gang:
     )
 
 
+def _moves(before: Member, now: Member) -> bool:
+    """Whether a pod comes at another place of its gang."""
+    return (before.order, before.created) != (now.order, now.created)
+
+
 def _sort_key(tracked: GangMember) -> tuple[int, float, str, str, str]:
     """What sorts the pods of a gang."""
     member = tracked.member
@@ -327,10 +334,8 @@ def _placeholders(
 
 
 def _largest_tree(trees: list[Subgroup]) -> Subgroup:
-    first = trees[0]
-    if all(tree is first for tree in trees):
-        return first
-    return max({id(tree): tree for tree in trees}.values(), key=Subgroup.min_pods)
+    distinct = {id(tree): tree for tree in trees}
+    return trees[0] if len(distinct) == 1 else max(distinct.values(), key=Subgroup.min_pods)
 
 
 def _unchanged_since(gang: Gang) -> float | None:

@@ -94,9 +94,7 @@ class Quarantine:
             self._on_failure(invalid, error)
         return invalid
 
-    def apply(
-        self, table: ObjectTable, kind: str, old: object | None, new: object | None
-    ) -> None:
+    def apply(self, table: ObjectTable, kind: str, old: object | None, new: object | None) -> None:
         """Pass a change of an object on to a table; a version that failed was never taken in."""
         part, record = type(table).__name__, new if new is not None else old
         if self._parts and part in self._parts.get(reference(kind, record), ()):

@@ -9,12 +9,19 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class _Account:
-    """What one queue is charged, in how many charges, and in how many each resource occurs."""
+class _Sum:
+    """An amount, and in how many charges it occurs."""
 
-    total: int = 0
-    amounts: dict[str, float] = field(default_factory=dict)
-    charges: dict[str, int] = field(default_factory=dict)
+    amount: float = 0.0
+    charges: int = 0
+
+
+@dataclass(slots=True)
+class _Account:
+    """What one queue is charged by resource, in how many charges altogether."""
+
+    charges: int = 0
+    sums: dict[str, _Sum] = field(default_factory=dict)
 
 
 class QueueSums:
@@ -26,25 +33,35 @@ class QueueSums:
 
     def add(self, queue: str, charge: Mapping[str, float]) -> None:
         """Charge the queue, be it nothing."""
-        account = self._accounts.setdefault(queue, _Account())
-        account.total += 1
+        account = self._accounts.get(queue)
+        if account is None:
+            account = self._accounts[queue] = _Account()
+        account.charges += 1
+        sums = account.sums
         for resource, amount in charge.items():
-            account.amounts[resource] = account.amounts.get(resource, 0.0) + amount
-            account.charges[resource] = account.charges.get(resource, 0) + 1
+            known = sums.get(resource)
+            if known is None:
+                known = sums[resource] = _Sum()
+            known.amount += amount
+            known.charges += 1
 
     def remove(self, queue: str, charge: Mapping[str, float]) -> None:
         """Take back a charge that was added."""
         account = self._accounts[queue]
-        account.total -= 1
+        account.charges -= 1
         for resource, amount in charge.items():
-            if account.charges[resource] == 1:
-                del account.charges[resource], account.amounts[resource]
+            known = account.sums[resource]
+            if known.charges == 1:
+                del account.sums[resource]
             else:
-                account.charges[resource] -= 1
-                account.amounts[resource] -= amount
-        if not account.total:
+                known.charges -= 1
+                known.amount -= amount
+        if not account.charges:
             del self._accounts[queue]
 
     def snapshot(self) -> Mapping[str, Mapping[str, float]]:
         """The sums as they are now, by queue; a copy."""
-        return {queue: dict(account.amounts) for queue, account in self._accounts.items()}
+        return {
+            queue: {resource: known.amount for resource, known in account.sums.items()}
+            for queue, account in self._accounts.items()
+        }

@@ -6,7 +6,7 @@ by which pods share GPUs are frozen in the same way, for pods of every scheduler
 in use.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -46,6 +46,10 @@ class Admissions(PodTable):
     def terms(self, uid: str) -> Terms | None:
         """What the pod was admitted with; None if it is not known, or the pod is on no node."""
         return self._terms.get(uid)
+
+    def all_terms(self, uids: Iterable[str]) -> list[Terms | None]:
+        """``terms`` of each pod."""
+        return list(map(self._terms.get, uids))
 
     def adopt(self, uid: str, terms: Terms) -> None:
         """Count a pod on a node, which has no record, as admitted with ``terms``."""
