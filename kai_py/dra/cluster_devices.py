@@ -5,14 +5,17 @@ what changed since the last call, by identity of the (immutable) records; a call
 costs nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from kai_py.api.bounded import remember
+from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.api.records.resource import (
     AllocationResult,
     DeviceClass,
+    DeviceRequestAllocationResult,
     DeviceSelector,
     ResourceClaim,
     ResourceClaimSpec,
@@ -21,9 +24,10 @@ from kai_py.api.records.resource import (
 )
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.compute_domains import DAEMON, DRIVER, ChannelClaims
-from kai_py.dra.device_accounting import counts_towards, device_gpus, physical_gpus
 from kai_py.dra.device_kinds import DeviceKind, DeviceKinds, max_on_one_node
+from kai_py.dra.device_limits import counts_towards
 from kai_py.dra.device_state import DeviceState, unreadable_shares
+from kai_py.dra.gpu_weight import GpuWeights, requested_share, share_of
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import DeviceRow
@@ -46,7 +50,8 @@ SLICE, CLASS, ALLOCATION = "reading its devices", "counting its devices", "alloc
 GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com")
 STEP = 32
 """Slices that are read, and claims that are counted, in one step."""
-
+MAX_REQUESTS = 4_096
+"""Of which it is kept what their devices count as."""
 MAX_CHANGES = 100_000
 """Changes of the allocation state after which it is replaced, so that its log stays short."""
 
@@ -80,8 +85,8 @@ class ClassInfo:
     devices: int = field(default=0, compare=False)
     """How many devices it matches; does not affect what pods cost."""
     drivers: tuple[str, ...] = field(default=(), compare=False)
-    uniform_gpus: bool = field(default=True, compare=False)
-    """Whether all of its devices count as equally many GPUs."""
+    weights: frozenset[tuple[str, float]] = frozenset()
+    """What devices of its kinds count as."""
 
 
 @dataclass
@@ -101,20 +106,22 @@ class ClusterDevices:
     _slices: dict[str, ResourceSlice] = field(default_factory=dict)
     _claims: dict[tuple[str, str], ResourceClaim] = field(default_factory=dict)
     _class_infos: dict[str, ClassInfo] = field(default_factory=dict)
+    _weights_of_requests: dict[Hashable, tuple[float, ...]] = field(default_factory=dict)
     _node_gpus: tuple[int, int, Floats] | None = None
     _limits: tuple[DeviceLimit, ...] = ()
     _limits_seen: tuple[object, ...] = ()
 
     def __post_init__(self) -> None:
         self.state = DeviceState(self.inventory.device)
-        self._kinds = DeviceKinds(self.inventory)
+        self._weights = GpuWeights(self.inventory)
+        self._kinds = DeviceKinds(self.inventory, self._weights)
         # A search that a whole allowance does not suffice for has its answer.
         allowed = self.spending.steps.per_gang, self.spending.steps.per_cycle
         self.allocator = ClusterAllocator(
             self.inventory, self.classes, min(self.allocator_steps, *allowed), self.spending
         )
         self.accounting = Accounting(
-            class_weight=self.class_gpus,
+            request_weight=self.request_gpus,
             device_weight=self.device_gpus,
             class_resource=self.class_resource,
             gpu_resources=self.rules.resources,
@@ -162,7 +169,7 @@ class ClusterDevices:
                 self._class_resource(name),
                 self._class_devices(name),
                 self._drivers_of(name),
-                self._has_uniform_gpus(name),
+                self._class_weights(name),
             )
         except Exception as error:
             self.quarantine.report(affected, CLASS, error)
@@ -174,12 +181,41 @@ class ClusterDevices:
         """Count devices by these limits from the next ``sync`` on."""
         self._limits = tuple(sorted(set(limits)))
 
-    def class_gpus(self, name: str) -> float:
-        """GPUs that one device of a class counts as: the most of any of its devices.
+    def request_gpus(self, request: DeviceRequestSpec) -> float:
+        """GPUs that a device of a request counts as: the most of any that it can get.
 
-        A class that matches no device yet counts by the drivers that its selectors name.
+        Where its class matches no device yet it counts by the drivers that the selectors name.
         """
-        return self._class_infos.get(name, ClassInfo()).gpus
+        return max(self._request_weights(request))
+
+    def _request_weights(self, request: DeviceRequestSpec) -> tuple[float, ...]:
+        """What the devices that a request can get count as."""
+        name = request.device_class_name
+        expressions, capacity = _expressions(request.selectors), request.capacity.requests
+        key = (name, *expressions), tuple(sorted((n, str(value)) for n, value in capacity.items()))
+        known = self._weights_of_requests.get(key)
+        if known is not None:
+            return known
+        try:
+            requested = {n: parse_quantity(value).nano for n, value in capacity.items()}
+        except QuantityError:
+            requested = {}
+        found = {
+            kind.gpus * requested_share(kind.row, requested)
+            for kind in self._requested_kinds(request)
+            if self._counts_as_gpu(kind.row.id.driver, name)
+        }
+        if not found or any(
+            not self._counts_as_gpu(kind.row.id.driver, name)
+            for kind in self._requested_kinds(request)
+        ):
+            found.add(0.0 if found else self._class_infos.get(name, ClassInfo()).gpus)
+        weights = tuple(sorted(found))
+        remember(self._weights_of_requests, key, weights, MAX_REQUESTS)
+        return weights
+
+    def _counts_as_gpu(self, driver: str, device_class: str) -> bool:
+        return driver in self.rules.drivers or device_class in self.rules.classes
 
     def class_resource(self, name: str) -> str:
         """The resource by which a device plugin reports the devices of a class; "" if none."""
@@ -263,14 +299,17 @@ class ClusterDevices:
         return not self._limits and all(
             request.exactly is not None
             and request.exactly.allocation_mode != "All"
-            and self._class_infos.get(request.exactly.device_class_name, ClassInfo()).uniform_gpus
+            and len(self._request_weights(request.exactly)) == 1
             for request in spec.devices.requests
         )
 
-    def _has_uniform_gpus(self, name: str) -> bool:
-        drivers = frozenset(self.rules.drivers)
-        weights = {device_gpus(row, drivers) for row in self._devices_of_class(self.classes[name])}
-        return name in self.rules.classes or len(weights) <= 1
+    def _class_weights(self, name: str) -> frozenset[tuple[str, float]]:
+        kinds = self._kinds_of_class(self.classes[name])
+        return frozenset(
+            (kind.row.kind, kind.gpus)
+            for kind in kinds
+            if self._counts_as_gpu(kind.row.id.driver, name)
+        )
 
     def _drivers_of(self, name: str) -> tuple[str, ...]:
         return tuple(self._class_drivers(self.classes[name]))
@@ -287,23 +326,25 @@ class ClusterDevices:
                 return self.rules.plugin_resources[driver]
         return ""
 
-    def device_gpus(self, driver: str, pool: str, device: str) -> float:
-        """GPUs that an allocated device counts as; a removed one counts by its driver."""
-        row = self.inventory.device(DeviceID(driver, pool, device))
-        if row is None:
-            return 1.0 if driver in self.rules.drivers else 0.0
-        return device_gpus(row, frozenset(self.rules.drivers))
+    def device_gpus(self, result: DeviceRequestAllocationResult, device_class: str) -> float:
+        """GPUs that an allocated device, or share of it, counts as; a removed one by its driver."""
+        if not self._counts_as_gpu(result.driver, device_class):
+            return 0.0
+        row = self.inventory.device(DeviceID(result.driver, result.pool, result.device))
+        return 1.0 if row is None else self._weights.of(row) * share_of(row, result)
 
     def node_gpus(self, nodes: NodeColumns) -> Floats:
         """(nodes,) GPUs that ResourceSlices publish per node."""
         cached = self._node_gpus
         if cached is None or cached[:2] != (self.inventory.revision, nodes.generation):
-            drivers = frozenset(self.rules.drivers)
             gpus = np.zeros(len(nodes))
-            for parsed in self.inventory.slices().values():
-                row = nodes.positions.get(parsed.slice.spec.node_name)
-                if row is not None:
-                    gpus[row] += physical_gpus(parsed.rows, drivers)
+            for pool in self.inventory.pools():
+                if pool.driver not in self.rules.drivers:
+                    continue
+                for node, amount in self._weights.of_pool(pool).by_node.items():
+                    row = nodes.positions.get(node)
+                    if row is not None:
+                        gpus[row] += amount
             cached = self._node_gpus = (self.inventory.revision, nodes.generation, gpus)
         return cached[2]
 
@@ -316,6 +357,8 @@ class ClusterDevices:
         self.inventory.set_taint_rules(
             [objects.taint_rules[name] for name in sorted(objects.taint_rules)]
         )
+        self._weights_of_requests.clear()
+        self._weights.forget(self.inventory.pools())
         self.classes = self.allocator.classes = objects.classes
         self._generation = objects.generation
 
@@ -376,11 +419,10 @@ class ClusterDevices:
         if name in self.rules.classes:
             return 1.0
         device_class = self.classes[name]
-        drivers = frozenset(self.rules.drivers)
-        matching = self._devices_of_class(device_class)
-        if matching:
-            return max(device_gpus(row, drivers) for row in matching)
-        return float(any(driver in drivers for driver in self._class_drivers(device_class)))
+        kinds = self._kinds_of_class(device_class)
+        if kinds:
+            return max(kind.gpus * (kind.row.id.driver in self.rules.drivers) for kind in kinds)
+        return float(any(d in self.rules.drivers for d in self._class_drivers(device_class)))
 
     def _class_drivers(self, device_class: DeviceClass) -> list[str]:
         """Drivers of the devices a class matches; without any, those its selectors name."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
 from kai_py.dra.eligibility import ExpressionCompileError, ExpressionRuntimeError
 from kai_py.dra.expressions import CompiledExpressions
+from kai_py.dra.gpu_weight import GpuWeights
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
@@ -26,9 +27,13 @@ SELECTIONS_KEPT = 4096
 
 @dataclass(slots=True)
 class DeviceKind:
-    """One device of a kind, and counts; ``by_node``: "" for those of no single node."""
+    """One device of a kind, and counts; ``by_node``: "" for those of no single node.
+
+    ``gpus``: the most that any of them counts as where its driver or its class counts as GPUs.
+    """
 
     row: DeviceRow
+    gpus: float = 0.0
     devices: int = 0
     by_node: dict[str, int] = field(default_factory=dict)
 
@@ -42,6 +47,7 @@ class DeviceKinds:
     """
 
     inventory: Inventory
+    weights: GpuWeights
     _of_classes: CompiledExpressions = field(
         default_factory=lambda: CompiledExpressions(SelectorAllowance(COST_OF_CLASS))
     )
@@ -62,7 +68,7 @@ class DeviceKinds:
     def all(self) -> Mapping[str, DeviceKind]:
         """Every kind by what its devices have in common."""
         if self._cached is None or self._cached[0] != self.inventory.revision:
-            self._cached = (self.inventory.revision, _kinds(self.inventory))
+            self._cached = (self.inventory.revision, _kinds(self.inventory, self.weights))
             self._selected.clear()
             self._requested.clear()
         return self._cached[1]
@@ -122,13 +128,14 @@ def max_on_one_node(kinds: Iterable[DeviceKind]) -> int:
     return min(anywhere + max(by_node.values(), default=0), MAX_RESULTS_PER_CLAIM)
 
 
-def _kinds(inventory: Inventory) -> Mapping[str, DeviceKind]:
+def _kinds(inventory: Inventory, weights: GpuWeights) -> Mapping[str, DeviceKind]:
     kinds: dict[str, DeviceKind] = {}
     for parsed in inventory.slices().values():
         for row in parsed.rows:
             kind = kinds.get(row.kind)
             if kind is None:
                 kind = kinds[row.kind] = DeviceKind(row)
+            kind.gpus = max(kind.gpus, weights.of(row))
             kind.devices += 1
             node = row.reach.node_name
             kind.by_node[node] = kind.by_node.get(node, 0) + 1

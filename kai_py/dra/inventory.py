@@ -166,17 +166,28 @@ class Inventory:
 
     def device(self, device: DeviceID) -> DeviceRow | None:
         """The device by name, on any node; None when no slice lists it."""
-        by_name = self._devices.get(device.pool_id)
+        return self.devices(device.pool_id).get(device.device)
+
+    def devices(self, pool: PoolID) -> Mapping[str, DeviceRow]:
+        """The devices of a pool by name; the same object until a slice of the pool changes."""
+        by_name = self._devices.get(pool)
         if by_name is None:
-            if device.pool_id not in self._pools:
-                return None
+            if pool not in self._pools:
+                return {}
             by_name = {
-                row.id.device: row
-                for parsed in self._in_order(device.pool_id)
-                for row in parsed.rows
+                row.id.device: row for parsed in self.pool_slices(pool) for row in parsed.rows
             }
-            self._devices[device.pool_id] = by_name
-        return by_name.get(device.device)
+            self._devices[pool] = by_name
+        return by_name
+
+    def pools(self) -> Iterable[PoolID]:
+        """The pools of which there are slices."""
+        return self._pools
+
+    def pool_slices(self, pool: PoolID) -> list[ParsedSlice]:
+        """The slices of a pool, the newest generation last."""
+        slices = self._pools[pool].values() if pool in self._pools else ()
+        return sorted(slices, key=lambda parsed: parsed.slice.spec.pool.generation)
 
     def faults(self) -> tuple[tuple[ResourceSlice, str], ...]:
         """Pools that no node can use, each by its first slice, with the fault."""
@@ -199,10 +210,6 @@ class Inventory:
         pools = dict(self._local.get(node.metadata.name, {}))
         pools.update((pool, None) for pool in self._shared_pools)
         return [(pool, list(self._pools[pool].values())) for pool in sorted(pools)]
-
-    def _in_order(self, pool: PoolID) -> list[ParsedSlice]:
-        slices = self._pools.get(pool, {}).values()
-        return sorted(slices, key=lambda parsed: parsed.slice.spec.pool.generation)
 
     def _has_local_slice(self, pool: PoolID, node_name: str) -> bool:
         return any(p.slice.spec.node_name == node_name for p in self._pools[pool].values())

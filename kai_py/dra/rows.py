@@ -124,14 +124,23 @@ class DeviceRow:
 
     @cached_property
     def kind(self) -> str:
-        """What the device has in common with others: all but uuids and PCI addresses."""
+        """What the device has in common with others: all but uuids, PCI addresses and places.
+
+        Counters numbered alike are places in the physical device, of which only the sum counts.
+        """
         attributes = (
             f"{name}={value_text(value)}"
             for name, value in sorted(self.device.attributes.items())
             if "uuid" not in name.lower() and "pci" not in name.lower()
         )
         capacities = (f"{each.name}={each.value}" for each in self.capacities)
-        return "\n".join((self.id.driver, *attributes, *capacities))
+        drawn: dict[str, int] = {}
+        for name, amount in (pair for each in self.consumes for pair in each.counters):
+            key = name.rstrip("0123456789")
+            drawn[key] = drawn.get(key, 0) + amount
+        counters = (f"{name}:{amount}" for name, amount in sorted(drawn.items()))
+        shares = ("shares",) if self.shareable else ()
+        return "\n".join((self.id.driver, *shares, *attributes, *capacities, *counters))
 
     @cached_property
     def cel(self) -> CELDevice:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.resource import (
     DeviceRequest,
+    DeviceRequestAllocationResult,
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaim,
@@ -30,8 +31,6 @@ MIG_SLICES_PER_GPU = 7.0
 MAX_MIG_SLICES = 16
 """More slices than a profile of any GPU has; the name of a resource may say 10**40."""
 
-ClassWeight = Callable[[str], float]
-"""GPUs that one device of a DeviceClass stands for; 0 when the class is no GPU class."""
 
 ClassResource = Callable[[str], str]
 """The resource by which a device plugin would report the devices of a DeviceClass; "" if none."""
@@ -50,8 +49,11 @@ RequestDeviceLimit = Callable[[DeviceRequestSpec], float]
 DeviceQuotaResources = Callable[[str, str, str], Iterable[str]]
 """Rows by attribute in which (driver, pool, device) counts."""
 
-DeviceWeight = Callable[[str, str, str], float]
-"""GPUs that (driver, pool, device) stands for."""
+RequestWeight = Callable[[DeviceRequestSpec], float]
+"""The most GPUs that one device of a request stands for."""
+
+DeviceWeight = Callable[[DeviceRequestAllocationResult, str], float]
+"""GPUs that an allocated device, or share of one, of a DeviceClass stands for."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Accounting:
     ``mig_slices_per_gpu``: compute slices of the MIG profiles of a device plugin that make a GPU.
     """
 
-    class_weight: ClassWeight
+    request_weight: RequestWeight
     device_weight: DeviceWeight
     class_resource: ClassResource
     gpu_resources: tuple[str, ...] = ("*/gpu",)
@@ -121,7 +123,7 @@ class Accounting:
         classes = _classes(claim.spec)
         return total(
             _cost(
-                self.device_weight(result.driver, result.pool, result.device),
+                self.device_weight(result, classes.get(result.request, "")),
                 classes.get(result.request, ""),
                 self.device_quota_resources(result.driver, result.pool, result.device),
                 1.0,
@@ -159,7 +161,7 @@ class Accounting:
 
     def _exact_request(self, request: DeviceRequestSpec) -> dict[str, float]:
         devices = self._max_devices(request)
-        gpus = self.class_weight(request.device_class_name) * devices
+        gpus = self.request_weight(request) * devices
         return _cost(
             gpus, request.device_class_name, self.request_quota_resources(request), devices
         )

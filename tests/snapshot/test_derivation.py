@@ -12,7 +12,7 @@ from kai_py.snapshot.tables.claims import pod_claims
 from tests.support.scenario import claim, claiming, pod, shared
 
 ACCOUNTING = Accounting(
-    class_weight=lambda _: 1.0, device_weight=lambda *_: 1.0, class_resource=lambda _: ""
+    request_weight=lambda _: 1.0, device_weight=lambda *_: 1.0, class_resource=lambda _: ""
 )
 SPEC = GangSpec(
     key="default/Pod/p",

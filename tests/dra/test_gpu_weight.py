@@ -1,0 +1,184 @@
+"""What a device costs its queue: the part that it takes of a GPU, worked out by hand per vendor.
+
+Each row says how many of eight pods that claim the same run within a queue's ``maxGPUs``.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource_versions import from_json
+from tests.support.scenario import claiming, cluster, node, placed, pod, queue
+
+NVIDIA, AMD, INTEL, EXAMPLE = "gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com"
+PODS = 8
+
+
+def device(name: str, counters: dict[str, Any] | None = None, **parts: Any) -> dict[str, Any]:
+    """``counters``: drawn of the set ``card``; ``memory``: its capacity; else attributes."""
+    made: dict[str, Any] = {"name": name}
+    if counters:
+        made["consumesCounters"] = [
+            {"counterSet": "card", "counters": {k: {"value": v} for k, v in counters.items()}}
+        ]
+    capacity = {key: parts.pop(key) for key in ("memory", "cores") if key in parts}
+    made["capacity"] = {
+        key: value if isinstance(value, dict) else {"value": value}
+        for key, value in capacity.items()
+    }
+    if parts.pop("shared", False):
+        made["allowMultipleAllocations"] = True
+    made["attributes"] = {key.replace("__", "/"): {"string": value} for key, value in parts.items()}
+    return made
+
+
+def slots(*taken: int) -> dict[str, Any]:
+    return {f"memory-slice-{i}": "1" for i in taken}
+
+
+A_STEP = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}
+CARD = {"memory": "80Gi", **slots(*range(8))}
+BUS = "resource.kubernetes.io__pciBusID"
+
+
+@dataclass(frozen=True)
+class Row:
+    """``limits``: maxGPUs to how many of the pods run; ``demand``: of the request."""
+
+    name: str
+    driver: str
+    devices: list[dict[str, Any]]
+    limits: dict[float, int]
+    request: dict[str, Any] = field(default_factory=dict)
+    counters: dict[str, str] = field(default_factory=dict)
+
+
+def whole(driver: str, count: int = 8) -> Row:
+    devices = [device(f"gpu-{i}", memory="80Gi", type="gpu", uuid=f"u{i}") for i in range(count)]
+    return Row(f"{driver}: whole", driver, devices, {0: 0, 1: 1, 2.5: 2, 8: 8})
+
+
+MIG = [
+    device(f"mig-{i}", {"memory": "10Gi", **slots(i)}, type="mig", profile="1g.10gb")
+    for i in range(7)
+]
+CPX = [
+    device(f"p-{i}", type="amdgpu-partition", memory="24Gi", cores="38", **{BUS: "0000:19:00.0"})
+    for i in range(8)
+]
+QUARTERS = [device(f"q-{i}", {"memory": "20Gi", **slots(2 * i, 2 * i + 1)}) for i in range(4)]
+SHARED = [
+    device(f"gpu-{i}", shared=True, memory={"value": "80Gi", "requestPolicy": A_STEP})
+    for i in range(2)
+]
+TABLE = [
+    *(whole(driver) for driver in (NVIDIA, AMD, INTEL, EXAMPLE)),
+    Row("channels", NVIDIA, [device(f"c-{i}", type="channel") for i in range(8)], {0: 8}),
+    Row("MIG 1g of 7 slices", NVIDIA, MIG, {0.5: 3, 1: 7}, counters=CARD),
+    Row(
+        "static MIG 3g: 3 of 7 slices",
+        NVIDIA,
+        [
+            device(f"m{i}", type="mig", profile="3g.40gb", uuid=f"m{i}", parentUUID=f"g{i // 2}")
+            for i in range(8)
+        ],
+        {0.4: 0, 0.5: 1, 1: 2, 2: 4},
+    ),
+    Row(
+        "MIG 1g of 4 slices",
+        NVIDIA,
+        [device(f"m{i}", type="mig", profile="1g.6gb", productName="NVIDIA A30") for i in range(4)],
+        {0.5: 2, 1: 4},
+    ),
+    Row("partitions of one GPU", AMD, CPX, {0.5: 4, 1: 8}),
+    Row(
+        "partitions of two sizes",
+        AMD,
+        [
+            device(f"p{i}", type="amdgpu-partition", memory=size, **{BUS: "one"})
+            for i, size in enumerate(("40Gi", "20Gi", "20Gi"))
+        ],
+        {0.5: 1, 1.25: 3},
+    ),
+    Row(
+        "a mode of partitions, shared by count",
+        AMD,
+        [
+            device(
+                "gpu-0-cpx",
+                {"partition-mode": "1"},
+                shared=True,
+                type="amdgpu-partition",
+                cores={"value": "8", "requestPolicy": {"default": "1"}},
+            )
+        ],
+        {0.25: 2, 1: 8},
+        counters={"partition-mode": "1"},
+    ),
+    Row("quarters by counters", EXAMPLE, QUARTERS, {0.5: 2, 1: 4}, counters=CARD),
+    Row(
+        "lopsided halves: half of the memory, an eighth of the slots",
+        EXAMPLE,
+        [device(f"h{i}", {"memory": "40Gi", **slots(i)}) for i in range(2)],
+        {0.5: 1, 1: 2},
+        counters=CARD,
+    ),
+    Row("shares of 10Gi", INTEL, SHARED, {0.5: 4, 1: 8}, {"memory": "10Gi"}),
+    Row("shares of 40Gi", NVIDIA, SHARED, {0.5: 1, 1: 2, 2: 4}, {"memory": "40Gi"}),
+    Row("shares by default", EXAMPLE, SHARED, {0.05: 4}),
+    Row(
+        "shares that name no capacity",
+        EXAMPLE,
+        [device("gpu-0", shared=True)],
+        {0.5: 0, 1: 1, 3: 3},
+    ),
+]
+
+
+def world(row: Row, limit: float, request: dict[str, Any] | None = None, pods: int = PODS):
+    cel = f'device.driver == "{row.driver}"'
+    spec = {"selectors": [{"cel": {"expression": cel}}]}
+    yield from_json(DeviceClass, {"metadata": {"name": row.driver}, "spec": spec})
+    yield from (node("n0", 0), queue("team", 0, limit))
+    parts = [{"devices": row.devices}]
+    if row.counters:
+        values = {key: {"value": value} for key, value in row.counters.items()}
+        parts.append({"sharedCounters": [{"name": "card", "counters": values}]})
+    pool = {"name": "n0", "generation": 1, "resourceSliceCount": len(parts)}
+    for number, part in enumerate(parts):
+        spec = {"driver": row.driver, "nodeName": "n0", "pool": pool, **part}
+        yield from_json(ResourceSlice, {"metadata": {"name": f"s{number}"}, "spec": spec})
+    asked = {"deviceClassName": row.driver}
+    amounts = {key: row.request[key] for key in ("memory", "cores") if key in row.request}
+    if amounts:
+        asked["capacity"] = {"requests": amounts}
+    for i in range(pods):
+        yield from claims(f"p{i}", request or {"exactly": asked})
+
+
+def claims(name: str, request: dict[str, Any]):
+    reference = {"kind": "Pod", "name": name, "uid": f"pod-{name}", "controller": True}
+    meta = {"name": name, "namespace": "default", "uid": name, "ownerReferences": [reference]}
+    spec = {"devices": {"requests": [{"name": "gpu", **request}]}}
+    yield from_json(ResourceClaim, {"metadata": meta, "spec": spec})
+    yield claiming(pod(name, 0, queue="team"), name)
+
+
+@pytest.mark.parametrize(
+    ("row", "limit", "pods"),
+    [
+        pytest.param(row, limit, pods, id=f"{row.driver}: {row.name}, {limit} GPUs")
+        for row in TABLE
+        for limit, pods in row.limits.items()
+    ],
+)
+def test_pods_within_the_limit(row: Row, limit: float, pods: int):
+    assert len(placed(cluster(*world(row, limit)).plan())) == pods
+
+
+def test_admin_access_is_free():
+    row = whole(NVIDIA, 2)
+    asked = {"deviceClassName": NVIDIA, "adminAccess": True, "allocationMode": "All"}
+    assert len(placed(cluster(*world(row, 0, {"exactly": asked})).plan())) == PODS
