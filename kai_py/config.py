@@ -137,6 +137,34 @@ class DevicesConfig(ApiModel):
     that fails on any device keeps the pod pending instead of not matching that device."""
 
 
+class GpuIsolation(enum.StrEnum):
+    """How containers are kept to the shared GPUs that were chosen for their pod."""
+
+    RESERVATION_PODS = "reservation-pods"
+    """A reservation pod keeps each shared GPU of a device plugin, and the admission webhook's
+    environment entry gives it to the container. Pods without that entry stay pending."""
+    NONE = "none"
+    """They are not: shared GPUs are only accounted for."""
+
+
+class GpuSharingConfig(ApiModel):
+    """GPUs that pods share by annotation."""
+
+    isolation: GpuIsolation = GpuIsolation.RESERVATION_PODS
+    """How containers are kept to the shared GPUs that were chosen for their pod."""
+    image: Annotated[str, Field(max_length=512)] = ""
+    """Image of the reservation pods, whose entry point is kai-py; by default that of the scheduler,
+    as ``kai-py install`` and the chart install it."""
+    runtime_class: Annotated[str, Field(max_length=253)] = ""
+    """RuntimeClass of reservation pods, and of pods with a share that name none; for example
+    ``nvidia`` where NVIDIA's runtime is not the default one of the nodes."""
+    device_prefix: Annotated[str, Field(max_length=253)] = ""
+    """Text before each GPU's UUID in NVIDIA_VISIBLE_DEVICES: the CDI kind and ``=`` where the
+    runtime is in CDI mode."""
+    reservation_timeout: PositiveDuration = 40.0
+    """Time for a reservation pod to start and to report its GPU."""
+
+
 class DoubleAllocationPolicy(enum.StrEnum):
     """Handling of a claim of kai-py whose device another scheduler allocates too."""
 
@@ -311,6 +339,8 @@ class Configuration(ApiModel):
     """Budgets of the searches."""
     devices: DevicesConfig = DevicesConfig()
     """What counts as a GPU, how devices are chosen."""
+    gpu_sharing: GpuSharingConfig = GpuSharingConfig()
+    """GPUs that pods share by annotation."""
     commit: CommitConfig = CommitConfig()
     """Commit of plans."""
     grouping: GroupingRules = GroupingRules()

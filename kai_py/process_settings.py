@@ -1,8 +1,10 @@
 """Settings of a scheduler process from its configuration: those of commit, and its election."""
 
+from kai_py.api.gpu_reservation import ReservationTemplate
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
+from kai_py.commit.gpus.reservations import GpuDelivery
 from kai_py.commit.settings import CommitSettings
-from kai_py.config import Configuration
+from kai_py.config import Configuration, GpuIsolation, GpuSharingConfig
 from kai_py.watch.client import Client, separate_client
 from kai_py.watch.elector import Election, Elector
 from kai_py.watch.elector_thread import ElectorThread
@@ -23,6 +25,19 @@ def commit_settings(configuration: Configuration) -> CommitSettings:
         write_grove_statuses=configuration.grove.write_status,
         node_pool=configuration.node_pool.name,
         autoscaling=configuration.autoscaling,
+        gpus=gpu_delivery(configuration.gpu_sharing),
+    )
+
+
+def gpu_delivery(sharing: GpuSharingConfig) -> GpuDelivery | None:
+    """How shared GPUs reach containers; None where they are only accounted for."""
+    if sharing.isolation is GpuIsolation.NONE:
+        return None
+    template = ReservationTemplate(image=sharing.image, runtime_class=sharing.runtime_class)
+    return GpuDelivery(
+        template=template if sharing.image else None,
+        device_prefix=sharing.device_prefix,
+        timeout=sharing.reservation_timeout,
     )
 
 

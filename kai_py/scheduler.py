@@ -23,6 +23,7 @@ from kai_py.audit.finding import AuditedCluster
 from kai_py.cel.parse import load_grammar
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.executor import Executor, ExecutorDependencies
+from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.config import Configuration
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.observe import health
@@ -128,6 +129,7 @@ class Scheduler:
         )
         self.auditor = Auditor(metrics.registry, self._observed_cluster, client.machine.boot_time)
         self._device_holders = DeviceHolders()
+        self._gpu_groups = SharedGpuGroups()
         settings = commit_settings(configuration)
         self._freshness = Freshness(
             self.mirror, silence=configuration.commit.watch_grace, lag=settings.mirror_timeout
@@ -231,6 +233,7 @@ class Scheduler:
                 assume_cache=self._planner.builder,
                 claiming_groups=self._planner.builder.releasable_claims,
                 holders=self._device_holders,
+                gpu_groups=self._gpu_groups,
                 metrics=self._metrics,
                 settings=commit_settings(self._configuration).with_jitter(
                     self._client.machine.uniform
@@ -392,6 +395,8 @@ class Scheduler:
             self._planner.builder.apply(kind.collection_name, old, new)
             if kind is RESOURCE_CLAIMS:
                 self._device_holders.apply(old, new)
+            if kind is PODS:
+                self._gpu_groups.apply(old, new)
             if kind in (QUEUES, KAI_QUEUES) and self._executor is not None:
                 log_queue_change(*(each and spec_of_queue(each) for each in (old, new)))
         if not self._wake.is_set() and affects_plan(old, new) and not self._is_own_write(new):

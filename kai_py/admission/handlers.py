@@ -13,18 +13,25 @@ import kopf
 import msgspec
 
 from kai_py.admission.owner_lookup import OwnerLookup
-from kai_py.admission.pod_defaults import gets_gate, gets_scheduler, queue_reference
+from kai_py.admission.pod_defaults import (
+    gets_gate,
+    gets_gpu_environment,
+    gets_scheduler,
+    queue_reference,
+)
 from kai_py.admission.rules import AdmissionVerdict, judge_deletion, judge_pod_group, judge_queue
 from kai_py.api.admission import (
     KAI_POD_GROUP_RULES,
     KAI_QUEUE_RULES,
     POD_DEFAULTS,
     POD_GATE,
+    POD_SHARED_GPU,
     QUEUE_RULES,
 )
+from kai_py.api.gpu_reservation import GPU_CONTAINER, gpu_container, gpu_environment
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.core import PartialObjectMetadata, Pod
-from kai_py.config import Configuration
+from kai_py.config import Configuration, GpuIsolation
 from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.queue_choice import Defaults, QueueKey
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
@@ -83,6 +90,20 @@ class AdmissionContext:
             gates = [*body["spec"].get("schedulingGates", ()), {"name": ADMISSION_GATE}]
             patch.spec["schedulingGates"] = gates
 
+    async def pod_shared_gpu(self, body: Body, patch: kopf.Patch) -> None:
+        """Give the container that shares GPUs an environment entry for them, others none."""
+        sharing, pod = self.configuration.gpu_sharing, _decode(PODS, body)
+        if sharing.isolation is GpuIsolation.NONE or not gets_gpu_environment(
+            pod, self._schedulers
+        ):
+            return
+        container = gpu_container(pod)
+        for containers, entries in gpu_environment(body, container).items():
+            patch.spec[containers] = entries
+        patch.metadata["annotations"] = {GPU_CONTAINER: container}
+        if sharing.runtime_class and not body["spec"].get("runtimeClassName"):
+            patch.spec["runtimeClassName"] = sharing.runtime_class
+
     def _is_gated(self, lineage: OwnerChain) -> bool:
         # An owner that could not be read may name another queue: leave the pod alone.
         if lineage.unknown is not None:
@@ -133,6 +154,10 @@ def _register_pods(found: kopf.OperatorRegistry, context: AdmissionContext) -> N
     @kopf.on.mutate("", "v1", "pods", id=POD_GATE, registry=found)
     async def gate(body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:
         await _allow_on_error(context.pod_gate, body, patch)
+
+    @kopf.on.mutate("", "v1", "pods", id=POD_SHARED_GPU, registry=found)
+    async def shared_gpu(body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:
+        await _allow_on_error(context.pod_shared_gpu, body, patch)
 
 
 def _register_queues(

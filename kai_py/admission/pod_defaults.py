@@ -1,10 +1,12 @@
-"""Defaults for new pods: scheduler, queue and scheduling gate.
+"""Defaults for new pods: scheduler, queue, scheduling gate and the environment of shared GPUs.
 
 In a namespace with the label ``scheduling.kai.io/admission: enabled``: our scheduler, instead of
 the default one, and the namespace's queue, where neither the pod nor an owner of it names one. A
 pod of a DaemonSet keeps its scheduler, and so does one whose node is set already.
 
 In a queue with ``admissionGate``: our scheduling gate, if it is ours to schedule.
+
+Pods of ours that ask for a part of a GPU: environment entries by which one container sees it.
 
 ``default-scheduler`` counts as unset: the API server writes it where nothing was given.
 """
@@ -13,6 +15,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
+from kai_py.api.gpu_share import GpuShareError, gpu_share
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.grouping.owner_chain import OwnerChain, controlling_owner
@@ -62,3 +65,13 @@ def gets_gate(pod: Pod, scheduler_names: Container[str]) -> bool:
         and not pod.spec.node_name
         and all(gate.name != ADMISSION_GATE for gate in pod.spec.scheduling_gates)
     )
+
+
+def gets_gpu_environment(pod: Pod, scheduler_names: Container[str]) -> bool:
+    """Whether a pod gets environment entries for shared GPUs; invalid shares are told later."""
+    if pod.spec.scheduler_name not in scheduler_names or pod.spec.node_name:
+        return False
+    try:
+        return gpu_share(pod) is not None
+    except GpuShareError:
+        return False

@@ -8,6 +8,7 @@ ENABLED = "enabled"
 
 POD_DEFAULTS = "pod-defaults"
 POD_GATE = "pod-gate"
+POD_SHARED_GPU = "pod-shared-gpu"
 QUEUE_RULES = "queue-rules"
 KAI_QUEUE_RULES = "kai-queue-rules"
 KAI_POD_GROUP_RULES = "kai-pod-group-rules"

@@ -63,6 +63,9 @@ COMMANDS = (
     Command("manifests", "kai_py.cli.install", "Former name of install.", hidden=True),
     Command("migrate", "kai_py.cli.migrate", "Show how KAI-Scheduler's objects are treated."),
     Command("crds", "kai_py.cli.crds", "Print the custom resource definitions to apply."),
+    Command(
+        "reserve-gpu", "kai_py.cli.reserve_gpu", "Keep the GPU of a reservation pod.", hidden=True
+    ),
 )
 
 EPILOG = (

@@ -74,6 +74,13 @@ def command(
             "the configuration sets openQueues.",
         ),
     ] = False,
+    reservation_image: Annotated[
+        str | None,
+        typer.Option(
+            "--reservation-image",
+            help="Image of reservation pods of shared GPUs, unless the configuration names one.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print plans, write nothing to the cluster.")
     ] = False,
@@ -91,6 +98,8 @@ def command(
     configuration = with_options(configuration_from(config), options)
     if closed_queues and configuration.open_queues is None:
         configuration = with_options(configuration, {"openQueues": False})
+    if reservation_image and not configuration.gpu_sharing.image:
+        configuration = with_options(configuration, {"gpuSharing": {"image": reservation_image}})
     level = getattr(logging, configuration.log.level.value.upper())
     configure_logging(configuration.log.format, level=level)
     show = PlanPrinter(json=json) if dry_run else None

@@ -19,6 +19,7 @@ there is no provisioner, the chosen volume is bound to its claim. The kubelet wa
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kai_py.api.gpu_reservation import VISIBLE_GPUS
 from kai_py.api.gpu_share import shared_gpu_metadata
 from kai_py.api.records.core import Pod
 from kai_py.api.references import ClaimRef, PodRef
@@ -60,9 +61,11 @@ class BindingResult:
 
 
 async def bind(
-    access: ApiAccess, placement: Placement, terms: Terms | None = None
+    access: ApiAccess, placement: Placement, terms: Terms | None = None, visible_gpus: str = ""
 ) -> BindingResult:
     """Bind a pod to its node, idempotently, and record its terms; never raises ApiError.
+
+    ``visible_gpus``: the environment value by which its container gets its shared GPUs.
 
     Without an answer, and without a read that tells what became of it, the outcome is UNKNOWN.
     """
@@ -72,7 +75,7 @@ async def bind(
     while failures < access.retry.attempts:
         try:
             if placement.gpus:
-                await _write_gpu_share(access, placement)
+                await _write_gpu_share(access, placement, visible_gpus)
             for claim in placement.provision:
                 await _annotate_selected_node(access, claim, placement)
             for holder, volume in placement.volumes:
@@ -116,7 +119,7 @@ async def settle(access: ApiAccess, placement: Placement, result: BindingResult)
     return settled or BindingResult(pod, node, BindingOutcome.FAILED, result.reason)
 
 
-async def _write_gpu_share(access: ApiAccess, placement: Placement) -> None:
+async def _write_gpu_share(access: ApiAccess, placement: Placement, visible: str) -> None:
     """Write the pod's GPU shares on it, and remove those of an earlier attempt."""
     pod = placement.pod
     former, _ = shared_gpu_metadata(placement.former_gpus)
@@ -126,7 +129,7 @@ async def _write_gpu_share(access: ApiAccess, placement: Placement) -> None:
             "uid": pod.uid,
             # None deletes a label in a merge patch; the pod's own labels override the former ones.
             "labels": {**dict.fromkeys(former), **labels},
-            "annotations": annotations,
+            "annotations": {**annotations, VISIBLE_GPUS: visible or None},
         }
     }
     await access.call(

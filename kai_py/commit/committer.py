@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from kai_py.api.gpu_reservation import GpuGroup
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
@@ -28,6 +29,7 @@ from kai_py.commit.eviction import (
     suspend_job,
     write_eviction_reason,
 )
+from kai_py.commit.gpus.reservations import GpuReservations
 from kai_py.commit.node_check import FindNode
 from kai_py.commit.pod_state import ReadState, read_pod_state
 from kai_py.commit.retry import ObjectBackoff
@@ -69,8 +71,8 @@ class AssumeCache(Protocol):
     def assumed_pods(self) -> frozenset[str]:
         """Uids of the pods that count as bound, while the watch does not show it."""
 
-    def back_off(self, gang: str, until: float) -> None:
-        """Do not place the gang before ``until``, seconds since the epoch."""
+    def back_off(self, gang: str, until: float, reason: str) -> None:
+        """Do not place the gang before ``until``, seconds since the epoch; ``reason`` is shown."""
 
     def avoid_device(self, device: DeviceKey, reason: str, seconds: float) -> None:
         """Do not allocate a device for some seconds; ``reason`` is shown to users."""
@@ -118,8 +120,10 @@ class Committer:
         wake: Callable[[float], None],
         freshness: View,
         find_node: FindNode,
+        gpu_reservations: GpuReservations | None = None,
     ) -> None:
         self._find_node = find_node
+        self._gpu_reservations = gpu_reservations
         self._freshness = freshness
         self._access = access
         self._assume_cache = assume_cache
@@ -138,11 +142,18 @@ class Committer:
         self._evicting: set[str] = set()
         self.releasing: set[str] = set()
         """Uids of the claims that are being released: no transaction starts with them meanwhile."""
+        self.releasing_gpus: set[GpuGroup] = set()
+        """The same of shared GPUs whose reservation pods are being deleted."""
 
     @property
     def pods_in_flight(self) -> frozenset[str]:
         """Uids of the pods in running transactions."""
         return frozenset(self._pod_uids)
+
+    def gpus_in_flight(self) -> frozenset[GpuGroup]:
+        """The shared GPUs of running transactions."""
+        running = {id(each): each.gang for each in self._transactions.values()}
+        return frozenset(gpu for gang in running.values() for gpu in _shared_gpus(gang))
 
     def is_committing(self, uid: str) -> bool:
         """Whether a running transaction writes to the pod or claim with this uid."""
@@ -158,6 +169,7 @@ class Committer:
         for gang in plan.placements:
             in_flight = any(placement.pod.uid in self._pod_uids for placement in gang.pods)
             releasing = not self.releasing.isdisjoint(_claim_uids(gang))
+            releasing = releasing or not self.releasing_gpus.isdisjoint(_shared_gpus(gang))
             if not in_flight and not releasing and self._backoff.is_ready(gang.gang, clock):
                 self._start_gang(gang)
         suspended: dict[str, list[Eviction]] = {}
@@ -231,6 +243,7 @@ class Committer:
             self._event_writer.report_waiting,
             lambda claim: self._claim_uids[claim] > 1,
             self._find_node,
+            self._gpu_reservations,
         )
         self._transactions |= dict.fromkeys((p.pod.uid for p in gang.pods), transaction)
         try:
@@ -257,14 +270,15 @@ class Committer:
         for device, condition in outcome.failed_devices:
             self._assume_cache.avoid_device(device, condition, device_backoff)
         if outcome.reason or outcome.failures:
-            wait = self._back_off(gang.gang)
+            reason = outcome.reason or outcome.failures[0].reason
+            wait = self._back_off(gang.gang, reason)
             log.warning(
                 "gang %s: %d of %d pods bound, next attempt in %.1f s: %s",
                 gang.gang,
                 len(outcome.bound),
                 len(gang.pods),
                 wait,
-                outcome.reason or outcome.failures[0].reason,
+                reason,
             )
         else:
             self._backoff.reset(gang.gang)
@@ -273,11 +287,13 @@ class Committer:
         self._count_metrics(outcome, seconds)
         self._event_writer.report_outcome(outcome)
 
-    def _back_off(self, gang: str) -> float:
+    def _back_off(self, gang: str, reason: str) -> float:
         """Record a failed attempt; returns the seconds until the next one."""
         wait = self._backoff.record_failure(gang, asyncio.get_running_loop().time())
         if self._backoff.failures(gang) >= MAX_CONSECUTIVE_FAILURES:
-            self._assume_cache.back_off(gang, self._access.client.machine.now() + wait)
+            self._assume_cache.back_off(gang, self._access.client.machine.now() + wait, reason)
+            # Others may have its capacity meanwhile, and its pods are told why they wait.
+            self._wake(0.0)
         self._wake(wait)
         return wait
 
@@ -299,7 +315,7 @@ class Committer:
         except ApiError as error:
             for placement in gang.pods:
                 self._assume_cache.forget(placement.pod.uid)
-            wait = self._back_off(gang.gang)
+            wait = self._back_off(gang.gang, str(error))
             log.warning("gang %s: not resumed, next attempt in %.1f s: %s", gang.gang, wait, error)
             self._event_writer.report_not_resumed(gang.owner, str(error))
         else:
@@ -412,3 +428,7 @@ class Committer:
 
 def _claim_uids(gang: GangPlacement) -> frozenset[str]:
     return frozenset(claim.uid for placement in gang.pods for claim in placement.reserve)
+
+
+def _shared_gpus(gang: GangPlacement) -> frozenset[GpuGroup]:
+    return frozenset(GpuGroup(each.node, gpu.group) for each in gang.pods for gpu in each.gpus)

@@ -155,6 +155,10 @@ class EventWriter:
         for regarding in (pod_reference(pod), claim_reference(claim)):
             self._warn(regarding, "DevicesLost", "Repairing", note)
 
+    def report_gpu_lost(self, pod: PodRef, note: str) -> None:
+        """Report a bound pod whose shared GPU is not reserved any more."""
+        self._warn(pod_reference(pod), "DevicesLost", "Repairing", note)
+
     def report_problem(self, problem: ObjectProblem) -> None:
         """Report an object of the cluster that cannot be used."""
         self._warn(problem.object, "InvalidObject", "Reading", problem.message)

@@ -28,6 +28,9 @@ from kai_py.commit.claims.repair import DamagedPod, PodRepair, find_damaged_pods
 from kai_py.commit.committer import AssumeCache, Committer
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import EventRecorder, TokenBucket, queue_reference
+from kai_py.commit.gpus.groups import SharedGpuGroups
+from kai_py.commit.gpus.reservations import GpuReservations
+from kai_py.commit.gpus.upkeep import GpuUpkeep
 from kai_py.commit.provisioner import Provisioner
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.scale_ups import ScaleUpTracker
@@ -73,6 +76,7 @@ class ExecutorDependencies:
     assume_cache: AssumeCache
     claiming_groups: ClaimingGroups
     holders: DeviceHolders
+    gpu_groups: SharedGpuGroups
     metrics: Metrics
     settings: CommitSettings
     identity: str
@@ -139,6 +143,7 @@ class Executor:
         self._kai_statuses = KaiStatusWriter(
             dependencies.client, dependencies.mirror, dependencies.settings
         )
+        self._gpu_reservations = self._reservations()
         self.committer = Committer(
             access=self._access(dependencies.settings.concurrency),
             assume_cache=dependencies.assume_cache,
@@ -150,6 +155,7 @@ class Executor:
             wake=dependencies.wake,
             freshness=dependencies.freshness,
             find_node=lambda name: dependencies.mirror.objects(NODES).get(("", name)),
+            gpu_reservations=self._gpu_reservations,
         )
         self._device_conflicts = DeviceConflictResolver(
             access=self._access(dependencies.settings.status_concurrency),
@@ -245,6 +251,8 @@ class Executor:
         yield "recovery", self._recover
         yield "repair", self._repair
         yield "device conflicts", self._device_conflicts.run
+        if self._gpu_reservations is not None:
+            yield "shared GPUs", self._keep_gpus
 
     async def _drain(self) -> None:
         if not await self.committer.drain(DRAIN_SECONDS):
@@ -293,6 +301,26 @@ class Executor:
                     await repair.repair(each)
             previous = frozenset(damaged)
 
+    async def _keep_gpus(self) -> None:
+        """Delete reservation pods that are not needed; nothing is decided on a stale view."""
+        if self._gpu_reservations is None:
+            return
+        dependencies, loop = self._dependencies, asyncio.get_running_loop()
+        upkeep = GpuUpkeep(
+            groups=dependencies.gpu_groups,
+            reservations=self._gpu_reservations,
+            in_use=self.committer.gpus_in_flight,
+            releasing=self.committer.releasing_gpus,
+            catch_up=dependencies.freshness.catch_up,
+            event_writer=self._event_writer,
+            count=lambda outcome: dependencies.metrics.repairs.labels(outcome).inc(),
+            scheduler_names=dependencies.settings.scheduler_names,
+        )
+        while True:
+            await asyncio.sleep(dependencies.settings.gpu_interval)
+            if not dependencies.freshness.silent() and not dependencies.freshness.behind():
+                await upkeep.run_once(loop.time())
+
     def _is_written(self, damaged: DamagedPod) -> bool:
         """Whether a transaction or release is at work on the pod or its claim."""
         claim, committer = damaged.claim.uid, self.committer
@@ -325,6 +353,17 @@ class Executor:
             limiter=asyncio.Semaphore(concurrency),
             retry=self._dependencies.settings.retry,
             settle_pause=self._dependencies.settings.settle_pause,
+        )
+
+    def _reservations(self) -> GpuReservations | None:
+        delivery = self._dependencies.settings.gpus
+        if delivery is None:
+            return None
+        return GpuReservations(
+            access=self._access(self._dependencies.settings.concurrency),
+            groups=self._dependencies.gpu_groups,
+            find_pod=self._find_pod,
+            delivery=delivery,
         )
 
     def _find_pod(self, ref: PodRef) -> Pod | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from kai_py.api.autoscaling import AutoscalingConfig
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
+from kai_py.commit.gpus.reservations import GpuDelivery
 from kai_py.commit.retry import RetryPolicy
 from kai_py.config import DoubleAllocationPolicy
 
@@ -23,6 +24,8 @@ class CommitSettings:
     devices. ``failed_device_backoff``: how long a device that its driver could not
     make ready is not allocated. ``double_allocation``: policy for a device that another scheduler
     allocates too. ``queue_status_interval``: least time between two writes of a queue's status.
+    ``gpus``: how shared GPUs reach containers, None where they do not; ``gpu_interval``: time
+    between two looks for reservation pods that are not needed.
     ``retry`` is for a single call, ``backoff`` for a gang, pod or queue as a whole,
     ``settle_pause`` for reads that are repeated until one of them succeeds.
     """
@@ -44,6 +47,8 @@ class CommitSettings:
     repair_interval: float = 10.0
     failed_device_backoff: float = 60.0
     double_allocation: DoubleAllocationPolicy = DoubleAllocationPolicy.GIVE_WAY_BEFORE_START
+    gpus: GpuDelivery | None = None
+    gpu_interval: float = 1.0
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     backoff: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=0.5, maximum=60.0))
     settle_pause: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=1.0, maximum=30.0))

@@ -5,11 +5,13 @@
     2. observe   the mirror shows these allocations, and no other claim has one of the devices;
                  the latter is checked once more before the first binding, and so are its nodes
     3. ready     drivers have met the binding conditions of the devices, where there are any
-    4. status    pods name in their status the claim for their extended resources
-    5. bind      all pods, as many at a time as the concurrency limit allows
+    4. GPUs      a reservation pod keeps each GPU of a device plugin that pods of the gang share
+    5. status    pods name in their status the claim for their extended resources
+    6. bind      all pods, as many at a time as the concurrency limit allows
 
-Nothing is bound before 0 to 4 hold for the whole gang. Up to there any failure releases every
-claim, and deletes those that were created. From 5 on a pod that can't be bound (deleted meanwhile,
+Nothing is bound before 0 to 5 hold for the whole gang. Up to there any failure releases every
+claim, and deletes those that were created; reservation pods that are left over are deleted by
+``kai_py.commit.gpus.upkeep``. From 6 on a pod that can't be bound (deleted meanwhile,
 refused) does not fail the others: its claims are released, and the next cycle completes the gang or
 evicts it.
 
@@ -34,6 +36,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
@@ -55,6 +58,7 @@ from kai_py.commit.claims.reconcile import (
     reconcile_claim,
     release_claim,
 )
+from kai_py.commit.gpus.reservations import GpuReservationError, GpuReservations
 from kai_py.commit.node_check import FindNode, node_problem
 from kai_py.commit.pod_state import read_group_state, wait_until_known
 from kai_py.commit.settings import CommitSettings
@@ -63,6 +67,7 @@ from kai_py.snapshot.tables.claims import POD_GROUPS
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 RELEASING_OUTCOMES = (BindingOutcome.DELETED, BindingOutcome.FAILED)
 FAILURE_OUTCOMES = (BindingOutcome.BOUND_ELSEWHERE, BindingOutcome.FAILED)
 
@@ -122,6 +127,8 @@ class GangTransaction:
     report_waiting: Callable[[PodRef, str], None] = _ignore_waiting
     is_shared: Callable[[str], bool] = _never
     find_node: FindNode | None = None
+    gpu_reservations: GpuReservations | None = None
+    """None where nothing restricts containers to the shared GPUs that were chosen for them."""
 
     def __post_init__(self) -> None:
         self._desired_claims = list(desired_claims(self.gang))
@@ -134,6 +141,7 @@ class GangTransaction:
         self._nodes = {name: self.find_node(name) for name in names} if self.find_node else {}
         self._other_holders: tuple[OtherHolder, ...] = ()
         self._failed_devices: tuple[DeviceCondition, ...] = ()
+        self._visible_gpus: dict[str, str] = {}
 
     def withdraw(self, reason: str) -> None:
         """Bind nothing any more and release the claims; without effect once binding has begun."""
@@ -146,6 +154,7 @@ class GangTransaction:
         await asyncio.gather(*(self._reconcile(desired) for desired in self._desired_claims))
         await self._wait_for_mirror()
         await self._wait_for_devices()
+        await self._reserve_gpus()
         await self._write_pod_statuses()
         self._recheck_devices()
         self._recheck_nodes()
@@ -163,7 +172,12 @@ class GangTransaction:
         return GangOutcome(self.gang, tuple(bindings))
 
     async def _bind(self, placement: Placement) -> BindingResult:
-        result = await bind(self.access, placement, self.gang.terms(placement))
+        result = await bind(
+            self.access,
+            placement,
+            self.gang.terms(placement),
+            self._visible_gpus.get(placement.pod.uid, ""),
+        )
         if result.outcome is not BindingOutcome.UNKNOWN:
             return result
         log.warning(
@@ -244,19 +258,40 @@ class GangTransaction:
         if self._problem:
             return
         waiting = asyncio.gather(*map(self._wait_until_ready, self._desired_claims))
+        results = await self._unless_withdrawn(waiting)
+        unready = [each for each in results or () if each is not None]
+        self._failed_devices = tuple(device for each in unready for device in each.devices)
+        self._problem = self._problem or (unready[0].reason if unready else "")
+
+    async def _unless_withdrawn(self, waiting: asyncio.Future[Result]) -> Result | None:
+        """The result of ``waiting``; None if the gang is withdrawn first."""
         withdrawn = asyncio.create_task(self._withdrawn.wait())
         try:
             await asyncio.wait((waiting, withdrawn), return_when=asyncio.FIRST_COMPLETED)
         finally:
             withdrawn.cancel()
-        if self._problem:
-            waiting.cancel()
-            await asyncio.wait((waiting,))
+        if not self._problem:
+            return await waiting
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+        return None
+
+    async def _reserve_gpus(self) -> None:
+        """Reserve the shared GPUs of the gang, and note what its containers are to see."""
+        sharing = [placement for placement in self.gang.pods if placement.gpus]
+        if self._problem or self.gpu_reservations is None or not sharing:
             return
-        results = await waiting
-        unready = [each for each in results if each is not None]
-        self._failed_devices = tuple(device for each in unready for device in each.devices)
-        self._problem = unready[0].reason if unready else ""
+        visible = map(self.gpu_reservations.visible_gpus, sharing)
+        # All of them end before the gang is given up: none makes a reservation after that.
+        waiting = asyncio.gather(*visible, return_exceptions=True)
+        results = await self._unless_withdrawn(waiting) or ()
+        for placement, value in zip(sharing, results, strict=False):
+            if isinstance(value, str):
+                self._visible_gpus[placement.pod.uid] = value
+            elif isinstance(value, GpuReservationError):
+                self._problem = self._problem or str(value)
+            else:
+                raise value
 
     async def _wait_until_ready(self, desired: DesiredClaim) -> DevicesNotReady | None:
         claim = self._observed[desired.claim.uid]

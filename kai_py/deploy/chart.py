@@ -11,6 +11,7 @@ import yaml
 
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.crd import crds, plain_yaml
+from kai_py.api.gpu_share import RESERVATION
 from kai_py.config import Configuration, HttpConfig, LeaderElectionConfig, WebhookConfig
 from kai_py.deploy.monitoring import DASHBOARDS, RULES, text_of
 from kai_py.deploy.objects import NAME, Installation, dashboards, manifests, text_of_manifest
@@ -35,6 +36,7 @@ OPTIONAL_KINDS = {
 }
 """Kinds that a value enables, and the value."""
 WEBHOOK_SWITCH = "webhook.enabled"
+SHARING_SWITCH = "gpuSharing.enabled"
 DASHBOARDS_SWITCH = "monitoring.dashboards"
 DIGEST_KEY = "kai-py/configuration"
 
@@ -77,6 +79,11 @@ admissionPolicies: true
 rights:
   localVolumes: true
   provisioning: true
+gpuSharing:
+  # What reservation pods of shared GPUs need (docs/gpu-sharing.md): their account, and the right to
+  # create them. Their namespace is KAI-Scheduler's, which may exist already.
+  enabled: true
+  createNamespace: true
 # The first two need the CRDs of the Prometheus operator, the third Grafana's sidecar.
 monitoring:
   serviceMonitor: false
@@ -106,6 +113,11 @@ def chart() -> dict[str, str]:
         kind = document["kind"]
         if document["metadata"]["name"] == f"{NAME}-dashboards":
             files["templates/dashboards.yaml"] = _dashboards()
+        elif kind == "Namespace" and document["metadata"]["name"] == RESERVATION:
+            text = _with_values(text_of_manifest(document))
+            files[f"templates/{kind.lower()}-gpu-sharing.yaml"] = _conditional(
+                _conditional(text, "gpuSharing.createNamespace"), SHARING_SWITCH
+            )
         elif kind not in ("CustomResourceDefinition", "Namespace"):
             files[f"templates/{_file(document)}.yaml"] = _template(document)
     return files
@@ -162,6 +174,8 @@ def _template(document: Document) -> str:
     text = _with_values(text_of_manifest(document))
     if kind == "ClusterRole" and not _is_webhook(document):
         text = _with_optional_rights(text)
+    if document["metadata"].get("namespace") == RESERVATION:
+        return _conditional(text, SHARING_SWITCH)
     if kind in OPTIONAL_KINDS:
         text = _conditional(text, OPTIONAL_KINDS[kind])
     return _conditional(text, WEBHOOK_SWITCH) if _is_webhook(document) else text

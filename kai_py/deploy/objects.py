@@ -15,7 +15,8 @@ import yaml
 
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.crd import crds, plain_yaml
-from kai_py.config import Configuration
+from kai_py.api.gpu_reservation import RESERVATION_ACCOUNT
+from kai_py.config import Configuration, GpuIsolation
 from kai_py.deploy.monitoring import (
     DASHBOARD_LABEL,
     DASHBOARDS,
@@ -38,13 +39,16 @@ from kai_py.deploy.permissions import (
     Right,
     cluster_grants,
     cluster_rules,
+    gpu_sharing_grants,
     lease_grants,
     lease_rules,
+    reservation_grants,
     webhook_cluster_grants,
     webhook_grants,
     with_reasons,
 )
 from kai_py.deploy.policies import admission_policies
+from kai_py.deploy.reservations import SHARING, reservation_objects
 from kai_py.deploy.webhook import webhook_objects
 
 NAME = "kai-py"
@@ -91,6 +95,7 @@ def manifests(installation: Installation) -> list[Document]:
             installation.configuration.leader_election.namespace,
             lease_rules(),
         ),
+        *_reservations(installation),
         *(_policies(installation) if installation.policies else ()),
         _configuration(installation),
         _deployment(installation),
@@ -112,6 +117,8 @@ def text_of_manifest(document: Document, without: Collection[Right] = ()) -> str
         (NAME, "Role"): lease_grants,
         (WEBHOOK_NAME, "ClusterRole"): webhook_cluster_grants,
         (WEBHOOK_NAME, "Role"): webhook_grants,
+        (SHARING, "Role"): gpu_sharing_grants,
+        (RESERVATION_ACCOUNT, "Role"): reservation_grants,
     }.get((document["metadata"]["name"], document["kind"]))
     text = plain_yaml(document)
     return with_reasons(text, grants()) if grants else text
@@ -127,6 +134,12 @@ def configuration_text(configuration: Configuration) -> str:
     """The configuration as a file with only what differs from the defaults."""
     changed = configuration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return yaml.safe_dump(changed, sort_keys=True)
+
+
+def _reservations(installation: Installation) -> list[Document]:
+    if installation.configuration.gpu_sharing.isolation is GpuIsolation.NONE:
+        return []
+    return reservation_objects(NAME, installation.namespace)
 
 
 def _policies(installation: Installation) -> list[Document]:
@@ -180,6 +193,7 @@ def _container(installation: Installation) -> Document:
         "args": [
             "run",
             "--closed-queues",
+            f"--reservation-image={installation.image}",
             f"--config={CONFIGURATION_DIRECTORY}/{CONFIGURATION_FILE}",
         ],
         "ports": [http],

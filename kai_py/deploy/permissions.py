@@ -208,6 +208,17 @@ def lease_rules() -> list[Rule]:
     return [grant.rule for grant in lease_grants()]
 
 
+def gpu_sharing_grants() -> list[Grant]:
+    """Grants of the scheduler's Role in the namespace of the reservation pods."""
+    reason = "Pods that each reserve a GPU of a device plugin for the pods that share it."
+    return [Grant(reason, "", ("pods",), ("create", "delete"))]
+
+
+def reservation_grants() -> list[Grant]:
+    """Grants of the Role of the reservation pods, in their own namespace."""
+    return [Grant("Each writes the UUID of its GPU on itself.", "", ("pods",), ("patch",))]
+
+
 def webhook_cluster_grants() -> list[Grant]:
     """Grants of the webhooks' ClusterRole: they write nothing but their own CA."""
     registered = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")

@@ -6,7 +6,7 @@ can't say which fields of a pod may be written; these do, in both directions:
 pods             only the scheduler writes its record on a pod, and the shared GPU of a running
                  one; its pods are not created with a node
 jobs             only the scheduler marks a Job as suspended by it
-reservations     only KAI creates pods that keep a GPU open for sharing
+reservations     only the scheduler and KAI create pods that keep a GPU open for sharing
 account          the scheduler's account writes its own labels, annotations, gate and conditions,
                  and nothing else of pods, Jobs, volumes and claims
 """
@@ -14,6 +14,7 @@ account          the scheduler's account writes its own labels, annotations, gat
 import json
 from collections.abc import Mapping, Sequence
 
+from kai_py.api.gpu_reservation import VISIBLE_GPUS
 from kai_py.api.gpu_share import (
     GPU_GROUP,
     GPU_GROUP_PREFIX,
@@ -35,6 +36,7 @@ OWN_ANNOTATIONS = {
     "pods": (
         GPU_INDEX,
         RECEIVED_TYPE,
+        VISIBLE_GPUS,
         "autoscaling.x-k8s.io/consume-provisioning-request",
         "autoscaling.x-k8s.io/provisioning-class-name",
     ),
@@ -129,9 +131,9 @@ def _rule(group: str, resources: Sequence[str], *operations: str) -> Document:
 
 
 def _pod_validations(schedulers: Sequence[str]) -> list[Validation]:
-    same_gpu = f"{_kept(GPU_INDEX)} && {_kept(RECEIVED_TYPE)} && " + _equal(
-        "variables.labels", "variables.oldLabels", but=f"!{IS_GROUP}"
-    )
+    kept = " && ".join(map(_kept, (GPU_INDEX, RECEIVED_TYPE, VISIBLE_GPUS)))
+    same_group = _equal("variables.labels", "variables.oldLabels", but=f"!{IS_GROUP}")
+    same_gpu = f"{kept} && {same_group}"
     names = json.dumps(schedulers)
     preset = f"{PLACED} && object.spec.?schedulerName.orValue('') in {names}"
     return [
@@ -143,7 +145,7 @@ def _pod_validations(schedulers: Sequence[str]) -> list[Validation]:
         (
             f"oldObject == null || !({PLACED}) || ({same_gpu})",
             f"the GPU that a running pod shares is written by the scheduler: labels {GPU_GROUP}, "
-            f"annotations {GPU_INDEX} and {RECEIVED_TYPE} stay as they are",
+            f"annotations {GPU_INDEX}, {RECEIVED_TYPE} and {VISIBLE_GPUS} stay as they are",
         ),
         (
             f"oldObject != null || !({preset})",
@@ -174,7 +176,8 @@ def _no_posing() -> Validation:
     )
     return (
         f"object.metadata.namespace != '{RESERVATION}' || !({poses}) || {creators}",
-        f"only KAI-Scheduler creates pods with label app: {RESERVATION} in this namespace",
+        f"only kai-py and KAI-Scheduler create pods with label app: {RESERVATION} in this "
+        "namespace",
     )
 
 

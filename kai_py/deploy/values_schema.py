@@ -36,6 +36,7 @@ def values_schema() -> Document:
             "networkPolicy": {"type": "boolean"},
             "admissionPolicies": {"type": "boolean"},
             "rights": _switches(*Right),
+            "gpuSharing": _switches("enabled", "createNamespace"),
             "monitoring": _switches("serviceMonitor", "rules", "dashboards"),
             "config": config,
             "webhook": _switches("enabled"),

@@ -16,9 +16,11 @@ from kai_py.api.admission import (
     KAI_QUEUE_RULES,
     POD_DEFAULTS,
     POD_GATE,
+    POD_SHARED_GPU,
     QUEUE_RULES,
     WEBHOOK_NAME,
 )
+from kai_py.api.gpu_share import SHARE_KEYS
 from kai_py.api.queue import GROUP, VERSION
 from kai_py.config import Configuration
 from kai_py.deploy.parts import (
@@ -83,11 +85,17 @@ def webhook_configurations(namespace: str, configuration: Configuration) -> list
         "name": "ours",
         "expression": f"object.spec.schedulerName in {json.dumps(schedulers)}",
     }
+    share = json.dumps(sorted(SHARE_KEYS))
+    shares_gpu = {
+        "name": "sharing",
+        "expression": f"{share}.exists(k, k in object.metadata.?annotations.orValue({{}}))",
+    }
     enabled = {"namespaceSelector": {"matchLabels": {ADMISSION_LABEL: ENABLED}}}
     pods = _rule("", "v1", "pods", CREATED)
     mutating = [
         _webhook(namespace, POD_DEFAULTS, pods, **enabled),
         _webhook(namespace, POD_GATE, pods, matchConditions=[our_pods]),
+        _webhook(namespace, POD_SHARED_GPU, pods, matchConditions=[our_pods, shares_gpu]),
     ]
     validating = [
         _webhook(namespace, QUEUE_RULES, _rule(GROUP, VERSION, "queues", (*EDITED, "DELETE"))),

@@ -95,8 +95,9 @@ class EmbeddedCluster:
         if controllers:
             for controller in standard_controllers():
                 self.runtime.add(controller)
+        self.kubelet = Kubelet(timing)
         if kubelet:
-            self.runtime.add(Kubelet(timing).controller())
+            self.runtime.add(self.kubelet.controller())
         self._started = False
 
     async def __aenter__(self) -> Self:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kai_py.api.gpu_reservation import RESERVED_GPU
+from kai_py.api.gpu_share import RESERVATION
 from kai_py.api.times import format_time
 from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
@@ -47,7 +49,7 @@ class Kubelet:
 
     def __init__(self, timing: PodTiming | None = None) -> None:
         self._timing = timing or PodTiming()
-        self._admission = NodeAdmission()
+        self.admission = NodeAdmission()
         self._step_times: dict[tuple[str, str], float] = {}
         self._nodes: dict[Key, tuple[str, str]] = {}
 
@@ -71,7 +73,7 @@ class Kubelet:
         if is_deleting(pod):
             self._stop(work, pod)
         elif is_finished(pod):
-            self._admission.release(uid_of(pod), pod["spec"]["nodeName"])
+            self.admission.release(uid_of(pod), pod["spec"]["nodeName"])
         elif pod["status"].get("phase") == "Running":
             self._run(work, pod)
         else:
@@ -80,7 +82,7 @@ class Kubelet:
     def _forget_replaced(self, key: Key, pod: Json | None) -> None:
         known = self._nodes.get(key)
         if known and (pod is None or uid_of(pod) != known[0]):
-            self._admission.release(*known)
+            self.admission.release(*known)
             del self._nodes[key]
             for step in ("start", "run", "stop"):
                 self._step_times.pop((known[0], step), None)
@@ -92,12 +94,12 @@ class Kubelet:
         node = work.api.find(NODES, pod["spec"]["nodeName"])
         if node is None:
             return
-        if resource := self._admission.admit_resources(pod, node):
+        if resource := self.admission.admit_resources(pod, node):
             message = f"Node didn't have enough resource: {resource}"
             status = {"phase": "Failed", "reason": f"OutOf{resource}", "message": message}
             work.api.patch_status(PODS, pod, status)
             return
-        if reason := self._admission.admit_devices(work.api, pod):
+        if reason := self.admission.admit_devices(work.api, pod):
             message = f"Failed to prepare dynamic resources: {reason}"
             record_event(
                 work.api,
@@ -115,6 +117,21 @@ class Kubelet:
             return
         self._elapsed(work, pod, "run")
         work.api.patch_status(PODS, pod, _running(pod, node, work.now, restarts=0))
+        self._report_gpu(work, pod)
+
+    def _report_gpu(self, work: Work, pod: Json) -> None:
+        """Play the program of a reservation pod: it tells which GPU it was given."""
+        gpus = self.admission.plugin_gpus(uid_of(pod), pod["spec"]["nodeName"])
+        is_reservation = (pod["metadata"].get("labels") or {}).get("app") == RESERVATION
+        if namespace_of(pod) != RESERVATION or not is_reservation or len(gpus) != 1:
+            return
+
+        def reported(present: Json) -> Json:
+            meta = present["metadata"]
+            annotations = {**(meta.get("annotations") or {}), RESERVED_GPU: gpus[0]}
+            return {**present, "metadata": {**meta, "annotations": annotations}}
+
+        work.api.edit(PODS, name_of(pod), RESERVATION, reported)
 
     def _run(self, work: Work, pod: Json) -> None:
         annotations = pod["metadata"].get("annotations") or {}
@@ -143,7 +160,7 @@ class Kubelet:
             return
         if not is_finished(pod):  # even one that never started: a Job waits for the final phase
             pod = work.api.patch_status(PODS, pod, _finished(pod, KILLED_EXIT_CODE, work.now))
-        self._admission.release(uid_of(pod), pod["spec"]["nodeName"])
+        self.admission.release(uid_of(pod), pod["spec"]["nodeName"])
         if pod["metadata"].get("deletionGracePeriodSeconds", 0) > 0:
             options = DeleteOptions(grace_seconds=0, preconditions={"uid": uid_of(pod)})
             delete(work.api, PODS, name_of(pod), namespace_of(pod), options)

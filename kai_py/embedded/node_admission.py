@@ -1,16 +1,19 @@
 """Admission of pods by a node: the checks of a kubelet and its DRA drivers.
 
 Amounts: the requests of the pods started on a node never exceed its allocatable; a resource that
-the node does not report is not checked (as in the kubelet, since DRA may serve it). Devices: a
+the node does not report is not checked (as in the kubelet, since DRA may serve it). A pod with GPUs
+of the device plugin gets those with the lowest numbers that no other pod was given. Devices: a
 claim must be allocated, reserved for the pod, and have no device of another started claim, so a
 double allocation is detected here and not in production.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.embedded.documents import lookup, name_of, namespace_of, uid_of
 from kai_py.embedded.resources import CLAIMS
@@ -30,6 +33,7 @@ class NodeAdmission:
 
     def __init__(self) -> None:
         self._allocated: dict[str, dict[str, Counter[str]]] = {}
+        self._gpus: dict[str, dict[str, tuple[int, ...]]] = {}
         self._devices: dict[Device, str] = {}
         self._claims: dict[str, set[str]] = {}
 
@@ -45,7 +49,16 @@ class NodeAdmission:
             if resource in allocatable and used[resource] + amount > _nano(allocatable[resource]):
                 return resource
         admitted[uid_of(pod)] = requests
+        if count := requests[GPU_RESOURCE] // 10**9:
+            given = self._gpus.setdefault(name_of(node), {})
+            in_use = {index for indexes in given.values() for index in indexes}
+            free = (index for index in itertools.count() if index not in in_use)
+            given[uid_of(pod)] = tuple(itertools.islice(free, count))
         return ""
+
+    def plugin_gpus(self, pod_uid: str, node: str) -> tuple[str, ...]:
+        """UUIDs of the GPUs that the device plugin of ``node`` gave to a pod."""
+        return tuple(f"GPU-{node}-{i}" for i in self._gpus.get(node, {}).get(pod_uid, ()))
 
     def admit_devices(self, api: ApiServer, pod: Json) -> str:
         """Prepare the pod's claims; return why that is impossible, empty on success."""
@@ -68,6 +81,7 @@ class NodeAdmission:
     def release(self, pod_uid: str, node: str) -> None:
         """Remove a stopped pod, and the devices of claims that no started pod uses."""
         self._allocated.get(node, {}).pop(pod_uid, None)
+        self._gpus.get(node, {}).pop(pod_uid, None)
         idle = [claim for claim, pods in self._claims.items() if pods <= {pod_uid}]
         for pods in self._claims.values():
             pods.discard(pod_uid)

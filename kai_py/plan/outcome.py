@@ -306,8 +306,10 @@ def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
         hint = "see its condition for the reason"
         return Unschedulable(Stage.BACKOFF, f"its only scheduling attempt has been made; {hint}.")
     if gang.key in state.snapshot.in_backoff:
-        hint = "see the gang's events for the reason"
-        return Unschedulable(Stage.SCHEDULER_ERROR, f"the last attempt to start it failed; {hint}.")
+        reason = state.snapshot.in_backoff[gang.key] or "see the gang's events"
+        return Unschedulable(
+            Stage.SCHEDULER_ERROR, f"the last attempts to start it failed: {reason}."
+        )
     not_ready = next((m for m in gang.pending if m.waiting_for), None)
     if not_ready is not None and not_ready.pod.uid not in state.statement.placed:
         return pod_not_ready(gang, not_ready)

@@ -42,7 +42,7 @@ class Assumptions(PodTable):
         self._gpus: dict[str, tuple[SharedGpu, ...]] = {}
         self._evicted: dict[str, None] = {}
         self._nominations: dict[str, NominatedNode] = {}
-        self._backoff_until: dict[str, float] = {}
+        self._backoff_until: dict[str, tuple[float, str]] = {}
 
     def assume(self, binding: AssumedBinding) -> Uids:
         """The pod goes to its node, and no nomination is needed any more."""
@@ -69,16 +69,16 @@ class Assumptions(PodTable):
         if known is None or known.node != node:
             self._nominations[pod_uid] = NominatedNode(node, now + self._nomination_seconds)
 
-    def back_off(self, gang: str, until: float) -> None:
+    def back_off(self, gang: str, until: float, reason: str) -> None:
         """Do not place the gang before ``until``: carrying out a decision about it failed."""
-        self._backoff_until[gang] = until
+        self._backoff_until[gang] = until, reason
 
-    def in_backoff(self, now: float) -> frozenset[str]:
-        """The gangs that are not to be placed at ``now``; drops those whose time is over."""
-        for gang, until in list(self._backoff_until.items()):
+    def in_backoff(self, now: float) -> Mapping[str, str]:
+        """The gangs not to be placed at ``now``, and why; drops those whose time is over."""
+        for gang, (until, _) in list(self._backoff_until.items()):
             if until <= now:
                 del self._backoff_until[gang]
-        return frozenset(self._backoff_until)
+        return {gang: reason for gang, (_, reason) in self._backoff_until.items()}
 
     def observe(self, pod: Pod) -> Uids:
         """Drop what the watch shows now; take over a nomination made before a restart."""

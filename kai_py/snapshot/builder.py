@@ -152,9 +152,9 @@ class SnapshotBuilder:
         """Reserve ``node`` for a pod that was nominated."""
         self._tables.assumptions.nominate(pod_uid, node, now)
 
-    def back_off(self, gang: str, until: float) -> None:
+    def back_off(self, gang: str, until: float, reason: str = "") -> None:
         """Do not place a gang before ``until``: a decision about it could not be carried out."""
-        self._tables.assumptions.back_off(gang, until)
+        self._tables.assumptions.back_off(gang, until, reason)
 
     def avoid_device(self, device: DeviceKey, reason: str, seconds: float) -> None:
         """Do not allocate a device that could not be made ready, for ``seconds``."""

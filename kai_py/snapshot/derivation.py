@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kai_py.api.gpu_reservation import MANAGED_BY, MANAGER, VISIBLE_GPUS
 from kai_py.api.gpu_share import (
     GPU_RESOURCE,
     GpuShare,
@@ -30,6 +31,7 @@ from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import PodRef
+from kai_py.grouping.admitted import ADMITTED_KEY
 from kai_py.grouping.gang import GangSpec
 from kai_py.snapshot.accounting import GPU, Accounting, total
 from kai_py.snapshot.assumptions import PodPlacement
@@ -60,16 +62,27 @@ def assigned_gpus(pod: Pod, share: GpuShare | None) -> tuple[SharedGpu, ...]:
 
 
 def shared_gpu_usage(
-    shape: Shape, gpus: tuple[SharedGpu, ...], *, reserves: bool = False
+    shape: Shape, gpus: tuple[SharedGpu, ...], pod: Pod | None = None
 ) -> SharedGpuUsage | None:
     """The part of ``gpus`` that a pod of ``shape`` has; None if it shares none.
 
-    ``reserves``: whether it is a reservation pod.
+    Without ``pod`` it is none that a reservation pod serves, nor one itself.
     """
     if shape.gpu_share is not None:
-        return SharedGpuUsage(gpus, shape.gpu_share)
-    reserved = reserves and len(gpus) == 1 and shape.requests.get(GPU_RESOURCE) == 1
-    return SharedGpuUsage(gpus) if reserved else None
+        given = pod is not None and _has_visible_gpus(pod)
+        return SharedGpuUsage(gpus, shape.gpu_share, needs_reservation=given)
+    if pod is None or not is_reservation_pod(pod):
+        return None
+    if len(gpus) != 1 or shape.requests.get(GPU_RESOURCE) != 1:
+        return None
+    return SharedGpuUsage(gpus, leaves=pod.metadata.labels.get(MANAGED_BY) == MANAGER)
+
+
+def _has_visible_gpus(pod: Pod) -> bool:
+    """Whether the pod was bound with GPUs that reservation pods keep for it."""
+    annotations = pod.metadata.annotations
+    bound = bool(pod.spec.node_name) and ADMITTED_KEY in annotations
+    return bound and VISIBLE_GPUS in annotations
 
 
 class GpuMemory(PodTable):
@@ -187,7 +200,7 @@ def pod_usage(
         if shape.plugin_equivalents
         else shape.requests
     )
-    shared = shared_gpu_usage(shape, gpus, reserves=is_reservation_pod(pod))
+    shared = shared_gpu_usage(shape, gpus, pod)
     if shared is not None and shape.gpu_share is None:
         requests = {name: amount for name, amount in requests.items() if name != GPU_RESOURCE}
     return PodUsage(

@@ -16,7 +16,13 @@ from kai_py.api.records.core import Node
 from kai_py.snapshot.nodes import NodeColumns, is_ready, node_columns, with_node
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
-from kai_py.snapshot.tables.gpus import GpuSharing, SharedGpuTable, SharedGpuUsage, with_shared_gpus
+from kai_py.snapshot.tables.gpus import (
+    GpuSharing,
+    SharedGpuTable,
+    SharedGpuUsage,
+    with_shared_gpus,
+    without_exposed_gpus,
+)
 from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 from kai_py.snapshot.tables.volumes import Attachment
 
@@ -135,7 +141,12 @@ class NodeUsageTable(PodTable):
             self._resources,
             self._columns,
             self._without_unknown_mig(
-                with_shared_gpus(self._resources, sharing, self._used, releasing=False)
+                without_exposed_gpus(
+                    self._resources,
+                    sharing,
+                    with_shared_gpus(self._resources, sharing, self._used, releasing=False),
+                    self._columns.allocatable,
+                )
             ),
             with_shared_gpus(self._resources, sharing, self._releasing, releasing=True),
             *self._items,

@@ -80,9 +80,9 @@ class Snapshot:
     that have started while some of their pods are created once others run.
     ``next_device``: when the next device that failed may be allocated again, inf if none did.
     ``nominations``: pod uid to the node reserved for it. ``in_backoff``: gangs that are not placed
-    now. ``terminating``: our pods that are terminating. ``releasable_claims``: claims whose devices
-    are about to be free. ``group_claim_users``: pods on nodes by the claim of their PodGroup; a
-    claim without users is about to be released.
+    now, and why. ``terminating``: our pods that are terminating. ``releasable_claims``: claims
+    whose devices are about to be free. ``group_claim_users``: pods on nodes by the claim of their
+    PodGroup; a claim without users is about to be released.
     ``pod_rules``: pods on nodes as far as rules between pods count them; ``namespaces``: labels by
     name, for such rules. ``gpu_sharing``: GPUs that pods share; each counts in ``used`` as one
     whole GPU. ``topologies``: name to node label keys, coarse to fine. ``budgets``: disruption
@@ -113,7 +113,7 @@ class Snapshot:
     available_volumes: tuple[AvailableVolume, ...] = ()
     storage_capacities: tuple[NodeStorageCapacity, ...] = ()
     nominations: Mapping[str, NominatedNode] = field(default_factory=dict)
-    in_backoff: frozenset[str] = frozenset()
+    in_backoff: Mapping[str, str] = field(default_factory=dict)
     ignored_markers: tuple[IgnoredMarkers, ...] = ()
     terminating: tuple[Member, ...] = ()
     releasable_claims: tuple[ReleasableClaim, ...] = ()

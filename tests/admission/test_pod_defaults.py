@@ -2,7 +2,14 @@
 
 import pytest
 
-from kai_py.admission.pod_defaults import QueueReference, gets_gate, gets_scheduler, queue_reference
+from kai_py.admission.pod_defaults import (
+    QueueReference,
+    gets_gate,
+    gets_gpu_environment,
+    gets_scheduler,
+    queue_reference,
+)
+from kai_py.api.gpu_reservation import gpu_environment
 from kai_py.api.queue import ADMISSION_GATE, QUEUE_NAME_KEY
 from kai_py.api.records.core import (
     ObjectMeta,
@@ -72,3 +79,45 @@ def test_the_gate_is_for_pods_of_ours_that_wait_and_once():
     assert not gets_gate(pod("kai-scheduler", gates=(ADMISSION_GATE,)), ours)
     assert not gets_gate(pod("kai-scheduler", node="n1"), ours)
     assert not gets_gate(pod("another"), ours)
+
+
+def share(scheduler="kai-scheduler", node="", **asked):
+    keys = {key.replace("_", "-"): value for key, value in asked.items()}
+    return Pod(
+        metadata=ObjectMeta(annotations=keys),
+        spec=PodSpec(scheduler_name=scheduler, node_name=node),
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        (share(gpu_fraction="0.5"), True),
+        (share(gpu_memory="2000"), True),
+        (share(), False),
+        (share(gpu_fraction="2"), False),
+        (share(gpu_fraction="0.5", scheduler="another"), False),
+        (share(gpu_fraction="0.5", node="n1"), False),
+    ],
+)
+def test_pods_that_share_a_gpu_get_an_environment(asked, given):
+    assert gets_gpu_environment(asked, ("kai-scheduler",)) is given
+
+
+def test_one_container_sees_the_gpu_and_the_others_none():
+    mine = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
+    kept = {"name": "KEPT", "value": "1"}
+    manifest = {
+        "spec": {
+            "initContainers": [{"name": "init"}],
+            "containers": [{"name": "first", "env": [mine, kept]}, {"name": "second"}],
+        }
+    }
+    changed = gpu_environment(manifest, "first")
+    none = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+    assert changed["initContainers"] == [{"name": "init", "env": [none]}]
+    first, second = changed["containers"]
+    assert second["env"] == [none]
+    path = "metadata.annotations['scheduling.kai.io/visible-gpus']"
+    visible = {"name": mine["name"], "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    assert first["env"] == [kept, visible]

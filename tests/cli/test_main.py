@@ -53,6 +53,7 @@ SAYS_NO_TABLE = {
     "demo",
     "install",
     "manifests",
+    "reserve-gpu",
     "run",
     "snapshot",
     "top",

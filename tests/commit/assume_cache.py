@@ -23,7 +23,7 @@ class RecordingAssumeCache:
     def avoid_device(self, device, reason, seconds) -> None:
         self.avoided.append((device, reason, seconds))
 
-    def back_off(self, gang, until) -> None:
+    def back_off(self, gang, until, reason) -> None:
         self.held_back.append(gang)
 
     def nominate(self, pod_uid, node, now) -> None:

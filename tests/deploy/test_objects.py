@@ -6,9 +6,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from kai_py.api.gpu_reservation import RESERVATION_ACCOUNT
+from kai_py.api.gpu_share import RESERVATION
 from kai_py.cli import main
 from kai_py.config import parse_configuration
 from kai_py.deploy.permissions import cluster_rules, webhook_cluster_grants, webhook_grants
+from kai_py.deploy.reservations import SHARING
 from kai_py.watch.kinds import WATCHED
 from tests.support.repository import ROOT
 
@@ -21,16 +24,22 @@ def printed(*arguments):
 
 
 def of_kind(documents, kind):
-    (found,) = [each for each in documents if each["kind"] == kind]
+    """The one of the scheduler itself, not of its reservation pods."""
+    (found,) = [
+        each
+        for each in documents
+        if each["kind"] == kind and RESERVATION not in each["metadata"].values()
+    ]
     return found
 
 
 def test_a_namespace_comes_before_what_is_in_it():
     documents = printed("--namespace", "gpu")
-    (at,) = [i for i, each in enumerate(documents) if each["kind"] == "Namespace"]
-    inside = [i for i, each in enumerate(documents) if each["metadata"].get("namespace") == "gpu"]
-    assert documents[at]["metadata"]["name"] == "gpu"
-    assert min(inside) > at
+    spaces = {e["metadata"]["name"]: i for i, e in enumerate(documents) if e["kind"] == "Namespace"}
+    assert set(spaces) == {"gpu", RESERVATION}
+    for name, at in spaces.items():
+        inside = [i for i, e in enumerate(documents) if e["metadata"].get("namespace") == name]
+        assert min(inside) > at
 
 
 def test_bindings_name_the_account_and_roles_that_exist():
@@ -43,6 +52,28 @@ def test_bindings_name_the_account_and_roles_that_exist():
         assert binding["roleRef"]["name"] == of_kind(documents, kind)["metadata"]["name"]
         (subject,) = binding["subjects"]
         assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+
+
+def test_reservation_pods_and_the_scheduler_have_their_rights_in_one_namespace_only(tmp_path):
+    documents = printed("--namespace", "gpu")
+    inside = [each for each in documents if each["metadata"].get("namespace") == RESERVATION]
+    roles = {each["metadata"]["name"]: each for each in inside if each["kind"] == "Role"}
+    subjects = {
+        each["roleRef"]["name"]: each["subjects"]
+        for each in inside
+        if each["kind"] == "RoleBinding"
+    }
+    scheduler = {"kind": "ServiceAccount", "name": "kai-py", "namespace": "gpu"}
+    itself = {"kind": "ServiceAccount", "name": RESERVATION_ACCOUNT, "namespace": RESERVATION}
+    assert subjects == {SHARING: [scheduler], RESERVATION_ACCOUNT: [itself]}
+    assert set(roles) == set(subjects)
+    assert RESERVATION_ACCOUNT in [e["metadata"]["name"] for e in inside if "rules" not in e]
+    (container,) = of_kind(documents, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert "--reservation-image=registry.example/kai-py:1" in container["args"]
+    path = tmp_path / "kai.yaml"
+    path.write_text("gpuSharing: {isolation: none}\n")
+    without = printed("--config", str(path))
+    assert not [each for each in without if RESERVATION in each["metadata"].values()]
 
 
 def test_the_configuration_inside_is_the_one_that_was_given(tmp_path):
@@ -157,11 +188,13 @@ def test_every_rule_of_a_role_says_why_it_is_needed():
     command = ["install", "--image", "i"]
     text = CliRunner().invoke(main.app, command, obj=main.Invocation()).output
     for kind in ("ClusterRole", "Role"):
-        (role,) = [each for each in text.split("---\n") if f"\nkind: {kind}\n" in each]
-        lines = role.splitlines()
-        reasons = [lines[at - 1] for at, line in enumerate(lines) if line == "- apiGroups:"]
-        assert len(reasons) == len(yaml.safe_load(role)["rules"])
-        assert all(reason.startswith("# ") and reason.endswith(".") for reason in reasons)
+        roles = [each for each in text.split("---\n") if f"\nkind: {kind}\n" in each]
+        assert roles
+        for role in roles:
+            lines = role.splitlines()
+            reasons = [lines[at - 1] for at, line in enumerate(lines) if line == "- apiGroups:"]
+            assert len(reasons) == len(yaml.safe_load(role)["rules"])
+            assert all(reason.startswith("# ") and reason.endswith(".") for reason in reasons)
 
 
 @pytest.mark.parametrize("kind", WATCHED, ids=lambda kind: f"{kind.plural}.{kind.group}")

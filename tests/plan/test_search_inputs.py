@@ -178,6 +178,7 @@ def test_time_counts_by_the_min_runtimes_that_end():
 
 FACTS = {
     "now": "protected",
+    "next_device": "devices",
     "gangs": "gangs with pods on nodes",
     "pending": "which gangs are tried",
     "in_backoff": "which gangs are tried",
@@ -194,7 +195,11 @@ def test_no_other_field_is_left_out():
     assert set(FACTS) == ENTER_AS_FACTS
 
 
-@pytest.mark.parametrize("name", sorted(set(FACTS) - {"now", "gangs"}))
+def test_a_device_that_failed_counts_by_its_taint():
+    assert used_after(with_snapshot(next_device=SNAPSHOT.now + 60.0))
+
+
+@pytest.mark.parametrize("name", sorted(set(FACTS) - {"now", "gangs", "next_device"}))
 def test_fields_that_enter_as_facts_do_not_count_themselves(name):
     value = getattr(SNAPSHOT, name)
     more = {**value, "more": {}} if isinstance(value, Mapping) else (*value, "more")

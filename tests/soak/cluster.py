@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from prometheus_client import CollectorRegistry, generate_latest
 
-from kai_py.config import Configuration, KaiConfig
+from kai_py.config import Configuration, GpuIsolation, GpuSharingConfig, KaiConfig
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.kubelet import RUN_SECONDS, PodTiming
@@ -77,7 +77,9 @@ class ChurningCluster:
     """Gangs that live one after another; nothing of them is left when ``live_through`` returns."""
 
     def __init__(self) -> None:
-        configuration = Configuration(kai=KaiConfig(queue_metrics=True))
+        # No webhook runs here, so containers are not kept to the GPUs that they share.
+        sharing = GpuSharingConfig(isolation=GpuIsolation.NONE)
+        configuration = Configuration(kai=KaiConfig(queue_metrics=True), gpu_sharing=sharing)
         timing = PodTiming(start=0.0, stop=0.0)
         self.cluster = RecordedCluster(configuration, start=SIMULATION_START, timing=timing)
         self.observers = Observers()

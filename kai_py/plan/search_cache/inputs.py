@@ -6,6 +6,7 @@ while both are the same. Fields of the snapshot are compared as they are, so tha
 from the start; these enter as the facts that they decide:
 
     now                        which running gangs are within their min runtimes
+    next_device                the device that may be allocated again then (``devices``)
     gangs, pending             the gangs with pods on nodes
     queue_*                    usage and shares of queues (``Decisions``)
     in_backoff, below_min_members, started_in_part, ignored_markers
@@ -31,6 +32,7 @@ from kai_py.snapshot.tables.gpus import GpuSharing
 ENTER_AS_FACTS = frozenset(
     {
         "now",
+        "next_device",
         "gangs",
         "pending",
         "queue_allocated",

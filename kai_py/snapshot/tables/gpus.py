@@ -39,11 +39,15 @@ NO_NODES = node_columns((), ResourceIndex(), -1)
 class SharedGpuUsage:
     """A pod's part of each of ``gpus``.
 
-    A reservation pod of KAI requests no part: it keeps the GPU of its group reserved.
+    A reservation pod requests no part: it keeps the GPU of its group reserved. ``leaves``: it is
+    deleted as soon as no pod shares the GPU. ``needs_reservation``: the pod was given GPUs that are
+    the pods' of its group only while a reservation pod keeps them.
     """
 
     gpus: tuple[SharedGpu, ...]
     share: GpuShare = NO_SHARE
+    leaves: bool = False
+    needs_reservation: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class GpuSharing:
     says so. Per shared GPU: ``rows`` (its node), ``groups``, ``index`` on the node, ``used`` MiB,
     of which ``releasing`` MiB belong to terminating pods, and ``remaining_pods``, how many of the
     pods that share it are not terminating. ``fully_releasing``: (shared GPUs,) bool, all of them
-    are, and after them it is a whole GPU again.
+    are, or none is left, and after them it is a whole GPU again. ``exposed``: rows of nodes with
+    shared GPUs that no reservation pod keeps any more: the device plugin may give out any of them.
     """
 
     memory: Floats = field(default_factory=lambda: np.zeros(0))
@@ -66,6 +71,7 @@ class GpuSharing:
     releasing: Floats = field(default_factory=lambda: np.zeros(0))
     remaining_pods: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     fully_releasing: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    exposed: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @cached_property
     def smallest(self) -> float:
@@ -84,12 +90,14 @@ class SharedGpuTable:
     """The mutable side: one column per shared GPU, dense, in no particular order."""
 
     _FRACTION, _MIB, _RELEASING_FRACTION, _RELEASING_MIB, _SHARERS, _RELEASING, _RESERVED = range(7)
+    _ENDING, _LEAVING, _NEEDING = range(7, 10)
+    """Reservation pods that are terminating; that leave with the last pod; pods that need one."""
 
     def __init__(self) -> None:
         """Start with none."""
         self._slots: dict[tuple[str, str], int] = {}
         self._names: list[tuple[str, str]] = []
-        self._sums = np.zeros((7, 16))
+        self._sums = np.zeros((10, 16))
         self._groups: Groups = np.zeros(16, dtype=np.object_)
         self._rows = np.full(16, -1, dtype=np.int64)
         self._index = np.full(16, UNKNOWN_INDEX, dtype=np.int64)
@@ -105,7 +113,10 @@ class SharedGpuTable:
             share = usage.share
             if share == NO_SHARE:
                 sums[self._RESERVED] += sign
+                sums[self._ENDING] += sign * releasing
+                sums[self._LEAVING] += sign * (releasing or usage.leaves)
             else:
+                sums[self._NEEDING] += sign * usage.needs_reservation
                 sums[self._FRACTION] += sign * share.fraction
                 sums[self._MIB] += sign * share.memory
                 sums[self._SHARERS] += sign
@@ -128,16 +139,23 @@ class SharedGpuTable:
         rows, sums = self._rows[kept], self._sums[:, kept]
         remaining = (sums[self._SHARERS] - sums[self._RELEASING]).astype(np.int64)
         each = memory[rows]
+        unused = (sums[self._SHARERS] == 0) & (sums[self._LEAVING] == sums[self._RESERVED])
+        exposed = (sums[self._NEEDING] > 0) & (sums[self._ENDING] == sums[self._RESERVED])
+        used = sums[self._FRACTION] * each + sums[self._MIB]
         return GpuSharing(
             memory=memory,
             memory_known=known,
             rows=rows,
             groups=self._groups[kept],
             index=self._index[kept],
-            used=sums[self._FRACTION] * each + sums[self._MIB],
-            releasing=sums[self._RELEASING_FRACTION] * each + sums[self._RELEASING_MIB],
+            # No pod joins others on a GPU that may be given away.
+            used=np.where(exposed, np.maximum(used, each), used),
+            releasing=np.where(
+                exposed, 0.0, sums[self._RELEASING_FRACTION] * each + sums[self._RELEASING_MIB]
+            ),
             remaining_pods=remaining,
-            fully_releasing=(remaining == 0) & (sums[self._RELEASING] > 0),
+            fully_releasing=(remaining == 0) & ((sums[self._RELEASING] > 0) | unused),
+            exposed=np.unique(rows[exposed]),
         )
 
     def _slot(self, node: str, group: str) -> int:
@@ -180,6 +198,19 @@ def with_shared_gpus(
     counted = amounts.copy()
     counted[row] += sharing.whole_gpus(releasing=releasing)
     return counted
+
+
+def without_exposed_gpus(
+    resources: ResourceIndex, sharing: GpuSharing, used: Floats, allocatable: Floats
+) -> Floats:
+    """``used`` with all GPUs of nodes on which any may be given out twice."""
+    row = resources.positions.get(GPU_RESOURCE)
+    if row is None or not sharing.exposed.size:
+        return used
+    adjusted = used.copy()
+    nodes = sharing.exposed
+    adjusted[row, nodes] = np.maximum(adjusted[row, nodes], allocatable[row, nodes])
+    return adjusted
 
 
 def node_gpu_memory(nodes: NodeColumns) -> tuple[Floats, Bools]:

@@ -7,6 +7,7 @@ checked. Requests of a pod: the larger of its containers' sum and its largest in
 with the sidecars, then pod-level requests in their place, plus overhead.
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -22,6 +23,7 @@ class Admission:
     def __init__(self, allocatable: Mapping[str, Mapping[str, str]]) -> None:
         self._allocatable = {node: _amounts(given) for node, given in allocatable.items()}
         self._requests: defaultdict[str, dict[str, Amounts]] = defaultdict(dict)
+        self._gpus: defaultdict[str, dict[str, tuple[int, ...]]] = defaultdict(dict)
 
     def shortage(self, pod: Pod) -> str:
         """Return the first resource that is too little for the pod, "" when it has room."""
@@ -41,11 +43,22 @@ class Admission:
         """Count the pod's requests on its node."""
         taken = self._requests[pod.spec.node_name]
         if pod.metadata.uid not in taken:
-            taken[pod.metadata.uid] = pod_requests(pod.spec)
+            requests = taken[pod.metadata.uid] = pod_requests(pod.spec)
+            count = requests.get("nvidia.com/gpu", 0) // 10**9
+            given = self._gpus[pod.spec.node_name]
+            in_use = {index for indexes in given.values() for index in indexes}
+            free = (index for index in itertools.count() if index not in in_use)
+            given[pod.metadata.uid] = tuple(itertools.islice(free, count))
+
+    def gpus(self, pod: Pod) -> tuple[str, ...]:
+        """UUIDs of the GPUs that the device plugin gave to a pod: the first that were free."""
+        node = pod.spec.node_name
+        return tuple(f"GPU-{node}-{i}" for i in self._gpus[node].get(pod.metadata.uid, ()))
 
     def release(self, pod: Pod) -> None:
         """Count them no more."""
         self._requests[pod.spec.node_name].pop(pod.metadata.uid, None)
+        self._gpus[pod.spec.node_name].pop(pod.metadata.uid, None)
 
 
 def pod_requests(spec: Spec) -> Amounts:

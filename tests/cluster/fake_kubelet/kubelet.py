@@ -228,7 +228,20 @@ class FakeKubelet:
             self._try_again(_Step.START, pod, obstacle)
             return
         self.waiting.pop(pod.key, None)
+        await self._report_gpus(pod)
         await self._patch_status(pod, pods.running(pod, format_time(time.time())))
+
+    async def _report_gpus(self, pod: Pod) -> None:
+        """Write which GPUs a pod sees; a reservation pod tells the scheduler which it was given."""
+        given = self._admission.gpus(pod)
+        seen = pods.visible_gpus(pod, given)
+        if not given and set(seen.values()) <= {"all"}:
+            return
+        annotations = {pods.VISIBLE: ";".join(f"{name}={gpus}" for name, gpus in seen.items())}
+        if pod.metadata.labels.get("app") == "kai-resource-reservation":
+            annotations["run.ai/reserve_for_gpu_index"] = ",".join(given)
+        uid = pod.metadata.uid
+        await self._api.patch(pod.path, {"metadata": {"uid": uid, "annotations": annotations}})
 
     def _try_again(self, step: _Step, pod: Pod, reason: str) -> None:
         self.waiting[pod.key] = reason

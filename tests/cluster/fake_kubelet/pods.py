@@ -16,6 +16,8 @@ EXIT_CODE = "kai-py.test/exit-code"
 STOP_SECONDS = "kai-py.test/stop-seconds"
 
 STOPPED_BY_SIGNAL = 143
+VISIBLE = "kai-py.test/visible"
+"""Written by the kubelet: which GPUs each container sees, as `NAME=UUID,UUID;NAME=...`."""
 
 
 class Metadata(msgspec.Struct, rename="camel"):
@@ -25,6 +27,7 @@ class Metadata(msgspec.Struct, rename="camel"):
     namespace: str
     uid: str
     annotations: dict[str, str] = {}
+    labels: dict[str, str] = {}
     deletion_timestamp: str | None = None
 
 
@@ -34,11 +37,32 @@ class Resources(msgspec.Struct):
     requests: dict[str, str] = {}
 
 
+class FieldReference(msgspec.Struct, rename="camel"):
+    """`valueFrom.fieldRef` of an environment entry."""
+
+    field_path: str = ""
+
+
+class ValueSource(msgspec.Struct, rename="camel"):
+    """`valueFrom` of an environment entry."""
+
+    field_ref: FieldReference | None = None
+
+
+class Variable(msgspec.Struct, rename="camel"):
+    """An environment entry."""
+
+    name: str
+    value: str = ""
+    value_from: ValueSource | None = None
+
+
 class Container(msgspec.Struct, rename="camel"):
     """A container; an init container that is always restarted is a sidecar."""
 
     name: str
     image: str = ""
+    env: list[Variable] = []
     resources: Resources = msgspec.field(default_factory=Resources)
     restart_policy: str = ""
 
@@ -111,6 +135,30 @@ class Pod(msgspec.Struct):
         names = [c.resource_claim_name or made.get(c.name) for c in self.spec.resource_claims]
         extended = self.status.extended_resource_claim_status
         return names if extended is None else [*names, extended.resource_claim_name]
+
+
+def visible_gpus(pod: Pod, given: tuple[str, ...]) -> dict[str, str]:
+    """GPUs by container as NVIDIA's runtime makes them visible; `given` by the device plugin.
+
+    Images are taken to ask for all GPUs, as CUDA's do: without an entry a container sees them all.
+    """
+    seen = {}
+    for container in pod.spec.containers:
+        if "nvidia.com/gpu" in container.resources.requests:
+            seen[container.name] = ",".join(given)
+            continue
+        entries = {each.name: each for each in container.env}
+        entry = entries.get("NVIDIA_VISIBLE_DEVICES")
+        seen[container.name] = "all" if entry is None else _value(pod, entry)
+    return seen
+
+
+def _value(pod: Pod, entry: Variable) -> str:
+    if entry.value_from is None or entry.value_from.field_ref is None:
+        return entry.value
+    path = entry.value_from.field_ref.field_path
+    name = path.removeprefix("metadata.annotations['").removesuffix("']")
+    return pod.metadata.annotations.get(name, "")
 
 
 def running(pod: Pod, now: str) -> Document:

@@ -17,8 +17,9 @@ from tests.support.cluster.account import NAME
 from tests.support.cluster.api import Api, ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
-from tests.support.cluster.manifests import IN_TEAM_A, job, pod, pod_spec, queue
+from tests.support.cluster.manifests import job, pod, pod_spec, queue
 from tests.support.cluster.scheduling import install_definitions, scheduling
+from tests.support.cluster.shared_gpus import SHARING, sharing
 from tests.support.cluster.view import View
 
 TENANT = "tenant"
@@ -95,9 +96,8 @@ def merged(path: str, **metadata: Any) -> Act:
 async def running_pod(real: Cluster) -> Document:
     """`train-0`, which has half of a GPU, once it runs."""
     await install_definitions(real.api)
-    half = {**IN_TEAM_A, "gpu-fraction": "0.5"}
-    await real.submit(queue(), pod("train-0", pod_spec(), annotations=half))
-    async with real.run_nodes(gpu_nodes(1, plugin_gpus=2)), scheduling(real):
+    await real.submit(queue(), sharing("train-0", fraction="0.5"))
+    async with real.run_nodes(gpu_nodes(1, plugin_gpus=2)), scheduling(real, SHARING):
         await View(real.api).wait_bound("train-0", 1, within=30)
         return await real.api.get(POD)
 
@@ -114,7 +114,8 @@ async def test_nobody_writes_what_the_scheduler_wrote(real: Cluster, tenant: Api
         await refused(merged(POD, annotations={ADMITTED_KEY: value})(tenant), ADMITTED_KEY)
     for labels in ({"runai-gpu-group": "x"}, {"runai-gpu-group": None}, {"runai-gpu-group/x": "x"}):
         await refused(merged(POD, labels=labels)(tenant), "runai-gpu-group")
-    await refused(merged(POD, annotations={"scheduling.kai.io/gpu-index": "7"})(tenant), "GPU")
+    for key in ("scheduling.kai.io/gpu-index", "scheduling.kai.io/visible-gpus"):
+        await refused(merged(POD, annotations={key: "7"})(tenant), "GPU")
     await merged(POD, labels={"mine": "yes"}, annotations={"mine": "yes"})(tenant)
 
 
@@ -141,16 +142,15 @@ async def test_a_tenant_marks_no_job_as_suspended_by_the_scheduler(
 
 
 async def test_a_tenant_poses_as_no_reservation_pod(real: Cluster, tenant: Api) -> None:
-    await real.create_namespace(RESERVATION)
     await make_admin(real, RESERVATION)
     await in_force(tenant)
     path = f"/api/v1/namespaces/{RESERVATION}/pods"
     posing = pod("p", pod_spec(schedulerName="x"), labels={"app": RESERVATION})
     posing["metadata"]["namespace"] = RESERVATION
-    await refused(tenant.post(path, posing), "only KAI-Scheduler")
+    await refused(tenant.post(path, posing), "only kai-py")
     del posing["metadata"]["labels"]
     await tenant.post(path, posing)
-    await refused(merged(f"{path}/p", labels={"app": RESERVATION})(tenant), "only KAI-Scheduler")
+    await refused(merged(f"{path}/p", labels={"app": RESERVATION})(tenant), "only kai-py")
     binder = "system:serviceaccount:kai-scheduler:binder"
     async with impersonating(real, binder, "system:masters") as kai:
         await kai.patch(f"{path}/p", {"metadata": {"labels": {"app": RESERVATION}}})

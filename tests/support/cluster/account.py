@@ -8,6 +8,7 @@ import yaml
 from kai_py.deploy.parts import permissions
 from kai_py.deploy.permissions import cluster_rules, lease_rules
 from kai_py.deploy.policies import admission_policies
+from kai_py.deploy.reservations import reservation_objects
 from tests.support.cluster.api import Api, Document
 
 NAME = "scheduler-under-test"
@@ -25,6 +26,7 @@ async def scheduler_account(api: Api) -> Path:
         return path
     for document in (
         *permissions(NAME, NAMESPACE, cluster_rules(), NAMESPACE, lease_rules()),
+        *reservation_objects(NAME, NAMESPACE),
         *admission_policies(NAME, NAMESPACE, ("kai-scheduler",)),
     ):
         await api.create(document)

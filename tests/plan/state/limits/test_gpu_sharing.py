@@ -1,10 +1,13 @@
 """Parts of GPUs through the whole cycle: what users write, what is decided and said."""
 
+import pytest
 from msgspec.structs import replace
 
 from kai_py.api.choices import FillStrategy
+from kai_py.api.gpu_reservation import MANAGED_BY, MANAGER, VISIBLE_GPUS
+from kai_py.grouping.admitted import ADMITTED_KEY
 from kai_py.plan.plan import Stage
-from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
+from tests.support.scenario import at, cluster, job_with_pods, node, placed, pod, queue, shared
 
 MEMORY = {"nvidia.com/gpu.memory": "40960"}
 
@@ -92,6 +95,43 @@ def test_only_a_reservation_pod_keeps_its_gpu_open_for_others():
         assert placed(opened) == {"late": "a"}
         for poser in (keeper("default"), keeper(app="train"), keeper("default", app="train")):
             assert not placed(cluster(queue("q", 8), node("a", 1), poser, waiting).plan())
+
+
+def own_keeper(*, leaving: bool = False):
+    """A reservation pod of ours for group ``g``."""
+    found = keeper()
+    labels = {**found.metadata.labels, MANAGED_BY: MANAGER}
+    gone = at(900.0) if leaving else None
+    meta = replace(found.metadata, labels=labels, deletion_timestamp=gone)
+    return replace(found, metadata=meta)
+
+
+def given(name: str = "r", gpus: str = "GPU-1"):
+    """A running pod of group ``g`` that was given the GPU of its reservation pod."""
+    part = shared(pod(name, 0, queue="q", node="a"), "0.5", group="g")
+    notes = {**part.metadata.annotations, VISIBLE_GPUS: gpus, ADMITTED_KEY: '{"queue":"q"}'}
+    return replace(part, metadata=replace(part.metadata, annotations=notes))
+
+
+def test_a_gpu_whose_reservation_is_not_needed_is_about_to_be_whole():
+    late = shared(pod("late", 0, queue="q"), "0.5")
+    for waiting in (late, pod("whole", 1, queue="q")):
+        world = cluster(queue("q", 8), node("a", 1), own_keeper(), waiting)
+        assert not placed(world.plan())
+        # Capacity is on its way: it is waited for, and nothing is evicted.
+        [nominated] = world.plan().nominations
+        assert nominated.node == "a"
+
+
+@pytest.mark.parametrize("reservation", [(), (own_keeper(leaving=True),)])
+def test_a_node_with_a_gpu_that_is_not_reserved_any_more_gives_out_none(reservation):
+    world = cluster(queue("q", 8), node("a", 4), given(), *reservation)
+    late = shared(pod("late", 0, queue="q"), "0.5")
+    world.add(pod("whole", 1, queue="q"), late)
+    assert placed(world.plan()) == {}
+    kept = cluster(queue("q", 8), node("a", 4), given(), own_keeper())
+    kept.add(pod("whole", 1, queue="q"), late)
+    assert set(placed(kept.plan())) == {"whole", "late"}
 
 
 def test_whole_gpus_in_one_group_are_as_many_gpus():

@@ -1,0 +1,178 @@
+"""Writes of reservation pods: made before pods are bound to a shared GPU, deleted after the last.
+
+    reserve   create the pod, unless there is one; wait until it has told the UUID of its GPU
+    release   delete it, once a list of the pods of its node proves that none shares the GPU
+
+A create is idempotent, for the name follows from node and group. A reservation pod that the node
+refused (phase Failed) is deleted, and the attempt ends; the next one creates another. Two
+reservation pods with one UUID mean that the device plugin shares GPUs itself (time-slicing
+replicas): none of them is used then, as whole GPUs would be shared as well.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from kai_py.api.gpu_reservation import (
+    GPU_CONTAINER,
+    RESERVED_GPU,
+    GpuGroup,
+    ReservationTemplate,
+    gpu_container,
+    is_live,
+    reservation_pod,
+)
+from kai_py.api.gpu_share import RESERVATION
+from kai_py.api.records.core import Pod
+from kai_py.api.references import PodRef
+from kai_py.commit.api_access import ApiAccess, is_gone
+from kai_py.commit.gpus.groups import SharedGpuGroups, shared_groups
+from kai_py.commit.retry import retry_transient
+from kai_py.plan.plan import Placement
+from kai_py.snapshot.assumptions import FINISHED_PHASES
+from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
+
+log = logging.getLogger(__name__)
+FindPod = Callable[[PodRef], Pod | None]
+"""A pod from the mirror; None when it is deleted or was recreated."""
+
+
+class GpuReservationError(Exception):
+    """A shared GPU can't be handed to a pod; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuDelivery:
+    """How shared GPUs reach containers. ``timeout``: seconds for a reservation pod to start.
+
+    ``device_prefix`` is put before each UUID. Without ``template`` no pod can be reserved for.
+    """
+
+    template: ReservationTemplate | None = None
+    device_prefix: str = ""
+    timeout: float = 40.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuReservations:
+    """Reservation pods for the pods of transactions."""
+
+    access: ApiAccess
+    groups: SharedGpuGroups
+    find_pod: FindPod
+    delivery: GpuDelivery
+
+    async def visible_gpus(self, placement: Placement) -> str:
+        """Reserve the GPUs of a placement; returns the environment value that names them.
+
+        Raises GpuReservationError.
+        """
+        self._check_container(placement.pod)
+        gpus = [GpuGroup(placement.node, gpu.group) for gpu in sorted(placement.gpus)]
+        uuids = await asyncio.gather(*(self._reserve(gpu) for gpu in gpus))
+        if len(set(uuids)) < len(uuids):
+            raise GpuReservationError(_shared_by_plugin(placement.node, uuids[0]))
+        return ",".join(f"{self.delivery.device_prefix}{uuid}" for uuid in uuids)
+
+    def _check_container(self, ref: PodRef) -> None:
+        pod = self.find_pod(ref)
+        if pod is None:
+            raise GpuReservationError(f"pod {ref} is gone")
+        container = gpu_container(pod)
+        if pod.metadata.annotations.get(GPU_CONTAINER) != container:
+            raise GpuReservationError(
+                f"container {container} of pod {ref} can't be given its GPU: it was created while "
+                "no admission webhook of kai-py added the environment entry (kai-py install "
+                "--webhook); create the pod again when one is running"
+            )
+
+    async def _reserve(self, gpu: GpuGroup) -> str:
+        """The UUID of the GPU that is reserved for ``gpu``."""
+        changed = self.groups.change_of(gpu)
+        try:
+            async with asyncio.timeout(self.delivery.timeout):
+                changed.clear()
+                while not (uuid := self._reserved_uuid(gpu)):
+                    if not any(map(is_live, self.groups.reservations(gpu))):
+                        await self._create(gpu)
+                    await changed.wait()
+                    changed.clear()
+        except TimeoutError:
+            raise GpuReservationError(
+                f"{gpu}: reservation pod {RESERVATION}/{gpu.reservation} did not report a GPU "
+                f"within {self.delivery.timeout:g} s"
+            ) from None
+        except ApiError as error:
+            raise GpuReservationError(f"{gpu}: {error}") from error
+        self._check_unique(gpu, uuid)
+        return uuid
+
+    def _reserved_uuid(self, gpu: GpuGroup) -> str:
+        for pod in self.groups.reservations(gpu):
+            if pod.status.phase in FINISHED_PHASES:
+                raise GpuReservationError(
+                    f"{gpu}: node {gpu.node} refused reservation pod "
+                    f"{RESERVATION}/{pod.metadata.name}"
+                )
+        live = [pod for pod in self.groups.reservations(gpu) if is_live(pod)]
+        return next(
+            (uuid for pod in live if (uuid := pod.metadata.annotations.get(RESERVED_GPU, ""))), ""
+        )
+
+    def _check_unique(self, gpu: GpuGroup, uuid: str) -> None:
+        for other, pod in self.groups.reservations_on(gpu.node):
+            if other != gpu and pod.metadata.annotations.get(RESERVED_GPU) == uuid:
+                raise GpuReservationError(_shared_by_plugin(gpu.node, uuid))
+
+    async def _create(self, gpu: GpuGroup) -> None:
+        template = self.delivery.template
+        if template is None:
+            raise GpuReservationError(
+                f"{gpu}: no reservation pod can be made: the configuration names no image "
+                "(gpuSharing.image)"
+            )
+        # One of that name is of an earlier attempt: the watch shows it.
+        with suppress(AlreadyExists):
+            await retry_transient(
+                lambda: self.access.call(
+                    lambda: self.access.client.create(
+                        self.access.pods, reservation_pod(gpu, template), namespace=RESERVATION
+                    )
+                ),
+                self.access.retry,
+            )
+
+    async def release(self, gpu: GpuGroup, pod: PodRef) -> str:
+        """Delete a reservation pod; returns why it is kept, "" when it is being deleted."""
+        try:
+            # Not by label: a tenant may have removed that of a pod which uses the GPU.
+            on_node = await self.access.call(
+                lambda: self.access.client.list(
+                    self.access.pods, field_selector=f"spec.nodeName={gpu.node}"
+                )
+            )
+            for each in on_node.items:
+                if each.status.phase not in FINISHED_PHASES and gpu in shared_groups(each):
+                    return f"pod {PodRef.of(each.metadata)} shares the GPU"
+            await retry_transient(
+                lambda: self.access.call(
+                    lambda: self.access.client.delete(
+                        self.access.pods, pod.name, namespace=pod.namespace, uid=pod.uid
+                    )
+                ),
+                self.access.retry,
+            )
+        except Conflict:
+            return ""  # another pod has its name by now
+        except ApiError as error:
+            return "" if is_gone(error, pod.name) else str(error)
+        return ""
+
+
+def _shared_by_plugin(node: str, uuid: str) -> str:
+    return (
+        f"node {node}: {uuid} was given to two reservation pods, so the device plugin of the node "
+        "shares GPUs itself (time-slicing or MPS replicas); request its replicas instead"
+    )
