@@ -7,9 +7,9 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 
 # The suite starts hundreds of processes: what Python compiles is kept whatever the environment says.
-test test-fast nightly: export PYTHONDONTWRITEBYTECODE =
+test test-fast test-node nightly: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo controlplane machine test test-fast nightly simulate-faults lint types drift bench generate picture clean
+.PHONY: setup demo controlplane machine test test-fast test-node nightly simulate-faults lint types drift bench generate picture clean
 
 setup: $(STAMP)
 
@@ -38,7 +38,13 @@ test: controlplane
 	$(PYTEST)
 
 test-fast: setup
-	$(PYTEST) -m "not cluster and not slow and not nightly"
+	$(PYTEST) -m "not cluster and not slow and not nightly and not node"
+
+# Real nodes as processes of this machine; where that can't be, says why and is content.
+test-node: setup
+	@if $(BIN)/python -m tests.node.requirements; then \
+	  $(BIN)/python -m tests.cluster.controlplane && $(BIN)/python -m tests.node.programs \
+	  && $(BIN)/python -m pytest -m node tests/node; fi
 
 nightly: controlplane
 	$(PYTEST) -m nightly

@@ -1,0 +1,1 @@
+"""Real nodes: kubelets, containerd, runc and DRA drivers as processes on this machine."""
