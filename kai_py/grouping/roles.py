@@ -94,7 +94,7 @@ def roles_of_rule(rule: RoleRule, owner: Unstructured, min_members: int) -> tupl
     its workers; of all roles where none is called so.
     """
     found = owner.first_at(rule.each)
-    listed = found.items() if isinstance(found, dict) else _named(found)
+    listed = found.items() if isinstance(found, dict) else _named(found, rule.name)
     templates = {str(name).lower(): each for name, each in listed if isinstance(each, dict)}
     annotated = {
         name: template_annotations(each, "template", f"{rule.each}[{name}]")
@@ -113,6 +113,6 @@ def roles_of_rule(rule: RoleRule, owner: Unstructured, min_members: int) -> tupl
     return tuple(roles)
 
 
-def _named(found: object) -> list[tuple[str, Any]]:
+def _named(found: object, field: str) -> list[tuple[str, Any]]:
     items = found if isinstance(found, list) else []
-    return [(str(each.get("name", "")), each) for each in items if isinstance(each, dict)]
+    return [(str(each.get(field, "")), each) for each in items if isinstance(each, dict)]

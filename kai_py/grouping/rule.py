@@ -88,7 +88,9 @@ class RoleRule(ApiModel):
     """Replicas of several templates, each a leaf where one of them requests a topology."""
 
     each: Path
-    """Where the roles are: a mapping by name, or a list of items with a ``name``."""
+    """Where the roles are: a mapping by name, or a list."""
+    name: Annotated[str, Field(max_length=63)] = ""
+    """The field with the name of a role, where they are a list."""
     label: Key
     """The pod label whose value, in lower case, is the name of the role in lower case."""
     index_label: Annotated[str, Field(max_length=316)] = ""

@@ -94,8 +94,8 @@ def _paths(rule: Rule) -> Iterable[str]:
     yield from (f"{path}.replicas" for path in rule.requires)
     yield from rule.queue
     if rule.roles is not None:
-        fields = ("name", "replicas", "template.metadata.annotations")
-        yield from (f"{rule.roles.each}.*.{field}" for field in fields)
+        fields = (rule.roles.name, "replicas", "template.metadata.annotations")
+        yield from (f"{rule.roles.each}.*.{field}" for field in fields if field)
     if rule.framework:
         yield from FRAMEWORKS[rule.framework].field_paths
 

@@ -1,0 +1,89 @@
+"""Where are the sources of a framework, with its CRDs and samples?
+
+In the Go module cache of the project, downloaded once through the Go proxy at the versions that
+`go.mod` beside this file fixes, or `DEFINED_ELSEWHERE` for kinds whose controllers are not run.
+"""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.controlplane.binaries import user_cache
+from tests.cluster.controlplane.toolchain import find_go, go_environment
+
+MODULE = Path(__file__).parent
+DEFINED_ELSEWHERE = {
+    "github.com/kubeflow/training-operator": "v1.9.2",
+    "github.com/kubeflow/mpi-operator": "v0.6.0",
+}
+"""Modules that are only read."""
+
+
+class DownloadError(RuntimeError):
+    """A module could not be downloaded; the text has what Go printed."""
+
+
+def cache_directory() -> Path:
+    """Where modules and programs of frameworks are kept."""
+    return user_cache() / "kai-py" / "frameworks"
+
+
+def environment() -> dict[str, str]:
+    """The environment of Go: like the control plane's, with modules in the project's cache."""
+    cached = cache_directory()
+    return go_environment(cached) | {
+        "GOMODCACHE": str(cached / "modules"),
+        "GOFLAGS": "-mod=readonly -modcacherw",
+    }
+
+
+@cache
+def module_directory(module: str) -> Path:
+    """The sources of a module, downloaded if needed."""
+    cached = cache_directory()
+    cached.mkdir(parents=True, exist_ok=True)
+    answer = subprocess.run(
+        [find_go(MODULE, cached), "mod", "download", "-json", f"{module}@{version(module)}"],
+        cwd=cached,
+        env=environment() | {"GOFLAGS": "-modcacherw"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if answer.returncode != 0:
+        raise DownloadError(f"go mod download {module}: {answer.stdout or answer.stderr}")
+    return Path(json.loads(answer.stdout)["Dir"])
+
+
+def version(module: str) -> str:
+    """The version of a module."""
+    if module in DEFINED_ELSEWHERE:
+        return DEFINED_ELSEWHERE[module]
+    found = re.search(
+        rf"^\s*{re.escape(module)} (v\S+)", (MODULE / "go.mod").read_text(), re.MULTILINE
+    )
+    if found is None:
+        raise DownloadError(f"{module} is not in {MODULE / 'go.mod'}")
+    return found[1]
+
+
+def documents(module: str, *patterns: str) -> Iterator[dict[str, Any]]:
+    """The YAML documents in the files of a module that match, in the order of their paths."""
+    root = module_directory(module)
+    for pattern in patterns:
+        paths = sorted(root.glob(pattern))
+        assert paths, f"{module} {version(module)} has no {pattern}"
+        for path in paths:
+            yield from (each for each in yaml.safe_load_all(path.read_text()) if each)
+
+
+def definitions(module: str, pattern: str) -> list[dict[str, Any]]:
+    """The CustomResourceDefinitions in those files."""
+    found = documents(module, pattern)
+    return [each for each in found if each.get("kind") == "CustomResourceDefinition"]
