@@ -215,6 +215,8 @@ def _print_suggestions(explanation: Explanation) -> None:
             say(f"  - {suggestion.text}{_cost(suggestion)}")
             for command in _commands(suggestion):
                 say(f"      {command}")
+    if explanation.is_search_unfinished:
+        typer.echo("\nThe search for such changes was not finished in time; there may be more.")
 
 
 def _state_text(explanation: Explanation) -> str:

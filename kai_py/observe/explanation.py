@@ -73,6 +73,8 @@ class Explanation:
     """Pods that keep the capacity it lacks, and the rule that protects them."""
     suggestions: tuple[Suggestion, ...] = ()
     """Changes with which it would start, each one simulated."""
+    is_search_unfinished: bool = False
+    """The time for suggestions was up before all changes were tried."""
     history: tuple[Decision, ...] = ()
     """Decisions about it or in its favour: placements, evictions, stages of waiting."""
     claim: ClaimFunnel | None = None

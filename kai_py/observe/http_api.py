@@ -36,7 +36,7 @@ from kai_py.observe.gang_page import gang_page
 from kai_py.observe.node_details import MAX_NODES, node_page
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.subject import Subject
-from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError, Suggestion
+from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError, SuggestionSearch
 from kai_py.snapshot.node_kinds import node_kinds
 from kai_py.watch.errors import ApiError
 
@@ -62,7 +62,7 @@ class ApiSource:
     view: Callable[[], ClusterView | None]
     decisions: DecisionLog
     shares: ShareHistory
-    suggest: Callable[[str], Awaitable[tuple[Suggestion, ...]]] | None = None
+    suggest: Callable[[str], Awaitable[SuggestionSearch]] | None = None
     """Suggestions for a gang to start, by key; None where nothing can be simulated."""
     what_if: Callable[[tuple[tuple[str, str], ...]], Awaitable[object]] | None = None
     """The effect of changes, given as (kind, text); None where nothing can be simulated."""
@@ -176,10 +176,15 @@ class Api:
         if suggest is None or not explanation.message:
             return explanation
         try:
-            return replace(explanation, suggestions=await suggest(explanation.gang))
+            search = await suggest(explanation.gang)
         except (ApiError, NoAnswerError) as error:
             log.warning("no suggestions for %s: %s", explanation.gang, error)
             return explanation
+        if not search.is_finished:
+            log.warning("the search for suggestions for %s was not finished", explanation.gang)
+        return replace(
+            explanation, suggestions=search.found, is_search_unfinished=not search.is_finished
+        )
 
     async def _what_if(self, request: web.Request) -> web.Response:
         self._view()

@@ -85,3 +85,11 @@ class Suggestion:
     """Gangs that no longer run."""
     queues: tuple[QueueChange, ...] = ()
     """Queues whose allocation or fair share changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestionSearch:
+    """What a search for suggestions found; ``is_finished``: before its time was up."""
+
+    found: tuple[Suggestion, ...]
+    is_finished: bool = True

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from kai_py.config import Configuration
 from kai_py.observe.http import Probes
 from kai_py.observe.subject import Subject
-from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError, Suggestion
+from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError, SuggestionSearch
 from kai_py.simulate.change_texts import parse_changes
 from kai_py.simulate.changes import ChangeError, ClusterChange
 from kai_py.simulate.objects import Document, read_objects
@@ -81,7 +81,13 @@ def explain_cluster(
         return found
     baseline = cluster.settled()
     suggestions = {key: suggest(documents, cluster, baseline, key, has_time) for key in advised}
-    return [replace(each, suggestions=suggestions.get(each.gang, ())) for each in found]
+    unfinished = not has_time()
+    return [
+        replace(each, suggestions=suggestions[each.gang], is_search_unfinished=unfinished)
+        if each.gang in suggestions
+        else each
+        for each in found
+    ]
 
 
 log = logging.getLogger(__name__)
@@ -107,7 +113,7 @@ class Advisor:
         self._cache: dict[Hashable, tuple[float, Any]] = {}
         self._process: SpawnProcess | None = None
 
-    async def suggestions(self, gang: str) -> tuple[Suggestion, ...]:
+    async def suggestions(self, gang: str) -> SuggestionSearch:
         """Changes with which ``gang`` would start; raises ApiError, NoAnswerError."""
         return await self._cached_answer(gang, partial(_suggestions, gang))
 
@@ -206,7 +212,7 @@ def _run_query(
 
 def _suggestions(
     gang: str, documents: Sequence[Document], configuration: Configuration, now: float
-) -> tuple[Suggestion, ...]:
+) -> SuggestionSearch:
     end = time.monotonic() + SEARCH_SECONDS
     found = explain_cluster(
         documents,
@@ -216,7 +222,9 @@ def _suggestions(
         name=gang,
         has_time=lambda: time.monotonic() < end,
     )
-    return found[0].suggestions if found else ()
+    if not found:
+        return SuggestionSearch(())
+    return SuggestionSearch(found[0].suggestions, not found[0].is_search_unfinished)
 
 
 def _what_if(

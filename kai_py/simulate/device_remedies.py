@@ -26,7 +26,7 @@ def fewer_device_conditions(search: RemedySearch) -> Iterator[Suggestion]:
         search,
         (
             (f"remove {condition} from", each, partial(_replace_selector, selector, rest))
-            for each in _claim_objects(search)
+            for each in claim_objects(search)
             for selector in _selectors(each)
             for condition, rest in _without_one(selector)
         ),
@@ -39,7 +39,7 @@ def tolerated_devices(search: RemedySearch) -> Iterator[Suggestion]:
         search,
         (
             (f"tolerate the device taint {key}:{effect} in", each, partial(_tolerate, key, effect))
-            for each in _claim_objects(search)
+            for each in claim_objects(search)
             for key, effect in dict.fromkeys(_taints(search))
         ),
     )
@@ -71,11 +71,11 @@ def _taints(search: RemedySearch) -> Iterator[tuple[str, str]]:
 
 def _tolerate(key: str, effect: str, manifest: Document) -> None:
     tolerated = {"key": key, "operator": "Exists", "effect": effect}
-    for request in _requests(manifest):
+    for request in claim_requests(manifest):
         request["tolerations"] = [*(request.get("tolerations") or ()), tolerated]
 
 
-def _claim_objects(search: RemedySearch) -> Iterator[Document]:
+def claim_objects(search: RemedySearch) -> Iterator[Document]:
     """The claims and templates in the owners' pod specs, where the form of these is known."""
     specs = pod_specs(search.owners(search.gang))
     named = [claim for spec in specs for claim in spec.get("resourceClaims") or ()]
@@ -94,10 +94,10 @@ def _selectors(document: Document) -> Iterator[str]:
 
 
 def _selector_lists(document: Document) -> Iterator[list[Any]]:
-    return (each["selectors"] for each in _requests(document) if each.get("selectors"))
+    return (each["selectors"] for each in claim_requests(document) if each.get("selectors"))
 
 
-def _requests(document: Document) -> Iterator[dict[str, Any]]:
+def claim_requests(document: Document) -> Iterator[dict[str, Any]]:
     """The requests, with each alternative of a request by itself."""
     spec = document["spec"].get("spec") or document["spec"]
     for request in spec["devices"].get("requests") or ():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.plan import Stage
 from kai_py.simulate.capacity_remedies import add_nodes, end_one_gang, lower_min_available
+from kai_py.simulate.corrections import correct_device_class, correct_names, correct_queue
 from kai_py.simulate.device_remedies import fewer_device_conditions, tolerated_devices
 from kai_py.simulate.manifest_remedies import (
     relax_node_conditions,
@@ -37,7 +38,11 @@ from kai_py.simulate.what_if import CAPACITY_STAGES, LoadedCluster, SettledClust
 log = logging.getLogger(__name__)
 
 Remedy = Callable[[RemedySearch], Iterator[Suggestion]]
+NAMES_MATTER = frozenset({Stage.NODE_FILTERS, Stage.RESOURCES, Stage.TOPOLOGY})
 REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
+    (frozenset({Stage.QUEUE_NOT_FOUND, Stage.INVALID}), correct_queue),
+    (NAMES_MATTER, correct_names),
+    (frozenset({Stage.DEVICES, Stage.INVALID, Stage.CLAIMS_NOT_READY}), correct_device_class),
     (frozenset({Stage.QUEUE_NOT_FOUND}), create_queue),
     (frozenset({Stage.SCHEDULING_GATED}), remove_gates),
     (frozenset({Stage.QUEUE_MAX}), raise_maximum),

@@ -11,7 +11,12 @@ from kai_py.demo.run import DemoOptions, run_demo
 from kai_py.demo.script import script_for
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import TOKEN_VARIABLE, HttpAccess
-from kai_py.observe.suggestion import InvalidQuestionError, QueueChange, Suggestion
+from kai_py.observe.suggestion import (
+    InvalidQuestionError,
+    QueueChange,
+    Suggestion,
+    SuggestionSearch,
+)
 from kai_py.plan.plan import Stage
 from kai_py.simulate.what_if import Comparison, NodesNeeded, PlacedGang, WaitingGang
 from kai_py.snapshot.tables.queues import QueueInfo
@@ -93,7 +98,7 @@ async def test_a_waiting_gang_tells_its_explanation(tab):
         share = QueueChange("team", fair_share=(0.0, 16.0), allocated=(4.0, 16.0))
         starts = ("default/Gang/a", "default/Gang/train")
         found = Suggestion("add a node", (), evicts=("default/Gang/b",), starts=starts)
-        return (replace(found, queues=(share,)),)
+        return SuggestionSearch((replace(found, queues=(share,)),))
 
     probes = shown.probes()
     probes = replace(probes, source=replace(probes.source, suggest=advise))

@@ -17,7 +17,7 @@ from kai_py.observe.http_access import TOKEN_VARIABLE, HttpAccess
 from kai_py.observe.http_api import PROCESS_ID, ApiSource
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.share_history import ShareHistory
-from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
+from kai_py.observe.suggestion import Suggestion, SuggestionSearch, SuggestionStep, Verb
 from kai_py.observe.token_review import AccessDenial
 from kai_py.plan.plan import Plan, QueueShare, Stage, Unplaced
 from tests.observe.views import view_of
@@ -210,7 +210,9 @@ async def test_running_gangs_are_told_the_largest_first_by_queue_and_name(state,
 async def test_an_explanation_has_what_would_help_and_what_was_decided(state):
     async def advise(gang):
         step = SuggestionStep(verb=Verb.DELETE, api_version="batch/v1", kind="Job", name="other")
-        return (Suggestion(f"let another end for {gang}", (step,)),)
+        return SuggestionSearch(
+            (Suggestion(f"let another end for {gang}", (step,)),), is_finished=False
+        )
 
     look_at(state, world({"n1": 4}, WAITING).snapshot(0.0))
     probes = probes_of(state)

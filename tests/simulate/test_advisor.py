@@ -41,7 +41,7 @@ async def asking(tmp_path):
 async def test_an_answer_comes_from_another_process_and_is_kept(tmp_path, monkeypatch):
     async with asking(tmp_path) as asked:
         found = await asked.suggestions("default/Job/six")
-        assert found[0].text == "let it start with 4 of its 6 pods (min-available)"
+        assert found.found[0].text == "let it start with 4 of its 6 pods (min-available)"
         monkeypatch.setattr(advisor, "read_objects", None)
         assert await asked.suggestions("default/Job/six") is found
 

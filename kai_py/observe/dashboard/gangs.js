@@ -139,8 +139,9 @@ async function advise(details, path, stage) {
 }
 
 function advice(it) {
+  const unfinished = it.is_search_unfinished ? "The search was not finished in time; there may be more. " : "";
   if (!it.suggestions.length) {
-    return make("p", { className: "command" }, "No single change was found that lets it start: ",
+    return make("p", { className: "command" }, unfinished || "No single change was found that lets it start: ",
       make("code", { textContent: `kai-py explain gang ${it.gang}` }));
   }
   const list = make("ul", { className: "advice" });
@@ -148,7 +149,8 @@ function advice(it) {
     const cost = each.evicts.length ? ` – ${each.evicts.join(", ")} would lose pods` : "";
     list.append(make("li", {}, each.text + cost, " ", whatIf(each, it.gang)));
   }
-  return make("div", {}, make("p", { textContent: "In simulation, any of these changes lets it start:" }), list);
+  const head = make("p", { textContent: "In simulation, any of these changes lets it start:" });
+  return make("div", {}, head, list, make("p", { textContent: unfinished }));
 }
 
 /** A button that shows what else the simulation of a suggestion gave; it changes nothing. */

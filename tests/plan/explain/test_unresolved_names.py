@@ -12,7 +12,7 @@ from kai_py.api.records.core import (
     SelectorRequirement,
     Taint,
 )
-from kai_py.grouping.grouper import REQUIRED_LEVEL_KEY
+from kai_py.grouping.topology_annotations import REQUIRED_LEVEL_KEY
 from kai_py.plan.explain.unresolved_names import MAX_EXPLAINED
 from tests.support.scenario import cluster, job_with_pods, node, pod, queue
 
