@@ -24,7 +24,7 @@ from kai_py.api.records.resource import (
 )
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.compute_domains import DAEMON, DRIVER, ChannelClaims
-from kai_py.dra.device_kinds import DeviceKind, DeviceKinds, max_on_one_node
+from kai_py.dra.device_kinds import DeviceKind, DeviceKinds, devices_by_node, max_on_one_node
 from kai_py.dra.device_limits import counts_towards
 from kai_py.dra.device_state import DeviceState, unreadable_shares
 from kai_py.dra.gpu_weight import GpuWeights, requested_share, share_of
@@ -129,6 +129,9 @@ class ClusterDevices:
             device_count=self.device_count,
             request_quota_resources=self.request_quota_resources,
             request_device_limit=self.request_device_limit,
+            least_weight=lambda request: min(self._request_weights(request)),
+            certain_quota_resources=self._certain_quota_resources,
+            devices_by_node=lambda request: devices_by_node(self._requested_kinds(request)),
             device_quota_resources=self.device_quota_resources,
         )
 
@@ -235,7 +238,7 @@ class ClusterDevices:
 
     def refund(self, spec: ResourceClaimSpec, allocation: AllocationResult) -> dict[str, float]:
         """By how much the devices that a claim got cost less than the most it could get."""
-        if self._has_fixed_charge(spec):
+        if self.has_fixed_charge(spec):
             return {}
         allocated = ResourceClaim(spec=spec, status=ResourceClaimStatus(allocation=allocation))
         highest, actual = self.accounting.claim_spec(spec), self.accounting.claim(allocated)
@@ -268,6 +271,15 @@ class ClusterDevices:
         )
         return tuple(dict.fromkeys(rows))
 
+    def _certain_quota_resources(self, request: DeviceRequestSpec) -> tuple[str, ...]:
+        """Quota resources towards which every device of the request counts."""
+        if not self._limits:
+            return ()
+        counted = [self._quota_resources(kind.row) for kind in self._requested_kinds(request)]
+        return tuple(
+            name for name in (counted[0] if counted else ()) if all(name in c for c in counted)
+        )
+
     def request_device_limit(self, request: DeviceRequestSpec) -> float:
         """The most devices that a request with allocation mode All gets on any node."""
         return float(max_on_one_node(self._requested_kinds(request)))
@@ -294,7 +306,7 @@ class ClusterDevices:
         self._limits_seen = (self._limits, *self._kinds.all()) if self._limits else ()
         return before != self._limits_seen
 
-    def _has_fixed_charge(self, spec: ResourceClaimSpec) -> bool:
+    def has_fixed_charge(self, spec: ResourceClaimSpec) -> bool:
         """Whether a claim costs the same whichever devices it gets."""
         return not self._limits and all(
             request.exactly is not None

@@ -120,12 +120,24 @@ def _satisfies(expressions: CompiledExpressions, row: DeviceRow, texts: Iterable
 
 def max_on_one_node(kinds: Iterable[DeviceKind]) -> int:
     """The most devices of these kinds that a claim with allocation mode All gets on one node."""
+    return max(devices_by_node(kinds).values(), default=0)
+
+
+def devices_by_node(kinds: Iterable[DeviceKind]) -> dict[str, int]:
+    """What a claim with allocation mode All gets on each node; "" for nodes with none of its own.
+
+    Devices that several nodes reach count on each node.
+    """
     by_node: dict[str, int] = {}
     for kind in kinds:
         for node, devices in kind.by_node.items():
             by_node[node] = by_node.get(node, 0) + devices
     anywhere = by_node.pop("", 0)
-    return min(anywhere + max(by_node.values(), default=0), MAX_RESULTS_PER_CLAIM)
+    shared = {"": anywhere} if anywhere else {}
+    return {
+        node: min(anywhere + devices, MAX_RESULTS_PER_CLAIM)
+        for node, devices in ({"": 0} | by_node if shared else by_node).items()
+    }
 
 
 def _kinds(inventory: Inventory, weights: GpuWeights) -> Mapping[str, DeviceKind]:

@@ -299,6 +299,7 @@ def _open_session(
         probes_per_gang=settings.victim_probes_per_gang,
         max_relocated_pods=settings.max_relocated_pods,
         staleness_grace=settings.staleness_grace,
+        accounting=memory.devices.accounting,
         eviction_limits=EvictionLimits(snapshot, memory.evictions, settings.cooldown),
         ageing=ageing,
         out_of_budget=memory.out_of_budget,

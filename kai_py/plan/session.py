@@ -29,6 +29,7 @@ from kai_py.plan.turns import Turns
 from kai_py.policy.ageing import QueueAgeing
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime
 from kai_py.policy.score.workload import frequent_shapes
+from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -59,6 +60,7 @@ class CycleState:
     staleness_grace: float
     reservation_seconds: float
     eviction_limits: EvictionLimits
+    accounting: Accounting
     ageing: QueueAgeing = field(default_factory=QueueAgeing)
     out_of_budget: Mapping[str, int] = field(default_factory=dict)
     cut_short: Mapping[str, int] = field(default_factory=dict)

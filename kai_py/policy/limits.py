@@ -13,8 +13,10 @@ x depth).
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from kai_py.policy.queue_usage import QueueUsage, exceeds
-from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE
 
 
@@ -80,6 +82,17 @@ def check_limits(
     return check_deserved(usage, queue, request)
 
 
+def check_usage(
+    usage: QueueUsage, queue: int, counted: Floats, *, preemptible: bool
+) -> QuotaExceeded | None:
+    """Both rules for what is allocated already, as far as ``counted`` (resources,) is positive."""
+    none = np.zeros_like(counted)
+    exceeded = _first_exceeded(usage, queue, none, QuotaBound.MAX, counted > 0)
+    if exceeded is not None or preemptible:
+        return exceeded
+    return _first_exceeded(usage, queue, none, QuotaBound.DESERVED, counted > 0)
+
+
 def check_max(usage: QueueUsage, queue: int, request: Floats) -> QuotaExceeded | None:
     """The ``max`` rule alone."""
     return _first_exceeded(usage, queue, request, QuotaBound.MAX)
@@ -98,12 +111,17 @@ def _bound_and_usage(usage: QueueUsage, bound: QuotaBound) -> tuple[Floats, Floa
 
 
 def _first_exceeded(
-    usage: QueueUsage, queue: int, request: Floats, bound: QuotaBound
+    usage: QueueUsage,
+    queue: int,
+    request: Floats,
+    bound: QuotaBound,
+    counted: Bools | None = None,
 ) -> QuotaExceeded | None:
     limit, allocated = _bound_and_usage(usage, bound)
     path = usage.queues.ancestors(queue)[::-1]
     column = request[:, None]
-    refused = exceeds(allocated[:, path] + column, limit[:, path]) & (column > 0)
+    refused = exceeds(allocated[:, path] + column, limit[:, path])
+    refused &= (request > 0 if counted is None else counted)[:, None]
     if not refused.any():
         return None
     # Transposed, so that the nearest queue comes before the first resource.

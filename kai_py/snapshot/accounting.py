@@ -46,6 +46,9 @@ RequestQuotaResources = Callable[[DeviceRequestSpec], Iterable[str]]
 RequestDeviceLimit = Callable[[DeviceRequestSpec], float]
 """The most devices that a request for all of them can get."""
 
+DevicesByNode = Callable[[DeviceRequestSpec], Mapping[str, int]]
+"""What a request for all devices gets on each node that has any, by the name of the node."""
+
 DeviceQuotaResources = Callable[[str, str, str], Iterable[str]]
 """Rows by attribute in which (driver, pool, device) counts."""
 
@@ -62,6 +65,8 @@ class Accounting:
 
     ``gpu_resources``: extended resources that count as whole GPUs, by full name or by ``*/suffix``.
     ``mig_slices_per_gpu``: compute slices of the MIG profiles of a device plugin that make a GPU.
+    ``least_weight``, ``certain_quota_resources``: as ``request_weight`` and
+    ``request_quota_resources``, of the device that costs least, and of every device.
     """
 
     request_weight: RequestWeight
@@ -72,6 +77,9 @@ class Accounting:
     device_count: DeviceCount = lambda _: 0.0
     request_quota_resources: RequestQuotaResources = lambda _: ()
     request_device_limit: RequestDeviceLimit = lambda _: 1.0
+    least_weight: RequestWeight = lambda _: 0.0
+    certain_quota_resources: RequestQuotaResources = lambda _: ()
+    devices_by_node: DevicesByNode = lambda _: {}
     device_quota_resources: DeviceQuotaResources = lambda *_: ()
 
     def requests(self, requests: Mapping[str, float]) -> dict[str, float]:
@@ -135,6 +143,33 @@ class Accounting:
     def claim_spec(self, spec: ResourceClaimSpec) -> dict[str, float]:
         """The most an unallocated claim can cost."""
         return total(self._request(request) for request in spec.devices.requests)
+
+    def least_of_claim(self, spec: ResourceClaimSpec) -> dict[str, float]:
+        """The least that an unallocated claim can cost."""
+        return total(self.least_of_request(request) for request in spec.devices.requests)
+
+    def least_of_request(self, request: DeviceRequest) -> dict[str, float]:
+        """The cost of the alternative that costs least, in GPUs before devices."""
+        exact = request.exactly
+        if exact is not None:
+            return {} if exact.admin_access else self.least_of_alternative(exact)
+        costs = [self.least_of_alternative(each) for each in request.first_available]
+        return min(costs, key=lambda cost: (cost.get(GPU, 0.0), sum(cost.values())), default={})
+
+    def least_of_alternative(
+        self, request: DeviceRequestSpec, devices: float | None = None
+    ) -> dict[str, float]:
+        """The least that ``devices`` of a request, as many as it needs by default, can cost."""
+        if devices is None:
+            listed = float(max(request.count, 1))
+            by_node = self.devices_by_node(request) if request.allocation_mode == "All" else {}
+            devices = float(min(by_node.values(), default=1)) if by_node else listed
+        return _cost(
+            self.least_weight(request) * devices,
+            request.device_class_name,
+            self.certain_quota_resources(request),
+            devices,
+        )
 
     def plugin_equivalents(self, spec: ResourceClaimSpec) -> dict[str, float]:
         """What a claim takes of resources that a device plugin may report for the same devices."""

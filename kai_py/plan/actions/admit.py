@@ -11,6 +11,7 @@ Order: priority including ageing, then age. O(pending pods), only while a pod ha
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from kai_py.plan.device_options import least_cost
 from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.placement.next_pods import next_request, precondition
 from kai_py.plan.plan import Admission
@@ -69,7 +70,8 @@ def _admissible_pods(state: CycleState, gang: Gang) -> Sequence[Member]:
 
 
 def _check_quota(state: CycleState, gang: Gang, pods: Sequence[Member]) -> Unschedulable | None:
-    return check_quota(state.quota, gang, pods, state.quota.cost_of(pods))
+    over = check_quota(state.quota, gang, pods, state.quota.cost_of(pods))
+    return over and check_quota(state.quota, gang, pods, least_cost(state, pods))
 
 
 def _without_gate(member: Member) -> Member:

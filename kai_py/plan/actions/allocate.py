@@ -3,7 +3,8 @@
     while a queue has a gang left:
         take the queue that comes next, and its next gang
         check the queue's bounds for the next request, an amount of GPU memory at its cost on the
-            smallest GPUs; where that is too much, on the larger ones
+            smallest GPUs; where that is too much, on the larger ones; claims at the cost of the
+            most that they may get; where that is too much, of what is within the bounds
         place the request where it is idle now, or else where capacity is being released
         a gang with pods left to place goes back into its queue
 
@@ -16,6 +17,7 @@ Gangs whose search for devices was cut short in an earlier cycle come after all 
 from collections.abc import Callable, Iterable
 
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
+from kai_py.plan.device_options import place_within_quota
 from kai_py.plan.explain.reasons import Unschedulable, for_gang
 from kai_py.plan.gang_queue import GangQueue
 from kai_py.plan.placement.next_pods import PlacementRequest
@@ -84,7 +86,7 @@ def _allocate_gang(state: CycleState, gang: Gang, solver: "_AllocateSolver") -> 
         return False
     over = check_quota(state.quota, gang, request.members, state.request_cost(gang))
     if over is not None:
-        reason = None if _place_on_larger_gpus(state, gang, request) else over
+        reason = _place_over(state, gang, request, over)
     else:
         reserved = check_reserved_quota(state, gang, state.request_cost(gang))
         reason = reserved or solver.solve(gang, request)
@@ -93,6 +95,17 @@ def _allocate_gang(state: CycleState, gang: Gang, solver: "_AllocateSolver") -> 
         return request.has_more
     state.mark_unschedulable(gang, reason)
     return False
+
+
+def _place_over(
+    state: CycleState, gang: Gang, request: PlacementRequest, over: Unschedulable
+) -> Unschedulable | None:
+    """Place a request that exceeds a bound by the most that it may cost, at a lower cost."""
+    if _place_on_larger_gpus(state, gang, request):
+        return None
+    if check_reserved_quota(state, gang, state.request_cost(gang)) is not None:
+        return over
+    return place_within_quota(state, gang, request, over)
 
 
 def _place_on_larger_gpus(state: CycleState, gang: Gang, request: PlacementRequest) -> bool:

@@ -5,21 +5,24 @@ terminating pods have gone. A placement allocates its devices in both, so no oth
 nominated; an eviction frees them in future idle only. A shared claim frees its devices when its
 last user goes; a pod may still join such a claim while its devices were not reassigned.
 
-The devices protocol of placement, independent of the allocator behind it.
-
 A claim is allocated by the first pod that is placed with it; later pods share the allocation. Every
 change can be undone, in reverse order.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Protocol
 
+import msgspec
 import numpy as np
 
 from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.resource import MAX_RESERVED_FOR, AllocationResult, ResourceClaim
+from kai_py.api.records.resource import (
+    MAX_RESERVED_FOR,
+    AllocationResult,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
 from kai_py.api.references import ClaimRef
 from kai_py.dra.allocation_query import Alternatives
 from kai_py.dra.allocator import Allocation
@@ -28,7 +31,7 @@ from kai_py.dra.device_state import DeviceState, ReleasedAllocation
 from kai_py.dra.explain.diagnosis import diagnose_allocation
 from kai_py.dra.explain.diagnosis_message import diagnosis_message
 from kai_py.dra.identity import AllocationError
-from kai_py.plan.plan import ClaimAllocation, ClaimToCreate
+from kai_py.plan.plan import ClaimAllocation
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.claims import (
     ClaimUsers,
@@ -36,64 +39,15 @@ from kai_py.plan.state.claims import (
     extended_claims_by_node,
     extended_claims_of_pod,
 )
+from kai_py.plan.state.device_trial import PodDevices
 from kai_py.plan.state.undo import Undo, no_undo
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.resources import Bools, Ints
-from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.shape import ClaimUse, Shape
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.suspended_jobs import is_placeholder
-
-
-@dataclass(frozen=True, slots=True)
-class PodDevices:
-    """Devices found for a pod: the allocations of claims that had none, and the undo.
-
-    ``create_claim``: the claim for its extended resources on a node without a device plugin.
-    ``refund``: by how much its queue is charged less than for the most it could have got.
-    """
-
-    allocations: tuple[ClaimAllocation, ...] = ()
-    undo: Undo | None = None
-    create_claim: ClaimToCreate | None = None
-    refund: Mapping[str, float] = field(default_factory=dict)
-
-
-class DeviceTrial(Protocol):
-    """Devices of all nodes with the decisions of the cycle so far."""
-
-    def replicas(self, shape: Shape, mask: Bools, count: int, capacity: Capacity) -> Ints:
-        """(nodes,) int64: pods of ``shape``, at most ``count``, for which there are devices."""
-
-    def alternatives(
-        self, shape: Shape, mask: Bools, count: int, capacity: Capacity
-    ) -> Alternatives | None:
-        """(nodes,) each: which alternatives of ``firstAvailable`` up to ``count`` pods get.
-
-        None where the shape has no such requests. To be called after ``replicas``.
-        """
-
-    def allocate(self, member: Member, row: int, capacity: Capacity) -> PodDevices | None:
-        """Allocate the pod's claims on a node; None when the devices are not available."""
-
-    def crowded_claim(self, members: Sequence[Member], capacity: Capacity) -> str:
-        """The first claim that has too many users with ``members``, as a sentence; else ""."""
-
-    def release(self, member: Member) -> Undo | None:
-        """Free the devices of an evicted pod; claims with other users stay allocated."""
-
-    def replicas_on_empty_nodes(self, shape: Shape, mask: Bools, count: int) -> Ints:
-        """(nodes,) int64: as ``replicas`` while all devices are free."""
-
-    def fits_empty_cluster(self, shape: Shape) -> bool:
-        """Whether some node has devices for one pod of ``shape`` while all are free."""
-
-    def infeasible_reason(self, shape: Shape, mask: Bools) -> str:
-        """Why no node in ``mask`` has the devices while all are free; "" if that may change."""
-
-    def unschedulable_reason(self, shape: Shape, mask: Bools) -> str:
-        """One sentence: why the claims of ``shape`` can't be allocated in ``mask``."""
 
 
 class CycleDevices:
@@ -114,6 +68,7 @@ class CycleDevices:
             {ref.uid: pods for ref, pods in snapshot.group_claim_users.items()}
         )
         self._freed: dict[str, ReleasedAllocation] = {}
+        self._narrowed: Mapping[int, ResourceClaimSpec] = {}
         for of_group in snapshot.group_claim_users:
             self._free_unused(of_group)
         for claim, ended_pod in snapshot.releasable_claims:
@@ -170,6 +125,9 @@ class CycleDevices:
         if not member.claims and not member.shape.extended.requests:
             return PodDevices()
         missing = [ref for ref in member.claims if self._allocation(ref) is None]
+        uses = dict(zip(member.claims, member.shape.claims, strict=False))
+        is_fixed = all(self._devices.has_fixed_charge(uses[ref].spec) for ref in missing)
+        own = {} if is_fixed else self.own_claims(member)
         claims = [self._claim(member, ref) for ref in missing]
         templates = extended_claims_of_pod(member, self._snapshot, row)
         result = self._cluster.allocate(
@@ -191,7 +149,7 @@ class CycleDevices:
         reserved = [self._users.reserve(ref.uid, _consumer(member, ref)) for ref in member.claims]
         undo += [each for each in reserved if each is not None]
         allocate = tuple(ClaimAllocation(ref, found) for ref, found in new)
-        return PodDevices(allocate, _undo_all(undo), to_create, self._refund(member, allocate))
+        return PodDevices(allocate, _undo_all(undo), to_create, self._refund(own, allocate))
 
     def crowded_claim(self, members: Sequence[Member], capacity: Capacity) -> str:
         """The first claim that has too many users with ``members``, as a sentence; else ""."""
@@ -224,14 +182,54 @@ class CycleDevices:
                     found.setdefault(ref.uid, set()).add(_consumer(member, ref))
         return found
 
-    def _refund(self, member: Member, allocated: Sequence[ClaimAllocation]) -> dict[str, float]:
-        """By how much the gang is charged less for claims that are its own."""
-        uses = dict(zip(member.claims, member.shape.claims, strict=False))
+    def own_claims(self, member: Member) -> Mapping[ClaimRef, ResourceClaimSpec]:
+        """Unallocated claims with which the gang of a pod is charged, and that are not shared.
+
+        A claim that the pod names may be charged to another one that shares it: it is to this one
+        as far as its charge holds the devices.
+        """
         group = member.group_reservation.claims if member.group_reservation is not None else ()
+        uses = dict(zip(member.claims, member.shape.claims, strict=False))
+        found = {
+            ref: use.spec
+            for ref, use in uses.items()
+            if (use.claim is None or ref in group) and self._allocation(ref) is None
+        }
+        accounting = self._devices.accounting
+        left = dict(member.charge)
+        counted = [accounting.claim_spec(found[ref]) for ref in found if ref not in group]
+        counted.append(accounting.extended(member.shape.extended.requests))
+        for name, amount in total(counted).items():
+            left[name] = left.get(name, 0.0) - amount
+        for ref, use in uses.items():
+            cost = accounting.claim_spec(use.spec)
+            if ref in found or ref in group or self._allocation(ref) is not None or not cost:
+                continue
+            if all(left.get(name, 0.0) >= amount for name, amount in cost.items()):
+                found[ref] = use.spec
+                left.update({name: left[name] - amount for name, amount in cost.items()})
+        return found
+
+    @contextmanager
+    def narrowed(self, specs: Mapping[int, ResourceClaimSpec]) -> Iterator[None]:
+        """Allocate claims by other specs for a while; ``specs``: by the id of the claims' own."""
+        before, self._narrowed = self._narrowed, specs
+        try:
+            yield
+        finally:
+            self._narrowed = before
+
+    def _spec(self, use: ClaimUse) -> ResourceClaimSpec:
+        return self._narrowed.get(id(use.spec), use.spec)
+
+    def _refund(
+        self, own: Mapping[ClaimRef, ResourceClaimSpec], allocated: Sequence[ClaimAllocation]
+    ) -> dict[str, float]:
+        """By how much the gang is charged less for claims that are its own."""
         return total(
-            self._devices.refund(uses[new.claim].spec, new.allocation)
+            self._devices.refund(own[new.claim], new.allocation)
             for new in allocated
-            if uses[new.claim].claim is None or new.claim in group
+            if new.claim in own
         )
 
     def release(self, member: Member) -> Undo | None:
@@ -294,18 +292,19 @@ class CycleDevices:
                 reachable = reachable & matches_selector(allocation.node_selector, nodes)
             if allocation is None and not use.is_allocated:
                 meta = ObjectMeta(name=use.name) if use.claim is None else use.claim.metadata
-                missing.append(ResourceClaim(metadata=meta, spec=use.spec))
+                missing.append(ResourceClaim(metadata=meta, spec=self._spec(use)))
         return reachable, missing
 
     def _claim(self, member: Member, ref: ClaimRef) -> ResourceClaim:
         """The claim, or what it will be if it is yet to be created."""
         existing = self._snapshot.devices.claims.get((ref.namespace, ref.name))
         exists = member.state is not PodState.EXPECTED and not is_placeholder(member.pod.uid)
-        if existing is not None and exists:
-            return existing
-        meta = ObjectMeta(name=ref.name, namespace=ref.namespace, uid=ref.uid)
         use = member.shape.claims[member.claims.index(ref)]
-        return use.claim or ResourceClaim(metadata=meta, spec=use.spec)
+        spec = self._spec(use)
+        if existing is not None and exists:
+            return existing if spec is use.spec else msgspec.structs.replace(existing, spec=spec)
+        meta = ObjectMeta(name=ref.name, namespace=ref.namespace, uid=ref.uid)
+        return use.claim or ResourceClaim(metadata=meta, spec=spec)
 
     def _allocation(self, ref: ClaimRef) -> AllocationResult | None:
         claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))

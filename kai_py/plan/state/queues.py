@@ -99,7 +99,7 @@ class Quota:
         cached = self._costs.get(id(charge))
         if cached is not None:
             return cached[1]
-        cost = self._cost_vector(charge)
+        cost = self.cost_vector(charge)
         cost.flags.writeable = False
         if len(self._costs) >= MAX_CACHED_COSTS:
             self._costs.clear()
@@ -115,9 +115,10 @@ class Quota:
         if all(member.charge is charge for member in members):
             cost: Floats = self.cost(charge) * len(members)
             return cost
-        return self._cost_vector(total(member.charge for member in members))
+        return self.cost_vector(total(member.charge for member in members))
 
-    def _cost_vector(self, charge: Mapping[str, float]) -> Floats:
+    def cost_vector(self, charge: Mapping[str, float]) -> Floats:
+        """As ``cost``, for a charge that no pod has: a fresh array, not cached."""
         column = np.zeros(len(self.resources))
         for name, amount in charge.items():
             position = self._positions.get(name)

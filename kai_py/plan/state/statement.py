@@ -23,7 +23,7 @@ from kai_py.api.gpu_share import GPU_RESOURCE, SharedGpu
 from kai_py.api.references import ClaimRef
 from kai_py.plan.plan import Action, ClaimAllocation, ClaimToCreate
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.devices import DeviceTrial
+from kai_py.plan.state.device_trial import DeviceTrial
 from kai_py.plan.state.limits.base import NodeLimits
 from kai_py.plan.state.limits.gpu_sharing import SharedGpus, ShareReplicas
 from kai_py.plan.state.limits.host_ports import HostPorts

@@ -1,0 +1,136 @@
+"""Alternatives, and all devices of a node, are tried against the limits of the queue, too."""
+
+import pytest
+
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.records.resource_versions import from_json
+from kai_py.plan.plan import Stage
+from tests.support.scenario import (
+    claiming,
+    cluster,
+    device_class,
+    gpu_slice,
+    job,
+    node,
+    placed,
+    pod,
+    queue,
+)
+
+GPU = "gpu.nvidia.com"
+
+
+def listed(*counts, name="gpu", **fields):
+    """A request that prefers the first of these numbers of GPUs."""
+    options = [
+        {"name": f"x{count}", "deviceClassName": GPU, "count": count} | fields for count in counts
+    ]
+    return {"name": name, "firstAvailable": options}
+
+
+ALL = {"name": "gpu", "exactly": {"deviceClassName": GPU, "allocationMode": "All"}}
+
+
+def asking(name, *requests, template=True, **options):
+    reference = {"kind": "Pod", "name": name, "uid": f"pod-{name}", "controller": True}
+    meta = {"name": name, "namespace": "default", "uid": name}
+    if template:
+        meta["ownerReferences"] = [reference]
+    spec = {"devices": {"requests": list(requests)}}
+    yield from_json(ResourceClaim, {"metadata": meta, "spec": spec})
+    options = options if "owner" in options else {"queue": "team"} | options
+    yield claiming(pod(name, 0, **options), name, template=template)
+
+
+def world(limit, *given, sizes=(8,), **spec):
+    hardware = [each for i, n in enumerate(sizes) for each in (node(f"n{i}", 0), gpus(i, n))]
+    return cluster(device_class(), queue("team", 0, limit, **spec), *hardware, *given)
+
+
+def gpus(number, count):
+    return gpu_slice(f"n{number}", count)
+
+
+def given(plan):
+    """Names of the requests, or alternatives, that got devices; how many each."""
+    found = {}
+    for gang in plan.placements:
+        for each in gang.pods:
+            for claim in each.allocate:
+                for result in claim.allocation.devices.results:
+                    key = each.pod.name, result.request
+                    found[key] = found.get(key, 0) + 1
+    return found
+
+
+@pytest.mark.parametrize("template", [True, False], ids=["template", "by name"])
+def test_the_first_alternative_within_the_limit_is_taken(template):
+    plan = world(4, *asking("p", listed(8, 4, 2), template=template)).plan()
+    assert given(plan) == {("p", "gpu/x4"): 4}
+    assert [each.allocated["gpu"] for each in plan.queues] == [4.0]
+
+
+def test_the_first_alternative_that_limit_and_nodes_allow_is_taken():
+    plan = world(4, *asking("p", listed(8, 4, 2, 1)), sizes=(3, 2)).plan()
+    assert given(plan) == {("p", "gpu/x2"): 2}
+
+
+def test_within_the_limit_the_first_is_taken():
+    assert given(world(8, *asking("p", listed(8, 2))).plan()) == {("p", "gpu/x8"): 8}
+
+
+def test_the_reason_names_the_alternatives_that_the_quota_closed():
+    five = {"name": "gpu", "exactly": {"deviceClassName": GPU, "count": 5}}
+    first = asking("first", five, queue="other", priority=1)
+    [waits] = world(4, queue("other", 8), *first, *asking("p", listed(8, 4))).plan().unplaced
+    assert waits.stage is Stage.DEVICES
+    assert waits.message.endswith("; alternatives beyond the quota: gpu/x8.")
+    [waits] = world(1, *asking("p", listed(8, 4)), sizes=(8,)).plan().unplaced
+    assert waits.stage is Stage.QUEUE_MAX
+    assert "workload requested 4 GPUs" in waits.message
+    assert "; alternatives beyond the quota: gpu/x8, gpu/x4." in waits.message
+
+
+def test_pods_use_up_the_limit_one_after_the_other():
+    pods = [each for i in range(3) for each in asking(f"p{i}", listed(4, 1), created=i)]
+    plan = world(5, *pods, sizes=(8, 8)).plan()
+    assert given(plan) == {("p0", "gpu/x4"): 4, ("p1", "gpu/x1"): 1}
+
+
+def test_requests_of_one_claim_share_the_limit():
+    plan = world(5, *asking("p", listed(4, 1), listed(4, 1, name="more"))).plan()
+    assert sum(given(plan).values()) <= 5
+    assert placed(plan) == {"p": "n0"}
+
+
+def test_a_gang_takes_what_all_of_its_pods_may_have():
+    owner = job("train", 2, "team")
+    pods = [each for i in range(2) for each in asking(f"t{i}", listed(8, 4, 2), owner=owner)]
+    plan = world(8, owner, *pods, sizes=(8, 8)).plan()
+    assert given(plan) == {("t0", "gpu/x4"): 4, ("t1", "gpu/x4"): 4}
+
+
+def test_all_devices_are_taken_where_they_are_within_the_limit():
+    plan = world(4, *asking("p", ALL), sizes=(8, 4)).plan()
+    assert placed(plan) == {"p": "n1"}
+    assert sum(given(plan).values()) == 4
+    [waits] = world(3, *asking("p", ALL), sizes=(8, 4)).plan().unplaced
+    assert waits.stage is Stage.QUEUE_MAX
+    assert "requested 4 GPUs" in waits.message
+
+
+def test_all_devices_are_charged_as_what_they_are():
+    pods = [*asking("all", ALL), *asking("two", listed(2), created=1)]
+    plan = world(6, *pods, sizes=(4, 2)).plan()
+    assert placed(plan).keys() == {"all", "two"}
+
+
+def test_limits_by_class_close_alternatives():
+    options = [
+        {"name": "big", "deviceClassName": "fast", "count": 2},
+        {"name": "small", "deviceClassName": GPU},
+    ]
+    share = {"name": "fast", "deviceClassName": "fast", "max": 1}
+    made = world(8, *asking("p", {"name": "gpu", "firstAvailable": options}), devices=[share])
+    made.add(device_class("fast"))
+    assert given(made.plan()) == {("p", "gpu/small"): 1}
