@@ -257,11 +257,11 @@ def choosing(name: str, *counts: int):
 
 
 def test_a_placed_pod_is_charged_for_what_it_got_so_that_others_of_the_cycle_find_room():
-    asks = [*choosing("a", 4, 1), *choosing("b", 4, 1), *choosing("c", 4, 1)]
+    asks = [each for name in "abcdef" for each in choosing(name, 4, 1)]
     plan = cluster(*hardware(1, 8), queue("team", 0, 5), asks).plan()
-    assert sorted(placed(plan)) == ["a", "b"], "1 + the most that b may get fit into 5, 2 + 4 don't"
+    assert sorted(placed(plan)) == ["a", "b", "c", "d", "e"]
     [team] = [each for each in plan.queues if each.queue == "team"]
-    assert team.allocated["gpu"] == 2.0
+    assert team.allocated["gpu"] == 5.0
 
 
 def test_a_trial_that_fails_leaves_no_charge():
