@@ -11,6 +11,7 @@ from itertools import chain, islice
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Node, Pod
+from kai_py.api.records.partial import unreadable_fields
 from kai_py.api.records.resource import AllocationResult, ResourceClaim, ResourceSlice
 from kai_py.api.records.unstructured import same_owner
 from kai_py.api.references import PodRef
@@ -35,6 +36,10 @@ STEP = 32
 
 READING = "reading it"
 DERIVING = "deriving what it requests"
+
+
+class UnreadableError(ValueError):
+    """Some fields of an object could not be decoded; the message names them."""
 
 
 class SnapshotBuilder:
@@ -333,6 +338,9 @@ class SnapshotBuilder:
 
     def _derived(self, pod: Pod, placement: PodPlacement, *, ours: bool) -> DerivedPod:
         tables = self._tables
+        unreadable = unreadable_fields(pod.metadata)
+        if unreadable:
+            raise UnreadableError(unreadable)
         parsed = tables.parsed_pods.parse(
             pod, ours=ours, labels_matter=tables.pod_rules.labels_matter(pod)
         )

@@ -41,6 +41,7 @@ from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.node_usage import NodeUsageState, PodUsage
 from kai_py.snapshot.pod_volumes import NO_VOLUMES, PodVolumes, pod_volumes
 from kai_py.snapshot.requests import excessive_request
+from kai_py.snapshot.resources import largest_amount
 from kai_py.snapshot.shape import Shape, ShapeTable
 from kai_py.snapshot.tables.claims import PodClaims, group_claims, pod_claims
 from kai_py.snapshot.tables.gpus import NOMINAL_MIB, SharedGpuUsage
@@ -134,7 +135,7 @@ class PodDemand:
     """What a pod requests. ``waiting_for`` and ``problem`` are as in ``Member``.
 
     A pod whose requests cannot be read has ``UNREADABLE_SHAPE``: it requests nothing and is never
-    placed.
+    placed. ``closes_node``: it is unknown what it takes of its node, which takes no more pods.
     """
 
     shape: Shape
@@ -143,6 +144,7 @@ class PodDemand:
     volumes: PodVolumes = NO_VOLUMES
     waiting_for: str = ""
     problem: str = ""
+    closes_node: bool = False
 
     @property
     def charged_by_shape(self) -> bool:
@@ -180,7 +182,8 @@ def pod_demand(
     except QuantityError as error:
         problem, shape = str(error), UNREADABLE_SHAPE
     waiting = claims.waiting_for or volumes.waiting_for
-    return PodDemand(shape, claims, share, volumes, waiting, problem)
+    closes = shape is UNREADABLE_SHAPE or claims.unreadable
+    return PodDemand(shape, claims, share, volumes, waiting, problem, closes)
 
 
 def shared_gpus_of(pod: Pod, demand: PodDemand, placement: PodPlacement) -> tuple[SharedGpu, ...]:
@@ -203,6 +206,8 @@ def pod_usage(
     shared = shared_gpu_usage(shape, gpus, pod)
     if shared is not None and shape.gpu_share is None:
         requests = {name: amount for name, amount in requests.items() if name != GPU_RESOURCE}
+    if demand.closes_node:
+        requests = {**requests, "pods": largest_amount("pods")}
     return PodUsage(
         placement.node,
         requests,

@@ -1,8 +1,9 @@
 """Pods that could not be derived: what can be read of them, so that what they hold is counted.
 
 Such a pod is a gang of its own that is not placed. On a node it takes what its containers request,
-as far as the amounts can be read, and its queue is charged with it. The devices of its claims are
-counted by the claims.
+as far as the amounts can be read, and its queue is charged with it. Where some cannot be read, its
+node takes no more pods of ours while it runs there. The devices of its claims are counted by the
+claims.
 """
 
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from kai_py.api.quantity import QuantityError
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.records.core import Container, Pod, PodSpec, QuantityText, ResourceRequirements
+from kai_py.api.records.partial import has_unreadable_requests
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.pod_template import annotation_or_label
 from kai_py.snapshot.derivation import PodDemand
@@ -25,7 +27,15 @@ def invalid_demand(pod: Pod, shapes: ShapeTable, problem: str) -> PodDemand:
         for each in (*pod.spec.containers, *pod.spec.init_containers)
     )
     readable = replace(pod, spec=PodSpec(containers=containers))
-    return PodDemand(shapes.intern(readable), PodClaims(), None, problem=problem)
+    listed = [each.resources for each in (*pod.spec.containers, *pod.spec.init_containers)]
+    counted = (each.resources.requests for each in containers)
+    complete = all(
+        got.keys() == {**each.limits, **each.requests}.keys()
+        for got, each in zip(counted, listed, strict=True)
+    )
+    closes = not complete or has_unreadable_requests(pod)
+    shape = shapes.intern(readable)
+    return PodDemand(shape, PodClaims(), None, problem=problem, closes_node=closes)
 
 
 def invalid_gang(pod: Pod, problem: str) -> GangSpec:

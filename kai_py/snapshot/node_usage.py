@@ -268,6 +268,7 @@ def _add(
 def _relevant(node: Node) -> tuple[object, ...]:
     return (
         node.metadata.labels,
+        node.metadata.unreadable,
         node.spec,
         node.status.allocatable,
         node.status.declared_features,

@@ -12,6 +12,7 @@ import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.records.core import Node, Taint
+from kai_py.api.records.partial import unreadable_fields
 from kai_py.snapshot.resources import (
     MAX_NODE_GPUS,
     Bools,
@@ -174,6 +175,9 @@ def read_allocatable(node: Node, resources: ResourceIndex) -> Allocatable:
     """The amounts of a node; what exceeds a ceiling counts as that and is reported."""
     column, place = np.zeros(len(resources.names)), f"node {node.metadata.name}: status.allocatable"
     excess = ""
+    if node.metadata.unreadable:
+        problem = f"node {node.metadata.name}: {unreadable_fields(node.metadata)}"
+        return Allocatable(column, f"{problem}; the node is not used", usable=False)
     for name, quantity in node.status.allocatable.items():
         try:
             value = amount(name, quantity)

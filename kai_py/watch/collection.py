@@ -7,7 +7,8 @@ objects always equal the sum of the changes. The rules:
 - An object with another uid under a known name is a new object: DELETED, then ADDED.
 - The same resourceVersion again is no change.
 - An object that cannot be decoded is left out, and its name and the reason are recorded. An older
-  version of it is removed, because it is no longer true.
+  version of it is removed, because it is no longer true. Of kinds that hold capacity it is read
+  without the fields that cannot be decoded, and recorded likewise.
 """
 
 import logging
@@ -17,6 +18,8 @@ from typing import Any, Generic, TypeAlias
 
 import msgspec
 
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.partial import read_partly, unreadable_fields
 from kai_py.watch.resource import Decode, Key, Kind, T, key_of
 from kai_py.watch.wire import decode_envelope
 
@@ -80,6 +83,9 @@ class Collection(Generic[T]):
             identity = decode_envelope(raw).metadata
             if not identity.name:
                 raise ValueError(str(error)) from error
+            partial: T | None = read_partly(decode, raw) if self.kind.holds_capacity else None
+            if partial is not None:
+                return partial
             key, version = (identity.namespace, identity.name), identity.resource_version
             return Rejected(self.kind.name, key, version, str(error)[:MAX_REASON], identity.uid)
 
@@ -89,7 +95,7 @@ class Collection(Generic[T]):
             self._reject(entry)
             return
         key = key_of(entry)
-        self.rejected.pop(key, None)
+        self._note_unreadable(entry)
         old = self.objects.get(key)
         # Recreated under the same name: listeners must see the deletion first.
         if old is not None and old.metadata.uid != entry.metadata.uid:
@@ -129,11 +135,26 @@ class Collection(Generic[T]):
             if number % STEP == 0:
                 yield
 
+    def _note_unreadable(self, record: T) -> None:
+        """List a record of which some fields could not be read among the rejected objects."""
+        key, meta = key_of(record), record.metadata
+        reason = unreadable_fields(meta) if isinstance(meta, ObjectMeta) else ""
+        previous = self.rejected.pop(key, None)
+        if reason:
+            entry = Rejected(self.kind.name, key, meta.resource_version, reason, meta.uid)
+            self.rejected[key] = entry
+            self._warn(entry, previous, "is read in part only")
+
     def _reject(self, entry: Rejected) -> None:
         previous = self.rejected.get(entry.key)
         self.remove(entry.key)
         self.rejected[entry.key] = entry
-        if previous != entry:
+        self._warn(entry, previous, "is ignored")
+
+    def _warn(self, entry: Rejected, previous: Rejected | None, consequence: str) -> None:
+        """Log why an object is not read as it is, once for each reason."""
+        if previous is None or previous.reason != entry.reason:
             namespace, name = entry.key
             qualified_name = f"{namespace}/{name}" if namespace else name
-            logger.warning("%s %s is ignored: %s", entry.kind, qualified_name, entry.reason)
+            template = "%s %s %s: %s"
+            logger.warning(template, entry.kind, qualified_name, consequence, entry.reason)

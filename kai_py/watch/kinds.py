@@ -87,6 +87,7 @@ def _device_kind(
         versions={version: decoder(record, version) for version in versions},
         group="resource.k8s.io",
         namespaced=namespaced,
+        holds_capacity=record is ResourceClaim,
     )
 
 
@@ -97,8 +98,10 @@ def owner_kind(name: str, plural: str, *versions: str, group: str) -> Kind[Parti
     )
 
 
-PODS = define_kind(Pod, "Pod", "pods", "v1", required=True)
-NODES = define_kind(Node, "Node", "nodes", "v1", namespaced=False, required=True)
+PODS = define_kind(Pod, "Pod", "pods", "v1", required=True, holds_capacity=True)
+NODES = define_kind(
+    Node, "Node", "nodes", "v1", namespaced=False, required=True, holds_capacity=True
+)
 NAMESPACES = define_kind(
     PartialObjectMetadata, "Namespace", "namespaces", "v1", namespaced=False, metadata_only=True
 )

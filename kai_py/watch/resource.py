@@ -71,6 +71,8 @@ class Kind(Generic[T]):
     """Mirror only the objects that it selects, for example ``status.phase!=Succeeded``."""
     required: bool = False
     """Wait for it where it is served; other kinds may be refused to us."""
+    holds_capacity: bool = False
+    """An object of which some fields cannot be decoded is read without them, not left out."""
 
     @property
     def collection_name(self) -> str:
@@ -98,6 +100,7 @@ def define_kind(
     namespaced: bool = True,
     metadata_only: bool = False,
     required: bool = False,
+    holds_capacity: bool = False,
 ) -> Kind[T]:
     """Declare a kind whose versions are all decoded by the same msgspec record."""
     decode = interned(record_decoder(record))
@@ -109,6 +112,7 @@ def define_kind(
         namespaced=namespaced,
         metadata_only=metadata_only,
         required=required,
+        holds_capacity=holds_capacity,
     )
 
 

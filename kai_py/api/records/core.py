@@ -42,6 +42,9 @@ class ObjectMeta(Record, frozen=True):
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """Fields of the object that could not be decoded: not of the API, which drops what it does
+    not know (see ``partial``)."""
 
 
 class SelectorRequirement(Record, frozen=True):

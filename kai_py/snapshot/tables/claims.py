@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from kai_py.api.records.core import Pod, PodResourceClaim, PodResourceClaimStatus
 from kai_py.api.records.decoding import convert_record
+from kai_py.api.records.partial import unreadable_fields
 from kai_py.api.records.resource import MAX_RESERVED_FOR, ResourceClaim
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import ClaimRef, GroupRef
@@ -100,7 +101,8 @@ class PodClaims:
     """The claims of a pod, as placement sees them and by name; ``waiting_for`` is what is missing.
 
     ``extended_claims``: the claim that serves its extended resources, once the pod is bound.
-    ``group_reservation``: those of ``references`` that are its group's.
+    ``group_reservation``: those of ``references`` that are its group's. ``unreadable``: it is
+    unknown which devices one of the claims has.
     """
 
     uses: tuple[ClaimUse, ...] = ()
@@ -109,6 +111,7 @@ class PodClaims:
     waiting_for: str = ""
     extended_claims: tuple[ClaimRef, ...] = ()
     group_reservation: GroupReservation | None = None
+    unreadable: bool = False
 
 
 NO_CLAIMS = PodClaims()
@@ -122,7 +125,7 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
     references: list[ClaimRef] = []
     keys: list[tuple[str, str]] = []
     shared: list[ClaimRef] = []
-    waiting = ""
+    waiting, unreadable = "", False
     for entry in pod.spec.resource_claims:
         name, reason = _claim_name(pod, entry, group)
         if name is None and not reason:
@@ -132,6 +135,7 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
             keys.append((pod.metadata.namespace, name))
             claim = lookup(pod.metadata.namespace, name)
             reason = _not_ready_reason(pod, entry, name, claim, group)
+            unreadable |= claim is not None and bool(claim.metadata.unreadable)
         if claim is None or reason:
             waiting = waiting or reason
             continue
@@ -143,7 +147,9 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
     reservation = None
     if group.group is not None and shared:
         reservation = GroupReservation(group.group, tuple(shared))
-    return PodClaims(tuple(uses), tuple(references), tuple(keys), waiting, extended, reservation)
+    return PodClaims(
+        tuple(uses), tuple(references), tuple(keys), waiting, extended, reservation, unreadable
+    )
 
 
 def _extended_claims(pod: Pod, lookup: ClaimLookup) -> tuple[ClaimRef, ...]:
@@ -178,6 +184,8 @@ def _not_ready_reason(
 ) -> str:
     if claim is None:
         return f'resourceclaim "{name}" not found in namespace "{pod.metadata.namespace}"'
+    if claim.metadata.unreadable:
+        return f'resourceclaim "{name}": {unreadable_fields(claim.metadata)}'
     if claim.metadata.deletion_timestamp is not None:
         return f'resourceclaim "{name}" is being deleted'
     if entry.resource_claim_template_name and not _owned_by(claim, pod):
