@@ -152,6 +152,17 @@ def legacy_mig_profile(pod: Pod) -> str:
     return named[0] if named and not requested else ""
 
 
+def legacy_mig_devices(pod: Pod) -> dict[str, float]:
+    """MIG devices by profile that ``pod`` names by annotation instead of requesting them.
+
+    A value that is no number counts as one device.
+    """
+    if not legacy_mig_profile(pod):
+        return {}
+    named = (item for item in pod.metadata.annotations.items() if item[0].startswith(MIG_PREFIX))
+    return {key: float(text) if _COUNT.fullmatch(text) else 1.0 for key, text in sorted(named)}
+
+
 def _requested(pod: Pod) -> Iterator[str]:
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         yield from (*container.resources.requests, *container.resources.limits)

@@ -12,7 +12,8 @@ from kai_py.cli.cluster_objects import documents_in, name_of
 from kai_py.cli.connection import Context, Kubeconfig, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, say
-from kai_py.dialects.kai.migration import Compatibility, MigrationNote, migration_notes
+from kai_py.dialects.kai.migration import MigrationNote, migration_notes
+from kai_py.dialects.kai.pod_features import Compatibility
 from kai_py.simulate.objects import read_objects
 from kai_py.watch.errors import Forbidden, NotFound
 

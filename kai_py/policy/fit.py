@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kai_py.api.gpu_share import GPU_RESOURCE, MIG_PREFIX
 from kai_py.api.records.core import Taint
 from kai_py.policy.node_selector import matches_labels, matches_selector, matches_term
 from kai_py.policy.tolerations import tolerates, untolerated_nodes, unwanted_taints
+from kai_py.snapshot.gpu_nodes import mixed_strategy, replicated, single_strategy
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
@@ -154,6 +156,7 @@ def _filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
         yield "unschedulable", ~nodes.unschedulable
     for taint, where in untolerated_nodes(shape.tolerations, nodes):
         yield f"had untolerated taint {taint}", ~where
+    yield from _gpu_filters(shape, nodes)
     if shape.node_selector:
         yield "didn't match Pod's node selector", matches_labels(shape.node_selector, nodes)
     required = shape.affinity and shape.affinity.node_affinity
@@ -165,6 +168,21 @@ def _filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
         if use.node_selector is not None:
             reason = f'resourceclaim "{use.name}" is allocated on another node'
             yield reason, matches_selector(use.node_selector, nodes)
+
+
+def _gpu_filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
+    """How nodes give out their GPUs, as KAI-Scheduler's node filter reads MIG strategies."""
+    part = shape.gpu_share is not None
+    if not part and GPU_RESOURCE not in shape.requests:
+        return
+    if not any(name.startswith(MIG_PREFIX) for name in shape.requests):
+        yield "gives out MIG devices, which pods request by profile", ~mixed_strategy(nodes)
+    if part:
+        yield (
+            "gives out MIG devices as whole GPUs, of which no part is given",
+            ~single_strategy(nodes),
+        )
+        yield "has a device plugin that shares GPUs itself", ~replicated(nodes)
 
 
 def _stated_preference(shape: Shape, nodes: NodeColumns) -> Ints:

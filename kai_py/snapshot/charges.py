@@ -84,7 +84,9 @@ class PodCharges:
 
     def charge_of(self, pod: Pod, demand: PodDemand, node: str) -> dict[str, float]:
         """The charge of the pod on ``node``, or without one, by quota resource."""
-        known = self._by_shape.get(demand.shape) if demand.charged_by_shape else None
+        replicas = self._gpu_memory.replicas(demand.shape.requests, node)
+        by_shape = demand.charged_by_shape and replicas == 1.0
+        known = self._by_shape.get(demand.shape) if by_shape else None
         if known is not None:
             return known
         cost = charge(
@@ -92,8 +94,9 @@ class PodCharges:
             self._devices.accounting,
             gpu_memory=self._gpu_memory.on_node(node),
             is_charged=lambda claim: self._is_charged(pod, claim),
+            replicas=replicas,
         )
-        if demand.charged_by_shape:
+        if by_shape:
             self._by_shape[demand.shape] = cost
         return cost
 

@@ -11,7 +11,7 @@ labels say.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from kai_py.api.gpu_share import (
     SharedGpu,
     gpu_share,
     is_reservation_pod,
+    legacy_mig_devices,
     legacy_mig_profile,
     shared_gpus,
 )
@@ -38,6 +39,7 @@ from kai_py.snapshot.assumptions import PodPlacement
 from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.extended_resources import extended_resources
 from kai_py.snapshot.gangs import Member, PodState
+from kai_py.snapshot.gpu_nodes import REPLICA_RESOURCE, gpu_replicas
 from kai_py.snapshot.node_usage import NodeUsageState, PodUsage
 from kai_py.snapshot.pod_volumes import NO_VOLUMES, PodVolumes, pod_volumes
 from kai_py.snapshot.requests import excessive_request
@@ -87,7 +89,7 @@ def _has_visible_gpus(pod: Pod) -> bool:
 
 
 class GpuMemory(PodTable):
-    """MiB of a GPU per node, and the pods whose charge depends on it."""
+    """MiB and replicas of a GPU per node, and the pods whose charge depends on them."""
 
     def __init__(self) -> None:
         """Nothing is known before the first state."""
@@ -95,19 +97,35 @@ class GpuMemory(PodTable):
         self._by_node: dict[str, float] = {}
         self._smallest = NOMINAL_MIB
         self._tracked: dict[str, None] = {}
+        self._replicas: dict[str, float] = {}
+        self._with_plugin_gpus: dict[str, None] = {}
 
     def place(self, pod: DerivedPod) -> Uids:
-        """Remember a pod that requests an amount of GPU memory."""
-        share = pod.parsed.demand.gpu_share
-        self._tracked.pop(pod.uid, None)
-        if share is not None and share.memory:
+        """Remember a pod that requests an amount of GPU memory, or GPUs of a device plugin."""
+        demand = pod.parsed.demand
+        self.release(pod.uid)
+        if demand.gpu_share is not None and demand.gpu_share.memory:
             self._tracked[pod.uid] = None
+        if not PLUGIN_GPUS.isdisjoint(demand.shape.requests):
+            self._with_plugin_gpus[pod.uid] = None
         return ()
 
     def release(self, uid: str) -> Uids:
         """The pod is not charged any more."""
         self._tracked.pop(uid, None)
+        self._with_plugin_gpus.pop(uid, None)
         return ()
+
+    def replicas(self, requests: Mapping[str, float], node: str) -> float:
+        """How many pods a device plugin gives each of the requested GPUs on ``node``.
+
+        Without a node replicas count for the most that they can be, other GPUs for themselves.
+        """
+        if not self._replicas or PLUGIN_GPUS.isdisjoint(requests):
+            return 1.0
+        if node:
+            return self._replicas.get(node, 1.0)
+        return min(self._replicas.values()) if REPLICA_RESOURCE in requests else 1.0
 
     def on_node(self, node: str) -> float:
         """MiB of a GPU on ``node``; without a node, or a label on it, of the smallest GPU."""
@@ -121,12 +139,20 @@ class GpuMemory(PodTable):
         sharing = state.gpu_sharing
         rows = np.flatnonzero(sharing.memory_known)
         by_node = {state.nodes.names[row]: float(sharing.memory[row]) for row in rows}
-        if by_node == self._by_node:
-            return ()
-        self._by_node, self._smallest = by_node, sharing.smallest
-        return tuple(self._tracked)
+        counts = gpu_replicas(state.nodes)
+        replicas = {
+            state.nodes.names[row]: float(counts[row]) for row in np.flatnonzero(counts > 1)
+        }
+        changed = self._with_plugin_gpus if replicas != self._replicas else {}
+        self._replicas = replicas
+        if by_node != self._by_node:
+            self._by_node, self._smallest = by_node, sharing.smallest
+            changed = changed | self._tracked
+        return tuple(changed)
 
 
+PLUGIN_GPUS = frozenset({GPU_RESOURCE, REPLICA_RESOURCE})
+"""Resources of which one unit may be a replica of a GPU."""
 UNREADABLE_SHAPE = Shape(number=-1, requests={})
 
 
@@ -145,11 +171,14 @@ class PodDemand:
     waiting_for: str = ""
     problem: str = ""
     closes_node: bool = False
+    unrequested_mig: Mapping[str, float] = field(default_factory=dict)
+    """MIG devices of a running pod that it names by annotation and does not request."""
 
     @property
     def charged_by_shape(self) -> bool:
         """Whether all pods of the shape cost the same, wherever they are."""
-        return not self.shape.has_claims and self.shape.gpu_share is None
+        special = self.shape.gpu_share is not None or self.unrequested_mig
+        return not self.shape.has_claims and not special
 
 
 def pod_demand(
@@ -178,12 +207,21 @@ def pod_demand(
             volumes=volumes.requirements,
             labels_matter=labels_matter,
         )
-        problem = problem or excessive_request(shape.requests)
+        problem = problem or _unrequested_mig(pod) or excessive_request(shape.requests)
     except QuantityError as error:
         problem, shape = str(error), UNREADABLE_SHAPE
     waiting = claims.waiting_for or volumes.waiting_for
     closes = shape is UNREADABLE_SHAPE or claims.unreadable
-    return PodDemand(shape, claims, share, volumes, waiting, problem, closes)
+    mig = legacy_mig_devices(pod) if pod.spec.node_name else {}
+    return PodDemand(shape, claims, share, volumes, waiting, problem, closes, mig)
+
+
+def _unrequested_mig(pod: Pod) -> str:
+    """What is wrong with a pending pod that only an annotation says needs a MIG device."""
+    profile = legacy_mig_profile(pod)
+    if not profile or pod.spec.node_name:
+        return ""
+    return f"annotation {profile} gives it no MIG device: request {profile} in resources.limits"
 
 
 def shared_gpus_of(pod: Pod, demand: PodDemand, placement: PodPlacement) -> tuple[SharedGpu, ...]:
@@ -226,14 +264,18 @@ def charge(
     *,
     gpu_memory: float,
     is_charged: Callable[[ResourceClaim], bool],
+    replicas: float = 1.0,
 ) -> dict[str, float]:
     """What the pod costs its queue where a GPU has ``gpu_memory`` MiB, by quota resource.
 
-    ``is_charged``: whether this pod, of those that share a claim, is charged with it.
+    ``is_charged``: whether this pod, of those that share a claim, is charged with it. ``replicas``:
+    how many pods a device plugin gives each of its GPUs.
     """
-    costs = [accounting.requests(demand.shape.requests)]
+    requests = demand.shape.requests
+    costs = [accounting.requests(with_replicas(requests, replicas) if replicas > 1 else requests)]
     if demand.charged_by_shape:
         return costs[0]
+    costs.append(accounting.requests(demand.unrequested_mig))
     costs.append(accounting.extended(demand.shape.extended.requests))
     if demand.shape.gpu_share is not None:
         costs.append(accounting.gpu_share(demand.shape.gpu_share, gpu_memory))
@@ -243,6 +285,13 @@ def charge(
         elif is_charged(use.claim):
             costs.append(accounting.claim(use.claim))
     return total(costs)
+
+
+def with_replicas(requests: Mapping[str, float], replicas: float) -> dict[str, float]:
+    """``requests`` with replicas of GPUs as the parts of GPUs that they are."""
+    gpus = sum(requests.get(name, 0.0) for name in PLUGIN_GPUS) / replicas
+    others = {name: amount for name, amount in requests.items() if name not in PLUGIN_GPUS}
+    return others | {GPU_RESOURCE: gpus}
 
 
 def unlabelled_claim(demand: PodDemand, accounting: Accounting, label: str, queue: str) -> str:

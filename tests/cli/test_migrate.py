@@ -102,6 +102,46 @@ def test_every_object_has_its_verdict(written, capsys):
     assert "only 2 subgroups below" in found["PodGroup/prod/serve", "spec.subGroups"][1]
 
 
+FEATURES = {
+    "gpu-fraction": "works",
+    "gpu-fraction-container-name": "works",
+    "kai.scheduler/segment-size": "works",
+    "kai.scheduler/skip-podgrouper": "differs",
+    "mps": "differs",
+    "nvidia.com/mig-1g.5gb": "missing",
+    "kai.scheduler/unheard-of": "missing",
+    "example.com/theirs": None,
+    "kai.scheduler/queue": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "path"),
+    [
+        ("Pod", None, ""),
+        ("Job", ("template",), "spec.template."),
+        ("CronJob", ("jobTemplate", "spec", "template"), "spec.jobTemplate.spec.template."),
+        ("PyTorchJob", ("replicas", 0, "template"), "spec.replicas[0].template."),
+    ],
+)
+def test_every_feature_of_a_pod_has_its_verdict(tmp_path, capsys, kind, spec, path):
+    metadata = {"annotations": dict.fromkeys(FEATURES, "1")}
+    inside = {"metadata": metadata, "spec": {"containers": []}}
+    for key in reversed(spec or ()):
+        inside = [inside] if key == 0 else {key: inside}
+    document = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "p"}}
+    document = document | ({"spec": inside} if spec else {"metadata": {"name": "p", **metadata}})
+    file = tmp_path / "object.yaml"
+    file.write_text(json.dumps(document))
+    found = notes(capsys, str(file), code=1)
+    expected = {
+        (f"{kind}/p", f"{path}metadata.annotations[{key}]"): verdict
+        for key, verdict in FEATURES.items()
+        if verdict
+    }
+    assert {key: verdict for key, (verdict, _) in found.items()} == expected
+
+
 def test_what_works_ends_with_success_and_a_table(tmp_path, capsys):
     path = tmp_path / "fine.yaml"
     path.write_text(

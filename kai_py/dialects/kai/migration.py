@@ -1,29 +1,21 @@
 """Migration from KAI: which of a user's objects work here, differ, or are not supported.
 
 Every note names an object and, where one causes it, a field. ``WORKS`` is reported once per object
-of KAI's API; the other notes say what to do.
+of KAI's API and per feature that a workload asks for; the other notes say what to do.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue
 from kai_py.dialects.kai import keys
+from kai_py.dialects.kai.pod_features import Compatibility, annotation_maps, feature_of
 from kai_py.dialects.kai.subgroups import problems_of
 
 RawObject = Mapping[str, Any]
 RESOURCES = ("gpu", "cpu", "memory")
-
-
-class Compatibility(StrEnum):
-    """The compatibility of an object or field, the worst last."""
-
-    WORKS = "works"
-    DIFFERS = "differs"
-    MISSING = "missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +27,6 @@ class MigrationNote:
     field: str
     text: str
 
-
-IGNORED_ANNOTATIONS: Mapping[str, str] = {
-    "kai.scheduler/numa-placement-predicted": "NUMA zones are not predicted",
-    "runai/shared-gpu-configmap": "no ConfigMap is created; see docs/gpu-sharing.md",
-    "kai.scheduler/ignore-workload-api": "is ignored",
-}
-"""Labels and annotations of workloads that are ignored here, and what that means."""
 
 SHARD_SETTINGS: Mapping[str, tuple[Compatibility, str]] = {
     "partitionLabelValue": (Compatibility.DIFFERS, "set nodePool.name in the configuration"),
@@ -160,25 +145,15 @@ def _shard(document: RawObject) -> Iterator[MigrationNote]:
 
 
 def _workload(document: RawObject) -> Iterator[MigrationNote]:
-    for path, values in _annotation_maps(document):
-        for key, text in IGNORED_ANNOTATIONS.items():
-            if key in values:
-                yield _note(Compatibility.MISSING, document, f"{path}[{key}]", text)
+    for path, values in annotation_maps(document):
+        for key in values:
+            feature = feature_of(str(key))
+            if feature is not None:
+                compatibility, text = feature
+                yield _note(compatibility, document, f"{path}[{key}]", text)
         if keys.QUEUE in values and "scheduling.kai.io/queue-name" in values:
             text = "scheduling.kai.io/queue-name takes precedence"
             yield _note(Compatibility.DIFFERS, document, f"{path}[{keys.QUEUE}]", text)
-
-
-def _annotation_maps(document: RawObject) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Labels and annotations of the object and of its pod template, with their path."""
-    spec = document.get("spec")
-    template = spec.get("template") if isinstance(spec, Mapping) else None
-    for path, owner in (("metadata", document), ("spec.template.metadata", template)):
-        metadata = owner.get("metadata") if isinstance(owner, Mapping) else None
-        for field in ("labels", "annotations"):
-            values = metadata.get(field) if isinstance(metadata, Mapping) else None
-            if isinstance(values, Mapping):
-                yield f"{path}.{field}", values
 
 
 def _note(

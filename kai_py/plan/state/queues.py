@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.plan.state.undo import no_undo
 from kai_py.policy.fair_share import FairShare, fair_share
 from kai_py.policy.fairness_rules import FairnessRules
@@ -20,6 +21,7 @@ from kai_py.policy.round_robin import GangCosts, cumulative_usage
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.gpu_nodes import REPLICA_RESOURCE, gpu_replicas
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_tree import Index, QueueTable, build_queue_table
@@ -282,10 +284,13 @@ def _cluster_totals(
 def gpus_of_nodes(snapshot: Snapshot, accounting: Accounting, device_gpus: Floats) -> Floats:
     """(nodes,) GPUs of each node, ready or not; arguments as of ``quota_of``."""
     plugin_gpus = np.zeros(len(snapshot.nodes))
+    replicas = gpu_replicas(snapshot.nodes)
     for name, row in snapshot.resources.positions.items():
-        per_unit = accounting.gpus_per_unit(name)
+        counted = GPU_RESOURCE if name == REPLICA_RESOURCE else name
+        per_unit = accounting.gpus_per_unit(counted)
         if per_unit:
-            plugin_gpus += per_unit * snapshot.nodes.allocatable[row]
+            each = 1.0 / replicas if counted == GPU_RESOURCE else 1.0
+            plugin_gpus += per_unit * each * snapshot.nodes.allocatable[row]
     return np.maximum(plugin_gpus, device_gpus)
 
 

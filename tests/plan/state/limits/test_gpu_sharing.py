@@ -231,3 +231,73 @@ def test_legacy_mig_pods_close_the_mig_devices_of_their_node():
     there.status.allocatable["nvidia.com/mig-1g.5gb"] = "7"
     assert not cluster(queue("q", 8), there, legacy, wanted).plan().placements
     assert placed(cluster(queue("q", 8), there, wanted).plan()) == {"new": "a"}
+
+
+def labelled(name: str, gpus: int = 4, *, mig: str = "", **labels: str):
+    keys = {f"nvidia.com/{key.replace('_', '.')}": value for key, value in labels.items()}
+    there = node(name, gpus, labels=keys)
+    if mig:
+        there.status.allocatable["nvidia.com/mig-1g.5gb"] = mig
+    return there
+
+
+def slices(name: str = "mig"):
+    return pod(name, 0, queue="q", requests={"nvidia.com/mig-1g.5gb": "1"})
+
+
+SINGLE = {"mig_strategy": "single"}
+MIXED = {"mig_strategy": "mixed"}
+
+
+@pytest.mark.parametrize(
+    ("there", "takes"),
+    [
+        (labelled("a", **SINGLE), "whole cpu"),
+        (labelled("a", gpu_product="A100-SXM4-40GB-MIG-1g.5gb", **SINGLE), "whole cpu"),
+        (labelled("a", gpu_product="A100-SXM4-40GB", **SINGLE), "whole part cpu"),
+        (labelled("a", mig_config="all-disabled", **SINGLE), "whole part cpu"),
+        (labelled("a", mig="7", **MIXED), "mig cpu"),
+        (labelled("a", mig="0", **MIXED), "whole part cpu"),
+        (labelled("a", mig="7"), "whole part mig cpu"),
+        (labelled("a", gpu_replicas="4"), "whole cpu"),
+        (labelled("a", gpu_replicas="1"), "whole part cpu"),
+        (labelled("a", gpu_product="Tesla-T4-SHARED"), "whole cpu"),
+    ],
+)
+def test_the_strategy_of_a_node_decides_which_pods_it_takes(there, takes):
+    pods = {
+        "whole": pod("whole", 1, queue="q"),
+        "part": shared(pod("part", 0, queue="q"), "0.5"),
+        "mig": slices(),
+        "cpu": pod("cpu", 0, queue="q"),
+    }
+    for name, wanted in pods.items():
+        plan = cluster(queue("q", 8), there, wanted).plan()
+        assert bool(placed(plan)) is (name in takes.split()), name
+
+
+def test_a_node_that_gives_no_parts_says_so():
+    part = shared(pod("part", 0, queue="q"), "0.5")
+    [unplaced] = cluster(queue("q", 8), labelled("a", **SINGLE), part).plan().unplaced
+    assert "1 gives out MIG devices as whole GPUs" in unplaced.message
+
+
+def test_a_mig_profile_that_is_only_annotated_is_to_be_requested():
+    notes = {"nvidia.com/mig-1g.5gb": "2"}
+    world = cluster(queue("q", 8), labelled("a", mig="7", **MIXED))
+    [unplaced] = world.add(pod("waits", 0, queue="q", annotations=notes)).plan().unplaced
+    assert "request nvidia.com/mig-1g.5gb in resources.limits" in unplaced.message
+    world.add(pod("runs", 0, queue="q", node="a", annotations=notes))
+    assert world.snapshot().queue_allocated["q"]["gpu"] == pytest.approx(2 / 7)
+
+
+def test_replicas_are_the_parts_of_gpus_that_they_are():
+    world = cluster(queue("q", 8), labelled("a", 8, gpu_replicas="4"))
+    world.add(pod("runs", 2, queue="q", node="a"))
+    assert world.snapshot().queue_allocated["q"]["gpu"] == pytest.approx(0.5)
+    world.add(job_with_pods("waits", 8, queue="q"))
+    [share] = world.plan().queues
+    assert share.fair_share["gpu"] == pytest.approx(2.0)
+    world.remove(labelled("a", 8, gpu_replicas="4"))
+    world.add(labelled("a", 8))
+    assert world.snapshot().queue_allocated["q"]["gpu"] == pytest.approx(2.0)
