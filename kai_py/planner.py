@@ -27,7 +27,8 @@ from kai_py.dra.spending import SelectorAllowance, Spending, StepAllowance
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.actions.registry import register_action, registered_actions
-from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, next_deadline, run_cycle
+from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.deadlines import next_deadline
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.state.queues import PastUsage, Quota, gpus_of_nodes, quota_of
 from kai_py.plan.turns import CycleWatch

@@ -3,19 +3,11 @@
 Pure: the same snapshot, rules and settings give the same plan, byte for byte. The clock is
 ``snapshot.now``. ``CycleMemory`` keeps what would be computed again, and past usage.
 
-``next_deadline`` says when the next plan could differ though nothing in the cluster changes. The
-clock alone ends five things: the grace period of a gang below minMember, the delay before a
-pending gang may evict, the time for which capacity stays reserved for pods that are not created
-yet, the backoff of a gang that failed, and, while a gang is pending, the min runtime of a running
-one. Every min runtime that is set anywhere counts for every gang: a superfluous cycle costs little.
-Deadlines are rounded up to whole seconds, so that many of them cause few cycles.
-
-Complexity: O(gangs that are pending, below minMember or started in part), and while a gang is
-pending O(gangs x different min runtimes).
+Complexity: O(gangs that are pending, below minMember or started in part), without those that had
+their answer in an earlier cycle (``search_cache.settled``).
 """
 
-import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_py.api.choices import FillStrategy
@@ -30,6 +22,7 @@ from kai_py.plan.actions.registry import registered_action
 from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.stale import stale
+from kai_py.plan.deadlines import next_deadline
 from kai_py.plan.explain.infeasible import explain_infeasible
 from kai_py.plan.explain.unresolved_names import explain_unresolved_names
 from kai_py.plan.extensions import Extensions, extension_keys
@@ -42,8 +35,14 @@ from kai_py.plan.placement.scoring import Scoring
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.search_cache.backoff import SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
-from kai_py.plan.search_cache.inputs import InputsHistory, SearchInputs
-from kai_py.plan.session import CycleState
+from kai_py.plan.search_cache.inputs import Decisions, InputsHistory, SearchInputs
+from kai_py.plan.search_cache.settled import (
+    FinishedCycle,
+    SettledCycle,
+    SettledGang,
+    settle,
+)
+from kai_py.plan.session import CycleState, decisions_so_far
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.eviction_limits import EvictionHistory, EvictionLimits
 from kai_py.plan.state.queues import FairShareCache, PastUsage, quota_of
@@ -61,7 +60,7 @@ from kai_py.plan.victims.protections import explain_protections
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.fairness_rules import NATIVE, BypassPolicy, FairnessRules
 from kai_py.policy.fit import StaticFits
-from kai_py.policy.min_runtime import min_runtimes, preemption_delay
+from kai_py.policy.min_runtime import min_runtimes
 from kai_py.policy.score.registry import WeightedScore
 from kai_py.policy.score.stranding import could_strand
 from kai_py.snapshot.gangs import Gang
@@ -75,9 +74,6 @@ ACTIONS: Mapping[Action, Callable[[CycleState, Sequence[Gang]], None]] = {
     Action.STALE: stale,
 }
 """In the order in which they run: what evicts no pod comes first."""
-
-UNFINISHED_PAUSE = 1.0
-"""Seconds after which a cycle that left searches unfinished is followed by another."""
 
 VICTIM_ACTIONS: Mapping[Action, VictimAction] = {
     Action.CONSOLIDATE: consolidate,
@@ -140,6 +136,7 @@ class CycleMemory:
     evictions: EvictionHistory = field(default_factory=EvictionHistory)
     backoffs: dict[str, TurnBackoff] = field(default_factory=dict)
     extension_backoffs: dict[str, TurnBackoff] = field(default_factory=dict)
+    settled: SettledCycle | None = None
 
     def start_cycle(self, snapshot: Snapshot, settings: CycleSettings) -> None:
         """Begin a cycle whose searches have these inputs."""
@@ -192,6 +189,24 @@ class CycleMemory:
         for gang in ready if turns.over else ():
             state.unschedulable.setdefault(gang.key, NOT_REACHED)
 
+    def take_settled(
+        self, state: CycleState, decisions: Decisions | None, ready: Sequence[Gang]
+    ) -> Mapping[str, SettledGang]:
+        """The answers of the last cycle that hold; the cycle is charged with what they took."""
+        settled, self.settled = self.settled, None
+        if settled is None or not settled.holds(self.search_inputs, decisions, state.snapshot.now):
+            return {}
+        known = settled.kept(state, ready)
+        if known:
+            settled.charge(state)
+        return known or {}
+
+    @property
+    def may_settle(self) -> bool:
+        """Whether the last cycle finished, and nothing is set aside or to be searched on."""
+        limited = self.backoffs or self.extension_backoffs or self.out_of_budget or self.cut_short
+        return not (limited or self.is_unfinished) and self.search_cache.is_enabled
+
 
 def _in_backoff(backoffs: Mapping[str, TurnBackoff], now: float) -> frozenset[str]:
     return frozenset(key for key, each in backoffs.items() if now < each.until)
@@ -206,7 +221,7 @@ def run_cycle(
     """Decide everything that can be decided at ``snapshot.now``; ``watch`` may end it earlier."""
     # 1. Devices, queues and fair shares as the snapshot has them.
     state = _open_session(snapshot, settings, memory, watch or Unwatched())
-    snapshot = state.snapshot
+    given, snapshot = snapshot, state.snapshot
     pending = [snapshot.gangs[key] for key in snapshot.pending]
     ready = [g for g in pending if g.key not in snapshot.in_backoff and not g.attempts_exhausted]
     ready = list(state.turns.able(ready))
@@ -216,6 +231,11 @@ def run_cycle(
     resume(state, ready)
     # 3. Gangs that have waited too long get nodes reserved as they drain.
     reserve(state, (gang for gang in ready if _has_unplaced_pods(state, gang)))
+    begun = decisions_so_far(state, by_share=True)
+    turns = {gang.key for gang in ready}
+    before, known = memory.settled, memory.take_settled(state, begun, ready)
+    ready = [gang for gang in ready if gang.key not in known]
+    decided = len(state.statement.placed), len(state.statement.evicted)
     # 4. The others take idle capacity, then what consolidation frees, then what fairness and
     #    priority allow; at last, gangs below minMember for too long are evicted.
     for action in settings.actions:
@@ -234,6 +254,10 @@ def run_cycle(
     explain_infeasible(state, ready)
     explain_unresolved_names(state, ready)
     explain_protections(state, ready, settings.actions)
+    is_settled = decided == (len(state.statement.placed), len(state.statement.evicted))
+    is_settled = is_settled and not state.is_unfinished
+    if known and not is_settled:
+        return run_cycle(given, settings, memory, watch)
     report_reservations(state)
     memory.record_searches(state, snapshot.gangs)
     # 5. Gangs behind our scheduling gate are admitted as far as their queues allow.
@@ -243,7 +267,17 @@ def run_cycle(
     evictions = list_evictions(state, suspend_jobs=settings.suspend_jobs)
     memory.evictions.record(evictions, snapshot.now)
     inventory = memory.devices.inventory
-    return build_plan(state, pending, inventory, evictions=evictions, admissions=admitted)
+    answers = {key: each.answer for key, each in known.items()}
+    plan = build_plan(
+        state, pending, inventory, evictions=evictions, admissions=admitted, answers=answers
+    )
+    if is_settled and begun is not None and memory.may_settle and not settings.extra_actions:
+        finished = FinishedCycle(begun, turns, known, plan, settings.victim_probes)
+        if known and len(known) == len(pending):
+            memory.settled = before
+        else:
+            memory.settled = settle(state, finished, next_deadline(snapshot, settings, memory))
+    return plan
 
 
 def _run_added_action(state: CycleState, ready: Sequence[Gang], name: str) -> None:
@@ -335,49 +369,7 @@ def _scoring(
     if not settings.default_scores:
         return None
     waiting = (snapshot.gangs[key] for key in snapshot.pending)
-    shapes = {member.shape.number: member.shape for gang in waiting for member in gang.pending}
+    shapes = {number: shape for gang in waiting for number, shape in gang.pending_shapes.items()}
     if not could_strand(shapes.values(), snapshot, static_fits):
         return None
     return Scoring.for_snapshot(settings.default_scores, snapshot, static_fits, by_default=True)
-
-
-def next_deadline(
-    snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory | None = None
-) -> float | None:
-    """The first such moment after ``snapshot.now``, seconds since the epoch; None if none comes.
-
-    ``memory``: of the cycle that decided on the snapshot, and may have left work to the next.
-    """
-    moments = list(_deadlines(snapshot, settings))
-    if memory is not None:
-        failed = (*memory.backoffs.values(), *memory.extension_backoffs.values())
-        moments += [each.until for each in failed]
-        moments += [snapshot.now + UNFINISHED_PAUSE] if memory.is_unfinished else []
-    return min((math.ceil(at) for at in moments if snapshot.now < at < math.inf), default=None)
-
-
-def _deadlines(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:
-    runtimes = min_runtimes(snapshot.queues, settings.rules) if snapshot.pending else ()
-    for gang in (snapshot.gangs[key] for key in snapshot.below_min_members):
-        if gang.stale_since is not None:
-            yield from _grace_deadline(gang, gang.stale_since, settings.staleness_grace)
-    for gang in (snapshot.gangs[key] for key in snapshot.started_in_part):
-        yield gang.started + settings.reservation_seconds
-    for gang in snapshot.gangs.values() if runtimes else ():
-        if gang.bound:
-            yield from (gang.started + runtime for runtime in runtimes)
-    if snapshot.pending:
-        yield snapshot.next_device
-    for key in snapshot.pending:
-        gang = snapshot.gangs[key]
-        delayed = preemption_delay(
-            gang.created, gang.last_evicted, gang.preemption_delay, snapshot.now
-        )
-        if delayed is not None:
-            yield delayed.until
-
-
-def _grace_deadline(gang: Gang, since: float, default: float) -> Iterator[float]:
-    grace = default if gang.staleness_grace is None else gang.staleness_grace
-    if grace >= 0:
-        yield since + grace

@@ -9,7 +9,7 @@ configured) and the whole gang is evicted, and wherever it would fail with the p
 then those go as well that could have stayed, as part of a Job can't be suspended.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from math import isnan
 
 import numpy as np
@@ -132,8 +132,12 @@ def build_plan(
     *,
     evictions: tuple[Eviction, ...],
     admissions: tuple[Admission, ...],
+    answers: Mapping[str, Unplaced | None],
 ) -> Plan:
-    """The decisions of the cycle, in the order of decision."""
+    """The decisions of the cycle, in the order of decision.
+
+    ``answers``: by key of a gang what is known of it already; None: nothing of it is unplaced.
+    """
     starting: dict[str, list[Assignment]] = {}
     nominations: list[Nomination] = []
     names = state.snapshot.nodes.names
@@ -150,7 +154,7 @@ def build_plan(
         placements=tuple(_gang_placement(state, pods) for pods in starting.values()),
         nominations=tuple(nominations),
         evictions=evictions,
-        unplaced=tuple(_unplaced(state, pending)),
+        unplaced=tuple(_unplaced(state, pending, answers)),
         queues=queue_shares(state.quota, pending, state.eviction_limits),
         problems=object_problems(state.snapshot, inventory),
         admissions=admissions,
@@ -244,9 +248,15 @@ def _changes_devices(state: CycleState, victim: Evicted) -> bool:
     return bool(placed_again.gpus) or placed_again is not victim.member
 
 
-def _unplaced(state: CycleState, pending: Sequence[Gang]) -> list[Unplaced]:
+def _unplaced(
+    state: CycleState, pending: Sequence[Gang], answers: Mapping[str, Unplaced | None]
+) -> list[Unplaced]:
     unplaced: list[Unplaced] = []
     for gang in pending:
+        if gang.key in answers:
+            answer = answers[gang.key]
+            unplaced += () if answer is None else (answer,)
+            continue
         pods = tuple(m.pod for m in gang.members if _is_unplaced(state, m))
         if not pods:
             continue

@@ -76,6 +76,12 @@ class CycleState:
     _reclaim_min_runtimes: dict[int, list[float]] = field(default_factory=dict)
 
     @property
+    def is_unfinished(self) -> bool:
+        """Whether a search, or the cycle, ended before all was known."""
+        ran_out = any(self.searched.values()) or bool(self.cut)
+        return ran_out or self.turns.over or bool(self.turns.failed)
+
+    @property
     def frees_capacity(self) -> bool:
         """Whether capacity is being released, so that waiting for it can make sense."""
         snapshot = self.snapshot

@@ -151,6 +151,16 @@ class Gang:
         return tuple([m for m in self.members if m.state is wanted])
 
     @cached_property
+    def pending_shapes(self) -> Mapping[int, Shape]:
+        """The shapes of the pods to place, by number."""
+        return {member.shape.number: member.shape for member in self.pending}
+
+    @cached_property
+    def has_our_gate(self) -> bool:
+        """Whether a pod is held by our scheduling gate and by nothing else."""
+        return any(m.state is PodState.GATED and m.gated_by_us_only for m in self.members)
+
+    @cached_property
     def bound(self) -> tuple[Member, ...]:
         """Pods that are on a node and not terminating."""
         wanted = PodState.BOUND

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import kai_py.plan.actions.allocate
 from kai_py.api.records.core import (
     Affinity,
     LabelSelector,
@@ -213,6 +214,43 @@ def test_nothing_is_tried_again_while_nothing_changes(work):
     for seconds in range(1, 4):
         assert full.plan(100.0 + seconds) == first
     assert not work
+
+
+@pytest.fixture
+def turns():
+    """The keys of the gangs that allocate had a look at."""
+    seen = []
+    real = kai_py.plan.actions.allocate._allocate_gang
+
+    def allocate_gang(state, gang, solver):
+        seen.append(gang.key)
+        return real(state, gang, solver)
+
+    with patch.object(kai_py.plan.actions.allocate, "_allocate_gang", allocate_gang):
+        yield seen
+
+
+def test_gangs_that_had_their_answer_have_no_turn_while_nothing_concerns_them(turns):
+    full = full_cluster()
+    first = full.plan(100.0)
+    turns.clear()
+    assert full.plan(101.0) == first
+    full.add(job_with_pods("never", 1, gpus=2, queue="nowhere", created=50.0))
+    second = full.plan(102.0)
+    assert {each.gang for each in second.unplaced} == {"default/Job/waits", "default/Job/never"}
+    assert turns == []
+    full.remove(pod("runs-a-0", 1, queue="a", node="n0"))
+    full.plan(103.0)
+    assert "default/Job/waits" in turns
+
+
+def test_a_gang_that_is_placed_gives_all_others_a_turn(turns):
+    full = full_cluster()
+    full.plan(100.0)
+    turns.clear()
+    full.add(job_with_pods("small", 1, gpus=0, queue="a", created=50.0))
+    assert [each.gang for each in full.plan(101.0).placements] == ["default/Job/small"]
+    assert "default/Job/waits" in turns
 
 
 def test_gangs_that_come_and_ask_the_same_are_told_the_same(work):

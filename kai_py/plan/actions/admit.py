@@ -23,7 +23,7 @@ from kai_py.snapshot.gangs import Gang, Member, PodState
 def admit(state: CycleState, gangs: Iterable[Gang]) -> tuple[Admission, ...]:
     """The gates to remove; gangs that must wait get their unschedulable reason in ``state``."""
     pending = tuple(gangs)
-    gated = [gang for gang in pending if any(map(has_only_our_gate, gang.members))]
+    gated = [gang for gang in pending if gang.has_our_gate]
     if not gated:
         return ()
     undo = [_charge(state, gang, _already_admitted(state, gang)) for gang in pending]
@@ -41,7 +41,7 @@ def admit(state: CycleState, gangs: Iterable[Gang]) -> tuple[Admission, ...]:
     return tuple(admitted)
 
 
-def has_only_our_gate(member: Member) -> bool:
+def _has_only_our_gate(member: Member) -> bool:
     """Whether the pod is held by our gate and by nothing else."""
     return member.state is PodState.GATED and member.gated_by_us_only
 
@@ -75,7 +75,7 @@ def _check_quota(state: CycleState, gang: Gang, pods: Sequence[Member]) -> Unsch
 
 
 def _without_gate(member: Member) -> Member:
-    return replace(member, state=PodState.PENDING) if has_only_our_gate(member) else member
+    return replace(member, state=PodState.PENDING) if _has_only_our_gate(member) else member
 
 
 def _charge(state: CycleState, gang: Gang, members: Sequence[Member]) -> Callable[[], None]:

@@ -72,6 +72,11 @@ class SearchCache:
         self._entries: dict[tuple[Action, Decisions], SearchEntries] = {}
         self._last_entries: dict[tuple[Action, Decisions], SearchEntries] = {}
 
+    @property
+    def is_enabled(self) -> bool:
+        """Whether results are kept for the next cycle."""
+        return self._enabled
+
     def start_cycle(self, history: InputsHistory) -> None:
         """A cycle begins."""
         self._history = history

@@ -1,0 +1,67 @@
+"""When the next plan could differ though nothing in the cluster changes.
+
+The clock alone ends five things: the grace period of a gang below minMember, the delay before a
+pending gang may evict, the time for which capacity stays reserved for pods that are not created
+yet, the backoff of a gang that failed, and, while a gang is pending, the min runtime of a running
+one. Every min runtime that is set anywhere counts for every gang: a superfluous cycle costs little.
+Deadlines are rounded up to whole seconds, so that many of them cause few cycles.
+
+Complexity: O(gangs that are pending, below minMember or started in part), and while a gang is
+pending O(gangs x different min runtimes).
+"""
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kai_py.policy.min_runtime import min_runtimes, preemption_delay
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from kai_py.plan.cycle import CycleMemory, CycleSettings
+
+UNFINISHED_PAUSE = 1.0
+"""Seconds after which a cycle that left searches unfinished is followed by another."""
+
+
+def next_deadline(
+    snapshot: Snapshot, settings: "CycleSettings", memory: "CycleMemory | None" = None
+) -> float | None:
+    """The first such moment after ``snapshot.now``, seconds since the epoch; None if none comes.
+
+    ``memory``: of the cycle that decided on the snapshot, and may have left work to the next.
+    """
+    moments = list(_deadlines(snapshot, settings))
+    if memory is not None:
+        failed = (*memory.backoffs.values(), *memory.extension_backoffs.values())
+        moments += [each.until for each in failed]
+        moments += [snapshot.now + UNFINISHED_PAUSE] if memory.is_unfinished else []
+    return min((math.ceil(at) for at in moments if snapshot.now < at < math.inf), default=None)
+
+
+def _deadlines(snapshot: Snapshot, settings: "CycleSettings") -> Iterator[float]:
+    runtimes = min_runtimes(snapshot.queues, settings.rules) if snapshot.pending else ()
+    for gang in (snapshot.gangs[key] for key in snapshot.below_min_members):
+        if gang.stale_since is not None:
+            yield from _grace_deadline(gang, gang.stale_since, settings.staleness_grace)
+    for gang in (snapshot.gangs[key] for key in snapshot.started_in_part):
+        yield gang.started + settings.reservation_seconds
+    for gang in snapshot.gangs.values() if runtimes else ():
+        if gang.bound:
+            yield from (gang.started + runtime for runtime in runtimes)
+    if snapshot.pending:
+        yield snapshot.next_device
+    for key in snapshot.pending:
+        gang = snapshot.gangs[key]
+        delayed = preemption_delay(
+            gang.created, gang.last_evicted, gang.preemption_delay, snapshot.now
+        )
+        if delayed is not None:
+            yield delayed.until
+
+
+def _grace_deadline(gang: Gang, since: float, default: float) -> Iterator[float]:
+    grace = default if gang.staleness_grace is None else gang.staleness_grace
+    if grace >= 0:
+        yield since + grace
