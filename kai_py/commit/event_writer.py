@@ -41,7 +41,7 @@ from kai_py.commit.statuses.pod import PendingPodStatus
 from kai_py.commit.statuses.queue_conditions import ACCEPTED, QueueCondition
 from kai_py.commit.transaction import GangOutcome
 from kai_py.grouping.gang import Owner
-from kai_py.plan.plan import Eviction, GangPlacement, ObjectProblem, Stage, Unplaced
+from kai_py.plan.plan import CapacityHold, Eviction, GangPlacement, ObjectProblem, Stage, Unplaced
 from kai_py.watch.kinds import WatchedQueue
 
 GANG = f"{GROUP}/gang"
@@ -162,6 +162,13 @@ class EventWriter:
     def report_problem(self, problem: ObjectProblem) -> None:
         """Report an object of the cluster that cannot be used."""
         self._warn(problem.object, "InvalidObject", "Reading", problem.message)
+
+    def report_hold(self, hold: CapacityHold) -> None:
+        """Report capacity that is held for pods to come, or was; repetitions are dropped."""
+        if hold.is_over:
+            self._warn(hold.owner, "CapacityReleased", "Scheduling", hold.message)
+        else:
+            self._record(hold.owner, "CapacityHeld", "Scheduling", hold.message)
 
     def report_transition(self, status: PendingPodStatus) -> None:
         """Report that a pod's condition is about to change."""

@@ -184,6 +184,9 @@ class Executor:
         for unplaced in plan.unplaced:
             with contained("events", unplaced.gang):
                 self._event_writer.report_pending(unplaced)
+        for hold in plan.holds:
+            with contained("events", hold.gang):
+                self._event_writer.report_hold(hold)
         for problem in plan.problems:
             if problem.object.kind == "Pod":  # it may be bound before the next look
                 self._event_writer.report_problem(problem)

@@ -5,7 +5,7 @@ them (minMember); an inner node requires ``min_subgroups`` of its children, all 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kai_py.api.records.core import Pod
 from kai_py.grouping.gang_settings import DEFAULT_SETTINGS, GangSettings
@@ -174,6 +174,17 @@ def is_satisfied(tree: Subgroup, members: Mapping[str, int]) -> bool:
     satisfied = sum(is_satisfied(child, members) for child in tree.children)
     needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
     return satisfied >= needed
+
+
+WHOLE = "whole"
+"""The subgroup of all pods of a gang that is constrained twice."""
+
+
+def within(tree: Subgroup, topology: TopologyConstraint) -> Subgroup:
+    """``tree`` in a domain of ``topology``, besides the constraint that it has."""
+    if tree.topology is None or tree.topology == topology:
+        return replace(tree, topology=topology)
+    return Subgroup(children=(replace(tree, name=tree.name or WHOLE),), topology=topology)
 
 
 def has_topology_constraint(tree: Subgroup) -> bool:

@@ -24,7 +24,14 @@ from kai_py.grouping.counts import count_from_rule
 from kai_py.grouping.failure_limits import failure_limits
 from kai_py.grouping.frameworks import FRAMEWORKS
 from kai_py.grouping.frameworks.spark import SPARK
-from kai_py.grouping.gang import GangSpec, Owner, Subgroup, tree_problem
+from kai_py.grouping.gang import (
+    GangSpec,
+    Owner,
+    Subgroup,
+    TopologyConstraint,
+    tree_problem,
+    within,
+)
 from kai_py.grouping.gang_template import (
     GangTemplate,
     InvalidWorkloadError,
@@ -320,8 +327,25 @@ def _with_topology(template: GangTemplate, workload: WorkloadOwner) -> GangTempl
     for meta in workload.metas:
         topology = constraint_of(meta.annotations, "", workload.owners)
         if topology is not None:
-            return replace(template, tree=replace(template.tree, topology=topology))
+            return _template_within(template, topology)
     return template
+
+
+def _template_within(template: GangTemplate, topology: TopologyConstraint) -> GangTemplate:
+    tree_with, known = template.tree_with, dict[int, tuple[Subgroup, Subgroup]]()
+
+    def constrained(pod: Pod) -> Subgroup:
+        assert tree_with is not None
+        tree = tree_with(pod)
+        if id(tree) not in known:
+            known[id(tree)] = tree, within(tree, topology)
+        return known[id(tree)][1]
+
+    return replace(
+        template,
+        tree=within(template.tree, topology),
+        tree_with=None if tree_with is None else constrained,
+    )
 
 
 def _gang_of_member(
@@ -331,7 +355,7 @@ def _gang_of_member(
     namespace = pod.metadata.namespace
     gang_suffix, subgroup = template.gang_suffix_of(pod), template.subgroup_of(pod)
     key = f"{namespace}/{reference.kind}/{reference.name}"
-    tree = template.tree if template.tree_with is None else _tree_with_pod(pod, template)
+    tree = template.tree if template.tree_with is None else template.tree_with(pod)
     if template.min_member_annotations:
         tree = _annotated_min_members(context.chain, template)
     return GangSpec(
@@ -349,13 +373,6 @@ def _gang_of_member(
         pod_problem=""
         if template.problem or subgroup in cached.subgroups
         else _unknown_subgroup(subgroup, cached),
-    )
-
-
-def _tree_with_pod(pod: Pod, template: GangTemplate) -> Subgroup:
-    tree = template.tree_with(pod) if template.tree_with is not None else template.tree
-    return (
-        tree if template.tree.topology is None else replace(tree, topology=template.tree.topology)
     )
 
 

@@ -102,7 +102,7 @@ class Explainer:
         return Explanation(
             gang=key,
             state=unplaced.stage.value if unplaced else running,
-            message=unplaced.message if unplaced else "",
+            message=unplaced.message if unplaced else self._holds.get(key, ""),
             queue=gang.queue,
             priority=gang.priority,
             min_members=gang.tree.min_pods(),
@@ -123,6 +123,10 @@ class Explainer:
     @cached_property
     def _unplaced(self) -> Mapping[str, Unplaced]:
         return {each.gang: each for each in self.plan.unplaced}
+
+    @cached_property
+    def _holds(self) -> Mapping[str, str]:
+        return {each.gang: each.message for each in self.plan.holds}
 
     @cached_property
     def _starting(self) -> frozenset[str]:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from kai_py.dra.inventory import Inventory
 from kai_py.grouping.gang_settings import Wording
+from kai_py.plan.actions.resume import capacity_holds
 from kai_py.plan.explain.objects import object_problems
 from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.placement.next_pods import elastic_pods, incomplete_subgroup, pod_not_ready
@@ -158,6 +159,7 @@ def build_plan(
         queues=queue_shares(state.quota, pending, state.eviction_limits),
         problems=object_problems(state.snapshot, inventory),
         admissions=admissions,
+        holds=tuple(capacity_holds(state.snapshot, state.reservation_seconds)),
         set_aside=tuple(state.turns.failed.values()),
         failed_extensions=tuple(state.turns.extensions.failed.values()),
     )

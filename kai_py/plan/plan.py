@@ -27,6 +27,7 @@ __all__ = [
     "SHORT_OF_CAPACITY",
     "Action",
     "Admission",
+    "CapacityHold",
     "ClaimAllocation",
     "ClaimRef",
     "ClaimToCreate",
@@ -344,6 +345,19 @@ class ObjectProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class CapacityHold:
+    """Capacity that is held for pods of a gang that its framework has not created yet.
+
+    ``is_over``: it was held and is not any more, because they have not come.
+    """
+
+    gang: str
+    owner: Owner
+    message: str
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SetAside:
     """A gang that gets no turn for a while, and why; ``error``: the traceback, if it was one.
 
@@ -360,7 +374,7 @@ class Plan:
     """Everything that one cycle decided.
 
     ``set_aside``: the gangs that failed in this cycle; ``failed_extensions``: the scores and
-    actions of installed packages that did.
+    actions of installed packages that did. ``holds``: of gangs that started in part.
     """
 
     placements: tuple[GangPlacement, ...] = ()
@@ -370,6 +384,7 @@ class Plan:
     queues: tuple[QueueShare, ...] = ()
     problems: tuple[ObjectProblem, ...] = ()
     admissions: tuple[Admission, ...] = ()
+    holds: tuple[CapacityHold, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
     failed_extensions: tuple[SetAside, ...] = ()
 

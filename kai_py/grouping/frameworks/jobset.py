@@ -6,13 +6,19 @@
 A replicated job is started when what it depends on (``dependsOn``, or those before it with
 ``startupPolicyOrder: InOrder``) has reached the required status. Until then its pods do not exist,
 and a minMember that includes them would never be reached. Once a pod of it exists it counts as
-started, because the status may lag behind.
+started, because the status may lag behind. With exclusive placement per topology, JobSet creates
+the pods of a Job once the one with index 0, its leader, has a node: each Job keeps to one domain.
 
-Source: jobset.x-k8s.io/v1alpha2, KEP-672 (DependsOn), KEP-262 (startup policy).
+The first pods start when there is capacity for those too that are created while these run: the
+followers of leaders, and replicated jobs that wait until others are ``Ready``. One that waits until
+others are ``Complete`` takes their place, so that nothing is kept for it.
+
+Source: jobset.x-k8s.io/v1alpha2, KEP-672 (DependsOn), KEP-262 (startup policy); its pod webhooks.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from kai_py.api.records.core import Pod
@@ -20,7 +26,13 @@ from kai_py.api.records.job import Job
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.counts import annotated_count, count_at, entries, parse_count
 from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL, active_pods
-from kai_py.grouping.gang import MAX_SUBGROUPS, Subgroup
+from kai_py.grouping.gang import (
+    MAX_SUBGROUPS,
+    ExpectedPods,
+    Subgroup,
+    TopologyConstraint,
+    within,
+)
 from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
@@ -29,6 +41,7 @@ from kai_py.grouping.gang_template import (
     full_owner,
     number_label_reader,
 )
+from kai_py.grouping.pod_template import pod_of_template, template_paths
 from kai_py.grouping.roles import template_annotations
 from kai_py.grouping.segments import leaf_of_template, leaf_reader
 from kai_py.grouping.topology_annotations import TemplateTopology, template_topology
@@ -37,6 +50,10 @@ REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX_LABEL = "jobset.sigs.k8s.io/job-index"
 MIN_MEMBERS_KEY = "kai.scheduler/batch-min-member"
 JOBS = "spec.replicatedJobs.*"
+EXCLUSIVE_KEY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+NODE_SELECTOR_KEY = "alpha.jobset.sigs.k8s.io/node-selector"
+"""The strategy of exclusive placement with which no pod waits for another."""
+POD_TEMPLATE = "template.spec.template"
 STATUSES = "status.replicatedJobsStatus.*"
 READY = "Ready"
 MAX_REPLICATED_JOBS = 200
@@ -48,6 +65,8 @@ class _ReplicatedJob:
     """A replicated job; ``depends_on``: other jobs' names, with the status required of each.
 
     ``segments``: how many pods of a Job run at a time, and the segments that they form.
+    ``leaders``: the tree until the leaders of its Jobs have nodes, where placement is exclusive,
+    else ``tree``.
     """
 
     name: str
@@ -56,6 +75,7 @@ class _ReplicatedJob:
     pods: int
     depends_on: tuple[tuple[str, str], ...]
     segments: tuple[int, TemplateTopology]
+    leaders: Subgroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +91,50 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
     if not jobs:
         raise InvalidWorkloadError("spec.replicatedJobs is empty")
     by_name = {job.name: job for job in jobs}
-    started = frozenset(job.name for job in jobs if _is_started(job, by_name, statuses))
+    started = frozenset(job.name for job in jobs if not any(_unmet(job, by_name, statuses)))
     min_members = annotated_count(job_set.metadata, MIN_MEMBERS_KEY)
-    not_started = [job for job in jobs if job.name not in started]
-    tree = _tree(jobs, started, min_members)
-    trees = {job.name: _tree(jobs, started | {job.name}, min_members) for job in not_started}
+
+    @cache
+    def tree_of(job: str, *, has_followers: bool) -> Subgroup:
+        names = started | {job} if job else started
+        return _tree(jobs, names, min_members, has_followers=has_followers)
+
+    def tree_with(pod: Pod) -> Subgroup:
+        job = pod.metadata.labels.get(REPLICATED_JOB_LABEL, "")
+        return tree_of(job if job in by_name else "", has_followers=_pod_index(pod) > 0)
+
     return GangTemplate(
-        tree=tree,
-        tree_with=lambda pod: trees.get(pod.metadata.labels.get(REPLICATED_JOB_LABEL, ""), tree),
+        tree=tree_of("", has_followers=False),
+        tree_with=tree_with,
         subgroup_of=_leaf_reader(jobs),
         order_of=_rank([job.name for job in jobs]),
         total_pods=sum(job.pods for job in jobs if job.name in started),
+        expected=tuple(_expected(job_set, by_name, started, statuses)),
     )
+
+
+def _expected(
+    job_set: Unstructured,
+    jobs: Mapping[str, _ReplicatedJob],
+    started: Set[str],
+    statuses: Mapping[str, _Status],
+) -> Iterator[ExpectedPods]:
+    """Pods that are created while those run that exist now."""
+    together = set(started)
+    for position, each in enumerate(entries(job_set.content, JOBS)):
+        job = jobs[str(each.get("name", ""))]
+        unmet = list(_unmet(job, jobs, statuses))
+        if unmet and all(name in together and status == READY for name, status in unmet):
+            together.add(job.name)
+        is_staged = bool(unmet) or job.leaders is not job.tree
+        has_ended = statuses.get(job.name, _Status()).succeeded > 0
+        if job.name not in together or not is_staged or has_ended or not job.tree.children:
+            continue
+        location = f"spec.replicatedJobs[{position}].{POD_TEMPLATE}"
+        template = next(iter(entries(each, POD_TEMPLATE)), {})
+        pod = pod_of_template(template, job_set.metadata, location)
+        for leaf in job.tree.leaves():
+            yield ExpectedPods(leaf.name, leaf.min_members, pod)
 
 
 def _replicated_jobs(
@@ -108,9 +160,10 @@ def _replicated_jobs(
         min_members = [
             _job_min_members(each, location, workload, name, index) for index in range(replicas)
         ]
+        level = _exclusive_level(found, each)
         topology, parallelism = _topology(each, location, workload), _parallelism(each, location)
         leaves = tuple(
-            leaf_of_template(f"{name}-{index}", parallelism, required, topology)
+            _exclusive(leaf_of_template(f"{name}-{index}", parallelism, required, topology), level)
             for index, required in enumerate(min_members)
         )
         min_subgroups = max(replicas - statuses.get(name, _Status()).succeeded, 0)
@@ -121,9 +174,16 @@ def _replicated_jobs(
         if in_order and jobs:
             depends_on += [(earlier.name, READY) for earlier in jobs]
         tree = Subgroup(name=name, min_subgroups=min_subgroups if leaves else None, children=leaves)
-        segments = parallelism, topology
         jobs.append(
-            _ReplicatedJob(name, replicas, tree, sum(min_members), tuple(depends_on), segments)
+            _ReplicatedJob(
+                name,
+                replicas,
+                tree,
+                sum(min_members),
+                tuple(depends_on),
+                segments=(parallelism, topology),
+                leaders=replace(tree, children=tuple(map(_first_pod, leaves))) if level else tree,
+            )
         )
     return tuple(jobs)
 
@@ -149,30 +209,59 @@ def _parallelism(each: Mapping[str, Any], location: str) -> int:
 
 def _topology(each: Mapping[str, Any], location: str, workload: WorkloadOwner) -> TemplateTopology:
     """What the templates of pods and of Jobs ask of the pods of each Job."""
-    templates = ("template.spec.template", "template")
+    templates = (POD_TEMPLATE, "template")
     return template_topology(
         workload, *(template_annotations(each, template, location) for template in templates)
     )
 
 
-def _is_started(
+def _exclusive_level(found: Unstructured, each: Mapping[str, Any]) -> str:
+    """The level of which each Job of a replicated job gets a domain, empty where it does not."""
+    _, own = template_annotations(each, "template")
+    annotations = {**found.metadata.annotations, **own}
+    return "" if NODE_SELECTOR_KEY in annotations else str(annotations.get(EXCLUSIVE_KEY) or "")
+
+
+def _exclusive(leaf: Subgroup, level: str) -> Subgroup:
+    return within(leaf, TopologyConstraint(required_level=level)) if level else leaf
+
+
+def _first_pod(tree: Subgroup) -> Subgroup:
+    """``tree`` with a minMember of its first pod."""
+    if not tree.children:
+        return replace(tree, min_members=min(tree.min_members, 1))
+    first, *rest = tree.children
+    return replace(tree, children=(_first_pod(first), *(_without_floor(each) for each in rest)))
+
+
+def _without_floor(tree: Subgroup) -> Subgroup:
+    children = tuple(map(_without_floor, tree.children))
+    return replace(tree, min_members=0, children=children)
+
+
+def _unmet(
     job: _ReplicatedJob, jobs: Mapping[str, _ReplicatedJob], statuses: Mapping[str, _Status]
-) -> bool:
+) -> Iterator[tuple[str, str]]:
+    """What a replicated job still waits for: other jobs' names, with the status required."""
     for name, required_status in job.depends_on:
         status = statuses.get(name, _Status())
         done = status.succeeded + (status.ready if required_status == READY else 0)
         if name in jobs and done < jobs[name].replicas:
-            return False
-    return True
+            yield name, required_status
 
 
-def _tree(jobs: Sequence[_ReplicatedJob], started: Set[str], min_members: int | None) -> Subgroup:
+def _tree(
+    jobs: Sequence[_ReplicatedJob],
+    started: Set[str],
+    min_members: int | None,
+    *,
+    has_followers: bool,
+) -> Subgroup:
     """The tree with ``started`` jobs; ``min_members``: how many of them are enough."""
+    trees = [job.tree if has_followers else job.leaders for job in jobs]
     children = tuple(
-        job.tree
-        if job.name in started or not job.tree.children
-        else replace(job.tree, min_subgroups=0)
-        for job in jobs
+        tree if job.name in started or not tree.children else replace(tree, min_subgroups=0)
+        for job, tree in zip(jobs, trees, strict=True)
     )
     needed = (
         None if min_members is None else min(min_members, len(started)) + len(jobs) - len(started)
@@ -198,17 +287,17 @@ def _leaf_reader(jobs: Sequence[_ReplicatedJob]) -> Callable[[Pod], str]:
     return leaf
 
 
+_pod_index = number_label_reader(COMPLETION_INDEX_LABEL)
+
+
 def _rank(names: Sequence[str]) -> Callable[[Pod], int]:
     """Replicated jobs in listing order, in each the Jobs and their pods by index."""
     positions = {name: position for position, name in enumerate(names)}
-    job_index, pod_index = (
-        number_label_reader(JOB_INDEX_LABEL),
-        number_label_reader(COMPLETION_INDEX_LABEL),
-    )
+    job_index = number_label_reader(JOB_INDEX_LABEL)
 
     def rank(pod: Pod) -> int:
         position = positions.get(pod.metadata.labels.get(REPLICATED_JOB_LABEL, ""), 0)
-        return (position << 40) + (job_index(pod) << 20) + pod_index(pod)
+        return (position << 40) + (job_index(pod) << 20) + _pod_index(pod)
 
     return rank
 
@@ -220,7 +309,7 @@ JOB_SET = Framework(
         f"{JOBS}.replicas",
         f"{JOBS}.dependsOn",
         f"{JOBS}.template.metadata.annotations",
-        f"{JOBS}.template.spec.template.metadata.annotations",
+        *template_paths(f"{JOBS}.{POD_TEMPLATE}"),
         f"{JOBS}.template.spec.parallelism",
         f"{JOBS}.template.spec.completions",
         f"{STATUSES}.name",

@@ -2,9 +2,11 @@
 
 With a ``subGroupPolicy``, or else a segment size in annotations, the leaves are its subgroups, so
 that each can be packed by itself. Topology annotations of the worker template constrain the
-workers, those of the leader template the leader. With
-``startupPolicy: LeaderReady`` workers do not exist before the leader runs: the leader starts when
-the whole group fits, and from the first worker on all pods of the group are required.
+workers, those of the leader template the leader.
+
+Two things make workers wait for their leader: ``startupPolicy: LeaderReady``, and exclusive
+placement, for which LWS must know the leader's domain. The leader starts when the whole group fits,
+in one domain where placement is exclusive; from the first worker on all pods are required.
 
 Source: leaderworkerset.x-k8s.io/v1 (labels of its webhook, subgroup arithmetic of its API text).
 """
@@ -14,7 +16,7 @@ from collections import Counter
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.counts import count_at, entries
-from kai_py.grouping.gang import ExpectedPods, Subgroup
+from kai_py.grouping.gang import ExpectedPods, Subgroup, TopologyConstraint, within
 from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
@@ -35,6 +37,7 @@ SEGMENT_TYPE = "spec.leaderWorkerTemplate.subGroupPolicy.subGroupPolicyType"
 LEADER_TEMPLATE = "spec.leaderWorkerTemplate.leaderTemplate"
 STARTUP = "spec.startupPolicy"
 WORKER = "spec.leaderWorkerTemplate.workerTemplate"
+EXCLUSIVE_KEY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 MAX_SIZE = 10_000
 """Most pods of a group: each has a place in a list, and a placeholder until it exists."""
 LEADER = "leader"
@@ -61,7 +64,11 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
         return names[index] if index < len(names) else f"worker {index}"
 
     whole, start = (_tree(names, needed, leaders, workers) for needed in (size, 1))
-    leader_first = leader_worker_set.first_at(STARTUP) == "LeaderReady"
+    level = leader_worker_set.metadata.annotations.get(EXCLUSIVE_KEY, "")
+    if level:
+        exclusive = TopologyConstraint(required_level=level)
+        whole, start = within(whole, exclusive), within(start, exclusive)
+    leader_first = bool(level) or leader_worker_set.first_at(STARTUP) == "LeaderReady"
     return GangTemplate(
         tree=start if leader_first else whole,
         tree_with=(lambda pod: whole if rank(pod) else start) if leader_first else None,

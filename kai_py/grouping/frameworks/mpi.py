@@ -1,7 +1,8 @@
 """MPIJob: a launcher and workers, where the launcher may be created later.
 
 With ``launcherCreationPolicy: WaitForWorkersReady`` the launcher is created when the workers run: a
-minMember that includes it would never be reached. It counts once its pod exists.
+minMember that includes it would never be reached. The workers start when it fits as well, and it
+counts once its pod exists.
 
 Source: kubeflow.org/v1 and v2beta1.
 """
@@ -9,7 +10,7 @@ Source: kubeflow.org/v1 and v2beta1.
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.counts import count_at, entries
-from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.gang import ExpectedPods, Subgroup
 from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
@@ -18,10 +19,12 @@ from kai_py.grouping.gang_template import (
     full_owner,
     number_label_reader,
 )
+from kai_py.grouping.pod_template import pod_of_template, template_paths
 from kai_py.grouping.roles import Role, RoleLeaves, role_leaves, template_annotations
 
 ROLE_LABELS = ("training.kubeflow.org/job-role", "training.kubeflow.org/replica-type")
 REPLICA_SPECS = "spec.mpiReplicaSpecs"
+LAUNCHER_TEMPLATE = f"{REPLICA_SPECS}.Launcher.template"
 MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
 CREATION_POLICY = "spec.launcherCreationPolicy"
 LAUNCHER = "launcher"
@@ -53,7 +56,15 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
         subgroup_of=roles.reader(_role),
         order_of=_rank,
         total_pods=all_pods,
+        expected=_launchers(mpi_job, launchers) if launcher_later else (),
     )
+
+
+def _launchers(found: Unstructured, count: int) -> tuple[ExpectedPods, ...]:
+    """The pods that are created when the workers run."""
+    template = next(iter(entries(found.content, LAUNCHER_TEMPLATE)), {})
+    pod = pod_of_template(template, found.metadata, LAUNCHER_TEMPLATE)
+    return (ExpectedPods(LAUNCHER, count, pod),)
 
 
 def _roles(
@@ -98,6 +109,7 @@ MPI_JOB = Framework(
         CREATION_POLICY,
         f"{REPLICA_SPECS}.*.replicas",
         f"{REPLICA_SPECS}.*.template.metadata.annotations",
+        *template_paths(LAUNCHER_TEMPLATE),
     ),
     gang_template=_gang_template,
 )

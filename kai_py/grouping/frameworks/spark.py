@@ -9,20 +9,23 @@ SparkApplication: the driver starts first and requests its executors, which star
                                  else executor.instances; at most Spark's limit of pending pods
 
 One of the two subgroups is enough: the driver alone in cluster mode, the executors alone in client
-mode.
+mode. A driver starts when its executors fit as well.
 
 Source: sparkoperator.k8s.io/v1beta2; Spark's spark.kubernetes.allocation.maxPendingPods.
 """
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.counts import count_at, entries, parse_count
-from kai_py.grouping.gang import GangSpec, Subgroup
+from kai_py.grouping.gang import ExpectedPods, GangSpec, Subgroup
 from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
+    InvalidWorkloadError,
     WorkloadOwner,
     full_owner,
     label_reader,
@@ -30,6 +33,7 @@ from kai_py.grouping.gang_template import (
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.pod_group_annotation import pod_owner
+from kai_py.grouping.pod_template import pod_of_template
 from kai_py.grouping.roles import Role, role_leaves
 
 APPLICATION_LABEL = "spark-app-selector"
@@ -66,6 +70,15 @@ DRIVER_MARKS = "spec.driver.annotations"
 EXECUTOR_MARKS = "spec.executor.annotations"
 INSTANCES = "spec.executor.instances"
 SPARK_CONF = "spec.sparkConf"
+LANGUAGE = "spec.type"
+EXECUTOR_SPEC = "spec.executor"
+PLACEMENT_FIELDS = ("nodeSelector", "affinity", "tolerations")
+EXECUTOR_FIELDS = (
+    *("cores", "coreRequest", "memory", "memoryOverhead", "gpu", "labels", "annotations"),
+    *PLACEMENT_FIELDS,
+)
+JVM_SIZE = re.compile(r"([0-9]{1,18})([kKmMgGtT]?)[iI]?[bB]?", re.ASCII)
+JVM_UNITS = {"": 20, "k": 10, "m": 20, "g": 30, "t": 40}
 MAX_PENDING_PODS = "spark.kubernetes.allocation.maxPendingPods"
 
 _role = label_reader(ROLE_LABEL)
@@ -92,7 +105,50 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
         tree=Subgroup(min_subgroups=1, children=leaves.subgroups),
         subgroup_of=leaves.reader(_leaf),
         order_of=_rank,
+        expected=(ExpectedPods(EXECUTOR, min_executors, _executor(found)),),
     )
+
+
+def _executor(found: Unstructured) -> Pod:
+    """An executor as Spark creates it, as far as that decides where it fits.
+
+    Memory is what the JVM gets, in MiB where the unit is left out, and the overhead: a tenth of it
+    (0.4 for Python and R), at least 384 MiB, unless it is set.
+    """
+    spec = _mapping(found, EXECUTOR_SPEC)
+    gpu = spec.get("gpu") or {}
+    requests: dict[str, Any] = {
+        "cpu": spec.get("coreRequest") or spec.get("cores") or 1,
+        "memory": _memory(spec, str(found.first_at(LANGUAGE) or "")),
+    }
+    if isinstance(gpu, dict) and gpu.get("name"):
+        requests[str(gpu["name"])] = gpu.get("quantity", 1)
+    requests = {name: str(amount) for name, amount in requests.items()}
+    template = {
+        "metadata": {name: spec[name] for name in ("labels", "annotations") if name in spec},
+        "spec": {
+            "containers": [{"resources": {"requests": requests}}],
+            **{name: spec[name] for name in PLACEMENT_FIELDS if name in spec},
+        },
+    }
+    return pod_of_template(template, found.metadata, EXECUTOR_SPEC)
+
+
+def _memory(spec: Mapping[str, Any], language: str) -> int:
+    """Bytes of an executor's container."""
+    memory = _jvm_bytes(spec.get("memory") or "1g", f"{EXECUTOR_SPEC}.memory")
+    overhead = spec.get("memoryOverhead")
+    if overhead:
+        return memory + _jvm_bytes(overhead, f"{EXECUTOR_SPEC}.memoryOverhead")
+    share = 4 if language in ("Python", "R") else 1
+    return memory + max(memory * share // 10, 384 << 20)
+
+
+def _jvm_bytes(text: object, location: str) -> int:
+    found = JVM_SIZE.fullmatch(str(text))
+    if found is None:
+        raise InvalidWorkloadError(f"{location} must be a size as Spark writes it, for example 4g")
+    return min(int(found[1]), 1 << 40) << JVM_UNITS[found[2].lower()]
 
 
 def _min_executors(found: Unstructured) -> int:
@@ -123,6 +179,13 @@ def _rank(pod: Pod) -> int:
 
 
 SPARK_APPLICATION = Framework(
-    field_paths=(INSTANCES, DYNAMIC_ALLOCATION, SPARK_CONF, DRIVER_MARKS, EXECUTOR_MARKS),
+    field_paths=(
+        INSTANCES,
+        DYNAMIC_ALLOCATION,
+        SPARK_CONF,
+        LANGUAGE,
+        DRIVER_MARKS,
+        *(f"{EXECUTOR_SPEC}.{field}" for field in EXECUTOR_FIELDS),
+    ),
     gang_template=_gang_template,
 )

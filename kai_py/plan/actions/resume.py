@@ -9,16 +9,18 @@ start first; until they exist, placeholders take their capacity, for at most the
 after the gang's first pod was bound. Placeholders are never written to the API.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from kai_py.plan.placement.next_pods import next_request
+from kai_py.plan.plan import CapacityHold
 from kai_py.plan.quota_check import check_quota
 from kai_py.plan.session import CycleState, place_earliest
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.placeholders import placeholder_for
 from kai_py.snapshot.resources import Bools
+from kai_py.snapshot.snapshot import Snapshot
 
 
 def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
@@ -91,3 +93,21 @@ def _place_existing(state: CycleState, gang: Gang) -> None:
     exceeded = check_quota(state.quota, gang, request.members, state.request_cost(gang))
     if exceeded is None and place_earliest(state, gang, request.members, explain=False) is None:
         state.mark_placed(gang)
+
+
+def capacity_holds(snapshot: Snapshot, reservation_seconds: float) -> Iterator[CapacityHold]:
+    """What is held, or was, for pods that do not exist yet of gangs that started in part."""
+    for gang in (snapshot.gangs[key] for key in snapshot.started_in_part):
+        count = len(gang.placeholders)
+        if not count:
+            continue
+        pods = f"{count} pods" if count > 1 else "a pod"
+        them = "them" if count > 1 else "it"
+        if gang.started + reservation_seconds > snapshot.now:
+            held = f"Capacity for {pods} of the gang is held until its framework creates {them}"
+            message = f"{held}, for {reservation_seconds:.0f} s from its start"
+            yield CapacityHold(gang.key, gang.owner, message)
+        else:
+            released = f"Capacity that was held for {pods} of the gang is released"
+            reason = f"its framework has not created {them} within {reservation_seconds:.0f} s"
+            yield CapacityHold(gang.key, gang.owner, f"{released}: {reason}", is_over=True)

@@ -1,0 +1,162 @@
+"""Gangs that their frameworks create in stages: the first pods start if the whole fits."""
+
+import pytest
+
+from tests.dialects.feeding import NOW, Cluster, node, placed, pod
+from tests.plan.actions.test_staged import HOLD, MARKS, QUEUE, TEMPLATE, bound, with_owners
+
+JOBSET = "jobset.sigs.k8s.io"
+LWS = "leaderworkerset.sigs.k8s.io"
+EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
+
+
+def owner(api_version, kind, spec, annotations=(), status=None):
+    name = kind.lower()
+    meta = {"name": name, "namespace": "default", "uid": f"uid-{kind}-{name}"}
+    meta["annotations"] = dict(annotations)
+    whole = {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
+    return {**whole, "status": status or {}}
+
+
+def racks(**gpus):
+    return [node(name, amount, {"rack": name[0]}) for name, amount in gpus.items()]
+
+
+def serve(size=3):
+    annotations = {f"{LWS}/exclusive-topology": "rack"}
+    template = {"size": size, "workerTemplate": TEMPLATE}
+    spec = {"leaderWorkerTemplate": template}
+    return owner("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec, annotations)
+
+
+def of_group(found, index, group=0):
+    labels = {f"{LWS}/group-index": str(group), f"{LWS}/worker-index": str(index)}
+    return pod(f"g{group}-{index}", 2, owner=found, labels=labels, annotations=MARKS)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "rack"),
+    [({"a1": 4, "b1": 6}, "b"), ({"a1": 4, "b1": 4}, ""), ({"a1": 2, "a2": 4, "b1": 4}, "a")],
+)
+def test_an_exclusive_group_starts_with_its_leader_in_a_domain_for_all(gpus, rack):
+    found = serve()
+    cluster = with_owners(Cluster(QUEUE, racks(**gpus)), found).add(of_group(found, 0))
+    at = placed(cluster.plan())
+    assert [node[0] for node in at.values()] == ([rack] if rack else [])
+
+
+def test_the_domain_of_an_exclusive_group_is_held_until_its_workers_come():
+    found = serve()
+    rival = pod("rival", 3, annotations=MARKS)
+    cluster = with_owners(Cluster(QUEUE, racks(a1=6, b1=2)), found)
+    cluster.add([bound(of_group(found, 0), "a1"), rival])
+    plan = cluster.plan()
+    assert placed(plan) == {}
+    assert [(hold.gang, hold.is_over) for hold in plan.holds] == [
+        ("default/LeaderWorkerSet/leaderworkerset/0", False)
+    ]
+    assert plan.holds[0].message == (
+        "Capacity for 2 pods of the gang is held until its framework creates them, for 300 s from "
+        "its start"
+    )
+    late = cluster.plan(NOW + HOLD)
+    assert placed(late) == {"rival": "a1"}
+    assert late.holds[0].is_over
+    assert late.holds[0].message.endswith("its framework has not created them within 300 s")
+    cluster.add([of_group(found, 1), of_group(found, 2)])
+    joined = cluster.plan()
+    assert placed(joined) == {"g0-1": "a1", "g0-2": "a1"}
+    assert not joined.holds
+
+
+def job_set(*jobs, annotations=(), status=None, **spec):
+    spec = {"replicatedJobs": list(jobs), **spec}
+    return owner("jobset.x-k8s.io/v1alpha2", "JobSet", spec, annotations, status)
+
+
+def replicated(name, parallelism, replicas=1, **more):
+    template = {"spec": {"parallelism": parallelism, "completions": parallelism}}
+    template["spec"]["template"] = TEMPLATE
+    return {"name": name, "replicas": replicas, "template": template, **more}
+
+
+def of_job(found, name, job=0, index=0, **parts):
+    labels = {
+        f"{JOBSET}/replicatedjob-name": name,
+        f"{JOBSET}/job-index": str(job),
+        "batch.kubernetes.io/job-completion-index": str(index),
+    }
+    return pod(f"{name}-{job}-{index}", 2, owner=found, labels=labels, annotations=MARKS, **parts)
+
+
+def test_leaders_of_exclusive_jobs_start_when_each_job_has_a_domain():
+    found = job_set(replicated("w", 2, replicas=2), annotations=EXCLUSIVE)
+    leaders = [of_job(found, "w", job) for job in range(2)]
+    small = with_owners(Cluster(QUEUE, racks(a1=4, b1=2)), found).add(leaders)
+    assert placed(small.plan()) == {}
+    assert (
+        small.plan()
+        .unplaced[0]
+        .message.endswith("Capacity is also needed for 2 pods that are not created yet.")
+    )
+    cluster = with_owners(Cluster(QUEUE, racks(a1=4, b1=4)), found).add(leaders)
+    at = placed(cluster.plan())
+    assert sorted(at.values()) == ["a1", "b1"]
+    rival = pod("rival", 2, annotations=MARKS)
+    cluster.add([*(bound(each, at[each["metadata"]["name"]]) for each in leaders), rival])
+    assert placed(cluster.plan()) == {}, "the followers' capacity is held"
+    cluster.add([of_job(found, "w", job, 1) for job in range(2)])
+    assert placed(cluster.plan()) == {"w-0-1": at["w-0-0"], "w-1-1": at["w-1-0"]}
+
+
+def test_with_the_node_selector_strategy_no_pod_of_a_job_set_waits_for_another():
+    marks = EXCLUSIVE | {"alpha.jobset.sigs.k8s.io/node-selector": "true"}
+    found = job_set(replicated("w", 2), annotations=marks)
+    cluster = with_owners(Cluster(QUEUE, racks(a1=4)), found).add(of_job(found, "w"))
+    assert placed(cluster.plan()) == {}
+    assert cluster.gang("default/JobSet/jobset").tree.min_pods() == 2
+
+
+@pytest.mark.parametrize("order", ["InOrder", "dependsOn"])
+@pytest.mark.parametrize(("gpus", "starts"), [(4, False), (6, True)])
+def test_a_replicated_job_starts_with_capacity_for_those_that_follow_it(order, gpus, starts):
+    needs = {"dependsOn": [{"name": "first", "status": "Ready"}]} if order == "dependsOn" else {}
+    policy = {"startupPolicy": {"startupPolicyOrder": order}} if order == "InOrder" else {}
+    found = job_set(replicated("first", 1), replicated("second", 2, **needs), **policy)
+    cluster = with_owners(Cluster(QUEUE, node("n", gpus)), found).add(of_job(found, "first"))
+    assert placed(cluster.plan()) == ({"first-0-0": "n"} if starts else {})
+
+
+def test_nothing_is_kept_for_a_replicated_job_that_follows_when_others_have_ended():
+    needs = {"dependsOn": [{"name": "first", "status": "Complete"}]}
+    found = job_set(replicated("first", 1), replicated("second", 2, **needs))
+    cluster = with_owners(Cluster(QUEUE, node("n", 4)), found).add(of_job(found, "first"))
+    assert placed(cluster.plan()) == {"first-0-0": "n"}
+
+
+@pytest.mark.parametrize(("gpus", "starts"), [(3, 0), (4, 1)])
+def test_workers_of_an_mpi_job_start_with_capacity_for_their_launcher(gpus, starts):
+    replicas = {"Launcher": {"replicas": 1, "template": TEMPLATE}, "Worker": {"replicas": 1}}
+    spec = {"launcherCreationPolicy": "WaitForWorkersReady", "mpiReplicaSpecs": replicas}
+    found = owner("kubeflow.org/v2beta1", "MPIJob", spec)
+    labels = {"training.kubeflow.org/job-role": "worker"}
+    worker = pod("worker", 2, owner=found, labels=labels, annotations=MARKS)
+    cluster = with_owners(Cluster(QUEUE, node("n", gpus)), found).add(worker)
+    assert len(placed(cluster.plan())) == starts
+
+
+@pytest.mark.parametrize(("gpus", "starts"), [(2, 0), (3, 1)])
+def test_a_driver_of_spark_starts_with_capacity_for_its_executors(gpus, starts):
+    executor = {"instances": 3, "memory": "512m", "gpu": {"name": "nvidia.com/gpu", "quantity": 1}}
+    found = owner("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"executor": executor})
+    driver = pod("driver", 0, owner=found, labels={"spark-role": "driver"}, annotations=MARKS)
+    cluster = with_owners(Cluster(QUEUE, node("n", gpus)), found).add(driver)
+    assert len(placed(cluster.plan())) == starts
+
+
+def test_a_size_of_memory_that_spark_does_not_know_is_reported():
+    spec = {"executor": {"memory": "lots"}}
+    found = owner("sparkoperator.k8s.io/v1beta2", "SparkApplication", spec)
+    driver = pod("driver", 0, owner=found, labels={"spark-role": "driver"}, annotations=MARKS)
+    cluster = with_owners(Cluster(QUEUE, node("n", 1)), found).add(driver)
+    assert "spec.executor.memory must be a size" in cluster.plan().unplaced[0].message
