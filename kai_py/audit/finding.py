@@ -32,6 +32,7 @@ class FindingKind(StrEnum):
     QUEUE_OVER_MAX = "queue-over-max"
     RESERVATION_WITHOUT_POD = "reservation-without-pod"
     NODE_OVER_CAPACITY = "node-over-capacity"
+    GPU_NOT_RESERVED = "gpu-not-reserved"
 
 
 @dataclass(frozen=True, slots=True, order=True)

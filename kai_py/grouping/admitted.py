@@ -7,13 +7,21 @@ An edit can lower what was admitted, never raise it; a record that was forged wh
 not installed yields no more than the objects themselves say.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import msgspec
 
-from kai_py.api.gpu_share import GpuShare
+from kai_py.api.gpu_reservation import GpuGroup, reserved_group
+from kai_py.api.gpu_share import (
+    GPU_GROUP,
+    GPU_GROUP_PREFIX,
+    SHARE_KEYS,
+    GpuShare,
+    shared_gpus,
+)
 from kai_py.api.queue import GROUP
+from kai_py.api.records.core import Pod
 from kai_py.grouping.gang import Subgroup
 from kai_py.grouping.gang_settings import Preemptibility
 
@@ -49,6 +57,9 @@ class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         """The annotation."""
         return msgspec.json.encode(self).decode()
 
+
+GPUS_FIELD = '"gpus"'
+"""A record without it names no shared GPUs; looking for it is cheaper than reading the record."""
 
 _DECODER = msgspec.json.Decoder(Terms)
 
@@ -118,3 +129,18 @@ def lowest_floors(records: Iterable[Terms]) -> dict[str, int]:
 def shortest_runtime(runtimes: Iterable[float | None]) -> float | None:
     """The earliest promise; None where none was made."""
     return min([each for each in runtimes if each is not None], default=None)
+
+
+def shared_groups(pod: Pod) -> Iterator[GpuGroup]:
+    """The GPUs that a pod on a node shares, by its labels and by what it was admitted with."""
+    meta, node = pod.metadata, pod.spec.node_name
+    if reserved_group(pod) is not None:
+        return
+    if any(key == GPU_GROUP or key.startswith(GPU_GROUP_PREFIX) for key in meta.labels) and any(
+        key in meta.annotations for key in (*SHARE_KEYS, ADMITTED_KEY)
+    ):
+        yield from (GpuGroup(node, gpu.group) for gpu in shared_gpus(pod))
+    if GPUS_FIELD in meta.annotations.get(ADMITTED_KEY, ""):
+        record = read_terms(meta.annotations)
+        if record is not None and record.share is not None:
+            yield from (GpuGroup(node, group) for group in record.gpus)

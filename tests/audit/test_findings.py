@@ -14,6 +14,7 @@ from tests.audit.objects import (
     pod_group,
     queue,
     result,
+    stamp,
 )
 
 GPUS = {"nvidia.com__gpu": "8"}
@@ -261,6 +262,47 @@ def test_a_reservation_pod_and_its_group_are_one_card():
     reservation["metadata"]["namespace"] = "kai-resource-reservation"
     objects = reservation, sharing("part", "0.5", "g"), pod("whole", requests=gpus(7))
     assert found(node(**GPUS), *objects) == []
+
+
+def reservation(group="g", uuid="GPU-1", name="r", **extra):
+    labels = {"runai-gpu-group": group, "app": "kai-resource-reservation"}
+    labels["app.kubernetes.io/managed-by"] = "kai-py"
+    notes = {"run.ai/reserve_for_gpu_index": uuid} if uuid else {}
+    made = pod(name, requests=gpus(1), labels=labels, annotations=notes, **extra)
+    made["metadata"]["namespace"] = "kai-resource-reservation"
+    return made
+
+
+GIVEN = {"scheduling.kai.io/visible-gpus": "GPU-1"}
+
+
+def test_a_shared_gpu_with_its_reservation_is_clean():
+    assert found(node(**GPUS), reservation(), sharing("part", "0.5", "g", **GIVEN)) == []
+    assert found(node(**GPUS), sharing("before", "0.5", "g")) == []
+
+
+@pytest.mark.parametrize(
+    "kept", [(), (reservation("h"),), (reservation(uuid="GPU-2"),), (reservation(leaving=True),)]
+)
+def test_a_shared_gpu_that_is_not_reserved(kept):
+    finding = found(node(**GPUS), *kept, sharing("part", "0.5", "g", **GIVEN))[-1]
+    assert finding.kind.value == "gpu-not-reserved"
+    assert "default/part uses GPU-1 on node node-a" in finding.message
+    recent = sharing("part", "0.5", "g", **GIVEN)
+    recent["status"]["conditions"][0]["lastTransitionTime"] = stamp(NOW - 1.0)
+    assert "gpu-not-reserved" not in kinds(node(**GPUS), *kept, recent)
+
+
+def test_one_gpu_that_two_reservations_keep():
+    both = reservation("g", name="r1"), reservation("h", name="r2")
+    parts = [sharing(f"p-{group}", "0.5", group, **GIVEN) for group in "gh"]
+    assert kinds(node(**GPUS), *both, *parts) == ["device-used-twice"]
+
+
+def test_a_reservation_that_no_pod_needs():
+    assert kinds(node(**GPUS), reservation()) == ["reservation-without-pod"]
+    assert found(node(**GPUS), reservation(uuid="")) == []
+    assert found(node(**GPUS), reservation(startTime=stamp(NOW - 1.0))) == []
 
 
 def test_one_card_of_two_groups():

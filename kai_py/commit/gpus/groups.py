@@ -10,13 +10,9 @@ from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
 from kai_py.api.gpu_reservation import GpuGroup, is_live, reserved_group
-from kai_py.api.gpu_share import GPU_GROUP, GPU_GROUP_PREFIX, SHARE_KEYS, shared_gpus
 from kai_py.api.records.core import Pod
-from kai_py.grouping.admitted import ADMITTED_KEY, read_terms
+from kai_py.grouping.admitted import shared_groups
 from kai_py.snapshot.assumptions import FINISHED_PHASES
-
-GROUPS_FIELD = '"gpus"'
-"""A record without it names no shared GPUs; looking for it is cheaper than reading the record."""
 
 
 class SharedGpuGroups:
@@ -85,21 +81,6 @@ class SharedGpuGroups:
             self._groups_of[uid] = groups
         for gpu in groups:
             _put(self._sharers, gpu, uid, pod)
-
-
-def shared_groups(pod: Pod) -> Iterator[GpuGroup]:
-    """The GPUs that a pod on a node shares, by its labels and by what it was admitted with."""
-    meta, node = pod.metadata, pod.spec.node_name
-    if reserved_group(pod) is not None:
-        return
-    if any(key == GPU_GROUP or key.startswith(GPU_GROUP_PREFIX) for key in meta.labels) and any(
-        key in meta.annotations for key in (*SHARE_KEYS, ADMITTED_KEY)
-    ):
-        yield from (GpuGroup(node, gpu.group) for gpu in shared_gpus(pod))
-    if GROUPS_FIELD in meta.annotations.get(ADMITTED_KEY, ""):
-        record = read_terms(meta.annotations)
-        if record is not None and record.share is not None:
-            yield from (GpuGroup(node, group) for group in record.gpus)
 
 
 def _put(table: dict[GpuGroup, dict[str, Pod]], gpu: GpuGroup, uid: str, pod: Pod | None) -> None:

@@ -28,8 +28,9 @@ from kai_py.api.gpu_share import RESERVATION
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone
-from kai_py.commit.gpus.groups import SharedGpuGroups, shared_groups
+from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.commit.retry import retry_transient
+from kai_py.grouping.admitted import shared_groups
 from kai_py.plan.plan import Placement
 from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
