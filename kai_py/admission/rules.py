@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.kai import KaiPodGroup
 from kai_py.dialects.kai.subgroups import min_sub_group_problems, tree_problems_of
+from kai_py.dra.device_limits import selector_problems
 from kai_py.snapshot.tables.queue_objects import amount_text, field_path
 from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, check_queues
 
@@ -75,7 +76,8 @@ def _check_queue(queue: QueueInfo, rest: Sequence[QueueInfo]) -> AdmissionVerdic
     bounds = [] if cycles else list(_deserved_above_max(queue, rest))
     sums = [] if cycles else list(_overcommitted(queue, rest))
     if queue.api_version == API_VERSION:
-        return AdmissionVerdict((*cycles, *bounds), (*others, *sums))
+        selectors = [problem.reason for problem in selector_problems([queue])]
+        return AdmissionVerdict((*cycles, *bounds, *selectors), (*others, *sums))
     return AdmissionVerdict(tuple(cycles), (*others, *bounds, *sums))
 
 

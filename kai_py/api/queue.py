@@ -116,6 +116,15 @@ class DeviceShare(ApiModel):
         return self
 
 
+class DeviceCountLimit(ApiModel):
+    """A limit of the number of devices of some kind."""
+
+    selector: Annotated[str, Field(min_length=1, max_length=2048)]
+    """CEL expression over a device, as in a DeviceClass; a device for which it is true counts."""
+    max: Amount
+    """Limit of devices that the queue may be allocated."""
+
+
 class LabelRequirement(ApiModel):
     """One requirement of a label selector."""
 
@@ -195,6 +204,8 @@ class QueueSpec(ApiModel):
         Field(max_length=32, json_schema_extra=list_map("name")),
     ] = ()
     """Entitlements by DeviceClass or by device attribute, within the GPU entitlement."""
+    limits: Annotated[tuple[DeviceCountLimit, ...], Field(max_length=16)] = ()
+    """Limits of devices by CEL expressions: by class, product, memory or any other attribute."""
     preempt_min_runtime: Duration | None = None
     """Minimum runtime of a workload before it may be preempted inside its queue."""
     reclaim_min_runtime: Duration | None = None

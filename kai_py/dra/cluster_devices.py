@@ -25,7 +25,7 @@ from kai_py.api.records.resource import (
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.compute_domains import DAEMON, DRIVER, ChannelClaims
 from kai_py.dra.device_kinds import DeviceKind, DeviceKinds, devices_by_node, max_on_one_node
-from kai_py.dra.device_limits import counts_towards
+from kai_py.dra.device_limits import DeviceLimits
 from kai_py.dra.device_state import DeviceState, unreadable_shares
 from kai_py.dra.gpu_weight import GpuWeights, requested_share, share_of
 from kai_py.dra.identity import DeviceID, PoolID
@@ -108,7 +108,7 @@ class ClusterDevices:
     _class_infos: dict[str, ClassInfo] = field(default_factory=dict)
     _weights_of_requests: dict[Hashable, tuple[float, ...]] = field(default_factory=dict)
     _node_gpus: tuple[int, int, Floats] | None = None
-    _limits: tuple[DeviceLimit, ...] = ()
+    _limits: DeviceLimits = field(default_factory=DeviceLimits)
     _limits_seen: tuple[object, ...] = ()
 
     def __post_init__(self) -> None:
@@ -147,6 +147,7 @@ class ClusterDevices:
         """Apply what changed; returns whether any class now counts as other devices than before."""
         self.allocator.start_cycle()
         self._kinds.start_cycle()
+        self._limits.start_cycle()
         slices_changed = objects.generation != self._generation
         if slices_changed:
             self._sync_slices(objects)
@@ -182,7 +183,7 @@ class ClusterDevices:
 
     def set_limits(self, limits: Iterable[DeviceLimit]) -> None:
         """Count devices by these limits from the next ``sync`` on."""
-        self._limits = tuple(sorted(set(limits)))
+        self._limits.replace(limits)
 
     def request_gpus(self, request: DeviceRequestSpec) -> float:
         """GPUs that a device of a request counts as: the most of any that it can get.
@@ -262,7 +263,7 @@ class ClusterDevices:
 
     def request_quota_resources(self, request: DeviceRequestSpec) -> tuple[str, ...]:
         """Quota resources towards which a device of the request may count."""
-        if not self._limits:
+        if not self._limits.limits:
             return ()
         rows = (
             row
@@ -273,7 +274,7 @@ class ClusterDevices:
 
     def _certain_quota_resources(self, request: DeviceRequestSpec) -> tuple[str, ...]:
         """Quota resources towards which every device of the request counts."""
-        if not self._limits:
+        if not self._limits.limits:
             return ()
         counted = [self._quota_resources(kind.row) for kind in self._requested_kinds(request)]
         return tuple(
@@ -286,11 +287,11 @@ class ClusterDevices:
 
     def device_quota_resources(self, driver: str, pool: str, device: str) -> tuple[str, ...]:
         """Quota resources towards which a device counts; none once it is removed."""
-        row = self.inventory.device(DeviceID(driver, pool, device)) if self._limits else None
+        row = self.inventory.device(DeviceID(driver, pool, device)) if self._limits.limits else None
         return () if row is None else self._quota_resources(row)
 
     def _quota_resources(self, row: DeviceRow) -> tuple[str, ...]:
-        return tuple(limit.resource for limit in self._limits if counts_towards(row, limit))
+        return self._limits.resources_of(row)
 
     def _requested_kinds(self, request: DeviceRequestSpec) -> list[DeviceKind]:
         """Device kinds a request can get; all of its class if its selectors match none."""
@@ -303,12 +304,12 @@ class ClusterDevices:
     def _limits_changed(self) -> bool:
         """Whether devices may count otherwise than at the last call."""
         before = self._limits_seen
-        self._limits_seen = (self._limits, *self._kinds.all()) if self._limits else ()
+        self._limits_seen = (self._limits.limits, *self._kinds.all()) if self._limits.limits else ()
         return before != self._limits_seen
 
     def has_fixed_charge(self, spec: ResourceClaimSpec) -> bool:
         """Whether a claim costs the same whichever devices it gets."""
-        return not self._limits and all(
+        return not self._limits.limits and all(
             request.exactly is not None
             and request.exactly.allocation_mode != "All"
             and len(self._request_weights(request.exactly)) == 1

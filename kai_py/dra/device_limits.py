@@ -1,19 +1,94 @@
 """Quota limits that a device counts towards.
 
 A limit names an attribute, or a capacity, with its domain, and the values that count. Attributes
-are compared as text, a list by any of its elements; capacities as quantities.
+are compared as text, a list by any of its elements; capacities as quantities. Or it is a CEL
+expression: devices count for which it is true, not those on which it fails (another driver's have
+other attributes). One that does not compile counts nothing, and its queue says so.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
+from kai_py.api.bounded import remember
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.api.records.resource import DeviceAttribute
+from kai_py.cel.expression import CompileError
+from kai_py.dra.eligibility import ExpressionCompileError, ExpressionRuntimeError
+from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.rows import DeviceRow
-from kai_py.snapshot.tables.queues import DeviceLimit
+from kai_py.dra.selectors.selector import compile_selector
+from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
+from kai_py.snapshot.tables.queues import DeviceLimit, QueueFault, QueueInfo, QueueProblem
+
+COST_OF_LIMITS = 2_000_000
+"""Of evaluating the selector of a limit, which administrators write."""
+MAX_KNOWN = 65_536
+IDENTIFIERS = ("uuid", "pci")
+"""In names of attributes that tell devices of one kind apart."""
+
+
+@dataclass(slots=True)
+class DeviceLimits:
+    """The limits by which devices are counted; what selectors say is kept by kind of device."""
+
+    limits: tuple[DeviceLimit, ...] = ()
+    _expressions: CompiledExpressions = field(
+        default_factory=lambda: CompiledExpressions(SelectorAllowance(COST_OF_LIMITS))
+    )
+    _known: dict[tuple[str, str], bool] = field(default_factory=dict)
+
+    def replace(self, limits: Iterable[DeviceLimit]) -> None:
+        """Count by these limits."""
+        self.limits = tuple(sorted(set(limits)))
+
+    def start_cycle(self) -> None:
+        """What may be spent on selectors is whole again."""
+        self._expressions.allowance.start_cycle()
+
+    def resources_of(self, row: DeviceRow) -> tuple[str, ...]:
+        """The quota resources towards which an allocated ``row`` counts."""
+        return tuple(limit.resource for limit in self.limits if self._counts(row, limit))
+
+    def _counts(self, row: DeviceRow, limit: DeviceLimit) -> bool:
+        if not limit.selector:
+            return counts_towards(row, limit)
+        is_individual = any(word in limit.selector.lower() for word in IDENTIFIERS)
+        key = limit.selector, f"{row.id}" if is_individual else row.kind
+        known = self._known.get(key)
+        if known is None:
+            known = self._matches(row, limit.selector)
+            remember(self._known, key, known, MAX_KNOWN)
+        return known
+
+    def _matches(self, row: DeviceRow, selector: str) -> bool:
+        self._expressions.allowance.begin(selector.encode())
+        try:
+            return self._expressions.matches(selector, row)
+        except (ExpressionCompileError, ExpressionRuntimeError, SelectorsTooExpensiveError):
+            return False
+
+
+def selector_problems(queues: Iterable[QueueInfo]) -> Iterator[QueueProblem]:
+    """Selectors of limits that do not compile."""
+    for queue in queues:
+        for limit in queue.device_limits:
+            problem = selector_problem(limit.selector) if limit.selector else ""
+            if problem:
+                reason = (
+                    f'queue "{queue.name}": spec.limits: selector {limit.selector} is ignored, '
+                    f"correct it: {problem}"
+                )
+                yield QueueProblem(queue.name, QueueFault.INVALID_SELECTOR, reason)
+
+
+def selector_problem(selector: str) -> str:
+    """What is wrong with the selector of a limit; "" if nothing is."""
+    compiled = compile_selector(selector)
+    return compiled.message if isinstance(compiled, CompileError) else ""
 
 
 def counts_towards(row: DeviceRow, limit: DeviceLimit) -> bool:
-    """Whether an allocated ``row`` counts towards ``limit``."""
+    """Whether an allocated ``row`` counts towards a ``limit`` by attribute."""
     names = _names(row, limit.attribute)
     for name in names:
         attribute = row.device.attributes.get(name)

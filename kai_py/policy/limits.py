@@ -17,7 +17,7 @@ import numpy as np
 
 from kai_py.policy.queue_usage import QueueUsage, exceeds
 from kai_py.snapshot.resources import Bools, Floats
-from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE
+from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DEVICE_SELECTOR
 
 
 class QuotaBound(StrEnum):
@@ -144,4 +144,6 @@ def display_unit(resource_name: str) -> tuple[str, float]:
     if resource_name.startswith(DEVICE_ATTRIBUTE):
         attribute, _, values = resource_name.removeprefix(DEVICE_ATTRIBUTE).partition("=")
         return f"devices with {attribute} {values.replace('|', ' or ')}", 1.0
+    if resource_name.startswith(DEVICE_SELECTOR):
+        return f"devices with {resource_name.removeprefix(DEVICE_SELECTOR)}", 1.0
     return ("GPUs" if resource_name in ("gpu", "nvidia.com/gpu") else resource_name), 1.0

@@ -18,7 +18,7 @@ from kai_py.dialects.kai.queues import RESOURCE_UNITS
 from kai_py.embedded.patches.json import apply_merge_patch
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
-from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DeviceLimit
+from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DEVICE_SELECTOR, DeviceLimit
 
 KIBI = 1024
 GPU_PARTS = 1000
@@ -87,6 +87,8 @@ def _native_patch(spec: Mapping[str, Any], raised: RaisedBound) -> BoundPatch | 
         return BoundPatch(field, gpus, {field: gpus})
     if resource.startswith((DEVICE_CLASS, DEVICE_ATTRIBUTE)):
         return _device_patch(spec, raised)
+    if resource.startswith(DEVICE_SELECTOR):
+        return _limit_patch(spec, raised)
     amount = _quantity(resource, raised.amount)
     return BoundPatch(
         f"resources.{resource}.{bound}", amount, {"resources": {resource: {bound.value: amount}}}
@@ -104,6 +106,15 @@ def _device_patch(spec: Mapping[str, Any], raised: RaisedBound) -> BoundPatch | 
     if found is None:
         return None
     return BoundPatch(f"devices.{found['name']}.{raised.bound}", count, {"devices": changed})
+
+
+def _limit_patch(spec: Mapping[str, Any], raised: RaisedBound) -> BoundPatch | None:
+    selector, count = raised.resource.removeprefix(DEVICE_SELECTOR), math.ceil(raised.amount)
+    entries = spec.get("limits") or ()
+    if not any(each["selector"] == selector for each in entries):
+        return None
+    changed = [{**each, "max": count} if each["selector"] == selector else each for each in entries]
+    return BoundPatch(f"limits[{selector}].max", count, {"limits": changed})
 
 
 def _row(entry: Mapping[str, Any]) -> str:

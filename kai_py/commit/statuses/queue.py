@@ -25,7 +25,7 @@ from kai_py.commit.statuses.report_writer import ReportedKind, ReportWriter
 from kai_py.plan.plan import Plan, QueueShare
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
 from kai_py.snapshot.tables.queue_objects import GPUS, eviction_status, in_api_units, usage_status
-from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE
+from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DEVICE_SELECTOR
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import WatchedQueue
 from kai_py.watch.resource import Resource
@@ -56,7 +56,7 @@ def kai_resource_list(amounts: Mapping[str, float]) -> dict[str, str]:
         {
             name: amount
             for name, amount in amounts.items()
-            if not name.startswith((DEVICE_CLASS, DEVICE_ATTRIBUTE))
+            if not name.startswith((DEVICE_CLASS, DEVICE_ATTRIBUTE, DEVICE_SELECTOR))
         }
     )
     named = {GPU_RESOURCE if name == GPU else name: amount for name, amount in shown.items()}

@@ -1,7 +1,8 @@
 """Conditions of a queue; their messages name the field at fault and the remedy.
 
 Ready         False while the queue can't be used as written: MissingParent, Cycle,
-              TooDeep, AncestorOrphan, InvalidAmount. True with reason DeservedScaledDown while the
+              TooDeep, AncestorOrphan, InvalidAmount, InvalidSelector. True with reason
+              DeservedScaledDown while the
               cluster is too small for all that is guaranteed, else Accepted; the message then
               says whether every namespace may use the queue.
 Orphan        True where the queue is treated as a root only because its parent, or that of a

@@ -13,6 +13,7 @@ from kai_py.api.queue import (
     InvalidQueueError,
     read_queue,
 )
+from kai_py.dra.device_limits import selector_problem
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import Manifest, ManifestSet, at, mapping_at, move, rename, set_key
 from kai_py.lint.rules.workloads import pod_specs, template_path
@@ -48,6 +49,7 @@ def queue(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         message = f"{manifest.api_version} is not served: write {API_VERSION}"
         yield manifest.error(("apiVersion",), message, fixed=True)
         manifest.value["apiVersion"] = API_VERSION
+    yield from _limit_selectors(manifest)
     reported: set[FieldProblem] = set()
     # A correction may reveal further problems; what was reported is not reported again.
     while problems := [problem for problem in _problems(manifest) if problem not in reported]:
@@ -55,6 +57,16 @@ def queue(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
             reported.add(problem)
             finding = manifest.error(problem.path, problem.message)
             yield dataclasses.replace(finding, fixed=_corrected(manifest, problem))
+
+
+def _limit_selectors(manifest: Manifest) -> Iterator[Finding]:
+    """Selectors of limits compile."""
+    limits = at(manifest.value, "spec", "limits")
+    for number, entry in enumerate(limits if isinstance(limits, list) else ()):
+        selector = at(entry, "selector")
+        problem = selector_problem(selector) if isinstance(selector, str) else ""
+        if problem:
+            yield manifest.error(("spec", "limits", number, "selector"), problem)
 
 
 def queue_keys(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:

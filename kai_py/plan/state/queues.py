@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE
+from kai_py.dra.device_limits import selector_problems
 from kai_py.plan.state.undo import no_undo
 from kai_py.policy.fair_share import FairShare, fair_share
 from kai_py.policy.fairness_rules import FairnessRules
@@ -25,7 +26,13 @@ from kai_py.snapshot.gpu_nodes import REPLICA_RESOURCE, gpu_replicas
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_tree import Index, QueueTable, build_queue_table
-from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, QueueInfo, QueueProblem, UsageRecord
+from kai_py.snapshot.tables.queues import (
+    DEVICE_ATTRIBUTE,
+    DEVICE_SELECTOR,
+    QueueInfo,
+    QueueProblem,
+    UsageRecord,
+)
 
 QueueTree = tuple[QueueTable, tuple[QueueProblem, ...]]
 """All queues, and the problems of their specs."""
@@ -199,6 +206,7 @@ def quota_of(
     """
     resources, cached = _counted_resources(snapshot), cache or FairShareCache()
     queues, problems = cached.tree(snapshot.queues, resources)
+    problems = (*problems, *selector_problems(snapshot.queues))
     positions = {name: row for row, name in enumerate(resources)}
     empty = np.zeros((len(resources), len(queues)))
     own, demand, non_preemptible = empty.copy(), empty.copy(), empty.copy()
@@ -274,7 +282,7 @@ def _cluster_totals(
         if name in resources:
             totals[resources.index(name)] = nodes.allocatable[row, usable].sum()
     for row, name in enumerate(resources):
-        if name.startswith((DEVICE_CLASS, DEVICE_ATTRIBUTE)):
+        if name.startswith((DEVICE_CLASS, DEVICE_ATTRIBUTE, DEVICE_SELECTOR)):
             totals[row] = accounting.device_count(name)
     gpus = gpus_of_nodes(snapshot, accounting, device_gpus)
     totals[resources.index(GPU)] = gpus[usable].sum()

@@ -37,6 +37,11 @@ def queue_info(queue: Queue, created: float = 0.0) -> QueueInfo:
         deserved[devices] = entry.deserved.as_float()
         if entry.max is not None:
             ceiling[devices] = entry.max.as_float()
+    selectors = tuple(DeviceLimit(selector=limit.selector) for limit in spec.limits)
+    for selector, limit in zip(selectors, spec.limits, strict=True):
+        most = limit.max.as_float()
+        ceiling[selector.resource] = min(ceiling.get(selector.resource, most), most)
+    by_attribute = (_device_limit(entry) for entry in spec.devices)
     return QueueInfo(
         name=queue.metadata.name,
         parent=spec.parent or "",
@@ -59,9 +64,7 @@ def queue_info(queue: Queue, created: float = 0.0) -> QueueInfo:
             for each in queue.status.evictions
         ),
         namespaces=None if spec.namespaces is None else _namespace_rule(spec.namespaces),
-        device_limits=tuple(
-            limit for entry in spec.devices if (limit := _device_limit(entry)) is not None
-        ),
+        device_limits=(*(limit for limit in by_attribute if limit is not None), *selectors),
     )
 
 

@@ -21,7 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints
-from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo, QueueProblem, check_queues
+from kai_py.snapshot.tables.queues import (
+    DEVICE_SELECTOR,
+    NamespaceRule,
+    QueueInfo,
+    QueueProblem,
+    check_queues,
+)
 
 Index = npt.NDArray[np.int32]
 
@@ -162,11 +168,16 @@ def _ranks(order: Sequence[QueueInfo]) -> Ints:
     return ranks
 
 
+def _is_not_rationed(resource: str) -> bool:
+    """Whether a queue that is silent about a resource is guaranteed all of it."""
+    return resource in BASE_RESOURCES or resource.startswith(DEVICE_SELECTOR)
+
+
 def _deserved(resources: Sequence[str], specs: Sequence[QueueInfo]) -> Floats:
     """(resources, queues); cpu, memory and the like are unlimited where a queue is silent."""
     named = _amount_rows(resources, [spec.deserved for spec in specs], [np.nan] * len(specs))
     unnamed = [
-        [np.inf if spec.unlimited or name in BASE_RESOURCES else 0.0 for spec in specs]
+        [np.inf if spec.unlimited or _is_not_rationed(name) else 0.0 for spec in specs]
         for name in resources
     ]
     return np.where(np.isnan(named), np.reshape(unnamed, named.shape), named)

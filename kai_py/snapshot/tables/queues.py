@@ -15,6 +15,7 @@ from kai_py.api.queue import API_VERSION, QUEUE_NAME_KEY
 from kai_py.api.records.core import LabelSelector
 
 DEVICE_ATTRIBUTE = "deviceattribute/"
+DEVICE_SELECTOR = "deviceselector/"
 MAX_DEPTH = 32
 """Most levels of queues below a root: a cycle does work for every level."""
 MAX_WEIGHT = 1e15
@@ -49,14 +50,20 @@ class EvictionRecord:
 
 @dataclass(frozen=True, slots=True, order=True)
 class DeviceLimit:
-    """Devices one of whose attributes, or capacities, has any of these values."""
+    """Devices one of whose attributes, or capacities, has any of these values.
 
-    attribute: str
-    values: tuple[str, ...]
+    Or those for which a CEL expression, ``selector``, is true.
+    """
+
+    attribute: str = ""
+    values: tuple[str, ...] = ()
+    selector: str = ""
 
     @property
     def resource(self) -> str:
         """The quota resource that counts them."""
+        if self.selector:
+            return f"{DEVICE_SELECTOR}{self.selector}"
         return f"{DEVICE_ATTRIBUTE}{self.attribute}={'|'.join(self.values)}"
 
 
@@ -135,6 +142,7 @@ class QueueFault(StrEnum):
     CYCLE = "Cycle"
     DUPLICATE = "Duplicate"
     INVALID_AMOUNT = "InvalidAmount"
+    INVALID_SELECTOR = "InvalidSelector"
     TOO_DEEP = "TooDeep"
 
 

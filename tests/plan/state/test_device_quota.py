@@ -2,7 +2,9 @@
 
 from msgspec.structs import replace
 
+from kai_py.api.records.resource_versions import from_json
 from kai_py.plan.plan import Stage
+from kai_py.snapshot.tables.queues import QueueFault
 from tests.support.scenario import (
     claim,
     claiming,
@@ -169,3 +171,73 @@ def test_w12_all_devices_cost_as_many_as_a_node_may_give():
     assert "workload requested 8 devices of class h100" in waits.message
     world.add(limited(max=8))
     assert placed(world.plan()) == {"p": "n-h100"}
+
+
+IS_H100 = 'device.attributes["gpu.nvidia.com"].productName == "H100"'
+
+
+def by_selector(*limits, **spec):
+    entries = [{"selector": selector, "max": most} for selector, most in limits]
+    return queue("team", 16, limits=entries, **spec)
+
+
+def test_a_limit_by_selector_holds_whatever_class_is_asked():
+    world = cluster(
+        *hardware(by_selector((IS_H100, 3))),
+        of_class(claiming_job("four", 4, queue="team"), FAST),
+        of_class(claiming_job("three", 3, queue="team", created=1), FAST),
+        of_class(claiming_job("other", 5, queue="team", created=2), "a100"),
+    )
+    plan = world.plan()
+    assert {name.split("-")[0] for name in placed(plan)} == {"three", "other"}
+    [waits] = plan.unplaced
+    assert waits.stage is Stage.QUEUE_MAX
+    assert f"Limit is 3 devices with {IS_H100}, currently 0" in waits.message
+
+
+def test_a_selector_by_memory_or_over_all_devices_bounds_what_runs():
+    memory = 'device.capacity["gpu.nvidia.com"].memory.isLessThan(quantity("100Gi"))'
+    for selector in (memory, "true"):
+        world = cluster(*hardware(by_selector((selector, 9))))
+        world.add(claiming_job("a", 8, queue="team"), claiming_job("b", 2, queue="team", created=1))
+        world.add(claiming_job("c", 1, queue="team", created=2))
+        assert {name.split("-")[0] for name in placed(world.plan())} == {"a", "c"}
+
+
+def test_a_limit_by_selector_guarantees_and_rations_nothing():
+    """Whole-GPU jobs of another queue, and such as may not be preempted, are as before."""
+    world = cluster(*hardware(by_selector((IS_H100, 1)), queue("other", 8)))
+    fixed = {"scheduling.kai.io/preemptibility": "non-preemptible"}
+    world.add(of_class(claiming_job("train", 8, queue="other", annotations=fixed), FAST))
+    assert len(placed(world.plan())) == 8
+
+
+def test_a_selector_that_fails_on_a_device_does_not_count_it():
+    elsewhere = 'device.attributes["gpu.amd.com"].family == "AI"'
+    world = cluster(*hardware(by_selector((elsewhere, 0))))
+    world.add(claiming_job("train", 8, queue="team"))
+    assert len(placed(world.plan())) == 8
+
+
+def test_a_selector_that_does_not_compile_limits_nothing_and_the_queue_says_so():
+    world = cluster(*hardware(by_selector(("device.model == 1", 0))))
+    world.add(claiming_job("train", 8, queue="team"))
+    plan = world.plan()
+    assert len(placed(plan)) == 8
+    [report] = plan.queues
+    [problem] = report.problems
+    assert problem.fault is QueueFault.INVALID_SELECTOR
+    assert "undefined field 'model'" in problem.reason
+
+
+def test_alternatives_beyond_a_limit_by_selector_are_closed():
+    made = claim("c", owner="p")
+    options = [
+        {"name": "fast", "deviceClassName": FAST},
+        {"name": "slow", "deviceClassName": "a100"},
+    ]
+    requests = {"devices": {"requests": [{"name": "gpu", "firstAvailable": options}]}}
+    spec = from_json(type(made), {"metadata": {}, "spec": requests}).spec
+    world = cluster(*hardware(by_selector((IS_H100, 0))), replace(made, spec=spec))
+    world.add(claiming(pod("p", 0, queue="team"), "c"))
+    assert placed(world.plan()) == {"p": "n-a100"}
