@@ -172,7 +172,8 @@ class Reflector(Generic[T]):
     async def _follow(self) -> None:
         if self._silent:
             await self._list()
-            self._silent = False
+            # The server answers, so there is nothing to wait for when the next silence ends.
+            self._silent, self._progressed = False, True
         if self.version:
             await self._watch()
             return

@@ -65,6 +65,21 @@ def test_dead_peer_is_noticed_by_its_silence():
     play(scenarios.silence, staged=over_http)
 
 
+def test_a_quiet_kind_is_listed_at_once_after_each_silence_however_short():
+    """Its watches end before they count as steady: that is no reason to wait for ever longer."""
+
+    async def scenario(stage):
+        stage.reflector._silence = 1.7
+        await scenarios.synced(stage, "a")
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            loop = asyncio.get_running_loop()
+            assert loop.time() - stage.reflector.last_progress < 2.0
+        assert stage.server.count("list") > 25
+
+    play(scenario)
+
+
 def test_steady_stream_reconnects_at_once():
     async def scenario(stage):
         await scenarios.synced(stage, "a")

@@ -79,6 +79,8 @@ class Proxy:
     writes: list[Write] = field(default_factory=list)
     spoil: Callable[[str, str], Answer | None] = lambda _method, _kind: None
     """By method and kind: what is answered in place of the server; watches are not asked about."""
+    delay: Callable[[str, str], float] = lambda _method, _kind: 0.0
+    """By method and kind: seconds for which a request is held back; watches are not asked about."""
     held_watches: set[str] = field(default_factory=set)
     """Plurals whose watches say nothing, however much the server tells them."""
     held_lists: set[str] = field(default_factory=set)
@@ -112,6 +114,7 @@ class Proxy:
             raise ConnectionResetError
         body = await request.read()
         kind, watches = _kind(request.path), "watch" in request.query
+        await asyncio.sleep(0.0 if watches else self.delay(request.method, kind))
         spoiled = None if watches else self.spoil(request.method, kind)
         if spoiled is not None:
             return web.Response(status=spoiled.status, body=spoiled.body)
