@@ -29,6 +29,7 @@ from kai_py.cli.connection import (
 )
 from kai_py.cli.decisions import seconds_of
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.naming import NamespaceOption, context_namespace, parse_subject
 from kai_py.cli.output import (
     JsonFlag,
     Output,
@@ -54,8 +55,18 @@ SEARCH_SECONDS = 300.0
 
 def command(
     *,
-    subject: Annotated[Subject, typer.Argument(help="Kind of NAME.")],
-    name: Annotated[str, typer.Argument(help="NAMESPACE/NAME; of a gang as in `kai-py gangs`.")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="SUBJECT",
+            help="gang, pod, job, claim or queue; or with its name: job/train.",
+            show_default=False,
+        ),
+    ],
+    name: Annotated[
+        str, typer.Argument(help="NAME or NAMESPACE/NAME; of a gang as in `kai-py gangs`.")
+    ] = "",
+    namespace: NamespaceOption = "",
     saved: SavedCluster = None,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
@@ -73,6 +84,8 @@ def command(
 ) -> None:
     """Tell why something waits and which small change would let it start."""
     configuration = configuration_from(config)
+    own_namespace = namespace or ("default" if saved else context_namespace(kubeconfig, context))
+    subject, name = parse_subject(kind, name, own_namespace)
     as_text = output in (Output.TABLE, Output.WIDE) and not json
     if url:
         query = {"seconds": str(seconds_of("--since", since))} if since else {}

@@ -3,14 +3,15 @@
 The cluster is read once and one cycle is run on it; STATE and WHY are from that cycle.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, NamedTuple
 
 import typer
 
 from kai_py.api.problems import closest_match
 from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
+from kai_py.cli.errors import CommandError
 from kai_py.cli.output import (
     JsonFlag,
     Output,
@@ -20,8 +21,8 @@ from kai_py.cli.output import (
     print_table,
     say,
 )
-from kai_py.cli.reading import plan_cluster
-from kai_py.observe.explanation import RUNNING, STARTING
+from kai_py.cli.reading import plan_cluster, watch_cluster
+from kai_py.observe.explanation import DELETED, RUNNING, STARTING
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -50,6 +51,9 @@ class GangRow:
 
 def command(
     *,
+    name: Annotated[
+        str, typer.Argument(help="Only this gang: NAMESPACE/KIND/NAME, or an end of it.")
+    ] = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     config: ConfigFile = None,
@@ -57,23 +61,29 @@ def command(
         str, typer.Option("--namespace", "-n", help="Only gangs of this namespace.")
     ] = "",
     queue: Annotated[str, typer.Option(help="Only gangs of this queue.")] = "",
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="All namespaces, which is the default.")
+    ] = False,
     pending: Annotated[bool, typer.Option("--pending", help="Only pending gangs.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Go on and print the gangs that change.")
+    ] = False,
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
     """List gangs with their members and why they wait."""
     configuration = configuration_from(config)
+    if namespace and all_namespaces:
+        raise CommandError("--namespace and --all-namespaces exclude each other")
+    wanted = _Wanted(namespace, queue, name, pending_only=pending)
+    if watch:
+        watch_cluster(kubeconfig, context, configuration, _Changes(wanted, output).show)
+        return
     snapshot, plan = plan_cluster(kubeconfig, context, configuration)
     gang_queues = {gang.queue for gang in snapshot.gangs.values()}
     queues = gang_queues.union(share.queue for share in plan.queues)
     check_known("--queue", queue, queues, hint="kai-py queues lists them")
-    rows = [
-        row
-        for row in gang_rows(snapshot, plan)
-        if row.gang.startswith(f"{namespace}/" if namespace else "")
-        and queue in ("", row.queue)
-        and not (pending and row.state in (RUNNING, STARTING))
-    ]
+    rows = list(filter(wanted.includes, gang_rows(snapshot, plan)))
     namespaces = {gang.partition("/")[0] for gang in snapshot.gangs}
     if namespace and namespace not in namespaces:
         suggestion = closest_match(namespace, sorted(namespaces))
@@ -81,8 +91,48 @@ def command(
         say(f"no gangs in namespace {namespace}{hint}", err=True)
     elif not namespaces:
         say(f"no gangs: no pod has schedulerName {configuration.scheduler_name}", err=True)
-    if print_document(rows, output, json=json):
+    if name and not rows:
+        raise CommandError(f"gang {name}: not found", hint="kai-py gangs lists them")
+    if print_document(rows, output, json=json, names=(row.gang for row in rows)):
         return
+    _print(rows, output)
+
+
+class _Wanted(NamedTuple):
+    """Which gangs are listed; empty texts stand for all."""
+
+    namespace: str
+    queue: str
+    name: str
+    pending_only: bool
+
+    def includes(self, row: GangRow) -> bool:
+        return (
+            row.gang.startswith(f"{self.namespace}/" if self.namespace else "")
+            and self.queue in ("", row.queue)
+            and (not self.name or f"/{row.gang}".endswith(f"/{self.name}"))
+            and not (self.pending_only and row.state in (RUNNING, STARTING))
+        )
+
+
+class _Changes:
+    """Prints the gangs of each cycle that are not as they were in the one before."""
+
+    def __init__(self, wanted: _Wanted, output: Output) -> None:
+        self._wanted, self._output = wanted, output
+        self._last: dict[str, GangRow] = {}
+
+    def show(self, snapshot: Snapshot, plan: Plan) -> None:
+        rows = {row.gang: row for row in gang_rows(snapshot, plan) if self._wanted.includes(row)}
+        gone = (replace(row, state=DELETED) for key, row in self._last.items() if key not in rows)
+        changed = [row for key, row in rows.items() if self._last.get(key) != row]
+        changed += gone
+        if changed or not self._last:
+            _print(changed, self._output)
+        self._last = rows
+
+
+def _print(rows: Sequence[GangRow], output: Output) -> None:
     wide = output is Output.WIDE
     headings = (*HEADINGS[:-1], "NODES", HEADINGS[-1]) if wide else HEADINGS
     print_table(headings, (_cells(row, wide=wide) for row in rows))

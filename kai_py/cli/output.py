@@ -4,8 +4,8 @@ Formats are those of kubectl's ``-o``; ``--json`` is short for JSON.
 
 Tables are like kubectl's: no lines, upper-case headings, nothing truncated.
 
-On a terminal the last column is wrapped where it is wide enough for that; otherwise the terminal
-breaks the line.
+On a terminal the last column is wrapped where it is wide enough for that; otherwise it is below the
+others, in lines of its own. Words are not broken.
 
 Progress of long work goes to stderr if that is a terminal.
 
@@ -42,14 +42,27 @@ class Output(enum.StrEnum):
     """A table with more columns, if there are any."""
     JSON = "json"
     YAML = "yaml"
+    NAME = "name"
+    """Only the names, one in a line."""
 
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Same as -o json.")]
 
 
-def print_document(answer: object, output: Output, *, json: bool) -> bool:
-    """Print ``answer`` as JSON or YAML if one of them is requested; returns whether it was."""
+def print_document(
+    answer: object, output: Output, *, json: bool, names: Iterable[str] | None = None
+) -> bool:
+    """Print ``answer`` as JSON, YAML or names if one of them is requested; returns whether it was.
+
+    Raises CommandError for names where the answer has none.
+    """
+    if output is Output.NAME and not json:
+        if names is None:
+            raise CommandError("-o name: this command lists no named objects")
+        for name in names:
+            say(name)
+        return True
     if json or output is Output.JSON:
         document = msgspec.json.format(msgspec.json.encode(answer), indent=2)
         typer.echo(printable_json(document.decode()))
@@ -99,16 +112,43 @@ def table_lines(
     """The lines of a table, its headings first; ``width`` is None where lines are not wrapped."""
     widths = [max(map(cell_len, column)) for column in zip(headings, *rows, strict=True)]
     indent = sum(widths[:-1]) + len(COLUMN_GAP) * (len(widths) - 1)
-    text_width = None if width is None or width - indent < MIN_COLUMNS else width - indent
+    if width is not None and width - indent < min(MIN_COLUMNS, widths[-1]):
+        yield from _narrow_lines(headings, rows, widths, width)
+        return
+    text_width = None if width is None else width - indent
     for row in (headings, *rows):
         before = "".join(
             cell + " " * (column - cell_len(cell)) + COLUMN_GAP
             for cell, column in zip(row[:-1], widths[:-1], strict=True)
         )
-        folded = textwrap.wrap(row[-1], text_width) if text_width else [row[-1]]
+        folded = (
+            textwrap.wrap(row[-1], text_width, break_long_words=False, break_on_hyphens=False)
+            if text_width
+            else [row[-1]]
+        )
         yield (before + "".join(folded[:1])).rstrip()
         for rest in folded[1:]:
             yield " " * indent + rest
+
+
+def _narrow_lines(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int], width: int
+) -> Iterator[str]:
+    """Lines where the last column has no place beside the others: it is below them, indented."""
+    for row in (headings, *rows):
+        cells = zip(row[:-1], widths[:-1], strict=True)
+        line = COLUMN_GAP.join(cell + " " * (column - cell_len(cell)) for cell, column in cells)
+        yield line.rstrip()
+        if row is not headings and row[-1]:
+            # Long names are not broken: they are for copying.
+            yield from textwrap.wrap(
+                row[-1],
+                width,
+                initial_indent=COLUMN_GAP,
+                subsequent_indent=COLUMN_GAP,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
 
 
 @contextmanager

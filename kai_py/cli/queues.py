@@ -61,7 +61,7 @@ def command(
     rows = list(queue_rows(plan))
     resources = {GPU}.union(*(row.deserved for row in rows))
     check_known("--resource", resource, resources, hint="-o wide lists them")
-    if print_document(rows, output, json=json):
+    if print_document(rows, output, json=json, names=(row.queue for row in rows)):
         return
     if not rows:
         typer.echo(NO_QUEUES, err=True)

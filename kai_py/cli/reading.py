@@ -7,8 +7,8 @@ request first, and gives up on a kind that has been refused for ``REFUSAL_SECOND
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from kai_py.cli.connection import cluster_client
@@ -26,6 +26,7 @@ from kai_py.watch.owner_kinds import OwnerKindWatcher
 from kai_py.watch.resource import Kind
 
 READ_SECONDS = 60.0
+WATCH_SECONDS = 2.0
 REFUSAL_SECONDS = 3.0
 POLL_SECONDS = 0.2
 OWNER_KINDS_SECONDS = 10.0
@@ -64,6 +65,38 @@ async def read_and_plan(client: Client, configuration: Configuration) -> tuple[S
 
 async def _read_cluster(client: Client, configuration: Configuration) -> tuple[Planner, Snapshot]:
     """A planner that has read the cluster, and the snapshot."""
+    async with _following(client, configuration) as planner:
+        pass
+    return planner, planner.freeze(time.time())
+
+
+def watch_cluster(
+    kubeconfig: str,
+    context: str,
+    configuration: Configuration,
+    show: Callable[[Snapshot, Plan], None],
+) -> None:
+    """Call ``show`` with the cluster as it is and the plan of a cycle, every ``WATCH_SECONDS``.
+
+    Ends with an interrupt.
+    """
+
+    async def watch() -> None:
+        async with (
+            cluster_client(kubeconfig, context) as client,
+            _following(client, configuration) as planner,
+        ):
+            while True:
+                snapshot = planner.freeze(time.time())
+                show(snapshot, planner.decide(snapshot))
+                await asyncio.sleep(WATCH_SECONDS)
+
+    asyncio.run(watch())
+
+
+@asynccontextmanager
+async def _following(client: Client, configuration: Configuration) -> AsyncIterator[Planner]:
+    """A planner that has read the cluster and follows it until the block ends."""
     # What the watches have to say is told below, once.
     logging.getLogger("kai_py.watch").addHandler(logging.NullHandler())
     await client.read("/apis", kind="Discovery")
@@ -82,6 +115,16 @@ async def _read_cluster(client: Client, configuration: Configuration) -> tuple[P
     mirror.subscribe(lambda kind, old, new: planner.builder.apply(kind.collection_name, old, new))
     watching = asyncio.gather(mirror.run(), owner_kinds.run())
     try:
+        await _wait_until_all_is_read(mirror, owner_kinds)
+        yield planner
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+
+
+async def _wait_until_all_is_read(mirror: Mirror, owner_kinds: OwnerKindWatcher) -> None:
+    try:
         async with asyncio.timeout(READ_SECONDS):
             await wait_until_read(mirror)
         await owner_kinds.wait_settled(OWNER_KINDS_SECONDS)
@@ -91,11 +134,6 @@ async def _read_cluster(client: Client, configuration: Configuration) -> tuple[P
             f"reading the cluster timed out after {READ_SECONDS:.0f} s: {unread}",
             exit_code=ExitCode.CLUSTER,
         ) from None
-    finally:
-        watching.cancel()
-        with suppress(asyncio.CancelledError):
-            await watching
-    return planner, planner.freeze(time.time())
 
 
 async def wait_until_read(mirror: Mirror) -> None:

@@ -1,6 +1,7 @@
 """Subjects of explanations: the gangs that a gang, pod, job, claim or queue stands for.
 
-A name is NAMESPACE/NAME, of a gang NAMESPACE/KIND/NAME, of a queue NAME. Complexity: O(pods).
+A name is NAMESPACE/NAME, of a gang NAMESPACE/KIND/NAME or, where no other kind has the name,
+NAMESPACE/NAME; of a queue NAME. Complexity: O(pods).
 """
 
 import enum
@@ -27,7 +28,7 @@ def gang_keys(snapshot: Snapshot, plan: Plan, subject: Subject, name: str) -> It
     """Keys of the gangs that ``name`` stands for; a missing namespace is ``default``."""
     match subject:
         case Subject.GANG:
-            yield name
+            yield from _gangs_named(snapshot, name)
         case Subject.JOB:
             yield _job_gang_key(name)
         case Subject.POD:
@@ -58,6 +59,20 @@ def deleted_gang_key(subject: Subject, name: str, decisions: Sequence[Decision])
         return next((each.gang for each in reversed(decisions) if pod in each.pods), "")
     key = _job_gang_key(name) if subject is Subject.JOB else name
     return key if decisions_about(key, decisions) else ""
+
+
+def _gangs_named(snapshot: Snapshot, name: str) -> Iterator[str]:
+    """The key itself, or those of the namespace's gangs of any kind that have the name."""
+    if name in snapshot.gangs or name.count("/") != 1:
+        yield name
+        return
+    namespace, own_name = _namespaced(name)
+    found = sorted(
+        key
+        for key in snapshot.gangs
+        if key.startswith(f"{namespace}/") and key.endswith(f"/{own_name}")
+    )
+    yield from found or (name,)
 
 
 def _namespaced(name: str) -> tuple[str, str]:

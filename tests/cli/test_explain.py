@@ -127,7 +127,7 @@ async def test_a_running_scheduler_also_tells_what_it_decided(capsys):
         )
         told = await asyncio.to_thread(explain, *asked, "--since", "30s")
         assert "pending (Resources" not in told.output
-        with pytest.raises(CommandError, match="404: gang nobody"):
+        with pytest.raises(CommandError, match="404: gang default/nobody"):
             await asyncio.to_thread(explain, "gang", "nobody", *asked[2:])
 
 

@@ -69,7 +69,7 @@ SAYS_NO_TABLE = {
 def test_every_command_that_answers_does_so_as_table_or_document(command):
     shown = CliRunner().invoke(main.app, [command.name, "--help"], obj=main.Invocation()).output
     assert "-o, --output" in shown
-    assert "<table|wide|json|yaml>" in shown
+    assert "<table|wide|json|yaml|name>" in shown
 
 
 def test_version_and_unknown_command_in_a_process():
@@ -116,7 +116,7 @@ def test_a_shell_completes_commands_and_their_options(words, offered):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["explain"], "Missing argument 'subject'"),
+        (["explain"], "Missing argument 'SUBJECT'"),
         (["explain", "widget", "x"], "'widget' is not one of 'gang', 'pod', 'job'"),
         (["gangs", "--nonsense"], "No such option: --nonsense"),
         (["queues", "-o", "xml"], "'xml' is not one of 'table', 'wide', 'json', 'yaml'"),

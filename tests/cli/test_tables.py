@@ -30,8 +30,19 @@ def test_the_last_column_is_folded_under_itself():
     ]
 
 
-def test_a_narrow_terminal_loses_nothing():
-    assert ROWS[0][2] in list(table_lines(HEADINGS, ROWS, width=40))[1]
+def test_on_a_narrow_terminal_the_last_column_is_below_the_others():
+    assert list(table_lines(HEADINGS, ROWS, width=40)) == [
+        "GANG                QUEUE",
+        "default/Job/train   team-a",
+        "   8 pods need more room than there is",
+        "   on any of the nodes",
+        "default/Job/x       b",
+    ]
+
+
+def test_no_word_is_broken():
+    row = ("a", "registry.example.com/team/image-with-a-long-name")
+    assert row[1] in "\n".join(table_lines(("A", "B"), [row], width=36))
 
 
 def test_wide_characters_and_no_rows():

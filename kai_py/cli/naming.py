@@ -1,0 +1,83 @@
+"""Names of objects on the command line, in the forms that kubectl takes.
+
+``job train``, ``job/train``, ``jobs train``, ``-n ml job train`` and ``job ml/train`` name the same
+object. Where no namespace is named, that of the kubeconfig's context counts, as for kubectl.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+import yaml
+
+from kai_py.cli.errors import CommandError
+from kai_py.observe.subject import Subject
+
+NamespaceOption = Annotated[
+    str,
+    typer.Option("--namespace", "-n", help="Namespace; otherwise that of the context."),
+]
+SHORT_NAMES: Mapping[str, Subject] = {
+    "po": Subject.POD,
+    "resourceclaim": Subject.CLAIM,
+    "resourceclaims": Subject.CLAIM,
+    **{f"{subject.value}s": subject for subject in Subject},
+}
+
+
+def parse_subject(kind: str, name: str, namespace: str) -> tuple[Subject, str]:
+    """What is meant by the arguments KIND and NAME, or KIND/NAME; raises BadParameter."""
+    if not name:
+        kind, _, name = kind.partition("/")
+    try:
+        subject = SHORT_NAMES.get(kind.lower()) or Subject(kind.lower())
+    except ValueError:
+        known = ", ".join(f"'{each.value}'" for each in Subject)
+        raise typer.BadParameter(f"'{kind}' is not one of {known}.", param_hint="KIND") from None
+    if not name:
+        raise typer.BadParameter(f"name a {subject.value}: {subject.value}/NAME", param_hint="NAME")
+    return subject, name if subject is Subject.QUEUE else _namespaced(subject, name, namespace)
+
+
+def _namespaced(subject: Subject, name: str, namespace: str) -> str:
+    parts = name.split("/")
+    if len(parts) == 1:
+        return f"{namespace}/{name}"
+    # A kind begins with a capital letter, a namespace never does.
+    if subject is Subject.GANG and len(parts) == 2 and parts[0][:1].isupper():
+        return f"{namespace}/{name}"
+    return name
+
+
+def context_namespace(kubeconfig: str, context: str) -> str:
+    """The namespace of the kubeconfig's context; ``default`` where none is named.
+
+    Raises CommandError where a kubeconfig that was named can't be read.
+    """
+    named = kubeconfig or os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    path = named or os.path.expanduser("~/.kube/config")
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = yaml.safe_load(file)
+    except FileNotFoundError as error:
+        if kubeconfig:
+            raise CommandError(str(error)) from error
+        return "default"
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        # What is wrong with the file is reported by the connection.
+        return "default"
+    return _namespace_of(document, context) or "default"
+
+
+def _namespace_of(document: object, context: str) -> str:
+    if not isinstance(document, dict):
+        return ""
+    wanted = context or document.get("current-context")
+    contexts = document.get("contexts")
+    for each in contexts if isinstance(contexts, list) else ():
+        if isinstance(each, dict) and each.get("name") == wanted:
+            details = each.get("context")
+            found = details.get("namespace") if isinstance(details, dict) else None
+            return found if isinstance(found, str) else ""
+    return ""
