@@ -1,7 +1,7 @@
 """The start state of a recorded KAI case as a snapshot of ours."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -35,12 +35,13 @@ from kai_py.snapshot.derivation import shared_gpu_usage
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.node_usage import NodeUsageTable, PodUsage
 from kai_py.snapshot.shape import Shape
-from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.snapshot import NominatedNode, Snapshot
 from kai_py.snapshot.tables.gpus import MEMORY_LABEL, NOMINAL_MIB
 from kai_py.snapshot.tables.numa import Alignment, alignment, numa_node, observed_zones
 from kai_py.snapshot.tables.pod_rules import index_of_members
 from kai_py.snapshot.tables.queues import QueueInfo
 
+LEGACY_MIG = "it names a MIG profile by annotation and does not request it"
 NOW = 1_800_000_000.0
 GPU = "nvidia.com/gpu"
 GUARANTEED = "Guaranteed"
@@ -95,6 +96,12 @@ def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
         gangs={gang.key: gang for gang in gangs},
         pending=tuple(sorted(gang.key for gang in gangs if gang.pending)),
         queues=tuple(_queue(queue) for queue in cluster["queues"]),
+        nominations={
+            task["name"]: NominatedNode(task["nominated"], NOW + 300)
+            for job in cluster["jobs"]
+            for task in job["tasks"]
+            if task.get("nominated")
+        },
         queue_allocated=_per_queue(gangs, lambda gang: gang.allocated),
         queue_requested=_per_queue(gangs, lambda gang: gang.requested),
         queue_non_preemptible=_per_queue(
@@ -267,18 +274,25 @@ def _member(job: Mapping, task: Mapping, shapes: dict, accounting, memory: Mappi
         subgroup=task.get("sub_group", "default"),
         state=state,
         node=task.get("node", "") if state in HOLDING else "",
-        nominated="",
+        nominated=task.get("nominated", ""),
         priority=job["priority"],
         created=NOW - 60 * job["age_minutes"],
         bound_since=NOW - started if started is not None else 0.0,
         charge=total(charges),
         labels=labels,
-        gpus=tuple(SharedGpu(group) for group in task.get("gpu_groups", ())),
+        gpus=tuple(SharedGpu(group) for group in groups_of(task)),
         order=_order(task),
+        problem=LEGACY_MIG if task.get("legacy_mig") and state is PodState.PENDING else "",
         numa_zones=observed_zones(
             Pod(metadata=ObjectMeta(annotations=task.get("annotations", {})))
         ),
     )
+
+
+def groups_of(task: Mapping) -> Sequence[str]:
+    """The shared GPUs that a task has a part of; a table may name one beside a whole GPU."""
+    shares = task["request_type"] in ("Fraction", "GpuMemory")
+    return task.get("gpu_groups", ()) if shares else ()
 
 
 def _share(task: Mapping) -> GpuShare | None:

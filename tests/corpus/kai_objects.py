@@ -13,7 +13,7 @@ from kai_py.policy.fairness_rules import KAI
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.assumptions import STUCK_AFTER_SECONDS
 from kai_py.snapshot.snapshot import Snapshot
-from tests.corpus.kai_cluster import GPU, GUARANTEED, NOW, node_labels, numa_report
+from tests.corpus.kai_cluster import GPU, GUARANTEED, NOW, groups_of, node_labels, numa_report
 from tests.dialects.feeding import Cluster, Document
 
 RUNNING = ("Bound", "Binding", "Running", "Releasing", "StuckInReleasing")
@@ -242,7 +242,7 @@ def _pod(job: Mapping, task: Mapping, profiles: Mapping[str, list[str]]) -> Docu
             "pod-group-name": job["name"],
             **_gpu_share(task),
             **task.get("annotations", {}),
-            **(dict.fromkeys(profiles[task["node"]], "1") if task.get("legacy_mig") else {}),
+            **(dict.fromkeys(_profiles_of(task, profiles), "1") if task.get("legacy_mig") else {}),
         },
         "creationTimestamp": format_time(NOW - 60 * job["age_minutes"]),
     }
@@ -264,7 +264,9 @@ def _pod(job: Mapping, task: Mapping, profiles: Mapping[str, list[str]]) -> Docu
             for use in task.get("resource_claims", ())
         ],
     }
-    status = {"phase": "Pending"}
+    status: dict[str, Any] = {"phase": "Pending"}
+    if task.get("nominated"):
+        status["nominatedNodeName"] = task["nominated"]
     if task["status"] in RUNNING:
         spec["nodeName"] = task["node"]
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": started}
@@ -274,6 +276,12 @@ def _pod(job: Mapping, task: Mapping, profiles: Mapping[str, list[str]]) -> Docu
     if task["status"] == "Gated":
         spec["schedulingGates"] = [{"name": "example.com/gate"}]
     return _object("v1", "Pod", task["name"], metadata=metadata, spec=spec, status=status)
+
+
+def _profiles_of(task: Mapping, profiles: Mapping[str, list[str]]) -> list[str]:
+    """The MIG profiles that a legacy task may name: those of its node, or of any if it has none."""
+    everywhere = dict.fromkeys(name for found in profiles.values() for name in found)
+    return profiles.get(task.get("node", ""), list(everywhere))
 
 
 def _volume(claim: str | Mapping) -> dict[str, Any]:
@@ -294,7 +302,7 @@ def _gpu_share(task: Mapping) -> dict[str, str]:
 
 def _gpu_groups(task: Mapping) -> dict[str, str]:
     """Labels that name the shared GPUs a pod has a part of."""
-    groups = task.get("gpu_groups", ())
+    groups = groups_of(task)
     if len(groups) == 1:
         return {"runai-gpu-group": groups[0]}
     return {f"runai-gpu-group/{group}": group for group in groups}
