@@ -141,7 +141,8 @@ class ComputeDomains:
         occupied = np.zeros(len(nodes), dtype=np.bool_)
         for claim in self.channels.of(domain):
             users = self._users(claim)
-            if any(uid not in statement.evicted and uid not in self._terminating for uid in users):
+            leaving = [uid in statement.evicted or uid in self._terminating for uid in users]
+            if not leaving or not all(leaving):
                 allocation = claim.status.allocation
                 if allocation is not None and allocation.node_selector is not None:
                     occupied |= matches_selector(allocation.node_selector, nodes)

@@ -53,7 +53,7 @@ def domain(name, pods, domain_id="", gpus=1, note=None, **options):
         yield from worker(f"{name}-{i}", domain_id, gpus, owner=owner, **options)
 
 
-def worker(name, domain_id="", gpus=1, *, node="", **options):
+def worker(name, domain_id="", gpus=1, *, node="", reserved=True, **options):
     """A pod with a channel; ``node``: where it runs."""
     document = channel(name, domain_id)
     if node:
@@ -62,7 +62,8 @@ def worker(name, domain_id="", gpus=1, *, node="", **options):
         selector = {"nodeSelectorTerms": [{"matchFields": [field]}]}
         allocation = {"devices": {"results": [result]}, "nodeSelector": selector}
         consumer = {"resource": "pods", "name": name, "uid": f"pod-{name}"}
-        document["status"] = {"allocation": allocation, "reservedFor": [consumer]}
+        users = [consumer] if reserved else []
+        document["status"] = {"allocation": allocation, "reservedFor": users}
     yield from_json(ResourceClaim, document)
     yield claiming(pod(name, gpus, node=node, **options), name)
 
@@ -149,6 +150,13 @@ def test_running_pods_of_another_gang_keep_late_ones_in_their_clique():
     first = job("first", 1, "team")
     running = worker("first-0", "d1", owner=first, node="n3")
     plan = world(first, *running, *domain("late", 1, "d1")).plan()
+    assert nodes_of(plan, "late") < B
+
+
+def test_channels_that_are_being_allocated_keep_late_pods_in_their_clique():
+    first = job("first", 1, "team")
+    starting = worker("first-0", "d1", owner=first, node="n3", reserved=False)
+    plan = world(first, *starting, *domain("late", 1, "d1")).plan()
     assert nodes_of(plan, "late") < B
 
 
