@@ -199,6 +199,8 @@ def _print(explanation: Explanation) -> None:
     if explanation.nodes:
         since = f", since {_local_time(explanation.started)}" if explanation.started else ""
         say(f"  It runs on {', '.join(explanation.nodes)}{since}.")
+    if explanation.if_evicted:
+        say(f"  If all of it is evicted, {explanation.if_evicted}.")
     if explanation.queue_position:
         gained = (
             f", plus {explanation.ageing_points} by ageing" if explanation.ageing_points else ""

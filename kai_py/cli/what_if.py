@@ -171,8 +171,8 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
         ("Stops", GANG_HEADINGS, list(map(_placed, comparison.stops))),
         (
             "Evicted",
-            ("POD", "GANG", "QUEUE", "REASON"),
-            [(str(e.pod), e.gang, e.queue, e.reason) for e in comparison.victims],
+            ("POD", "GANG", "QUEUE", "EFFECT", "REASON"),
+            [(str(e.pod), e.gang, e.queue, e.effect, e.reason) for e in comparison.victims],
         ),
         (
             "Pending",

@@ -18,6 +18,7 @@ from kai_py.observe.pending_order import queue_positions
 from kai_py.observe.subject import Subject, claim_funnel_of, deleted_gang_key, gang_keys
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.plan import Plan, Protection, QueueShare, Shortage, Unplaced
+from kai_py.plan.survival import effect_text
 from kai_py.policy.limits import display_unit
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
@@ -80,6 +81,8 @@ class Explanation:
     claim: ClaimFunnel | None = None
     """The device funnel of the claim that was asked about."""
     ageing_points: int = 0
+    if_evicted: str = ""
+    """What the eviction of all of its pods would do to its workload, as a clause."""
     is_infeasible: bool = False
     """It could not run even if nothing else did, as nodes and queues are now."""
 
@@ -117,6 +120,7 @@ class Explainer:
             shortage=unplaced.shortage if unplaced else None,
             protections=unplaced.protections if unplaced else (),
             ageing_points=unplaced.ageing_points if unplaced else 0,
+            if_evicted=effect_text(gang, gang.bound) if gang.bound else "",
             is_infeasible=unplaced is not None and unplaced.is_infeasible,
         )
 

@@ -39,7 +39,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Assignment, Evicted, Statement
-from kai_py.plan.survival import can_be_suspended, exceeded_limit
+from kai_py.plan.survival import SUSPENDED, can_be_suspended, effect_text, exceeded_limit
 from kai_py.snapshot.admitted_gangs import expected_pods
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.resources import Floats
@@ -212,6 +212,7 @@ def list_evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, 
         if relocated.get(uid) != victim.member.node or _changes_devices(state, victim)
     ]
     suspended = suspended_gangs(state.statement, leaving, by_default=suspend_jobs)
+    effects = _effects(leaving, suspended)
     return tuple(
         Eviction(
             pod=victim.member.pod,
@@ -225,9 +226,23 @@ def list_evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, 
             reason=victim.reason,
             relocated_to=relocated.get(victim.member.pod.uid, ""),
             suspend=victim.gang.key in suspended,
+            effect=effects[victim.gang.key],
         )
         for victim in _with_all_pods(leaving, suspended)
     )
+
+
+def _effects(leaving: Sequence[Evicted], suspended: Set[str]) -> dict[str, str]:
+    """By gang what the evictions do to its workload."""
+    lost: dict[str, list[Evicted]] = {}
+    for victim in leaving:
+        lost.setdefault(victim.gang.key, []).append(victim)
+    return {
+        key: SUSPENDED
+        if key in suspended
+        else effect_text(victims[0].gang, [each.member for each in victims])
+        for key, victims in lost.items()
+    }
 
 
 def _with_all_pods(leaving: Sequence[Evicted], suspended: Set[str]) -> Iterator[Evicted]:

@@ -233,7 +233,8 @@ class Eviction(Struct, frozen=True):
     """A pod to be evicted; ``reason``: one sentence with the beneficiary and the rule.
 
     ``relocated_to``: the node on which the pod is placed again; empty when there is none.
-    ``suspend``: its Job, ``owner``, is suspended, which ends all of its pods.
+    ``suspend``: its Job, ``owner``, is suspended, which ends all of its pods. ``effect``: what that
+    does to its workload, as a clause.
     """
 
     pod: PodRef
@@ -247,6 +248,7 @@ class Eviction(Struct, frozen=True):
     reason: str
     relocated_to: str = ""
     suspend: bool = False
+    effect: str = ""
 
 
 @dataclass(frozen=True, slots=True)

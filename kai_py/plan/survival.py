@@ -8,7 +8,7 @@ that can't be suspended are not evicted beyond their limits.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kai_py.grouping.gang import FailureLimit
 from kai_py.snapshot.gangs import Gang, Member, PodState
@@ -39,6 +39,24 @@ def can_be_suspended(gang: Gang) -> bool:
 def is_lost(gang: Gang, leaving: Iterable[Member]) -> bool:
     """Whether the gang's workload would fail, as it can't be suspended."""
     return exceeded_limit(gang, leaving) is not None and not can_be_suspended(gang)
+
+
+SUSPENDED = "its Job is suspended, and resumed when it fits"
+NOT_CREATED_AGAIN = "it is not created again, as it has no owner"
+
+
+def effect_text(gang: Gang, leaving: Sequence[Member]) -> str:
+    """What the eviction of these pods does to the workload of a gang, as a clause."""
+    if gang.owner.kind == "Pod":
+        return NOT_CREATED_AGAIN
+    exceeded = exceeded_limit(gang, leaving)
+    if exceeded is not None:
+        return SUSPENDED if can_be_suspended(gang) else f"its workload fails ({exceeded})"
+    limits = [limit for member in leaving for limit in member.failure_limits]
+    if not limits:
+        return "its pods are created again"
+    left = min(each.remaining for each in limits)
+    return f"its pods are created again; it survives {left} evictions"
 
 
 def _terminating(gang: Gang) -> Counter[str]:

@@ -75,6 +75,21 @@ def test_a_job_that_would_fail_is_suspended(owner, suspended, queue):
     assert lost(plan) == ((names, []) if suspended else ([], names))
 
 
+def test_each_victim_is_told_what_becomes_of_it():
+    def effect(*objects):
+        plan = Cluster(TEAMS, node("n", 8), *objects, urgent(8)).plan()
+        return {each.effect for each in plan.evictions}
+
+    def low(**spec):
+        return running(job("low", 8, **spec), *"nnnnnnnn")
+
+    bare = pod("bare", 8, annotations={QUEUE: "team"}, nodeName="n")
+    assert effect(low()) == {"its Job is suspended, and resumed when it fits"}
+    assert effect(low(backoffLimit=9)) == {"its pods are created again; it survives 9 evictions"}
+    assert effect(low(podFailurePolicy=POLICY)) == {"its pods are created again"}
+    assert effect(bare) == {"it is not created again, as it has no owner"}
+
+
 def test_also_where_the_annotation_asks_for_eviction():
     owner = job("low", 2, backoffLimit=0)
     owner["metadata"]["annotations"]["scheduling.kai.io/on-eviction"] = "evict"
