@@ -18,8 +18,6 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from kai_py.audit.documents import cluster_of
-from kai_py.audit.finding import AuditedCluster
 from kai_py.cel.parse import load_grammar
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.executor import Executor, ExecutorDependencies
@@ -27,7 +25,8 @@ from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.config import Configuration
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.observe import health
-from kai_py.observe.activity_log import log_decisions, log_queue_change, log_set_aside
+from kai_py.observe.activity_log import SetAsideLog, log_decisions, log_queue_change
+from kai_py.observe.audit_source import AuditSource
 from kai_py.observe.auditor import Auditor
 from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
@@ -50,10 +49,7 @@ from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError
 from kai_py.watch.freshness import Freshness
 from kai_py.watch.kinds import (
-    DEVICE_CLASSES,
     KAI_QUEUES,
-    NATIVE_GROUPS,
-    NODES,
     PODS,
     QUEUES,
     RESOURCE_CLAIMS,
@@ -127,13 +123,22 @@ class Scheduler:
             if configuration.kai.queue_metrics
             else None
         )
-        self.auditor = Auditor(metrics.registry, self._observed_cluster, client.machine.boot_time)
         self._device_holders = DeviceHolders()
         self._gpu_groups = SharedGpuGroups()
         settings = commit_settings(configuration)
         self._freshness = Freshness(
             self.mirror, silence=configuration.commit.watch_grace, lag=settings.mirror_timeout
         )
+        self._audit_source = AuditSource(
+            self.mirror, self._freshness, self._planner, configuration, client.machine.now
+        )
+        self.auditor = Auditor(
+            metrics.registry,
+            self._audit_source.observe,
+            client.machine.boot_time,
+            self._audit_source.versions,
+        )
+        self._set_aside_log = SetAsideLog()
         self._executor: Executor | None = None
         self._elector: Elector | ElectorThread | None = None
         self._wake = asyncio.Event()
@@ -320,6 +325,7 @@ class Scheduler:
         with self._metrics.timed("plan", number):
             plan, node_gpus = await asyncio.to_thread(self._decide, snapshot)
         self.last_view = ClusterView(number, snapshot, plan, node_gpus)
+        self._audit_source.view = self.last_view
         decisions = self._show(plan, snapshot, now)
         if self._executor is not None and may_act():
             with self._failures.contained("the log"):
@@ -338,7 +344,7 @@ class Scheduler:
             self._decision_metrics.keep_queues(plan)
         with contained("the history of shares"):
             self.shares.record(plan, now)
-        log_set_aside(plan)
+        self._set_aside_log.tell(plan)
         with contained("metrics"):
             self._metrics.show_plan(plan)
             unreadable = [each.kind for kind in self.mirror.status() for each in kind.rejected]
@@ -354,25 +360,6 @@ class Scheduler:
         watch = CycleTimer(limit, self._client.machine.boot_time)
         plan = self._planner.decide(snapshot, watch=watch)
         return plan, self._planner.node_gpus(snapshot)
-
-    def _observed_cluster(self) -> AuditedCluster | None:
-        """What the auditor looks at; None before the first cycle or while a watch is silent."""
-        kinds = self.mirror.status()
-        silent = health.unsynced_kinds(kinds) + health.unreachable_kinds(kinds)
-        if self.last_view is None or silent or health.stale_watches(kinds):
-            return None
-        groups = self.mirror.has_read(NATIVE_GROUPS)
-        return cluster_of(
-            self.last_view.snapshot,
-            self._planner.published_slices(),
-            self._configuration,
-            self._client.machine.now(),
-            pods=self.mirror.objects(PODS).values(),
-            nodes=self.mirror.objects(NODES).values(),
-            claims=self.mirror.objects(RESOURCE_CLAIMS).values(),
-            classes=self.mirror.objects(DEVICE_CLASSES).values(),
-            groups=self.mirror.objects(NATIVE_GROUPS).values() if groups else None,
-        )
 
     def _want_owner_kind(self, kind: GroupKind) -> None:
         self._owner_kinds.want(kind)

@@ -85,11 +85,14 @@ def _values(part: str, field: str, least: int, most: int) -> frozenset[int]:
         try:
             low = least if span == "*" else _number(first, field)
             high = most if span == "*" or (slash and not dash) else _number(last or first, field)
-            values.update(range(low, high + 1, int(step) if slash else 1))
+            stride = int(step) if slash else 1
         except ValueError:
             raise CronError(f'{field} "{item}" cannot be parsed') from None
         if not least <= low <= high <= most:
             raise CronError(f'{field} "{item}" is not within {least}-{most}')
+        if stride < 1:
+            raise CronError(f'{field} "{item}" cannot be parsed')
+        values.update(range(low, high + 1, stride))
     return frozenset(values)
 
 

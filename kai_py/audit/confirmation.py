@@ -1,7 +1,8 @@
 """Findings that last, told from what one look at a cluster in motion shows.
 
 Watches of several kinds bring changes at different times, so a single look may find a pod whose
-claim has not arrived yet. What is found by every look for some time is no such thing.
+claim has not arrived yet. What is found by every look for some time, and still once each kind has
+shown all that any had shown at the first of these looks, is no such thing.
 """
 
 from collections.abc import Iterable
@@ -12,17 +13,26 @@ CONFIRM_SECONDS = 30.0
 
 
 class Confirmation:
-    """Since when each finding has been found by every look."""
+    """Since when, and which version, each finding has been found by every look."""
 
     def __init__(self) -> None:
         """Start with none."""
-        self._since: dict[tuple[str, ...], float] = {}
+        self._first: dict[tuple[str, ...], tuple[float, int]] = {}
 
-    def confirm(self, findings: Iterable[AuditFinding], now: float) -> list[AuditFinding]:
+    def confirm(
+        self, findings: Iterable[AuditFinding], now: float, shown: int = 0, newest: int = 0
+    ) -> list[AuditFinding]:
         """Of the findings of a look that began at ``now`` (seconds) those that have lasted.
 
-        At least two looks, ``CONFIRM_SECONDS`` apart, have found each of them.
+        At least two looks, ``CONFIRM_SECONDS`` apart, have found each of them. ``shown``: the
+        version up to which every kind was shown at the look, ``newest``: the greatest of any.
         """
         found = list(findings)
-        self._since = {each.identity: self._since.get(each.identity, now) for each in found}
-        return [each for each in found if now - self._since[each.identity] >= CONFIRM_SECONDS]
+        known, this = self._first, (now, newest)
+        self._first = {each.identity: known.get(each.identity, this) for each in found}
+        return [each for each in found if _has_lasted(self._first[each.identity], now, shown)]
+
+
+def _has_lasted(first: tuple[float, int], now: float, shown: int) -> bool:
+    since, newest = first
+    return now - since >= CONFIRM_SECONDS and shown >= newest

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from kai_py.observe.decision_log import Decision, DecisionKind
-from kai_py.plan.plan import Plan
+from kai_py.plan.plan import Plan, SetAside
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.tables.queues import QueueInfo
 
@@ -79,11 +79,23 @@ def _waited(gang: Gang | None, now: float) -> dict[str, object]:
     return {"seconds": round(max(now - since, 0.0), 3)}
 
 
-def log_set_aside(plan: Plan) -> None:
-    """One record for each gang, score or action that failed in the cycle, with its traceback."""
-    for each in plan.set_aside:
-        fields = {"gang": each.gang, **({"exception": each.error} if each.error else {})}
-        log.error("a gang is set aside: %s", each.message, extra={"fields": fields})
-    for each in plan.failed_extensions:
-        fields = {"extension": each.gang, **({"exception": each.error} if each.error else {})}
-        log.error("an extension is set aside: %s", each.message, extra={"fields": fields})
+class SetAsideLog:
+    """One record when a gang, score or action fails, not one for each cycle in which it does."""
+
+    def __init__(self) -> None:
+        """Nothing has failed yet."""
+        self._told: dict[str, str] = {}
+
+    def tell(self, plan: Plan) -> None:
+        """Log what failed in the cycle and did not fail in the same way in the one before."""
+        for each in plan.set_aside:
+            self._tell("a gang", "gang", each)
+        for each in plan.failed_extensions:
+            self._tell("an extension", "extension", each)
+        failed = (*plan.set_aside, *plan.failed_extensions)
+        self._told = {each.gang: each.message for each in failed}
+
+    def _tell(self, what: str, field: str, each: SetAside) -> None:
+        if self._told.get(each.gang) != each.message:
+            fields = {field: each.gang, **({"exception": each.error} if each.error else {})}
+            log.error("%s is set aside: %s", what, each.message, extra={"fields": fields})

@@ -4,9 +4,10 @@ A slice of a few milliseconds is followed by a pause a hundred times as long, so
 takes about one part in a hundred of the event loop's time, however large the cluster is; a look at
 100,000 pods then takes some minutes. Findings that last become a metric and a line of the log.
 
-A look rests on the mirror. While the watch of any kind is silent or has not been read, the mirror
-of that kind may be behind the others, and there is no look. A rule that fails is reported and ends
-for this look; the others go on.
+A look rests on the mirror. While the watch of any kind is silent, behind our own writes or has not
+been read, the mirror of that kind may be behind the others, and there is no look. A finding counts
+once every kind has come as far as the furthest had when it was first found. A rule that fails is
+reported and ends for this look; the others go on.
 """
 
 import asyncio
@@ -38,9 +39,18 @@ class Auditor:
     """Looks at the cluster again and again; ``run`` it beside the cycles."""
 
     def __init__(
-        self, registry: CollectorRegistry, observe: Observe, clock: Callable[[], float]
+        self,
+        registry: CollectorRegistry,
+        observe: Observe,
+        clock: Callable[[], float],
+        versions: Callable[[], tuple[int, int]] = lambda: (0, 0),
     ) -> None:
-        """The metrics are registered on ``registry``; ``clock``: seconds, never set back."""
+        """The metrics are registered on ``registry``; ``clock``: seconds, never set back.
+
+        ``versions``: the least and the greatest that the views of all kinds have come to.
+        """
+        self._versions = versions
+        self._version_span = (0, 0)
         self.findings: tuple[AuditFinding, ...] = ()
         self._observe = observe
         self._clock = clock
@@ -89,6 +99,7 @@ class Auditor:
             if cluster is None:
                 return True
             self._began, self._found = cluster.now, []
+            self._version_span = self._versions()
             self._rules = (rule(cluster) for rule in RULES)
         while self._clock() < until:
             if self._next_steps():
@@ -113,7 +124,7 @@ class Auditor:
 
     def _finish(self) -> None:
         self._rules = None
-        lasting = self._confirmation.confirm(sorted(self._found), self._began)
+        lasting = self._confirmation.confirm(sorted(self._found), self._began, *self._version_span)
         self._tell(lasting)
         self.findings = tuple(lasting)
         self._looks.inc()

@@ -25,6 +25,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from kai_py.api.numbers import parse_int64
+
+MAX_RETRY_AFTER = 300.0
+"""Seconds; what asks for a longer wait gets this one."""
+
 
 class ApiError(Exception):
     """Base of all errors between us and the API server."""
@@ -179,7 +184,7 @@ def from_status(call: str, status: Status, *, code: int = 0, wait: float = 0.0) 
         reason=status.reason,
         name=details.name,
         causes=details.causes or (),
-        retry_after=max(wait, details.retry_after_seconds),
+        retry_after=min(max(wait, details.retry_after_seconds), MAX_RETRY_AFTER),
     )
 
 
@@ -201,4 +206,4 @@ def from_event(call: str, body: msgspec.Raw) -> StatusError:
 
 
 def _seconds(text: str) -> float:
-    return float(text) if text.isascii() and text.isdigit() else 0.0
+    return float(parse_int64(text) or 0)

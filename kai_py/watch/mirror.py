@@ -64,12 +64,14 @@ class Progress:
     """How far the view of a kind has come; times on the event loop's clock.
 
     ``last``: the last event, bookmark or list; ``listed``: the start of the last complete list;
-    ``unseen_since``: the oldest write of ours that is not shown, None without.
+    ``unseen_since``: the oldest write of ours that is not shown, None without. ``version``: the
+    newest resourceVersion that was applied.
     """
 
     last: float
     listed: float
     unseen_since: float | None
+    version: str = ""
 
 
 class OnRefused(Protocol):
@@ -185,7 +187,10 @@ class Mirror:
             unseen = self._client.own_writes.unseen_since(
                 kind, reflector.seen_version, reflector.listed
             )
-            yield kind, Progress(reflector.last_progress, reflector.listed, unseen)
+            yield (
+                kind,
+                Progress(reflector.last_progress, reflector.listed, unseen, reflector.seen_version),
+            )
 
     async def run(self) -> None:
         """Keep the mirror equal to the server until cancelled."""

@@ -66,6 +66,9 @@ def test_equals_looking_back_minute_by_minute(minutes, hours, offset):
         ("* * * foo *", 'month "foo"'),
         ("5-1 * * * *", "minute"),
         ("*/0 * * * *", "minute"),
+        ("*/-1 * * * *", "minute"),
+        ("0-999999999999 * * * *", "minute"),
+        ("9" * 5000 + " * * * *", "minute"),
         ("0 0 30 2 *", "never fires"),
     ],
 )

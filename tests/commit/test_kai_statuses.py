@@ -130,6 +130,10 @@ def test_a_condition_stands_until_the_reason_changes_and_goes_when_nothing_waits
     ours = changed["schedulingConditions"][1]
     assert (ours["transitionID"], ours["lastTransitionTime"]) == ("2", "2026-05-01T13:00:00Z")
     assert ours["reasons"][0]["reason"] == "QueueDoesNotExist"
+    for absurd, following in (("9" * 5000, "1"), ("²", "1"), ("-5", "1"), ("7", "8")):
+        ours["transitionID"] = absurd
+        other_reason = written(group_patch(waiting, "big", changed, LATER), changed)
+        assert other_reason["schedulingConditions"][1]["transitionID"] == following
     roomy = cluster(node("n", 8), queue("q", 8), job_with_pods("big", 3, queue="q"))
     left = written(group_patch(roomy, "big", changed), changed)["schedulingConditions"]
     assert [each["nodePool"] for each in left] == ["west"]

@@ -115,3 +115,18 @@ def test_a_rule_that_fails_does_not_blind_the_others(monkeypatch, caplog):
     assert world.count() == 1
     assert world.registry.get_sample_value("kai_py_audit_failures_total") == 2
     assert "an object of a kind that never was" in caplog.text
+
+
+def test_a_finding_on_a_late_view_waits_until_the_view_has_caught_up():
+    """Claims have come to version 9, pods hang at 5: the pod may have gone with its devices."""
+    world, shown = World(), [(5, 9)]
+    world.auditor = Auditor(CollectorRegistry(), world.observe, world.clock, lambda: shown[0])
+    for _ in range(5):
+        world.look(60)
+        assert world.auditor.findings == ()
+    shown[0] = (9, 12)
+    world.look(60)
+    assert len(world.auditor.findings) == 1, "all kinds show what any showed when it was found"
+    world.objects = SOUND
+    world.look(60)
+    assert world.auditor.findings == ()

@@ -57,8 +57,12 @@ def test_invalid_names_the_fields():
     assert error.causes == (errors.Cause("FieldValueInvalid", "must be >= 0", "spec.maxGPUs"),)
 
 
+ABSURD = [("9" * 400, None, 0), ("9" * 18, None, 300), ("", 2**62, 300), ("-7", None, 0)]
+
+
 @pytest.mark.parametrize(
-    ("header", "seconds", "expected"), [("7", None, 7), ("", 3, 3), ("2", 5, 5), ("soon", None, 0)]
+    ("header", "seconds", "expected"),
+    [("7", None, 7), ("", 3, 3), ("2", 5, 5), ("soon", None, 0), *ABSURD],
 )
 def test_retry_after_comes_from_header_or_details(header, seconds, expected):
     body = {"code": 429, "details": {"retryAfterSeconds": seconds} if seconds else None}

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from kai_py.api.numbers import parse_int64
 from kai_py.api.records.kai import (
     POD_GROUP_API_VERSION,
     KaiPodGroup,
@@ -152,7 +153,9 @@ def _conditions(
 def _condition(
     unschedulable: KaiReason, node_pool: str, before: KaiSchedulingCondition | None, now: datetime
 ) -> dict[str, Any]:
-    transition = before.transition_id if before is not None else ""
+    transition = before.transition_id if before is not None else "0"
+    # Any text may stand there: the status of a PodGroup can be written by others.
+    number = max(parse_int64(transition) or 0, 0) % MAX_TRANSITIONS
     reason = {"reason": unschedulable.reason, "message": unschedulable.message}
     return {
         "type": CONDITION_TYPE,
@@ -166,11 +169,12 @@ def _condition(
             else {**reason, "details": unschedulable.details}
         ],
         # KAI's controllers tell the newest condition by the highest transitionID.
-        "transitionID": str(int(transition) + 1 if transition.isdecimal() else 1),
+        "transitionID": str(number + 1),
         "lastTransitionTime": format_time(now),
     }
 
 
+MAX_TRANSITIONS = 2**62
 MAX_KEPT = 4096
 
 
