@@ -18,6 +18,7 @@ import aiohttp
 import msgspec
 import typer
 
+from kai_py.api.problems import closest_match
 from kai_py.cli.claim_funnel import print_claim
 from kai_py.cli.cluster_objects import SavedCluster, cluster_objects
 from kai_py.cli.connection import (
@@ -29,11 +30,13 @@ from kai_py.cli.connection import (
 )
 from kai_py.cli.decisions import seconds_of
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.gangs import gang_rows, print_gangs
 from kai_py.cli.naming import NamespaceOption, context_namespace, parse_subject
 from kai_py.cli.output import (
     JsonFlag,
     Output,
     OutputOption,
+    amount_text,
     print_document,
     print_table,
     progress,
@@ -44,9 +47,12 @@ from kai_py.config import Configuration
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.event_history import SchedulerEvent, read_scheduler_events
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation, QueueLevel
+from kai_py.observe.queue_explanation import explain_queue
 from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import Suggestion, Verb
 from kai_py.simulate.advisor import explain_cluster
+from kai_py.simulate.objects import Document
+from kai_py.simulate.what_if import LoadedCluster
 
 MAX_NODES_SHOWN = 4
 SEARCH_SECONDS = 300.0
@@ -87,6 +93,11 @@ def command(
     own_namespace = namespace or ("default" if saved else context_namespace(kubeconfig, context))
     subject, name = parse_subject(kind, name, own_namespace)
     as_text = output in (Output.TABLE, Output.WIDE) and not json
+    if subject is Subject.QUEUE and not url:
+        _explain_queue(
+            cluster_objects(saved, kubeconfig, context), configuration, name, output, json=json
+        )
+        return
     if url:
         query = {"seconds": str(seconds_of("--since", since))} if since else {}
         path = f"/v1/explain/{subject.value}/{quote(name)}"
@@ -115,6 +126,34 @@ def command(
     if not as_text:
         print_document(answers, output, json=json)
     if any(answer.state not in (RUNNING, STARTING, DELETED) for answer in answers):
+        raise typer.Exit(ExitCode.FOUND)
+
+
+def _explain_queue(
+    documents: Sequence[Document],
+    configuration: Configuration,
+    name: str,
+    output: Output,
+    *,
+    json: bool,
+) -> None:
+    """Print what is known of a queue and its gangs; the exit code is 1 where any is pending."""
+    cluster = LoadedCluster(documents, configuration, time.time())
+    plan = cluster.plan()
+    found = explain_queue(plan, name)
+    if found is None:
+        nearest = closest_match(name, (share.queue for share in plan.queues))
+        hint = f"did you mean {nearest}?" if nearest else "kai-py queues lists them"
+        raise CommandError(f"queue {name}: not found", hint=hint)
+    if not print_document(found, output, json=json):
+        say(f"Queue {name}:")
+        for sentence in found.sentences:
+            say(f"  {sentence}")
+        rows = [row for row in gang_rows(cluster.snapshot, plan) if row.queue == name]
+        if rows:
+            typer.echo()
+            print_gangs(rows, output)
+    if found.pending:
         raise typer.Exit(ExitCode.FOUND)
 
 
@@ -255,7 +294,7 @@ def _level(level: QueueLevel) -> tuple[str, ...]:
 
 
 def _amount(amount: float) -> str:
-    return "-" if math.isinf(amount) else f"{amount:g}"
+    return "-" if math.isinf(amount) else amount_text(amount)
 
 
 def _cost(suggestion: Suggestion) -> str:

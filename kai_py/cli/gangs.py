@@ -95,7 +95,7 @@ def command(
         raise CommandError(f"gang {name}: not found", hint="kai-py gangs lists them")
     if print_document(rows, output, json=json, names=(row.gang for row in rows)):
         return
-    _print(rows, output)
+    print_gangs(rows, output)
 
 
 class _Wanted(NamedTuple):
@@ -128,11 +128,12 @@ class _Changes:
         changed = [row for key, row in rows.items() if self._last.get(key) != row]
         changed += gone
         if changed or not self._last:
-            _print(changed, self._output)
+            print_gangs(changed, self._output)
         self._last = rows
 
 
-def _print(rows: Sequence[GangRow], output: Output) -> None:
+def print_gangs(rows: Sequence[GangRow], output: Output) -> None:
+    """Print the table of gangs."""
     wide = output is Output.WIDE
     headings = (*HEADINGS[:-1], "NODES", HEADINGS[-1]) if wide else HEADINGS
     print_table(headings, (_cells(row, wide=wide) for row in rows))

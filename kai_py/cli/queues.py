@@ -16,6 +16,7 @@ from kai_py.cli.output import (
     JsonFlag,
     Output,
     OutputOption,
+    amount_text,
     check_known,
     print_document,
     print_table,
@@ -129,4 +130,4 @@ def _cells(row: QueueRow, depth: int, resource: str) -> tuple[str, ...]:
 
 
 def _amount(amount: float | None) -> str:
-    return "-" if amount is None else f"{amount:,.10g}" if amount >= 1e6 else f"{amount:.6g}"
+    return "-" if amount is None else amount_text(amount)

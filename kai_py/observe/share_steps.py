@@ -165,4 +165,4 @@ def _surplus_sentence(share: SiblingShare) -> str:
 
 
 def _format_amount(amount: float) -> str:
-    return "no limit" if amount == float("inf") else f"{amount:,.6g}"
+    return "no limit" if amount == float("inf") else f"{amount:,.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,125 @@
+"""Explanation of a queue: what it has, is entitled to and why, who borrows, what would change it.
+
+Made from the plan of a cycle; amounts are GPUs. A queue borrows what it has above its deserved
+amount; it lends what it deserves, and neither has nor could use now.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kai_py.plan.plan import Plan, QueueShare, Stage
+from kai_py.snapshot.accounting import GPU
+
+MAX_QUEUES_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class QueueExplanation:
+    """``pending``: gangs of the queue itself by stage; ``sentences``: the explanation in order."""
+
+    queue: str
+    deserved: float
+    maximum: float | None
+    fair_share: float
+    allocated: float
+    requested: float
+    pending: dict[str, int]
+    sentences: tuple[str, ...]
+
+
+def explain_queue(plan: Plan, name: str) -> QueueExplanation | None:
+    """Explain the queue ``name``; None if there is none. O(queues + pending gangs)."""
+    share = next((each for each in plan.queues if each.queue == name), None)
+    if share is None:
+        return None
+    stages = Counter(each.stage.value for each in plan.unplaced if each.queue == name)
+    maximum = share.maximum.get(GPU, math.inf)
+    return QueueExplanation(
+        queue=name,
+        deserved=_gpus(share.deserved),
+        maximum=None if math.isinf(maximum) else maximum,
+        fair_share=_gpus(share.fair_share),
+        allocated=_gpus(share.allocated),
+        requested=_gpus(share.requested),
+        pending=dict(sorted(stages.items())),
+        sentences=(
+            _allocation(share),
+            _entitlement(share),
+            *_borrowing(share, plan),
+            *_changes(share, stages),
+            *(f"Problem: {problem.reason}" for problem in share.problems),
+        ),
+    )
+
+
+def _gpus(amounts: dict[str, float]) -> float:
+    return amounts.get(GPU, 0.0)
+
+
+def _text(amount: float) -> str:
+    """At most two decimals."""
+    return "no limit" if math.isinf(amount) else f"{amount:,.2f}".rstrip("0").rstrip(".")
+
+
+def _allocation(share: QueueShare) -> str:
+    return (
+        f"{_text(_gpus(share.allocated))} GPUs are allocated of {_text(_gpus(share.requested))} "
+        f"requested; it deserves {_text(_gpus(share.deserved))}, "
+        f"its max is {_text(share.maximum.get(GPU, math.inf))}."
+    )
+
+
+def _entitlement(share: QueueShare) -> str:
+    fair, allocated = _gpus(share.fair_share), _gpus(share.allocated)
+    entitled = f"Its fair share is {_text(fair)}"
+    if allocated > fair:
+        return f"{entitled}: other queues may reclaim {_text(allocated - fair)}."
+    if allocated < fair:
+        return f"{entitled}: it is entitled to {_text(fair - allocated)} more."
+    return f"{entitled}, all of which it has."
+
+
+def _borrowing(share: QueueShare, plan: Plan) -> Iterator[str]:
+    siblings = [each for each in plan.queues if each.parent == share.parent and each is not share]
+    above = _gpus(share.allocated) - _gpus(share.deserved)
+    if above > 0:
+        lenders = {each.queue: _unused(each) for each in siblings if _unused(each) > 0}
+        source = f", of what {_named(lenders)} deserve and do not use" if lenders else ""
+        yield f"It borrows {_text(above)} GPUs{source}."
+    elif _unused(share) > 0:
+        borrowers = {
+            each.queue: _gpus(each.allocated) - _gpus(each.deserved)
+            for each in siblings
+            if _gpus(each.allocated) > _gpus(each.deserved)
+        }
+        if borrowers:
+            yield f"{_named(borrowers)} borrow GPUs, and lose them when this queue needs its own."
+
+
+def _unused(share: QueueShare) -> float:
+    deserved = _gpus(share.deserved)
+    return 0.0 if math.isinf(deserved) else max(0.0, deserved - _gpus(share.allocated))
+
+
+def _named(amounts: dict[str, float]) -> str:
+    largest = sorted(amounts.items(), key=lambda each: (-each[1], each[0]))
+    names = [f"{name} ({_text(amount)})" for name, amount in largest[:MAX_QUEUES_NAMED]]
+    others = len(largest) - MAX_QUEUES_NAMED
+    return ", ".join(names) + (f" and {others} more" if others > 0 else "")
+
+
+def _changes(share: QueueShare, stages: Counter[str]) -> Iterator[str]:
+    """What would let its pending gangs start, by the stages that stop them."""
+    if not stages:
+        yield "None of its gangs is pending."
+        return
+    counted = ", ".join(f"{count} {stage}" for stage, count in sorted(stages.items()))
+    yield f"Pending gangs: {counted}."
+    if Stage.QUEUE_MAX in stages:
+        yield "A larger maxGPUs, here or above, would let more of them start."
+    if stages.keys() & {Stage.FAIR_SHARE, Stage.NON_PREEMPTIBLE}:
+        yield "A larger deservedGPUs would raise what it may take from other queues."
+    elif _gpus(share.allocated) < _gpus(share.fair_share):
+        yield "`kai-py explain gang NAME` shows what keeps each from using the rest of its share."

@@ -1,0 +1,70 @@
+"""A queue is explained by what it has, is entitled to, borrows and lends, and what would change."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.observe.queue_explanation import explain_queue
+from tests.support.scenario import cluster, node, pod, queue
+
+
+def explained(*objects, name="own"):
+    found = explain_queue(cluster(node("a", 8), *objects).plan(), name)
+    assert found is not None
+    return found
+
+
+def test_a_queue_that_borrows_names_the_lenders():
+    found = explained(queue("own", 2), queue("idle", 6), pod("runs", 8, queue="own", node="a"))
+    assert found.sentences == (
+        "8 GPUs are allocated of 8 requested; it deserves 2, its max is no limit.",
+        "Its fair share is 8, all of which it has.",
+        "It borrows 6 GPUs, of what idle (6) deserve and do not use.",
+        "None of its gangs is pending.",
+    )
+
+
+def test_a_queue_that_lends_names_the_borrowers():
+    found = explained(queue("own", 4), queue("other", 4), pod("o", 8, queue="other", node="a"))
+    assert "other (4) borrow GPUs, and lose them when this queue needs its own." in (
+        found.sentences
+    )
+
+
+def test_a_max_is_what_would_change_it():
+    found = explained(
+        queue("own", 2, 2), pod("runs", 2, queue="own", node="a"), pod("waits", 2, queue="own")
+    )
+    assert found.pending == {"QueueMax": 1}
+    assert found.sentences[-2:] == (
+        "Pending gangs: 1 QueueMax.",
+        "A larger maxGPUs, here or above, would let more of them start.",
+    )
+
+
+def test_there_is_no_such_queue():
+    assert explain_queue(cluster(node("a"), queue("own")).plan(), "gone") is None
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 8), st.one_of(st.none(), st.integers(0, 8)), st.integers(0, 9)),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_every_queue_of_any_cluster_is_explained(queues):
+    objects = [
+        each
+        for number, (deserved, maximum, gpus) in enumerate(queues)
+        if maximum is None or maximum >= deserved
+        for each in (
+            queue(f"q{number}", deserved, maximum),
+            pod(f"p{number}", gpus, queue=f"q{number}"),
+        )
+    ]
+    plan = cluster(node("a", 8), *objects).plan()
+    for share in plan.queues:
+        found = explain_queue(plan, share.queue)
+        assert found is not None
+        assert all(sentence.endswith(".") for sentence in found.sentences)
+        assert "0000" not in " ".join(found.sentences)
