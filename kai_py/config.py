@@ -65,6 +65,9 @@ class OrderConfig(ApiModel):
     """Pending time that counts as one point of priority; without it pending time does not count."""
     ageing_limit: PositiveCount = 1000
     """Maximum points of priority that a gang gains by pending."""
+    reserve_after: Duration = 900.0
+    """Time that the largest pending gang waits before nodes are reserved for it as pods end, where
+    no queue has nodes reserved by its own ``reserveAfter``; 0: none. Not with the ``kai`` rules."""
 
 
 class EvictionConfig(ApiModel):
@@ -91,6 +94,19 @@ class EvictionConfig(ApiModel):
     are suspended in any case."""
     cooldown: Duration = 0.0
     """Time after an eviction for which no pod of the same workload is evicted again."""
+    patience: Duration = 1800.0
+    """How long a gang whose queue had its share so far waits for pods that are about to end before
+    others are evicted for it; 0: not at all. Ends are expected by
+    ``scheduling.kai.io/expected-runtime`` and by how long such pods ran before; not with the
+    ``kai`` rules."""
+    settling_time: Duration = 150.0
+    """Time after its start for which a pod is not evicted if it is expected to end by itself; not
+    with the ``kai`` rules."""
+    evictions_per_day: Annotated[int, Field(ge=0, le=1000, strict=True)] = 2
+    """Evictions within a day after which a workload loses pods only to queues within what they
+    deserve; 0: no limit. Not with the ``kai`` rules."""
+    restart_cost: Duration = 60.0
+    """Start-up time that an eviction costs each pod, where victims are weighed by lost work."""
     hold_expiry: PositiveDuration = 300.0
     """Time for which capacity freed by eviction stays nominated for its gang."""
 

@@ -34,6 +34,7 @@ from kai_py.plan.state.queues import PastUsage, Quota, gpus_of_nodes, quota_of
 from kai_py.plan.turns import CycleWatch
 from kai_py.policy.ageing import Ageing
 from kai_py.policy.fairness_rules import PROFILES, FairnessRules
+from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
 from kai_py.policy.queue_usage import ExternalUsage, UsageByQueue
 from kai_py.policy.score.registry import WeightedScore, register_score, registered_scores
 from kai_py.policy.usage_history import UsageHistory
@@ -176,6 +177,8 @@ class Planner:
             evictions=past.evictions,
             backoffs=past.backoffs,
             extension_backoffs=past.extension_backoffs,
+            runtimes=past.runtimes,
+            served=past.served,
         )
 
 
@@ -223,9 +226,25 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         ageing=Ageing(configuration.order.ageing or 0.0, configuration.order.ageing_limit),
         reservation_seconds=configuration.eviction.hold_expiry,
         cooldown=configuration.eviction.cooldown,
+        loss_rules=_loss_rules(configuration),
         suspend_jobs=configuration.eviction.suspend_jobs,
         actions=_actions(configuration),
         extra_actions=_extra_actions(configuration),
+    )
+
+
+def _loss_rules(configuration: Configuration) -> LossRules:
+    """KAI does not weigh what evictions destroy."""
+    chosen = configuration.eviction
+    if configuration.rules is not Profile.NATIVE:
+        return NO_LOSS_RULES
+    return LossRules(
+        patience=chosen.patience,
+        settling=chosen.settling_time,
+        evictions_per_day=chosen.evictions_per_day,
+        restart_cost=chosen.restart_cost,
+        reserve_after=configuration.order.reserve_after,
+        by_loss=True,
     )
 
 

@@ -1,6 +1,7 @@
 """Our own annotations, or labels, on a pod and its owners that change its gang.
 
 expected-runtime    how long the pods will run: such pods may backfill reserved nodes
+checkpoint-interval how often the pods save their work: less is lost when they are evicted
 ageing              how much waiting counts as one point of priority; 0: none
 preemptibility      whether it may be evicted for others; see ``preemptibility``
 on-eviction         suspend: when all of a Job must go it is suspended, and resumed later
@@ -23,6 +24,7 @@ from kai_py.grouping.gang_settings import Preemptibility, parse_preemptibility
 from kai_py.grouping.owner_chain import OwnerChain
 
 EXPECTED_RUNTIME_KEY = f"{GROUP}/expected-runtime"
+CHECKPOINT_INTERVAL_KEY = f"{GROUP}/checkpoint-interval"
 AGEING_KEY = f"{GROUP}/ageing"
 PREEMPTIBILITY_KEY = f"{GROUP}/preemptibility"
 PREEMPTION_DELAY_KEY = f"{GROUP}/preemption-delay"
@@ -32,6 +34,7 @@ PROVISIONING_CLASS_KEY = f"{GROUP}/provisioning-class-name"
 ANNOTATION_KEYS = frozenset(
     {
         EXPECTED_RUNTIME_KEY,
+        CHECKPOINT_INTERVAL_KEY,
         AGEING_KEY,
         PREEMPTIBILITY_KEY,
         PREEMPTION_DELAY_KEY,
@@ -59,11 +62,13 @@ def with_annotations(spec: GangSpec, chain: OwnerChain) -> GangSpec:
 
 def _durations(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
     runtime, delay = _seconds(values, EXPECTED_RUNTIME_KEY), _seconds(values, PREEMPTION_DELAY_KEY)
-    ageing = _seconds(values, AGEING_KEY)
+    ageing, interval = _seconds(values, AGEING_KEY), _seconds(values, CHECKPOINT_INTERVAL_KEY)
     if runtime is not None:
         spec = replace(spec, expected_runtime=runtime)
     if ageing is not None:
         spec = replace(spec, ageing=ageing)
+    if interval is not None:
+        spec = replace(spec, checkpoint_interval=interval)
     if delay is not None:
         spec = replace(spec, settings=replace(spec.settings, preemption_delay=delay))
     return spec

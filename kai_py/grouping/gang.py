@@ -109,7 +109,8 @@ class GangSpec:
     priority decides; ``semi_preemptible`` protects the pods up to minMember. ``suspend``: whether
     its Job is suspended in place of evicting all its pods. ``workload_class`` is the purpose of
     pods of this kind (``train``, ``build``, ``inference``): dialects derive default priorities from
-    it. ``expected_runtime``: declared run time of its pods in seconds. ``ageing``: seconds of
+    it. ``expected_runtime``: declared run time of its pods in seconds, ``checkpoint_interval``: how
+    often they save their work. ``ageing``: seconds of
     waiting that count as one point of its priority. ``provisioning_class``: of the
     ProvisioningRequest made while it waits; None: as configured. ``has_roles``: its pods are made
     from several templates, which have been read.
@@ -139,6 +140,7 @@ class GangSpec:
     settings: GangSettings = DEFAULT_SETTINGS
     workload_class: str = ""
     expected_runtime: float | None = None
+    checkpoint_interval: float | None = None
     ageing: float | None = None
     provisioning_class: str | None = None
     ignored_markers: tuple[str, ...] = ()

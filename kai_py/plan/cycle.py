@@ -48,6 +48,7 @@ from kai_py.plan.state.eviction_limits import EvictionHistory, EvictionLimits
 from kai_py.plan.state.queues import FairShareCache, PastUsage, quota_of
 from kai_py.plan.state.reservations import Reservations
 from kai_py.plan.state.statement import Statement
+from kai_py.plan.turnover import Turnover
 from kai_py.plan.turns import (
     NOT_REACHED,
     CycleWatch,
@@ -60,9 +61,12 @@ from kai_py.plan.victims.protections import explain_protections
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.fairness_rules import NATIVE, BypassPolicy, FairnessRules
 from kai_py.policy.fit import StaticFits
+from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
 from kai_py.policy.min_runtime import min_runtimes
+from kai_py.policy.runtime_history import ExpectedEnds, RuntimeHistory
 from kai_py.policy.score.registry import WeightedScore
 from kai_py.policy.score.stranding import could_strand
+from kai_py.policy.served_share import ServedShare
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -105,6 +109,7 @@ class CycleSettings:
     ageing: Ageing = NO_AGEING
     reservation_seconds: float = 300.0
     cooldown: float = 0.0
+    loss_rules: LossRules = NO_LOSS_RULES
     suspend_jobs: bool = False
     actions: tuple[Action, ...] = tuple(ACTIONS)
     extra_actions: tuple[str, ...] = ()
@@ -137,6 +142,9 @@ class CycleMemory:
     backoffs: dict[str, TurnBackoff] = field(default_factory=dict)
     extension_backoffs: dict[str, TurnBackoff] = field(default_factory=dict)
     settled: SettledCycle | None = None
+    runtimes: RuntimeHistory = field(default_factory=RuntimeHistory)
+    served: ServedShare = field(default_factory=ServedShare)
+    wake_at: float | None = None
 
     def start_cycle(self, snapshot: Snapshot, settings: CycleSettings) -> None:
         """Begin a cycle whose searches have these inputs."""
@@ -226,6 +234,7 @@ def run_cycle(
     ready = [g for g in pending if g.key not in snapshot.in_backoff and not g.attempts_exhausted]
     ready = list(state.turns.able(ready))
 
+    turnover = Turnover(state, settings.actions, settings.loss_rules.patience)
     # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
     reserve_expected(state)
     resume(state, ready)
@@ -236,6 +245,7 @@ def run_cycle(
     before, known = memory.settled, memory.take_settled(state, begun, ready)
     ready = [gang for gang in ready if gang.key not in known]
     decided = len(state.statement.placed), len(state.statement.evicted)
+    turnover.reserve_for_largest(gang for gang in ready if _has_unplaced_pods(state, gang))
     # 4. The others take idle capacity, then what consolidation frees, then what fairness and
     #    priority allow; at last, gangs below minMember for too long are evicted.
     for action in settings.actions:
@@ -243,6 +253,7 @@ def run_cycle(
             allocate_without_bypass(
                 state,
                 ready,
+                turnover,
                 [VICTIM_ACTIONS[each] for each in settings.actions if each in VICTIM_ACTIONS],
             )
         else:
@@ -266,6 +277,8 @@ def run_cycle(
     # 6. What was decided, and why the rest stays pending.
     evictions = list_evictions(state, suspend_jobs=settings.suspend_jobs)
     memory.evictions.record(evictions, snapshot.now)
+    memory.runtimes.record_evicted((each.pod.uid for each in evictions), snapshot.now)
+    memory.wake_at = min(state.waiting.values(), default=None)
     inventory = memory.devices.inventory
     answers = {key: each.answer for key, each in known.items()}
     plan = build_plan(
@@ -296,6 +309,7 @@ def _open_session(
 ) -> CycleState:
     """The state of the cycle before its first action."""
     memory.start_cycle(snapshot, settings)
+    memory.runtimes.observe(snapshot.gangs, snapshot.nodes.positions.keys(), snapshot.now)
     memory.devices.sync(snapshot.devices)
     memory.devices.spending.poll = watch.poll
     quota = quota_of(
@@ -306,14 +320,16 @@ def _open_session(
         memory.history,
         cache=memory.fair_shares,
     )
+    memory.served.advance(quota.resources, quota.usage, snapshot.now)
     devices = CycleDevices(memory.devices, snapshot)
     statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
     ageing = QueueAgeing.for_queues(snapshot.queues, settings.ageing, snapshot.now)
+    ends = ExpectedEnds(memory.runtimes, snapshot.now)
     extensions = memory.extensions_at(snapshot.now)
     scoring = _scoring(snapshot, settings, memory.static_fits, extensions)
     placer = Placer(
         _shape_placer(settings, memory.static_fits, scoring),
-        Reservations(ageing),
+        Reservations(ageing, ends),
         watch.poll,
         compute_domains=ComputeDomains.of(snapshot, memory.devices),
     )
@@ -334,7 +350,17 @@ def _open_session(
         max_relocated_pods=settings.max_relocated_pods,
         staleness_grace=settings.staleness_grace,
         accounting=memory.devices.accounting,
-        eviction_limits=EvictionLimits(snapshot, memory.evictions, settings.cooldown),
+        eviction_limits=EvictionLimits(
+            snapshot,
+            memory.evictions,
+            settings.cooldown,
+            settling=settings.loss_rules.settling,
+            per_day=settings.loss_rules.evictions_per_day,
+            runtimes=memory.runtimes,
+        ),
+        loss_rules=settings.loss_rules,
+        served=memory.served,
+        expected_ends=ends,
         ageing=ageing,
         out_of_budget=memory.out_of_budget,
         cut_short=memory.cut_short,

@@ -1,9 +1,11 @@
 """When the next plan could differ though nothing in the cluster changes.
 
-The clock alone ends five things: the grace period of a gang below minMember, the delay before a
+The clock alone ends seven things: the grace period of a gang below minMember, the delay before a
 pending gang may evict, the time for which capacity stays reserved for pods that are not created
-yet, the backoff of a gang that failed, and, while a gang is pending, the min runtime of a running
-one. Every min runtime that is set anywhere counts for every gang: a superfluous cycle costs little.
+yet, the backoff of a gang that failed, the time for which a gang waits for pods that are about to
+end, the time before nodes may be reserved for it, and, while a gang is pending, the min runtime of
+a running one. Every min runtime that is set anywhere counts for every gang: a superfluous cycle
+costs little.
 Deadlines are rounded up to whole seconds, so that many of them cause few cycles.
 
 Complexity: O(gangs that are pending, below minMember or started in part), and while a gang is
@@ -36,6 +38,11 @@ def next_deadline(
     if memory is not None:
         failed = (*memory.backoffs.values(), *memory.extension_backoffs.values())
         moments += [each.until for each in failed]
+        moments += [] if memory.wake_at is None else [memory.wake_at]
+        after = settings.loss_rules.reserve_after
+        moments += [
+            snapshot.gangs[key].waiting_since + after for key in (snapshot.pending if after else ())
+        ]
         moments += [snapshot.now + UNFINISHED_PAUSE] if memory.is_unfinished else []
     return min((math.ceil(at) for at in moments if snapshot.now < at < math.inf), default=None)
 

@@ -27,8 +27,11 @@ from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
 from kai_py.plan.turns import Turns
 from kai_py.policy.ageing import QueueAgeing
+from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime
+from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.score.workload import frequent_shapes
+from kai_py.policy.served_share import ServedShare
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats
@@ -45,8 +48,9 @@ class CycleState:
     in this cycle. ``searched_in_allocate``: keys of gangs that have searched for victims at their
     turn of allocate. ``minimisation_budget``: units that may still be considered to find fewer
     victims. ``cut_short``: gang key to the last cycle whose budget of device searches did not
-    suffice for it, ``cut``: those of this cycle. ``turns``: of the gangs, so that what fails in one
-    stays there.
+    suffice for it, ``cut``: those of this cycle. ``waiting``: keys of gangs that evict nothing yet
+    because pods are about to end, and until when. ``turns``: of the gangs, so that what fails in
+    one stays there.
     """
 
     snapshot: Snapshot
@@ -62,6 +66,10 @@ class CycleState:
     eviction_limits: EvictionLimits
     accounting: Accounting
     ageing: QueueAgeing = field(default_factory=QueueAgeing)
+    expected_ends: ExpectedEnds = field(default_factory=ExpectedEnds)
+    waiting: dict[str, float] = field(default_factory=dict)
+    loss_rules: LossRules = NO_LOSS_RULES
+    served: ServedShare = field(default_factory=ServedShare)
     out_of_budget: Mapping[str, int] = field(default_factory=dict)
     cut_short: Mapping[str, int] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)

@@ -255,6 +255,13 @@ def _freed_before(their_queues: Index, amount: Floats) -> Floats:
     return freed
 
 
+def stays_deserved(usage: QueueUsage, reclaimer: Reclaimer, rules: FairnessRules) -> bool:
+    """Whether the reclaimer's queue and its ancestors stay within what they deserve."""
+    path = usage.queues.ancestors(reclaimer.queue)
+    rows = compared_rows(reclaimer.request, rules)
+    return bool(stays_within_deserved(usage, reclaimer, path, rows).all())
+
+
 def stays_within_deserved(
     usage: QueueUsage, reclaimer: Reclaimer, ours: Index, rows: Index
 ) -> Bools:

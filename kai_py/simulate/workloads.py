@@ -9,7 +9,7 @@ from kai_py.api.times import format_duration
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.kubelet import RUN_SECONDS
 from kai_py.embedded.resources import PODS
-from kai_py.grouping.annotations import EXPECTED_RUNTIME_KEY
+from kai_py.grouping.annotations import CHECKPOINT_INTERVAL_KEY, EXPECTED_RUNTIME_KEY
 from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY
 from kai_py.simulate.scenario import Arrival, NodeGroup, ScenarioJob
 
@@ -67,6 +67,8 @@ def job_manifest(arrival: Arrival, start_up_seconds: float = 0.0) -> Manifest:
         annotations[MIN_AVAILABLE_KEY] = str(job.min_available)
     if job.expected_minutes is not None:
         annotations[EXPECTED_RUNTIME_KEY] = format_duration(job.expected_minutes * 60)
+    if job.checkpoint_minutes is not None:
+        annotations[CHECKPOINT_INTERVAL_KEY] = format_duration(job.checkpoint_minutes * 60)
     disrupted = {"type": "DisruptionTarget", "status": "True"}
     return {
         "apiVersion": "batch/v1",

@@ -260,6 +260,7 @@ class GangTable:
             wording=own.wording,
             gang_affinity=own.gang_affinity,
             expected_runtime=spec.expected_runtime,
+            checkpoint_interval=spec.checkpoint_interval,
             ageing=spec.ageing,
             provisioning_class=spec.provisioning_class,
             starts_in_part=bool(spec.expected),

@@ -105,6 +105,7 @@ class Gang:
     one attempt only and had it. ``mark_unschedulable``: whether its pods get a condition that they
     are unschedulable. ``gang_affinity``: preferred nodes. ``wording``: the API whose words messages
     use. ``expected_runtime`` (seconds): of its pods; None where it is unknown.
+    ``checkpoint_interval`` (seconds): how often they save their work; None or 0: never.
     ``ageing`` (seconds): time of waiting that counts as one point of priority; None: as its queue
     says. ``provisioning_class``: of the ProvisioningRequest made while it waits; None: as
     configured. ``owner_unknown``: its ``problem`` is that its owner is not known yet.
@@ -138,6 +139,7 @@ class Gang:
     wording: Wording = Wording.NATIVE
     gang_affinity: tuple[GangAffinity, ...] = ()
     expected_runtime: float | None = None
+    checkpoint_interval: float | None = None
     ageing: float | None = None
     provisioning_class: str | None = None
     starts_in_part: bool = False
@@ -212,6 +214,11 @@ class Gang:
     def started(self) -> float:
         """When the first of the bound pods was bound; 0 when none is."""
         return min((m.bound_since for m in self.bound), default=0.0)
+
+    @cached_property
+    def last_bound(self) -> float:
+        """When the last of the bound pods was bound; 0 when none is."""
+        return max((m.bound_since for m in self.bound), default=0.0)
 
     @property
     def waiting_since(self) -> float:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.config import Configuration
+from kai_py.config import Configuration, OrderConfig
 from kai_py.simulate.scenario import parse_scenario
 from kai_py.simulate.simulation import simulate
 
@@ -21,9 +21,12 @@ jobs:
 """
 
 
-def played(reserve="", says="", says_brief=""):
+NONE_BY_DEFAULT = Configuration(order=OrderConfig(reserve_after=0.0))
+
+
+def played(reserve="", says="", says_brief="", configuration=NONE_BY_DEFAULT):
     text = SCENARIO.format(reserve=reserve, says=says, says_brief=says_brief)
-    result = simulate(parse_scenario(text), Configuration(), cycle_seconds=20.0)
+    result = simulate(parse_scenario(text), configuration, cycle_seconds=20.0)
     return result, next(wait for wait in result.waits if wait.gang.endswith("/big"))
 
 
@@ -38,6 +41,12 @@ def used_between(result, start, end):
 
 def test_without_a_reservation_it_starves():
     assert played()[1].seconds is None
+
+
+def test_by_default_it_gets_one_once_it_is_known_how_long_the_others_run():
+    _, big = played(configuration=Configuration())
+    assert big.seconds is not None
+    assert big.seconds <= Configuration().order.reserve_after + LONGEST_SMALL + 60
 
 
 @pytest.mark.slow

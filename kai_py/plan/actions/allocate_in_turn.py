@@ -32,6 +32,7 @@ from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.statement import Assignment
+from kai_py.plan.turnover import Turnover
 from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import replicas_that_fit
 from kai_py.policy.limits import check_limits
@@ -159,19 +160,30 @@ VictimAction = Callable[[CycleState, Sequence[Gang], VictimPool], None]
 
 
 def allocate_without_bypass(
-    state: CycleState, gangs: Iterable[Gang], victim_actions: Sequence[VictimAction]
+    state: CycleState,
+    gangs: Iterable[Gang],
+    turnover: Turnover,
+    victim_actions: Sequence[VictimAction],
 ) -> None:
     """Run the action for ``gangs``; ``victim_actions`` are tried one after the other."""
     all_gangs, reasons = list(gangs), dict(state.unschedulable)
     with state.statement.trial() as trial:
         tracker = BypassTracker(state)
-        allocate(state, all_gangs, tracker.record)
+        allocate(
+            state, all_gangs, lambda gang: not turnover.try_wait(gang) and tracker.record(gang)
+        )
         bypassed = tracker.bypassed() if victim_actions else set()
         if not bypassed or not state.evictable or state.turns.over:
             trial.keep()
             return
     state.start_over(reasons)
-    allocate(state, all_gangs, _BypassedGangs(state, bypassed, victim_actions).find_victims)
+    turnover.start_over()
+    bypassed_gangs = _BypassedGangs(state, bypassed, victim_actions)
+
+    def wait_or_find_victims(gang: Gang) -> bool:
+        return not turnover.try_wait(gang) and bypassed_gangs.find_victims(gang)
+
+    allocate(state, all_gangs, wait_or_find_victims)
 
 
 class _BypassedGangs:

@@ -206,13 +206,14 @@ def _ending_pods(state: CycleState, allowed: Bools) -> list[_EndingPod]:
     pods_by_node: dict[str, int] = {}
     for key in sorted(state.snapshot.gangs):
         gang = state.snapshot.gangs[key]
-        if gang.expected_runtime is None and gang.owner.kind in LONG_RUNNING_KINDS:
-            continue
         for member in gang.bound:
             row = positions.get(member.node)
             if row is None or not allowed[row] or member.pod.uid in state.statement.evicted:
                 continue
-            ending.append(_EndingPod(member, gang, _expected_end(gang, member, state.snapshot.now)))
+            ends_at = _expected_end(state, gang, member)
+            if math.isinf(ends_at) and gang.owner.kind in LONG_RUNNING_KINDS:
+                continue
+            ending.append(_EndingPod(member, gang, ends_at))
             pods_by_node[member.node] = pods_by_node.get(member.node, 0) + 1
     ending.sort(
         key=lambda e: (e.ends_at, pods_by_node[e.member.node], e.member.node, e.member.pod.uid)
@@ -220,10 +221,12 @@ def _ending_pods(state: CycleState, allowed: Bools) -> list[_EndingPod]:
     return ending[:MAX_ENDING_PODS]
 
 
-def _expected_end(gang: Gang, member: Member, now: float) -> float:
-    if gang.expected_runtime is None or not member.bound_since:
-        return math.inf
-    return max(member.bound_since + gang.expected_runtime, now)
+def _expected_end(state: CycleState, gang: Gang, member: Member) -> float:
+    """Now, of a pod that overstays its declared runtime."""
+    now, declared = state.snapshot.now, gang.expected_runtime
+    if declared is not None and member.bound_since and member.bound_since + declared <= now:
+        return now
+    return state.expected_ends.end_of(gang, member)
 
 
 def _rows_once_ended(

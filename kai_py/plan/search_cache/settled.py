@@ -109,6 +109,8 @@ def _depends_on_time(
     reserves = any(inherited(queues, lambda spec: spec.reserve_after).values())
     return (
         reserves
+        or bool(state.placer.reservations.active or state.waiting)
+        or state.eviction_limits.has_settling_pods
         or _ages(state.ageing, pending)
         or any(
             each.rule is ProtectionRule.MIN_RUNTIME for one in unplaced for each in one.protections

@@ -5,6 +5,7 @@
 - Pods of a queue that lost its ``maxEvictionsPerHour`` in the last hour. A larger unit may be
   evicted if the queue lost nothing for an hour: the limit slows evictions, it does not forbid.
 - Gangs of which a pod was evicted less than ``eviction.cooldown`` ago.
+- Pods that started less than ``eviction.settlingTime`` ago and are expected to end by themselves.
 
 Pods of workloads that would fail for good are protected, too, but in no unit (``victims.units``).
 
@@ -17,6 +18,7 @@ forgotten and the same gang is not evicted again at once. The evictions of one g
 one record. O(records) per cycle; records end after an hour or the cooldown, if that is longer.
 """
 
+import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,11 +27,15 @@ from typing import Protocol, TypeVar
 
 from kai_py.plan.plan import Action, Eviction
 from kai_py.plan.state.statement import Evicted
+from kai_py.policy.runtime_history import ExpectedEnds, RuntimeHistory
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo, inherited
 
 HOUR = 3600.0
+DAY = 24 * HOUR
+MAX_GANGS = 16_384
+"""Whose evictions of the last day are counted; those that were evicted the longest ago go first."""
 MAX_RECORDS = 128
 """Per queue; the oldest beyond that are merged into one, dated as the latest of them."""
 
@@ -39,6 +45,8 @@ class EvictionHistory:
     """Records by queue, oldest first; times in seconds since the epoch."""
 
     by_queue: dict[str, list[EvictionRecord]] = field(default_factory=dict)
+    by_gang: dict[str, list[float]] = field(default_factory=dict)
+    """When each gang lost pods within a day; in memory only."""
     _known: set[str] = field(default_factory=set)
 
     def restore(self, queues: Sequence[QueueInfo]) -> None:
@@ -58,6 +66,7 @@ class EvictionHistory:
         for (queue, gang), count in pods.items():
             record = EvictionRecord(gang, float(int(now)), count)
             self.by_queue.setdefault(queue, []).append(record)
+            self.by_gang[gang] = [*self.by_gang.pop(gang, []), now]
 
     def prune(self, now: float, cooldown: float) -> None:
         """Drop records that no longer count at ``now``."""
@@ -68,6 +77,16 @@ class EvictionHistory:
         self.by_queue = {
             queue: _merge_oldest(records) for queue, records in recent.items() if records
         }
+        while self.by_gang:
+            # In the order of their last evictions.
+            first = next(iter(self.by_gang))
+            if self.by_gang[first][-1] > now - DAY and len(self.by_gang) <= MAX_GANGS:
+                break
+            del self.by_gang[first]
+
+    def evictions_of(self, gang: str, now: float) -> int:
+        """How often the gang lost pods within the last day."""
+        return sum(at > now - DAY for at in self.by_gang.get(gang, ()))
 
     def evicted_last_hour(self, now: float) -> dict[str, int]:
         """Pods that each queue lost in the last hour."""
@@ -112,8 +131,19 @@ Unit = TypeVar("Unit", bound=Evictable)
 class EvictionLimits:
     """The eviction limits of one cycle; ``cooldown`` in seconds."""
 
-    def __init__(self, snapshot: Snapshot, history: EvictionHistory, cooldown: float) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        history: EvictionHistory,
+        cooldown: float,
+        *,
+        settling: float = 0.0,
+        per_day: int = 0,
+        runtimes: RuntimeHistory | None = None,
+    ) -> None:
         """As of ``snapshot.now``."""
+        self._snapshot, self._settling, self._per_day = snapshot, settling, per_day
+        self._ends = ExpectedEnds(runtimes or RuntimeHistory(), snapshot.now)
         self.protected_by: dict[str, str] = {}
         """By queue, the last limit that protected pods which were considered as victims."""
         history.restore(snapshot.queues)
@@ -134,10 +164,44 @@ class EvictionLimits:
     def _cooling(self) -> frozenset[str]:
         return self._history.in_cooldown(self._now, self._cooldown)
 
+    @cached_property
+    def _settling_pods(self) -> frozenset[str]:
+        """Pods that started a moment ago and will end by themselves."""
+        since = self._now - self._settling
+        if not self._settling:
+            return frozenset()
+        return frozenset(
+            member.pod.uid
+            for gang in self._snapshot.gangs.values()
+            if gang.last_bound > since
+            for member in gang.bound
+            if member.bound_since > since and math.isfinite(self._ends.end_of(gang, member))
+        )
+
+    @property
+    def has_settling_pods(self) -> bool:
+        """Whether time alone will end the protection of any pod."""
+        return bool(self._settling_pods)
+
     @property
     def is_unlimited(self) -> bool:
         """Whether no limit protects any pod."""
-        return not (self._hourly_limits or self._allowed or self._cooldown)
+        limited = self._hourly_limits or self._allowed or self._cooldown or self._settling_pods
+        return not limited
+
+    def evictions_of(self, gang: Gang) -> int:
+        """How often the gang lost pods within a day, before this cycle."""
+        return self._history.evictions_of(gang.key, self._now)
+
+    @cached_property
+    def evicted_often(self) -> frozenset[str]:
+        """Keys of gangs that were evicted as often within a day as they may be."""
+        if not self._per_day:
+            return frozenset()
+        counts = (
+            (key, self._history.evictions_of(key, self._now)) for key in self._history.by_gang
+        )
+        return frozenset(key for key, count in counts if count >= self._per_day)
 
     def evictable(self, units: Iterator[Unit], evicted: Mapping[str, Evicted]) -> Iterator[Unit]:
         """Those of ``units`` that may be evicted together with ``evicted`` (by pod uid)."""
@@ -155,6 +219,9 @@ class EvictionLimits:
                 self.protected_by[queue] = (
                     f"maxEvictionsPerHour, which is {self._hourly_limits[queue]}"
                 )
+                continue
+            if self._settling_pods and not self._settling_pods.isdisjoint(pods):
+                self.protected_by[queue] = "eviction.settlingTime"
                 continue
             with_unit = disrupted.copy()
             self._count_disruptions(with_unit, pods)
@@ -188,10 +255,11 @@ class EvictionLimits:
 
     def snapshot(self) -> Hashable:
         """The history that decides now, as far as it protects pods; part of cache keys."""
-        if self.is_unlimited:
+        if self.is_unlimited and not self.evicted_often:
             return None
         cooling = self._history.in_cooldown(self._now, self._cooldown)
-        return tuple(sorted(self._history.evicted_last_hour(self._now).items())), cooling
+        lost = tuple(sorted(self._history.evicted_last_hour(self._now).items()))
+        return lost, cooling, self._settling_pods, self.evicted_often
 
     def counted_evictions(self, queue: str) -> tuple[EvictionRecord, ...]:
         """Past evictions of a queue, as far as they may still protect pods."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from kai_py.api.references import PodRef
 from kai_py.policy.ageing import QueueAgeing
+from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools, Floats
 
@@ -42,6 +43,7 @@ class Reservations:
     """
 
     ageing: QueueAgeing = field(default_factory=QueueAgeing)
+    runtimes: ExpectedEnds = field(default_factory=ExpectedEnds)
     active: list[Reservation] = field(default_factory=list)
     ended: list[tuple[Gang, PodRef]] = field(default_factory=list)
 
@@ -49,7 +51,7 @@ class Reservations:
         """Rows of the nodes that are reserved against ``gang``."""
         if not self.active:
             return ()
-        runtime = gang.expected_runtime
+        runtime = self.runtimes.runtime_of(gang)
         ends = math.inf if runtime is None else self.ageing.now + runtime
         return tuple(
             row

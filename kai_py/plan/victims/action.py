@@ -58,6 +58,7 @@ def _may_preempt(state: CycleState, gang: Gang) -> bool:
     )
     return (
         gang.key not in state.searched_in_allocate
+        and gang.key not in state.waiting
         and gang.may_preempt
         and delay is None
         and state.precondition(gang) is None

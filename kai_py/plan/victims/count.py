@@ -153,6 +153,11 @@ class ShapeCount:
         self._sums = _sums_by_domain(fitting, domains)
         self.is_enough = [copies >= self._count for copies in self._sums]
 
+    def initial_replicas(self) -> list[int]:
+        """By node, the replicas that fit before any pod is released."""
+        found: list[int] = self._initial.tolist()
+        return found
+
     def replicas(self, row: int, free: Sequence[float], devices: float) -> int:
         """Replicas that fit on one node with this much free and this many devices released."""
         if not self._mask[row] or not self._possible:

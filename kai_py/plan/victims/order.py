@@ -16,6 +16,7 @@ from kai_py.grouping.gang import FailureLimit
 from kai_py.plan.session import CycleState
 from kai_py.plan.survival import can_be_suspended, exceeded_limit
 from kai_py.plan.victims.units import VictimUnit, victim_units
+from kai_py.policy.lost_work import lost_seconds
 from kai_py.policy.queue_order import QueueOrder
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
@@ -48,11 +49,17 @@ class VictimPool:
             )
         return self._lowest_priority[queue]
 
-    def units(self, queue: int) -> Iterator[VictimUnit]:
-        """Units of a queue that were not evicted and that eviction limits let go, in order."""
-        return self._state.eviction_limits.evictable(
-            self._remaining(queue), self._state.statement.evicted
-        )
+    def units(self, queue: int, *, guaranteed: bool = False) -> Iterator[VictimUnit]:
+        """Units of a queue that were not evicted and that eviction limits let go, in order.
+
+        ``guaranteed``: the preemptor is due what it asks for whatever that costs, so that gangs
+        that were evicted often are candidates, too, the last ones.
+        """
+        state, units = self._state, self._remaining(queue)
+        often = state.eviction_limits.evicted_often
+        if often and not guaranteed:
+            units = (unit for unit in units if unit.gang.key not in often)
+        return state.eviction_limits.evictable(units, state.statement.evicted)
 
     def _remaining(self, queue: int) -> Iterator[VictimUnit]:
         if queue not in self._units:
@@ -85,11 +92,31 @@ def _limit_of(gang: Gang) -> FailureLimit | None:
 def in_eviction_order(state: CycleState, gangs: Iterable[Gang]) -> list[VictimUnit]:
     """The order inside a queue; the units of a gang keep theirs."""
     ranked = [
-        ((unit.gang.priority, not unit.is_elastic, -unit.gang.created), unit)
+        (_eviction_rank(state, unit), unit)
         for gang in sorted(gangs, key=lambda g: g.key, reverse=True)
         for unit in _units_of(state, gang)
     ]
     return [unit for _, unit in sorted(ranked, key=lambda each: each[0])]
+
+
+def _eviction_rank(state: CycleState, unit: VictimUnit) -> tuple[float, ...]:
+    gang, rules = unit.gang, state.loss_rules
+    if not rules.by_loss:
+        return gang.priority, not unit.is_elastic, -gang.created
+    often = gang.key in state.eviction_limits.evicted_often
+    return often, gang.priority, not unit.is_elastic, lost_work(state, unit), -gang.created
+
+
+def lost_work(state: CycleState, unit: VictimUnit) -> float:
+    """Seconds of the whole cluster that evicting the unit destroys, weighted (``lost_work``)."""
+    quota, now = state.quota, state.snapshot.now
+    total, lost = quota.usage.total, 0.0
+    for member in unit.members:
+        held = quota.cost(member.charge)
+        parts = np.divide(held, total, out=np.zeros_like(held), where=total > 0)
+        seconds = lost_seconds(unit.gang, member, now, state.loss_rules.restart_cost)
+        lost += float(parts.max(initial=0.0)) * seconds
+    return lost * (1 + state.eviction_limits.evictions_of(unit.gang))
 
 
 def _units_of(state: CycleState, gang: Gang) -> Sequence[VictimUnit]:

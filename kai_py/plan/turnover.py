@@ -1,0 +1,293 @@
+"""Turnover: gangs that could evict others, but wait because pods are about to end by themselves.
+
+    for a gang that fits nowhere at its turn:
+        let the pods that are expected to end within ``patience`` end, one after the other
+        if the gang fits then: nothing is evicted or relocated for it, and if it may reclaim or
+            preempt, nodes that drain for it are reserved until then
+    no gang waits longer than ``patience`` from the time at which it began to wait, and those of a
+    queue that went without its share (``policy.served_share``) for two minutes only
+
+So a queue that is due its share gets it at most ``patience`` later, and mostly for nothing. What
+earlier gangs wait for is not there for later ones. A gang of several shapes, or with a topology
+constraint, is not made to wait. Ends are expected by declarations and by what was observed
+(``policy.runtime_history``); where neither is known, nothing waits. O(ends) per gang.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kai_py.api.gpu_share import GPU_RESOURCE
+from kai_py.grouping.gang import has_topology_constraint
+from kai_py.plan.placement.next_pods import PlacementRequest
+from kai_py.plan.plan import Action
+from kai_py.plan.session import CycleState
+from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.reservations import Reservation
+from kai_py.plan.victims.count import FreedResources, ShapeCount
+from kai_py.policy.reclaim_rules import Reclaimer, compared_rows, may_reclaim
+from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.shape import Shape
+
+MAX_WAITING = 64
+"""Gangs that wait at a time; further ones evict as if nothing ended."""
+
+UNSERVED_PATIENCE = 120.0
+"""Of gangs whose queue went without its share."""
+
+MAX_ENDS = 512
+"""The first ends that are considered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A pod that is expected to end at ``at`` (seconds since the epoch)."""
+
+    at: float
+    row: int
+    member: Member
+
+
+@dataclass(slots=True)
+class _Claimed:
+    """What earlier gangs wait for on one node: (resources,) and devices."""
+
+    amounts: Floats
+    devices: float = 0.0
+
+
+class Turnover:
+    """The gangs of a cycle that wait; ``patience`` in seconds."""
+
+    def __init__(self, state: CycleState, actions: Sequence[Action], patience: float) -> None:
+        """No gang waits yet."""
+        self._state, self._patience = state, patience
+        self._may_reclaim, self._may_preempt = Action.RECLAIM in actions, Action.PREEMPT in actions
+        self._freed = FreedResources(state)
+        self._claimed: dict[int, _Claimed] = {}
+        self._costs: dict[str, Floats] = {}
+        self._failed: set[tuple[int, int, float]] = set()
+        self._ends: tuple[int, list[_End]] | None = None
+        self._lowest: dict[str, int] = {}
+
+    def start_over(self) -> None:
+        """What was placed was undone: no gang waits."""
+        state = self._state
+        reservations = state.placer.reservations
+        reservations.active = [
+            each for each in reservations.active if each.gang.key not in state.waiting
+        ]
+        state.waiting.clear()
+        self._claimed.clear()
+        self._costs.clear()
+        self._failed.clear()
+
+    def try_wait(self, gang: Gang) -> bool:
+        """Whether the gang, which fits nowhere now, waits for pods to end."""
+        state = self._state
+        if not self._patience or len(state.waiting) >= MAX_WAITING:
+            return False
+        request = state.next_request(gang)
+        if request is None or not gang.may_preempt or _is_constrained(gang):
+            return False
+        patience, is_due = self._patience_of(gang, request)
+        until = gang.waiting_since + patience
+        if until <= state.snapshot.now or not self._ends_soon():
+            return False
+        kind = request.members[0].shape.number, len(request.members), patience
+        if kind in self._failed:
+            return False
+        horizon = state.snapshot.now + patience
+        ends = [end for end in self._ends_soon() if end.at <= horizon]
+        found = self._rows_in_time(gang, request.members, ends)
+        if found is None:
+            self._failed.add(kind)
+            return False
+        at, rows = found
+        if is_due:
+            self._claim(gang, request.members, rows)
+            self._reserve(gang, request, tuple(sorted(rows)), at)
+        state.waiting[gang.key] = until
+        reason = state.unschedulable.get(gang.key)
+        if reason is not None:
+            message = (
+                f"{reason.message} No pod is evicted for it yet, because enough of them are "
+                "expected to end soon."
+            )
+            state.mark_unschedulable(gang, replace(reason, message=message))
+        return True
+
+    def reserve_for_largest(self, gangs: Iterable[Gang]) -> None:
+        """Reserve nodes for the largest gang that has waited for long, as their pods end.
+
+        It may be more than its queue's fair share, so that no gang waits for ever.
+        """
+        state = self._state
+        if not state.loss_rules.reserve_after or state.placer.reservations.active:
+            return
+        gang = self._largest_waiting(gangs)
+        if gang is None:
+            return
+        with state.turns.of(gang):
+            request = state.next_request(gang)
+            if request is None or request.is_elastic:
+                return
+            found = self._rows_in_time(gang, request.members, self._ends_until(math.inf))
+            if found is None or found[0] <= state.snapshot.now:
+                return
+            at, rows = found
+            self._claim(gang, request.members, rows)
+            cost = state.request_cost(gang)
+            reservation = Reservation(gang, tuple(sorted(rows)), math.ceil(at), cost)
+            state.placer.reservations.active.append(reservation)
+
+    def _largest_waiting(self, gangs: Iterable[Gang]) -> Gang | None:
+        """The gang that asks for most of those that have waited for long, the oldest of equals."""
+        state, total = self._state, self._state.quota.usage.total
+        since = state.snapshot.now - state.loss_rules.reserve_after
+        found: tuple[tuple[float, float, str], Gang] | None = None
+        for gang in gangs:
+            if gang.waiting_since > since or not gang.preemptible or len(gang.pending) < 2:
+                continue
+            if state.precondition(gang) is not None or _is_constrained(gang):
+                continue
+            cost = state.request_cost(gang)
+            parts = np.divide(cost, total, out=np.zeros_like(cost), where=total > 0)
+            rank = (-float(parts.max(initial=0.0)), gang.waiting_since, gang.key)
+            if found is None or rank < found[0]:
+                found = rank, gang
+        return None if found is None else found[1]
+
+    def _patience_of(self, gang: Gang, request: PlacementRequest) -> tuple[float, bool]:
+        """How long the gang waits at most, and whether it is due what it waits for.
+
+        A gang that may neither reclaim nor preempt could only have pods relocated for it.
+        """
+        quota, cost = self._state.quota, self._state.request_cost(gang)
+        queue = quota.queues.positions[gang.queue]
+        with_waiting = cost + self._costs.get(gang.queue, 0.0)
+        reclaimer = Reclaimer(queue, with_waiting, gang.is_preemptible(request.members))
+        if self._may_reclaim and may_reclaim(quota.usage, reclaimer, quota.rules) is None:
+            served = self._state.served.is_served(queue, compared_rows(cost, quota.rules))
+            return (self._patience if served else min(self._patience, UNSERVED_PATIENCE)), True
+        preempts = self._may_preempt and self._lowest_priority(gang.queue) < gang.priority
+        return self._patience, preempts
+
+    def _lowest_priority(self, queue: str) -> float:
+        if queue not in self._lowest:
+            gangs = self._state.evictable.get(self._state.quota.queues.positions[queue], ())
+            self._lowest[queue] = min((gang.priority for gang in gangs), default=1 << 40)
+        return self._lowest[queue]
+
+    def _ends_soon(self) -> list[_End]:
+        """Running pods that are expected to end in time, the first first."""
+        state = self._state
+        evicted = len(state.statement.evicted)
+        if self._ends is not None and self._ends[0] == evicted:
+            return self._ends[1]
+        self._ends = evicted, self._ends_until(state.snapshot.now + self._patience)[:MAX_ENDS]
+        return self._ends[1]
+
+    def _ends_until(self, until: float) -> list[_End]:
+        """Running pods that are expected to end by ``until``, the first first."""
+        state, positions = self._state, self._state.snapshot.nodes.positions
+        ends = []
+        for gang in state.snapshot.gangs.values():
+            for member in gang.bound:
+                row = positions.get(member.node)
+                if row is None or member.pod.uid in state.statement.evicted:
+                    continue
+                at = state.expected_ends.end_of(gang, member)
+                if at <= until and at < math.inf:
+                    ends.append(_End(at, row, member))
+        ends.sort(key=lambda end: (end.at, end.row, end.member.pod.uid))
+        return ends
+
+    def _rows_in_time(
+        self, gang: Gang, members: Sequence[Member], ends: Sequence[_End]
+    ) -> tuple[float, dict[int, int]] | None:
+        """When the pods fit, and how many of them on which node; None if not in time."""
+        state, shape = self._state, members[0].shape
+        if any(member.shape.number != shape.number for member in members):
+            return None
+        if state.statement.pod_rules.concern(shape) or shape.gpu_share is not None:
+            return None
+        count = ShapeCount(state, members)
+        closed = set(state.placer.reservations.rows_closed_to(gang))
+        replicas = [0 if row in closed else n for row, n in enumerate(count.initial_replicas())]
+        free: dict[int, list[float]] = {}
+        devices: dict[int, float] = {}
+        for row, claimed in self._claimed.items():
+            left = state.statement.future_idle[:, row] - claimed.amounts
+            free[row], devices[row] = left.tolist(), -claimed.devices
+            replicas[row] = 0 if row in closed else count.replicas(row, free[row], devices[row])
+        found = {row: n for row, n in enumerate(replicas) if n}
+        total, at = sum(found.values()), state.snapshot.now
+        for end in ends:
+            if total >= len(members):
+                break
+            row = end.row
+            if row not in free:
+                free[row] = state.statement.future_idle[:, row].tolist()
+            for position, amount in self._freed.of(end.member):
+                free[row][position] += amount
+            if end.member.claims:
+                devices[row] = devices.get(row, 0.0) + end.member.charge.get(GPU, 0.0)
+            if row in closed:
+                continue
+            copies = count.replicas(row, free[row], devices.get(row, 0.0))
+            if copies > found.get(row, 0):
+                total += copies - found.get(row, 0)
+                found[row], at = copies, end.at
+        if total < len(members):
+            return None
+        return at, _first(found, len(members))
+
+    def _claim(self, gang: Gang, members: Sequence[Member], rows: dict[int, int]) -> None:
+        vector = self._state.statement.request_vector(members[0].shape)
+        devices = members[0].charge.get(GPU, 0.0) if members[0].claims else 0.0
+        for row, copies in rows.items():
+            claimed = self._claimed.setdefault(row, _Claimed(np.zeros(len(vector))))
+            claimed.amounts += vector * copies
+            claimed.devices += devices * copies
+        before = self._costs.get(gang.queue, 0.0)
+        self._costs[gang.queue] = before + self._state.request_cost(gang)
+
+    def _reserve(
+        self, gang: Gang, request: PlacementRequest, rows: tuple[int, ...], at: float
+    ) -> None:
+        """Keep others from what is idle on the nodes that drain for the gang."""
+        kept = tuple(row for row in rows if self._has_idle(request.members[0].shape, row))
+        if kept:
+            start = max(at, self._state.snapshot.now)
+            cost = self._state.request_cost(gang)
+            reservation = Reservation(gang, kept, math.ceil(start), cost)
+            self._state.placer.reservations.active.append(reservation)
+
+    def _has_idle(self, shape: Shape, row: int) -> bool:
+        """Whether pods of others could take capacity of the node that the gang is short of."""
+        statement = self._state.statement
+        gpu = self._state.snapshot.resources.positions.get(GPU_RESOURCE)
+        if gpu is None or shape.needs_devices:
+            return bool(shape.needs_devices)
+        return bool(statement.free(Capacity.FUTURE_IDLE)[gpu, row] >= 1.0)
+
+
+def _is_constrained(gang: Gang) -> bool:
+    """Whether a topology decides where its pods may go."""
+    return any(has_topology_constraint(each) for each in (gang.tree, *gang.tree.children))
+
+
+def _first(found: dict[int, int], needed: int) -> dict[int, int]:
+    """The first ``needed`` replicas."""
+    taken: dict[int, int] = {}
+    for row, copies in found.items():
+        if needed <= 0:
+            break
+        taken[row] = min(copies, needed)
+        needed -= copies
+    return taken

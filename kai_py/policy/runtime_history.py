@@ -1,0 +1,127 @@
+"""Observed runtimes: how long pods of each kind ran until they left their nodes by themselves.
+
+Pods of one kind belong to the same queue and kind of owner, to gangs of the same minMember, and
+cost the same. Where a queue has too few observations of a kind, those of all queues count. A pod
+that has run for a time is compared only with those that ran longer; it is expected to end when
+``QUANTILE`` of them had ended. A declared runtime comes before what was observed.
+
+Pods that this scheduler evicted, or that vanished with their node, count for nothing. Nothing is
+kept over a restart: an empty history expects no end. O(gangs) per cycle in which any gang changed,
+O(samples of a kind) per question.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kai_py.snapshot.gangs import Gang, Member
+
+MAX_SAMPLES = 16
+"""Of a kind; the oldest go first."""
+
+MIN_SAMPLES = 3
+"""Fewer runtimes longer than the age of a pod say nothing about its end."""
+
+MAX_KINDS = 8192
+"""The kinds that were observed the longest ago go first."""
+
+QUANTILE = 0.75
+
+PodKind = tuple[str, str, int, tuple[tuple[str, float], ...]]
+"""Queue ("" for all queues), kind of the owner, minMember of the gang, what the pod costs."""
+
+
+def pod_kinds(gang: Gang, member: Member) -> tuple[PodKind, PodKind]:
+    """The kind of a pod in its queue, and in all queues."""
+    cost = tuple(sorted(member.charge.items()))
+    floor = gang.tree.min_pods()
+    return (gang.queue, gang.owner.kind, floor, cost), ("", gang.owner.kind, floor, cost)
+
+
+@dataclass
+class RuntimeHistory:
+    """Runtimes in seconds by kind, the latest last."""
+
+    _samples: dict[PodKind, list[float]] = field(default_factory=dict)
+    _gangs: Mapping[str, Gang] = field(default_factory=dict)
+    _evicted: dict[str, float] = field(default_factory=dict)
+    """Pods that were evicted and may still be seen to leave, and when."""
+
+    def __bool__(self) -> bool:
+        """Whether anything was observed."""
+        return bool(self._samples)
+
+    def observe(self, gangs: Mapping[str, Gang], nodes: Collection[str], now: float) -> None:
+        """Record what has ended since the last call; ``nodes``: names of those that exist."""
+        before, self._gangs = self._gangs, gangs
+        if before is gangs:
+            return
+        for key, gang in before.items():
+            current = gangs.get(key)
+            if current is not gang and gang.bound:
+                self._record_ended(gang, current, nodes, now)
+
+    def record_evicted(self, uids: Iterable[str], now: float) -> None:
+        """These pods leave because they were evicted, within an hour at the latest."""
+        self._evicted = {uid: at for uid, at in self._evicted.items() if at > now - 3600.0}
+        self._evicted |= dict.fromkeys(uids, now)
+
+    def expected_runtime(self, gang: Gang, member: Member, age: float = 0.0) -> float | None:
+        """Seconds from its start to the end of a pod that has run for ``age``; None: unknown."""
+        declared = gang.expected_runtime
+        if declared is not None and declared > age:
+            return declared
+        for kind in pod_kinds(gang, member):
+            longer = sorted(each for each in self._samples.get(kind, ()) if each > age)
+            if len(longer) >= MIN_SAMPLES:
+                return longer[math.ceil(QUANTILE * len(longer)) - 1]
+        return None
+
+    def _record_ended(
+        self, gang: Gang, current: Gang | None, nodes: Collection[str], now: float
+    ) -> None:
+        staying = {member.pod.uid for member in current.members} if current is not None else ()
+        ended: dict[PodKind, float] = {}
+        for member in gang.bound:
+            uid = member.pod.uid
+            if uid in staying or uid in self._evicted or member.node not in nodes:
+                continue
+            if member.bound_since:
+                for kind in pod_kinds(gang, member):
+                    ended[kind] = now - member.bound_since
+        for kind, runtime in ended.items():
+            samples = self._samples.pop(kind, [])
+            self._samples[kind] = [*samples[1 - MAX_SAMPLES :], runtime]
+        while len(self._samples) > MAX_KINDS:
+            del self._samples[next(iter(self._samples))]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedEnds:
+    """When pods are expected to end, as known at ``now`` (seconds since the epoch)."""
+
+    history: RuntimeHistory = field(default_factory=RuntimeHistory)
+    now: float = 0.0
+
+    def end_of(self, gang: Gang, member: Member) -> float:
+        """The expected end of a running pod, seconds since the epoch; inf where it is unknown."""
+        if not member.bound_since:
+            return math.inf
+        runtime = self.history.expected_runtime(gang, member, self.now - member.bound_since)
+        return math.inf if runtime is None else member.bound_since + runtime
+
+    def runtime_of(self, gang: Gang) -> float | None:
+        """How long the pods of a gang that start now run at most; None where that is unknown."""
+        if gang.expected_runtime is not None:
+            return gang.expected_runtime
+        longest = 0.0
+        charges: list[int] = []
+        for member in gang.pending or gang.members:
+            if id(member.charge) in charges:
+                continue
+            charges.append(id(member.charge))
+            runtime = self.history.expected_runtime(gang, member)
+            if runtime is None:
+                return None
+            longest = max(longest, runtime)
+        return longest

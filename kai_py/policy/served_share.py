@@ -1,0 +1,82 @@
+"""Served share: what queues were allocated over time, against what they were entitled to.
+
+    deficit = integral (fair share - allocated) dt      received beyond the share counts as well
+    served  = deficit <= TOLERATED x integral fair share dt + GRACE_SECONDS x fair share
+
+both decayed with a half-life, so that a queue which was served well for hours may wait for a few
+minutes, and one that was not need not. Between two cycles amounts count as constant. Kept in memory
+only: after a restart every queue counts as served until its deficit has grown again.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kai_py.policy.queue_usage import QueueUsage
+from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.tables.queue_tree import Index
+
+HALF_LIFE = 12 * 3600.0
+TOLERATED = 0.03
+"""Part of its fair share that a queue may go without while pods are about to end."""
+
+GRACE_SECONDS = 60.0
+
+
+@dataclass
+class ServedShare:
+    """The integrals of every queue up to the last cycle, in quota units x seconds."""
+
+    _names: tuple[Sequence[str], Sequence[str]] = ((), ())
+    """Resources and queues."""
+    _now: float = 0.0
+    _allocated: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    _fair: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    _received: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    _entitled: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def advance(self, resources: Sequence[str], usage: QueueUsage, now: float) -> None:
+        """Carry the integrals forward to ``now``, from where ``usage`` holds."""
+        names = tuple(resources), tuple(usage.queues.names)
+        if names != self._names:
+            self._rename(*names)
+        elapsed = max(now - self._now, 0.0) if self._now else 0.0
+        factor = 0.5 ** (elapsed / HALF_LIFE)
+        span = -math.expm1(-math.log(2) * elapsed / HALF_LIFE) * HALF_LIFE / math.log(2)
+        self._received = self._received * factor + self._allocated * span
+        self._entitled = self._entitled * factor + self._fair * span
+        self._now = now
+        self._allocated, self._fair = usage.allocated.copy(), _finite(usage.fair)
+
+    def is_served(self, queue: int, rows: Index) -> bool:
+        """Whether the queue had what it was entitled to in the resources of ``rows``."""
+        entitled, received = self._entitled[rows, queue], self._received[rows, queue]
+        tolerated = TOLERATED * entitled + GRACE_SECONDS * self._fair[rows, queue]
+        return bool((entitled - received <= tolerated + 1e-9).all())
+
+    def _rename(self, resources: tuple[str, ...], queues: tuple[str, ...]) -> None:
+        """Other resources or queues: what is known of those that stay is kept."""
+        rows = {name: at for at, name in enumerate(self._names[0])}
+        columns = {name: at for at, name in enumerate(self._names[1])}
+        old = [
+            (i, rows[r], j, columns[q])
+            for j, q in enumerate(queues)
+            if q in columns
+            for i, r in enumerate(resources)
+            if r in rows
+        ]
+        arrays = []
+        for before in (self._allocated, self._fair, self._received, self._entitled):
+            after = np.zeros((len(resources), len(queues)))
+            for i, row, j, column in old:
+                after[i, j] = before[row, column]
+            arrays.append(after)
+        self._allocated, self._fair, self._received, self._entitled = arrays
+        self._names = resources, queues
+
+
+def _finite(fair: Floats) -> Floats:
+    """An unlimited share is no measure of what a queue should have had."""
+    return np.where(np.isfinite(fair), fair, 0.0)

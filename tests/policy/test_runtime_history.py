@@ -1,0 +1,87 @@
+"""What is learned from pods that end by themselves, and what is expected of those that run."""
+
+import math
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.policy.runtime_history import MAX_SAMPLES, MIN_SAMPLES, ExpectedEnds, RuntimeHistory
+from tests.support.scenario import START
+from tests.support.worlds import gang
+
+
+def observed(*runtimes, queue="team", history=None, at=1_000_000.0):
+    """A history that has seen pods of ``queue`` end after these times, one after the other."""
+    history = history or RuntimeHistory()
+    for number, runtime in enumerate(runtimes):
+        ran = running(f"ended-{number}", since=at, queue=queue)
+        history.observe({ran.key: ran}, {"a"}, START + at)
+        history.observe({}, {"a"}, START + at + runtime)
+    return history
+
+
+def running(name, *, since=0.0, queue="team", declared=None):
+    return replace(gang(name, nodes="a", queue=queue, created=since), expected_runtime=declared)
+
+
+def expected_end(history, ran, now):
+    return ExpectedEnds(history, START + now).end_of(ran, ran.members[0]) - START
+
+
+def test_like_pods_are_expected_to_run_as_long():
+    history = observed(600, 600, 600)
+    assert expected_end(history, running("new", since=50), now=60) == 650
+    assert ExpectedEnds(history, START).runtime_of(gang("next", pods=1)) == 600
+
+
+def test_a_few_observations_say_nothing():
+    history = observed(*[600] * (MIN_SAMPLES - 1))
+    assert math.isinf(expected_end(history, running("new"), now=10))
+    assert ExpectedEnds(history, START).runtime_of(gang("next", pods=1)) is None
+
+
+def test_pods_that_outlast_what_was_observed_have_no_expected_end():
+    assert math.isinf(expected_end(observed(600, 600, 600), running("new"), now=601))
+
+
+def test_other_kinds_tell_nothing_but_other_queues_do():
+    history = observed(600, 600, 600)
+    assert expected_end(history, running("new", queue="other"), now=1) == 600
+    larger = gang("larger", nodes="a", gpus=2)
+    assert math.isinf(ExpectedEnds(history, START + 1).end_of(larger, larger.members[0]))
+    wide = gang("wide", nodes="aa")
+    assert math.isinf(ExpectedEnds(history, START + 1).end_of(wide, wide.members[0]))
+
+
+def test_its_own_queue_comes_before_others():
+    history = observed(60, 60, 60, queue="other", history=observed(600, 600, 600))
+    assert expected_end(history, running("new"), now=1) == 600
+    assert expected_end(history, running("new", queue="other"), now=1) == 60
+
+
+def test_a_declared_runtime_comes_first():
+    history = observed(600, 600, 600)
+    assert expected_end(history, running("new", declared=100.0), now=1) == 100
+    assert expected_end(history, running("new", declared=100.0), now=200) == 600, "it overstays"
+
+
+def test_evicted_pods_and_lost_nodes_tell_nothing():
+    history = RuntimeHistory()
+    for number in range(5):
+        ran = running(f"evicted-{number}", since=1)
+        history.observe({ran.key: ran}, {"a"}, START + 2)
+        history.record_evicted([member.pod.uid for member in ran.members], START + 2)
+        history.observe({}, {"a"}, START + 9)
+        history.observe({ran.key: ran}, {"a"}, START + 10)
+        history.observe({}, set(), START + 19)
+    assert not history
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=40), st.integers(0, 1000))
+def test_the_expected_end_is_one_that_was_observed_and_has_not_passed(runtimes, age):
+    history, new = observed(*runtimes), gang("new", pods=1)
+    found = history.expected_runtime(new, new.members[0], age)
+    longer = [each for each in runtimes[-MAX_SAMPLES:] if each > age]
+    assert (found is not None) == (len(longer) >= MIN_SAMPLES)
+    assert found is None or (found in longer and found >= sorted(longer)[len(longer) // 2])

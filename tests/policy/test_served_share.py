@@ -1,0 +1,62 @@
+"""How much of its share a queue had over time."""
+
+import numpy as np
+import pytest
+
+from kai_py.policy.queue_usage import QueueUsage
+from kai_py.policy.served_share import GRACE_SECONDS, TOLERATED, ServedShare
+from kai_py.snapshot.tables.queue_tree import build_queue_table
+from kai_py.snapshot.tables.queues import QueueInfo
+
+ROWS = np.array([0], dtype=np.int32)
+
+
+def usage(**amounts):
+    """Queues with what each has and its fair share."""
+    table, _ = build_queue_table([QueueInfo(name=name) for name in amounts], ("gpu",))
+    allocated, fair = np.zeros((1, len(table))), np.zeros((1, len(table)))
+    for name, (had, due) in amounts.items():
+        allocated[0, table.positions[name]], fair[0, table.positions[name]] = had, due
+    return QueueUsage(table, np.array([8.0]), allocated, np.zeros_like(allocated), fair)
+
+
+def served(course, seconds):
+    """Whether queue ``a`` was served after it had each of these amounts for ``seconds``."""
+    found, now = ServedShare(), 1e9
+    for had, due in course:
+        found.advance(("gpu",), usage(a=(had, due)), now)
+        now += seconds
+    last = usage(a=course[-1])
+    found.advance(("gpu",), last, now)
+    return found.is_served(last.queues.positions["a"], ROWS)
+
+
+def test_a_queue_without_history_is_served():
+    found, now = ServedShare(), usage(a=(0, 4))
+    found.advance(("gpu",), now, 1e9)
+    assert found.is_served(now.queues.positions["a"], ROWS)
+
+
+def test_a_queue_that_goes_without_is_not_served_for_long():
+    assert served([(0, 4)], GRACE_SECONDS / 2)
+    assert not served([(0, 4)], GRACE_SECONDS * 2)
+
+
+@pytest.mark.parametrize(("hours", "missed"), [(1, 0.5 * TOLERATED), (1, 3 * TOLERATED)])
+def test_a_part_of_what_it_was_due_is_tolerated(hours, missed):
+    seconds = hours * 3600
+    assert served([(4 * (1 - missed), 4)] * 4, seconds) == (missed < TOLERATED)
+
+
+def test_more_than_its_share_makes_up_for_less():
+    assert served([(8, 4), (1, 4)], 3600)
+
+
+def test_new_queues_leave_what_is_known_of_others():
+    found = ServedShare()
+    found.advance(("gpu",), usage(a=(0, 4)), 1e9)
+    found.advance(("gpu",), usage(a=(0, 4)), 1e9 + 3600)
+    later = usage(b=(0, 4), a=(0, 4))
+    found.advance(("gpu",), later, 1e9 + 3601)
+    assert not found.is_served(later.queues.positions["a"], ROWS)
+    assert found.is_served(later.queues.positions["b"], ROWS)
