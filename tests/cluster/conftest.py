@@ -9,6 +9,7 @@ import pytest
 
 import kai_py.scheduler as scheduler_module
 from tests.cluster.controlplane import ControlPlane, Process, binaries, control_plane
+from tests.cluster.frameworks.binaries import framework_binaries
 from tests.support.cluster.clusters import CLUSTERS, Cluster, real_cluster
 from tests.support.cluster.scheduling import EAGER, Running, install_definitions, scheduling
 from tests.support.cluster.sweep import Sweep
@@ -24,9 +25,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build the control plane before the first test: the build outlasts any test's time limit."""
-    if not session.config.option.collectonly and any(map(_needs_real, session.items)):
+    """Build what tests run before the first of them: a build outlasts any test's time limit."""
+    if session.config.option.collectonly:
+        return
+    if any(map(_needs_real, session.items)):
         binaries()
+    if any("run_controller" in getattr(item, "fixturenames", ()) for item in session.items):
+        framework_binaries()
 
 
 def _needs_real(item: pytest.Item) -> bool:

@@ -1,0 +1,226 @@
+"""How does a framework's controller run as a plain process on loopback?
+
+Its CRDs and webhook configurations are those of its module. Webhooks are called by URL, with a
+certificate of the suite; probes, metrics and webhooks listen on 127.0.0.1 only.
+"""
+
+import base64
+import json
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.controlplane.access import answers
+from tests.cluster.controlplane.processes import Process, running
+from tests.cluster.frameworks.binaries import framework_binaries
+from tests.cluster.frameworks.modules import definitions, documents, module_directory
+from tests.support.cluster.api import Api, ApiError, Document
+from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.eventually import eventually
+from tests.support.cluster.scheduling import DEFINITIONS, is_served
+
+START_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where a controller listens."""
+
+    webhook: int
+    probes: int
+
+
+@dataclass(frozen=True)
+class Controller:
+    """A controller: its module, where that has its CRDs, and how it is started."""
+
+    name: str
+    module: str
+    definitions: str
+    arguments: Callable[[Path, Ports], Sequence[str]]
+    webhooks: tuple[str, ...] = ()
+    patches: Mapping[str, str] = field(default_factory=dict)
+    """JSON patches of its webhook configurations, by kind, as its kustomization applies them."""
+
+
+def _configured(api_version: str) -> Callable[[Path, Ports], Sequence[str]]:
+    """Arguments of a controller that reads a file."""
+
+    def arguments(directory: Path, ports: Ports) -> Sequence[str]:
+        path = directory / "configuration.json"
+        document = {
+            "apiVersion": api_version,
+            "kind": "Configuration",
+            "leaderElection": {"leaderElect": False},
+            "internalCertManagement": {"enable": False},
+            "metrics": {"bindAddress": "0"},
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{ports.probes}"},
+            "webhook": {"host": "127.0.0.1", "port": ports.webhook, "certDir": str(directory)},
+            "clientConnection": {"qps": 500, "burst": 500},
+        }
+        path.write_text(json.dumps(document))
+        return [f"--config={path}"]
+
+    return arguments
+
+
+JOB_SET = Controller(
+    name="jobset",
+    module="sigs.k8s.io/jobset",
+    definitions="config/components/crd/bases/*.yaml",
+    arguments=_configured("config.jobset.x-k8s.io/v1alpha1"),
+    webhooks=("config/components/webhook/manifests.yaml",),
+    patches={
+        "MutatingWebhookConfiguration": "config/components/webhook/patches/mutating-patch.yaml",
+        "ValidatingWebhookConfiguration": "config/components/webhook/patches/validating-patch.yaml",
+    },
+)
+LEADER_WORKER_SET = Controller(
+    name="lws",
+    module="sigs.k8s.io/lws",
+    definitions="config/crd/bases/*.yaml",
+    arguments=lambda directory, ports: (
+        *_configured("config.lws.x-k8s.io/v1alpha1")(directory, ports),
+        "--leader-elect=false",
+        "--metrics-bind-address=0",
+    ),
+    webhooks=("config/webhook/manifests.yaml",),
+    patches={
+        "MutatingWebhookConfiguration": "config/webhook/mutating-patch.yaml",
+        "ValidatingWebhookConfiguration": "config/webhook/validating-patch.yaml",
+    },
+)
+KUBERAY = Controller(
+    name="kuberay",
+    module="github.com/ray-project/kuberay/ray-operator",
+    definitions="config/crd/bases/*.yaml",
+    arguments=lambda _directory, ports: (
+        "--enable-leader-election=false",
+        "--metrics-addr=0",
+        f"--health-probe-bind-address=127.0.0.1:{ports.probes}",
+    ),
+)
+
+
+@asynccontextmanager
+async def controller(
+    cluster: Cluster, which: Controller, directory: Path
+) -> AsyncIterator[Process]:
+    """Run a controller for the duration of the block; its kinds are served, its webhooks called."""
+    authority = certificate(directory)
+    ports = Ports(webhook=_free_port(), probes=_free_port())
+    defined = definitions(which.module, which.definitions)
+    for each in defined:
+        await _define(cluster.api, each)
+    command = [framework_binaries() / which.name, *which.arguments(directory, ports)]
+    hooks = webhook_configurations(which, ports, authority)
+    try:
+        with _running(command, cluster, directory) as process:
+            ready = f"http://127.0.0.1:{ports.probes}/readyz"
+            process.wait_until(lambda: answers(ready), within=START_SECONDS)
+            for hook in hooks:
+                await cluster.api.create(hook)
+            try:
+                yield process
+            finally:
+                for hook in hooks:
+                    await _delete(cluster.api, hook)
+                await _empty(cluster.api, defined)
+    finally:
+        for each in defined:
+            await cluster.api.delete(f"{DEFINITIONS}/{each['metadata']['name']}")
+
+
+def certificate(directory: Path) -> bytes:
+    """Write ``tls.crt`` and ``tls.key`` for 127.0.0.1; the certificate is its own authority."""
+    command = [
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(directory / "tls.key"), "-out", str(directory / "tls.crt")]
+    subprocess.run(["openssl", *command, *subject, *files], check=True, capture_output=True)
+    return (directory / "tls.crt").read_bytes()
+
+
+def webhook_configurations(which: Controller, ports: Ports, authority: bytes) -> list[Document]:
+    """The configurations of the module, called by URL in place of a Service."""
+    found = list(documents(which.module, *which.webhooks))
+    for configuration in found:
+        configuration["metadata"]["name"] = f"{which.name}-{configuration['metadata']['name']}"
+        path = which.patches.get(configuration["kind"])
+        for patch in _patches(which, path) if path else ():
+            configuration["webhooks"][int(patch["path"].rpartition("/")[2])] = patch["value"]
+        for hook in configuration["webhooks"]:
+            target = hook["clientConfig"].pop("service")["path"]
+            hook["clientConfig"] = {
+                "url": f"https://127.0.0.1:{ports.webhook}{target}",
+                "caBundle": base64.b64encode(authority).decode(),
+            }
+    return found
+
+
+def _patches(which: Controller, path: str) -> list[dict[str, Any]]:
+    patches = yaml.safe_load((module_directory(which.module) / path).read_text())
+    assert all(each["op"] == "replace" for each in patches), f"{path}: only replacements are known"
+    return list(patches)
+
+
+@contextmanager
+def _running(command: Sequence[str | Path], cluster: Cluster, directory: Path) -> Iterator[Process]:
+    """The program, which finds its cluster through the environment."""
+    program = ["/usr/bin/env", f"KUBECONFIG={cluster.kubeconfig}", *command]
+    with running(program, directory / "controller.log") as process:
+        yield process
+
+
+def _free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
+
+
+async def _define(api: Api, definition: Document) -> None:
+    async def created() -> bool:
+        try:
+            await api.create(definition)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":  # that of an earlier test may still be going
+                raise
+            return False
+        return True
+
+    name = definition["metadata"]["name"]
+    await eventually(created, what=f"{name} defined")
+    await eventually(lambda: is_served(api, definition), what=f"{name} served")
+
+
+async def _delete(api: Api, document: Document) -> None:
+    group, plural = "admissionregistration.k8s.io/v1", f"{document['kind'].lower()}s"
+    await api.delete(f"/apis/{group}/{plural}/{document['metadata']['name']}")
+
+
+async def _empty(api: Api, defined: Sequence[Document]) -> None:
+    """Delete all objects of the kinds while their controller still runs."""
+    for each in defined:
+        spec = each["spec"]
+        if spec["scope"] != "Namespaced":
+            continue
+        path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+        for item in await api.items(path):
+            meta = item["metadata"]
+            under = path.replace(spec["names"]["plural"], f"namespaces/{meta['namespace']}")
+            await api.delete(f"{under}/{spec['names']['plural']}/{meta['name']}")

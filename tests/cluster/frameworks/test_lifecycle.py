@@ -1,0 +1,67 @@
+"""Gangs whose pods the frameworks' own controllers make, from their samples, through their life."""
+
+import pytest
+
+from tests.cluster.frameworks.conftest import RunController
+from tests.cluster.frameworks.workloads import WORKLOADS, Workload, nodes, rival
+from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.eventually import eventually
+from tests.support.cluster.manifests import queue
+from tests.support.cluster.scheduling import install_definitions, scheduling
+from tests.support.cluster.view import View
+
+JSON_PATCH = "application/json-patch+json"
+LONG = 40.0
+"""Seconds for controllers that wait before they make a pod again."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: each.controller.name)
+async def test_a_workload_of_a_real_controller(
+    real: Cluster, run_controller: RunController, workload: Workload
+):
+    await install_definitions(real.api)
+    await run_controller(workload.controller)
+    view, document = View(real.api), workload.document()
+    name = document["metadata"]["name"]
+    path = workload.path(name)
+    small = nodes(1, f"{workload.gang - workload.pod}m", prefix="small")
+    roomy = nodes(1, f"{workload.pod * workload.with_more}m", prefix="roomy")
+    await real.submit(queue())
+    async with scheduling(real), real.run_nodes(small):
+        await real.submit(document)
+        await view.wait_pending(name, workload.pods, reason="Unschedulable", within=LONG)
+        async with real.run_nodes(roomy):
+            await view.wait_bound(name, workload.pods, within=LONG)
+
+            await lose_a_pod(view, name)
+            await view.wait_bound(name, workload.pods, within=LONG)
+
+            await real.api.patch(path, [workload.more], content_type=JSON_PATCH)
+            await view.wait_bound(name, workload.with_more, within=LONG)
+
+            await real.api.patch(path, [workload.none], content_type=JSON_PATCH)
+            await eventually(lambda: gone(view, name), within=LONG, what="no pods")
+            await real.api.patch(path, [workload.again], content_type=JSON_PATCH)
+            await view.wait_bound(name, workload.in_the_end, within=LONG)
+
+            await real.submit(*rival(f"{workload.pod * workload.with_more}m"))
+            await view.wait_bound("rival", 1, within=LONG)
+            assert await view.bound(name) == {}, "no gang keeps a part of its pods"
+            await real.api.delete("/api/v1/namespaces/default/pods/rival")
+            await view.wait_bound(name, workload.in_the_end, within=LONG)
+
+
+async def gone(view: View, name: str) -> bool:
+    return not await view.pods(name)
+
+
+async def lose_a_pod(view: View, name: str) -> None:
+    """Delete the last pod, and wait until it has gone."""
+    lost = (await view.pods(name))[-1]["metadata"]
+    await view.api.delete(f"/api/v1/namespaces/default/pods/{lost['name']}")
+
+    async def replaced() -> bool:
+        return lost["uid"] not in {pod["metadata"]["uid"] for pod in await view.pods(name)}
+
+    await eventually(replaced, what=f"{lost['name']} gone")

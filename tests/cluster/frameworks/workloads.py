@@ -1,0 +1,183 @@
+"""Workloads as users apply them, from the samples of frameworks, and what a test does with them."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.cluster.fake_kubelet import FakeNode
+from tests.cluster.frameworks.controllers import (
+    JOB_SET,
+    KUBERAY,
+    LEADER_WORKER_SET,
+    Controller,
+)
+from tests.cluster.frameworks.modules import documents
+from tests.support.cluster.api import Document
+from tests.support.cluster.manifests import IN_TEAM_A, SCHEDULER
+
+RACK = "example.com/rack"
+
+
+def in_queue(document: Document) -> Document:
+    """A sample for this scheduler: its queue, and the scheduler of every pod template."""
+    changed = copy.deepcopy(document)
+    meta = changed.setdefault("metadata", {})
+    meta["annotations"] = meta.get("annotations", {}) | IN_TEAM_A
+    meta.setdefault("namespace", "default")
+    for spec in _pod_specs(changed.get("spec", {})):
+        spec["schedulerName"] = SCHEDULER
+    return changed
+
+
+def _pod_specs(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        if "containers" in value:
+            yield value
+        else:
+            for each in value.values():
+                yield from _pod_specs(each)
+    for each in value if isinstance(value, list) else ():
+        yield from _pod_specs(each)
+
+
+def nodes(
+    count: int,
+    cpu: str,
+    *,
+    prefix: str,
+    rack: str = "",
+    labels: Mapping[str, str] | None = None,
+) -> list[FakeNode]:
+    """Nodes of so much CPU, in a rack where one is named."""
+    at = {RACK: rack} if rack else {}
+    return [
+        FakeNode(name=f"{prefix}-{i}", labels=at | dict(labels or {}), allocatable={"cpu": cpu})
+        for i in range(count)
+    ]
+
+
+def rival(cpu: str, name: str = "rival") -> list[Document]:
+    """A pod of so much CPU, more important than all others, and its PriorityClass."""
+    requests = {"requests": {"cpu": cpu}}
+    return [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "above"},
+            "value": 1000,
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "annotations": dict(IN_TEAM_A)},
+            "spec": {
+                "schedulerName": SCHEDULER,
+                "priorityClassName": "above",
+                "terminationGracePeriodSeconds": 0,
+                "containers": [{"name": "main", "image": "none", "resources": requests}],
+            },
+        },
+    ]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload, the collection of its kind, and its pods.
+
+    ``gang`` and ``pod``: CPU of a gang and of each pod, in thousandths of a core. ``more``,
+    ``none`` and ``again`` are JSON patches: with the first it has ``with_more`` pods, with the
+    second none, with the last ``in_the_end``.
+    """
+
+    controller: Controller
+    document: Callable[[], Document]
+    collection: str
+    pods: int
+    gang: int
+    pod: int
+    more: Document
+    with_more: int
+    none: Document
+    again: Document
+    in_the_end: int
+
+    def path(self, name: str) -> str:
+        """The path of the object."""
+        api, _, plural = self.collection.rpartition("/")
+        return f"{api}/namespaces/default/{plural}/{name}"
+
+
+def sample(which: Controller, path: str) -> Document:
+    """The only document of a sample, unchanged but for its queue and scheduler."""
+    (found,) = documents(which.module, path)
+    return in_queue(found)
+
+
+def replaced(path: str, value: Any) -> Document:
+    return {"op": "replace", "path": path, "value": value}
+
+
+def job_set() -> Document:
+    """Two Jobs of two pods; the module's own sample has an empty spec."""
+    requests = {"requests": {"cpu": "100m"}}
+    pods = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "main", "image": "none", "resources": requests}],
+    }
+    job = {"parallelism": 2, "completions": 2, "backoffLimit": 20, "template": {"spec": pods}}
+    return in_queue(
+        {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": "train"},
+            "spec": {
+                "suspend": False,
+                "replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": job}}],
+            },
+        }
+    )
+
+
+WORKLOADS = (
+    Workload(
+        LEADER_WORKER_SET,
+        lambda: sample(LEADER_WORKER_SET, "config/samples/leaderworkerset_v1_leaderworkerset.yaml"),
+        "/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",
+        pods=12,
+        gang=200,
+        pod=50,
+        more=replaced("/spec/replicas", 4),
+        with_more=16,
+        none=replaced("/spec/replicas", 0),
+        again=replaced("/spec/replicas", 3),
+        in_the_end=12,
+    ),
+    Workload(
+        JOB_SET,
+        job_set,
+        "/apis/jobset.x-k8s.io/v1alpha2/jobsets",
+        pods=4,
+        gang=400,
+        pod=100,
+        more=replaced("/spec/suspend", False),
+        with_more=4,
+        none=replaced("/spec/suspend", True),
+        again=replaced("/spec/suspend", False),
+        in_the_end=4,
+    ),
+    Workload(
+        KUBERAY,
+        lambda: sample(KUBERAY, "config/samples/ray-cluster.sample.yaml"),
+        "/apis/ray.io/v1/rayclusters",
+        pods=2,
+        gang=2000,
+        pod=1000,
+        more=replaced("/spec/workerGroupSpecs/0/replicas", 2),
+        with_more=3,
+        none={"op": "add", "path": "/spec/suspend", "value": True},
+        again={"op": "add", "path": "/spec/suspend", "value": False},
+        in_the_end=3,
+    ),
+)
