@@ -19,6 +19,7 @@ from kai_py.cli.output import (
 from kai_py.cli.reading import plan_cluster
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder, list_devices
+from kai_py.observe.plugin_devices import list_plugin_devices
 from kai_py.snapshot.snapshot import Snapshot
 
 HEADINGS = ("NODE", "DEVICE", "PRODUCT", "KIND", "STATUS", "CLAIM", "PODS", "GANG", "QUEUE")
@@ -62,7 +63,7 @@ def command(
         and not (free and entry.status is not DeviceStatus.FREE)
     ]
     if not entries and not (node or queue or free):
-        print("no devices: no driver publishes any in ResourceSlices", file=sys.stderr)
+        print("no devices: no ResourceSlice and no node has any", file=sys.stderr)
     if print_document(entries, output, json=json):
         return
     if by is not None:
@@ -76,16 +77,17 @@ def command(
 
 
 def entries_of(snapshot: Snapshot) -> list[DeviceEntry]:
-    """The devices of a snapshot."""
+    """The devices of a snapshot, by node: those in ResourceSlices, then those of plugins."""
     devices = ClusterDevices()
     devices.sync(snapshot.devices)
-    return list_devices(
+    published = list_devices(
         devices.inventory,
         devices.state,
         snapshot.nodes.records,
         snapshot.devices.claims.values(),
         snapshot.gangs,
     )
+    return sorted([*published, *list_plugin_devices(snapshot)], key=lambda each: each.node)
 
 
 def tree_rows(entries: Sequence[DeviceEntry]) -> Iterable[tuple[DeviceEntry, str]]:
@@ -113,11 +115,12 @@ def count_rows(entries: Sequence[DeviceEntry], by: Grouping) -> Iterable[tuple[s
         for key in _keys(entry, by):
             groups.setdefault(key, []).append(entry)
     for key, members in sorted(groups.items()):
-        statuses = [entry.status for entry in members]
+        statuses = [entry.status for entry in members for _ in range(entry.count)]
         free = statuses.count(DeviceStatus.FREE)
         allocated = statuses.count(DeviceStatus.ALLOCATED) + statuses.count(DeviceStatus.SHARED)
         blocked = statuses.count(DeviceStatus.COUNTERS_EXHAUSTED)
-        counts = (len(members), free, allocated, blocked, len(members) - free - allocated - blocked)
+        total = len(statuses)
+        counts = (total, free, allocated, blocked, total - free - allocated - blocked)
         yield (key or "-", *map(str, counts))
 
 
@@ -144,7 +147,7 @@ def _cells(entry: DeviceEntry, prefix: str) -> tuple[str, ...]:
     status = entry.status.value + (f" ({entry.detail})" if entry.detail else "")
     return (
         entry.node or "-",
-        f"{prefix}{entry.device}",
+        f"{prefix}{entry.device}" + (f" x{entry.count}" if entry.count > 1 else ""),
         entry.product or "-",
         entry.kind or "-",
         status,

@@ -244,7 +244,7 @@ def test_an_empty_cluster_is_told(capsys, tmp_path):
             cluster.write_kubeconfig(path)
             for command, told in (
                 (gangs.command, "no gangs: no pod has schedulerName kai-scheduler\n"),
-                (devices.command, "no devices: no driver publishes any in ResourceSlices\n"),
+                (devices.command, "no devices: no ResourceSlice and no node has any\n"),
             ):
                 await asyncio.to_thread(lambda command=command: command(kubeconfig=str(path)))
                 assert capsys.readouterr().err == told

@@ -2,13 +2,13 @@
 
 A device is
 
-    Held       allocated to a claim as a whole
-    Shared     allocated in shares, with or without capacity left
-    Blocked    free itself, but other partitions have used up the counters it draws on
-    Tainted    closed to claims that do not tolerate its taint
-    Closed     in a pool that is incomplete or invalid
-    Gone       allocated, but no slice lists it any more
-    Free       otherwise
+    Allocated           allocated to a claim as a whole
+    Shared              allocated in shares, with or without capacity left
+    CountersExhausted   free itself, but other partitions have used up the counters it draws on
+    Tainted             closed to claims that do not tolerate its taint
+    Unavailable         in a pool that is incomplete or invalid
+    Removed             allocated, but no slice lists it any more
+    Free                otherwise
 
 A partition is listed with its parent, the whole GPU. Complexity: O(devices + results of claims).
 """
@@ -74,6 +74,8 @@ class DeviceEntry:
     detail: str
     """The taint, or the problem of the pool."""
     claims: tuple[Holder, ...]
+    count: int = 1
+    """Devices that the entry stands for: those of a device plugin have no names of their own."""
 
 
 def list_devices(

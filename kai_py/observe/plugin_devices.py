@@ -1,0 +1,76 @@
+"""Devices of device plugins, which have no names: how many a node has, and their pods.
+
+A node has one entry for the units that are allocated, and one for those that are free. Units of
+pods that another scheduler placed are among the allocated ones; no gang is named for them.
+"""
+
+from dataclasses import replace
+
+from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.snapshot import Snapshot
+
+KIND = "device plugin"
+PRODUCT_SUFFIX = ".product"
+"""GPU feature discovery labels nodes with RESOURCE.product."""
+
+
+def list_plugin_devices(snapshot: Snapshot) -> list[DeviceEntry]:
+    """By node and resource; O(nodes x extended resources + pods)."""
+    nodes, holders = snapshot.nodes, _holders(snapshot)
+    entries: list[DeviceEntry] = []
+    for name, row in sorted(snapshot.resources.positions.items()):
+        if "/" not in name:
+            continue
+        units = nodes.allocatable[row]
+        for position in units.nonzero()[0].tolist():
+            node, total = nodes.names[position], int(units[position])
+            allocated = min(total, int(snapshot.used[row, position]))
+            states = (
+                (DeviceStatus.ALLOCATED, allocated, tuple(holders.get((node, name), ()))),
+                (DeviceStatus.FREE, total - allocated, ()),
+            )
+            entry = DeviceEntry(
+                node=node,
+                driver="",
+                pool="",
+                device=name,
+                product=nodes.records[position].metadata.labels.get(f"{name}{PRODUCT_SUFFIX}", ""),
+                kind=KIND,
+                parent="",
+                status=DeviceStatus.FREE,
+                detail="",
+                claims=(),
+            )
+            entries += [
+                replace(entry, status=status, count=count, claims=claims)
+                for status, count, claims in states
+                if count
+            ]
+    return sorted(entries, key=lambda each: (each.node, each.device))
+
+
+def _holders(snapshot: Snapshot) -> dict[tuple[str, str], list[Holder]]:
+    """By node and resource, a holder per gang."""
+    pods: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for gang in snapshot.gangs.values():
+        for member in gang.bound:
+            for resource in member.shape.requests:
+                if "/" in resource:
+                    of_gang = pods.setdefault((member.node, resource), {})
+                    of_gang.setdefault(gang.key, []).append(member.pod.name)
+    return {
+        place: [_holder(snapshot.gangs[key], names) for key, names in sorted(gangs.items())]
+        for place, gangs in pods.items()
+    }
+
+
+def _holder(gang: Gang, pods: list[str]) -> Holder:
+    return Holder(
+        claim="",
+        pods=tuple(pods),
+        gang=gang.key,
+        queue=gang.queue,
+        consumed={},
+        admin_access=False,
+    )
