@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from benchmarks.core import explaining, real, steady
+from benchmarks.core import beyond, explaining, real, steady
 from benchmarks.core.cluster import counts
 from benchmarks.core.grouping import grouping_benchmarks
 from benchmarks.core.scenarios import SCENARIOS, Scenario
@@ -19,6 +19,7 @@ def core_benchmarks() -> list[Benchmark]:
         *rows,
         *real.benchmarks(),
         *steady.benchmarks(),
+        *beyond.benchmarks(),
         *explaining.benchmarks(),
         *grouping_benchmarks(),
     ]

@@ -63,24 +63,26 @@ def benchmarks() -> list[Benchmark]:
 
 def full_cluster(node_count: int) -> Cluster:
     """The cluster, its first cycle done."""
-    works = [
-        Work(
+    cluster = Cluster(
+        departments(NODE_GPUS * node_count),
+        nodes(node_count),
+        objects_of(full_works(node_count)),
+        foreign_pods(node_count),
+    )
+    cluster.decide(cluster.snapshot())
+    return cluster
+
+
+def full_works(count: int, first: int = 0) -> Iterator[Work]:
+    """Jobs of eight one-GPU pods, of which each takes a node, from node ``first`` on."""
+    for i in range(first, first + count):
+        yield Work(
             name=f"full-{i}",
             queue=f"queue-{i % 4}",
             pods=NODE_GPUS,
             number=i % 10_000,
             on=(i,) * NODE_GPUS,
         )
-        for i in range(node_count)
-    ]
-    cluster = Cluster(
-        departments(NODE_GPUS * node_count),
-        nodes(node_count),
-        objects_of(works),
-        foreign_pods(node_count),
-    )
-    cluster.decide(cluster.snapshot())
-    return cluster
 
 
 def foreign_pods(node_count: int) -> Iterator[Pod]:
@@ -120,18 +122,7 @@ class Churn:
         """Make the events of the next step."""
         first = self._round * self.size
         self._round += 1
-        ending = [
-            _first_pod(
-                Work(
-                    name=f"full-{i}",
-                    queue=f"queue-{i % 4}",
-                    pods=NODE_GPUS,
-                    number=i % 10_000,
-                    on=(i,) * NODE_GPUS,
-                )
-            )
-            for i in range(first, first + self.size)
-        ]
+        ending = [_first_pod(work) for work in full_works(self.size, first)]
         coming = [
             _first_pod(Work(name=f"new-{i}", queue=f"queue-{i % 4}", number=i))
             for i in range(first, first + self.size)

@@ -147,9 +147,10 @@ def is_gpu_resource(resource: str) -> bool:
 
 def legacy_mig_profile(pod: Pod) -> str:
     """The MIG profile that ``pod`` names by annotation instead of requesting it, or ""."""
-    named = sorted(key for key in pod.metadata.annotations if key.startswith(MIG_PREFIX))
-    requested = any(name.startswith(MIG_PREFIX) for name in _requested(pod))
-    return named[0] if named and not requested else ""
+    named = [key for key in pod.metadata.annotations if key.startswith(MIG_PREFIX)]
+    if not named or any(name.startswith(MIG_PREFIX) for name in _requested(pod)):
+        return ""
+    return min(named)
 
 
 def legacy_mig_devices(pod: Pod) -> dict[str, float]:

@@ -13,6 +13,8 @@ import re
 from enum import Enum
 from typing import Any, TypeVar
 
+from msgspec import Struct, structs
+
 Value = TypeVar("Value")
 
 UNPRINTABLE = re.compile(
@@ -33,7 +35,7 @@ def printable_json(document: str) -> str:
 
 
 def printable_parts(value: Value) -> Value:
-    """``value`` with every text in it made printable: in dataclasses, tuples, lists, mappings."""
+    """``value`` with every text in it made printable: in records, tuples, lists, mappings."""
     made: Any = _parts(value)
     return made  # type: ignore[no-any-return]
 
@@ -55,6 +57,9 @@ def _parts(value: Any) -> Any:
             names = [each.name for each in dataclasses.fields(value) if each.init]
             parts = {name: _parts(getattr(value, name)) for name in names}
             made = dataclasses.replace(value, **parts)
+        case Struct():
+            parts = {name: _parts(getattr(value, name)) for name in type(value).__struct_fields__}
+            made = structs.replace(value, **parts)
     return made
 
 

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kai_py.grouping.admitted import (
     Terms,

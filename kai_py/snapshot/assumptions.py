@@ -6,7 +6,8 @@ assumed in ``tables.claim_overlays`` and ``tables.volumes``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Pod
@@ -17,8 +18,7 @@ SUCCEEDED = "Succeeded"
 FINISHED_PHASES = (SUCCEEDED, "Failed")
 
 
-@dataclass(frozen=True, slots=True)
-class PodPlacement:
+class PodPlacement(Struct, frozen=True):
     """Where a pod is: as the API has it, and as what is being written will make it.
 
     ``node`` is "" while there is none, ``nominated`` the node that is reserved for it or "".

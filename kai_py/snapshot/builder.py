@@ -6,8 +6,9 @@ objects that they name, the tables see them, and ``snapshot`` hands out what the
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import replace
 from itertools import chain, islice
+
+from msgspec import structs
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Node, Pod
@@ -333,7 +334,7 @@ class SnapshotBuilder:
     def _placement(self, pod: Pod) -> PodPlacement:
         placement = self._tables.assumptions.placement(pod)
         if pod.metadata.uid in self._tables.stuck_terminations:
-            return replace(placement, stuck_terminating=True)
+            return structs.replace(placement, stuck_terminating=True)
         return placement
 
     def _derived(self, pod: Pod, placement: PodPlacement, *, ours: bool) -> DerivedPod:

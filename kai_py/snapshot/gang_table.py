@@ -8,8 +8,10 @@ to no queue: such pods were not placed by this scheduler, or should not have bee
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
+
+from msgspec.structs import replace
 
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.admitted_gangs import as_admitted

@@ -5,9 +5,11 @@ then name. Its queue is a name; whether that queue exists is the policy's questi
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+
+from msgspec import Struct
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
@@ -46,8 +48,7 @@ class GroupReservation:
     claims: tuple[ClaimRef, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A pod of a gang.
 
     ``labels``: as rules between pods see them.
@@ -75,7 +76,7 @@ class Member:
     created: float
     bound_since: float
     charge: Charge
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
     claims: tuple[ClaimRef, ...] = ()
     gpus: tuple[SharedGpu, ...] = ()
     volumes_to_provision: tuple[str, ...] = ()
@@ -92,8 +93,7 @@ class Member:
     failure_limits: tuple[FailureLimit, ...] = ()
 
 
-@dataclass(frozen=True)
-class Gang:
+class Gang(Struct, frozen=True, dict=True):
     """Pods placed all-or-nothing, and the queue that is charged with them.
 
     ``semi_preemptible``: preemptible except for minMember pods of each leaf.
@@ -128,7 +128,7 @@ class Gang:
     total_pods: int = 0
     problem: str = ""
     owner_unknown: bool = False
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = {}
     succeeded: int = 0
     stale_since: float | None = None
     staleness_grace: float | None = None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.gpu_share import MIG_PREFIX
 from kai_py.api.records.core import Node
@@ -34,8 +35,7 @@ NodeItems = tuple[Mapping[int, InUse[HostPort]], Mapping[int, InUse[Attachment]]
 """Host ports and volumes by node row, and volume claims that only one pod may use."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodUsage:
+class PodUsage(Struct, frozen=True):
     """What one pod occupies on one node.
 
     ``requests``: amounts in row units. ``legacy_mig``: it has MIG devices that it does not request,

@@ -8,7 +8,7 @@ claim that will be made from a template has the template's spec.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-import msgspec
+from msgspec import structs
 
 from kai_py.api.records.core import Pod, PodResourceClaim
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimTemplate
@@ -101,19 +101,19 @@ def missing_placeholders(
 def placeholder_for(member: Member) -> Member:
     """A placeholder that keeps the capacity for a pod that exists and may not start yet."""
     reference = replace(member.pod, uid=f"{member.pod.uid}/stand-in")
-    return replace(member, pod=reference, state=PodState.EXPECTED)
+    return structs.replace(member, pod=reference, state=PodState.EXPECTED)
 
 
 def _numbered_member(member: Member, uid: str) -> Member:
     claims = tuple(
         ref if ref.uid else replace(ref, uid=f"{uid}/{ref.name}") for ref in member.claims
     )
-    return replace(member, pod=replace(member.pod, uid=uid), claims=claims)
+    return structs.replace(member, pod=replace(member.pod, uid=uid), claims=claims)
 
 
 def _with_claims(pod: Pod, claims: tuple[PodResourceClaim, ...]) -> Pod:
-    spec = msgspec.structs.replace(pod.spec, resource_claims=claims)
-    return msgspec.structs.replace(pod, spec=spec)
+    spec = structs.replace(pod.spec, resource_claims=claims)
+    return structs.replace(pod, spec=spec)
 
 
 def _claim_template(pod: Pod, name: str, owners: Owners) -> ResourceClaimTemplate | None:

@@ -270,11 +270,12 @@ class SelectionIndex(Generic[Item]):
             for _, selection in self._candidates(labels)
         )
 
-    def _candidates(self, labels: Labels) -> Iterator[tuple[Item, Selection]]:
-        yield from self._others.items()
+    def _candidates(self, labels: Labels) -> list[tuple[Item, Selection]]:
+        found = list(self._others.items())
         if self._by_pair:
             for pair in labels.items():
-                yield from self._by_pair.get(pair, {}).items()
+                found += self._by_pair.get(pair, {}).items()
+        return found
 
 
 def _required_pairs(selection: Selection) -> Iterable[tuple[str, str]] | None:

@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ from kai_py.policy.fairness_rules import KAI
 from kai_py.policy.sibling_division import Siblings
 from kai_py.policy.whole_units import divide_surplus
 from tests.corpus.peer_queues import RESOURCES, amounts, table, vector
+from tests.support.replacing import replace
 
 TABLE = "kai-fairshare-cases"
 

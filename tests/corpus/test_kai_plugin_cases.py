@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from kai_py.policy.reclaim_rules import (
     stays_within_deserved,
 )
 from tests.corpus.peer_queues import RESOURCES, amounts, table, vector
+from tests.support.replacing import replace
 
 TABLE = "kai-plugin-cases"
 NOW = 1e9

@@ -1,7 +1,6 @@
 """A cycle ends whatever is in the cluster, and no gang is set aside: a seed that fails is kept."""
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -10,6 +9,7 @@ from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Stage
 from tests.plan.mixed_worlds import mixed_world
 from tests.support.cpu_limit import cpu_limit
+from tests.support.replacing import replace
 from tests.support.scenario import Cluster, job_with_pods, node, queue
 
 SECONDS = 5.0

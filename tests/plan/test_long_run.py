@@ -4,7 +4,6 @@ Every plan is carried out before the next is made. Chance is seeded, so a failur
 """
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from kai_py.plan.plan import Action
 from kai_py.policy.fairness_rules import NATIVE
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.replacing import replace
 from tests.support.scenario import START
 from tests.support.worlds import World, gang, replayed
 

@@ -1,7 +1,7 @@
 """Whatever a search depends on: if it changes, no result of before is used."""
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from enum import Enum
 
 import numpy as np
@@ -21,8 +21,9 @@ from kai_py.plan.search_cache.inputs import (
 )
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Capacity
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.snapshot import Snapshot
+from tests.support.replacing import replace
 from tests.support.scenario import cluster, job_with_pods, node, queue, shared
 
 RUNS, WAITS = "default/Job/runs", "default/Job/waits"
@@ -46,13 +47,22 @@ SNAPSHOT = snapshot()
 SETTINGS = CycleSettings()
 
 
+def compared_fields(value):
+    """Names of the fields by which the parts of a cycle are compared; None of anything else."""
+    if isinstance(value, Gang | Member):
+        return value.__struct_fields__
+    if is_dataclass(value):
+        return [each.name for each in fields(value) if each.init and each.compare]
+    return None
+
+
 def variants(value):
     """Values of the same type that differ in one place, by the name of the place."""
-    if is_dataclass(value):
-        for each in fields(value):
-            if each.init and each.compare:
-                for path, other in variants(getattr(value, each.name)):
-                    yield f"{each.name}{path}", replace(value, **{each.name: other})
+    names = compared_fields(value)
+    if names is not None:
+        for name in names:
+            for path, other in variants(getattr(value, name)):
+                yield f"{name}{path}", replace(value, **{name: other})
         return
     yield "", changed(value)
     if isinstance(value, Mapping):
@@ -87,7 +97,7 @@ def changed(value):
 
 
 def inner(value):
-    return variants(value) if is_dataclass(value) else ()
+    return () if compared_fields(value) is None else variants(value)
 
 
 def named(pairs):
@@ -105,10 +115,10 @@ def snapshots():
 def running_gangs():
     """Every place of a running gang and of its pod, but for the list of pods itself."""
     gang = SNAPSHOT.gangs[RUNS]
-    for each in fields(Gang):
-        if each.compare and each.name != "members":
-            for path, other in variants(getattr(gang, each.name)):
-                yield f"{each.name}{path}", replace(gang, **{each.name: other})
+    for name in compared_fields(gang):
+        if name != "members":
+            for path, other in variants(getattr(gang, name)):
+                yield f"{name}{path}", replace(gang, **{name: other})
     yield "no members", replace(gang, members=())
     for path, member in variants(gang.members[0]):
         yield f"members.{path}", replace(gang, members=(member,))

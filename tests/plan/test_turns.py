@@ -1,7 +1,5 @@
 """What goes wrong while one gang is planned stays with that gang."""
 
-from dataclasses import replace
-
 import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -13,6 +11,7 @@ from kai_py.plan.plan import Action, Stage
 from kai_py.plan.victims import order
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.watchdog import CycleTimer
+from tests.support.replacing import replace
 from tests.support.scenario import START, evicted, placed
 from tests.support.worlds import gang, member, subgroup, world
 

@@ -1,7 +1,5 @@
 """Waiting counts as priority: by gang, queue and configuration, up to a limit; nobody starves."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.gang_order import gang_key
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.replacing import replace
 from tests.support.scenario import START
 from tests.support.worlds import gang
 

@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 from kai_py.policy.gang_order import gang_key, in_rotation
+from tests.support.replacing import replace
 from tests.support.worlds import gang
 
 

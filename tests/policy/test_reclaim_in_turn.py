@@ -1,7 +1,5 @@
 """One answer for many gangs is yes only where each of them, asked in its turn, hears yes."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +14,7 @@ from kai_py.policy.reclaim_rules import (
 )
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.policy.test_reclaim_rules import RESOURCES, as_victims, asks, queue, stand
+from tests.support.replacing import replace
 
 TREE = (("x", ""), ("y", ""), ("x1", "x"), ("x2", "x"), ("y1", "y"), ("z", ""))
 LEAVES = ("x1", "x2", "y1", "z")

@@ -5,7 +5,7 @@ after a plan was carried out.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 
 from kai_py.api.records.core import Condition, Node, NodeStatus, ObjectMeta
@@ -20,6 +20,7 @@ from kai_py.snapshot.node_usage import NodeUsageTable, PodUsage
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.replacing import replace
 from tests.support.scenario import START
 
 GPU = "nvidia.com/gpu"
@@ -161,13 +162,7 @@ def replayed(before: World, plan: Plan) -> World:
 
 def at_node(each: Member, node: str) -> Member:
     state = PodState.BOUND if node else PodState.PENDING
-    return Member(
-        **{
-            **{name: getattr(each, name) for name in each.__dataclass_fields__},
-            "node": node,
-            "state": state,
-        }
-    )
+    return replace(each, node=node, state=state)
 
 
 @cache

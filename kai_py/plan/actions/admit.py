@@ -9,7 +9,8 @@ Order: priority including ageing, then age. O(pending pods), only while a pod ha
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kai_py.plan.device_options import least_cost
 from kai_py.plan.explain.reasons import Unschedulable

@@ -12,6 +12,8 @@ preemptor may refuse them, and must stay as evenly spread as it requires.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.plan import Action
 from kai_py.plan.quota_check import check_quota
@@ -150,4 +152,4 @@ def _with_new_claims(member: Member) -> Member:
     new = replace(shape, number=-2 - shape.number, claims=uses)
     kept = member.claims[: len(uses)]
     claims = tuple(replace(r, name=f"{r.name}/new", uid=f"{r.uid}/new") for r in kept)
-    return replace(member, shape=new, claims=claims)
+    return structs.replace(member, shape=new, claims=claims)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
+from msgspec import Struct
+
 from kai_py.api.records.core import PartialObjectMetadata, Pod
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.pod_selection import (
@@ -63,8 +65,7 @@ class PodRuleIndex:
         return index
 
 
-@dataclass(frozen=True, slots=True)
-class PodEntry:
+class PodEntry(Struct, frozen=True):
     """A pod on ``node``, or one of ours that waits ("").
 
     ``stuck``: it is terminating, and should have been gone long ago.
@@ -107,7 +108,7 @@ class PodRuleTable(PodTable):
         parsed, placement = pod.parsed.pod, pod.placement
         ours = pod.parsed.gang_spec is not None
         shapes = [pod.parsed.demand.shape] if ours else []
-        shapes += [expected.member.shape for expected in pod.parsed.expected]
+        expected = [each.member.shape for each in pod.parsed.expected]
         entry = PodEntry(
             parsed.metadata.namespace,
             parsed.metadata.labels,
@@ -115,8 +116,8 @@ class PodRuleTable(PodTable):
             placement.terminating,
             placement.terminating and placement.stuck_terminating,
             ours,
-            _selections_of(shapes),
-            refused_terms(parsed) + _refused_by([e.member.shape for e in pod.parsed.expected]),
+            _selections_of([*shapes, *expected]),
+            refused_terms(parsed) + _refused_by(expected),
         )
         return self.set(pod.uid, entry)
 
@@ -293,6 +294,8 @@ def index_of_members(
 
 def _selections_of(shapes: Iterable[Shape]) -> tuple[Selection, ...]:
     rules = [rules for rules in map(rules_of, shapes) if rules]
+    if not rules:
+        return ()
     return tuple(dict.fromkeys(selection for each in rules for selection in each.selections()))
 
 

@@ -5,8 +5,9 @@ both. A new feature of the snapshot is a table of its own, listed in ``registry`
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from msgspec import Struct
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Pod
@@ -21,8 +22,7 @@ Uids = Iterable[str]
 """Pods, by uid, that have to be derived again."""
 
 
-@dataclass(frozen=True, slots=True)
-class AssumedBinding:
+class AssumedBinding(Struct, frozen=True):
     """A binding that is being written, with everything that goes with it.
 
     ``claims``: new allocations by claim uid. ``gpus``: the shared GPUs of which the pod gets a
@@ -32,14 +32,13 @@ class AssumedBinding:
 
     pod_uid: str
     node: str
-    claims: Mapping[str, AllocationResult] = field(default_factory=dict)
+    claims: Mapping[str, AllocationResult] = {}
     gpus: tuple[SharedGpu, ...] = ()
     new_claim: ResourceClaim | None = None
     volumes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DerivedPod:
+class DerivedPod(Struct, frozen=True):
     """A pod, what it and the objects that it names say, and where it is.
 
     ``usage``: what it takes of its node, None without a node. ``gpus``: the shared GPUs of which

@@ -1,6 +1,5 @@
 """Gangs placed many at a time end where placing them one by one would have put them."""
 
-from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -15,6 +14,7 @@ from kai_py.plan.gang_queue import GangQueue
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.snapshot import NominatedNode
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.replacing import replace
 from tests.support.worlds import World, gang, world
 
 LEAVES = ("a1", "a2", "b1", "c")

@@ -1,7 +1,5 @@
 """Free room that a gang needs together with victims goes to nobody who comes after it."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +8,7 @@ from kai_py.plan.actions import allocate_in_turn
 from kai_py.plan.plan import Action, Stage
 from kai_py.policy.fairness_rules import KAI, NATIVE, BypassPolicy
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.replacing import replace
 from tests.support.scenario import cluster, evicted, node, placed, pod, queue
 from tests.support.worlds import gang, replayed, world
 

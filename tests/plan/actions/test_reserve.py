@@ -1,13 +1,12 @@
 """A gang that waits too long gets nodes that empty for it; only short work may use them."""
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
 from kai_py.api.records.core import PodStatus
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.tables.queues import QueueInfo, inherited
+from tests.support.replacing import replace
 from tests.support.scenario import at, cluster, job_with_pods, node, placed, pod, queue
 from tests.support.worlds import gang, world
 

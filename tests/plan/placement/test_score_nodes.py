@@ -1,7 +1,5 @@
 """Scored placement: what is remembered between pods equals scoring everything anew."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +14,7 @@ from kai_py.plan.state.statement import Evicted
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.registry import WeightedScore
 from tests.plan.state.test_statement import statement
+from tests.support.replacing import replace
 from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
 from tests.support.worlds import gang, member, world
 

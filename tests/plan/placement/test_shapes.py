@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 from kai_py.plan.placement.fit import by_shape
+from tests.support.replacing import replace
 from tests.support.worlds import member
 
 

@@ -3,13 +3,12 @@
 Both hold at every level of the tree. Who was above a bound before may stay, and gets no more.
 """
 
-from dataclasses import replace
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.replacing import replace
 from tests.support.worlds import World, at_node, gang, replayed
 
 PARENTS = {"root": "", "left": "root", "right": "root", "l1": "left", "l2": "left", "r1": "right"}

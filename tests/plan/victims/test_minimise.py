@@ -1,6 +1,5 @@
 """Inside a queue no more gangs and pods leave for another one than there have to."""
 
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from kai_py.plan.plan import Action
 from kai_py.policy.fairness_rules import KAI, NATIVE, VictimPreference
 from tests.plan.victims.test_device_victims import hardware, high, holder, sharers
+from tests.support.replacing import replace
 from tests.support.scenario import cluster, evicted, queue
 from tests.support.worlds import at_node, gang, kept_world, world
 

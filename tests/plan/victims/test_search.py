@@ -1,7 +1,5 @@
 """Who leaves, who is moved and who stays when a gang takes room of others."""
 
-from dataclasses import replace
-
 from msgspec.structs import replace as struct_replace
 
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -9,6 +7,7 @@ from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Action, Stage
 from kai_py.policy.fairness_rules import KAI, NATIVE, BypassPolicy
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.replacing import replace
 from tests.support.scenario import START, cluster, evicted, job, job_with_pods, node, pod, queue
 from tests.support.worlds import gang, kept_world, member, subgroup, world
 

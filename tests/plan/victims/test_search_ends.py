@@ -1,12 +1,11 @@
 """Every search for victims ends, whatever the shapes of the gang and of its victims."""
 
-from dataclasses import replace
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.cpu_limit import cpu_limit
+from tests.support.replacing import replace
 from tests.support.scenario import cluster, evicted, job_with_pods, node, pod, queue
 from tests.support.worlds import GPU, World, at_node, gang
 

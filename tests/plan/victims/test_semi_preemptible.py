@@ -1,7 +1,5 @@
 """Semi-preemptible gangs: the core is guaranteed and safe, the surplus is lent and given back."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 from kai_py.plan.plan import Action, Stage
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.replacing import replace
 from tests.support.scenario import cluster, evicted, job, node, placed, pod, queue
 from tests.support.worlds import World, at_node, gang, replayed, subgroup, world
 

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from kai_py.plan.plan import Action
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.replacing import replace
 from tests.support.scenario import evicted
 from tests.support.worlds import World, at_node, gang, replayed, world
 
