@@ -15,6 +15,7 @@ from tests.cluster.controlplane import binaries
 from tests.cluster.controlplane.ports import reserved_port
 from tests.cluster.controlplane.processes import Process, running
 from tests.cluster.fake_kubelet import gpu_nodes
+from tests.cluster.fake_kubelet.pods import VISIBLE
 from tests.support.cluster.api import ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -22,6 +23,7 @@ from tests.support.cluster.installation import SPACES, as_account, install
 from tests.support.cluster.kai_definitions import install_kai_definitions
 from tests.support.cluster.manifests import QUEUE_KEY, SCHEDULER, job, pod, pod_spec, queue
 from tests.support.cluster.scheduling import scheduling
+from tests.support.cluster.shared_gpus import RESERVATIONS, SHARING
 from tests.support.cluster.view import View, scheduled_condition
 from tests.support.program import KAI_PY
 
@@ -104,10 +106,11 @@ async def unlabelled(real: Cluster) -> AsyncIterator[None]:
 @pytest.mark.usefixtures("unlabelled")
 async def test_the_webhooks_from_start_to_end(real: Cluster, tmp_path: Path) -> None:
     view = View(real.api)
-    async with webhooks(real, tmp_path) as process, scheduling(real):
+    async with webhooks(real, tmp_path) as process, scheduling(real, SHARING):
         await cycles_are_refused(real)
         await pods_get_scheduler_and_queue(real, view)
         await a_gate_opens_when_there_is_quota(real, view)
+        await a_shared_gpu_is_seen_where_it_is_meant(real, view)
         assert "admitted without review" not in process.log.read_text()
         process.stop()
         await real.submit(queue("late", parent="nowhere"))
@@ -169,6 +172,36 @@ async def pods_get_scheduler_and_queue(real: Cluster, view: View) -> None:
     (of_job,) = await eventually(lambda: view.pods("elsewhere"))
     assert of_job["spec"]["schedulerName"] == SCHEDULER
     assert QUEUE_KEY not in of_job["metadata"].get("labels", {})
+
+
+async def a_shared_gpu_is_seen_where_it_is_meant(real: Cluster, view: View) -> None:
+    """Manifests as KAI's users have them, and nothing else; the namespace gives the scheduler."""
+    notes = {"gpu-fraction": "0.5", "gpu-fraction-container-name": "main"}
+    spec = pod_spec()
+    spec["containers"] = [{"name": "proxy", "image": "cuda"}, *spec["containers"]]
+    del spec["schedulerName"]
+    # The scheduler of this test is not that of the installation, whose policy reserves this to it.
+    await real.api.delete(f"{REGISTERED}/validatingadmissionpolicybindings/kai-py-reservations")
+    async with real.run_nodes(gpu_nodes(1, plugin_gpus=8)):
+        await real.submit(job("halves", 2, spec, annotations={}, pod_annotations=notes))
+
+        async def seen() -> list[str]:
+            found = await view.pods("halves")
+            told = [each["metadata"]["annotations"].get(VISIBLE, "") for each in found]
+            assert len(told) == 2, await view.say("halves")
+            assert all(told), await view.say("halves")
+            return told
+
+        first, second = await eventually(seen, within=30.0)
+        assert first == second
+        assert first.startswith("proxy=void;main=GPU-node-0-")
+        options = {"propagationPolicy": "Background"}
+        await real.api.request("DELETE", f"{view.path('jobs')}/halves", options)
+        await eventually(lambda: _none_left(real), within=30.0, what="no reservation pod")
+
+
+async def _none_left(real: Cluster) -> bool:
+    return not await real.api.items(RESERVATIONS)
 
 
 async def a_gate_opens_when_there_is_quota(real: Cluster, view: View) -> None:
