@@ -22,6 +22,7 @@ from kai_py.plan.actions.registry import registered_action
 from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.stale import stale
+from kai_py.plan.actions.unhealthy import evict_unhealthy
 from kai_py.plan.deadlines import next_deadline
 from kai_py.plan.explain.infeasible import explain_infeasible
 from kai_py.plan.explain.unresolved_names import explain_unresolved_names
@@ -234,7 +235,9 @@ def run_cycle(
     ready = [g for g in pending if g.key not in snapshot.in_backoff and not g.attempts_exhausted]
     ready = list(state.turns.able(ready))
 
+    evict_unhealthy(state)
     turnover = Turnover(state, settings.actions, settings.loss_rules.patience)
+
     # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
     reserve_expected(state)
     resume(state, ready)

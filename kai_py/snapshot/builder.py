@@ -21,12 +21,20 @@ from kai_py.snapshot.assumptions import FINISHED_PHASES, SUCCEEDED, PodPlacement
 from kai_py.snapshot.dependencies import DeletedOwners, Dependencies, ReadableKinds
 from kai_py.snapshot.derivation import pod_usage, shared_gpus_of
 from kai_py.snapshot.node_usage import NodeUsageState
-from kai_py.snapshot.object_cache import DeviceKey, FailedDevices, Key, ObjectCache
+from kai_py.snapshot.object_cache import (
+    UNHEALTHY_KEY,
+    UNHEALTHY_SECONDS,
+    DeviceKey,
+    FailedDevices,
+    Key,
+    ObjectCache,
+)
 from kai_py.snapshot.parsed_pods import Identify
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine, reference
 from kai_py.snapshot.settings import DEFAULT_SETTINGS, DeviceRegistry, SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.suspended_jobs import changed_placeholders
+from kai_py.snapshot.tables.device_health import allocated_device, claim_entries
 from kai_py.snapshot.tables.pod_table import AssumedBinding, DerivedPod, Uids
 from kai_py.snapshot.tables.queues import QueueInfo
 from kai_py.snapshot.tables.registry import SnapshotTables
@@ -226,8 +234,21 @@ class SnapshotBuilder:
         if isinstance(new, ResourceClaim):
             self._derive_all([self._tables.claim_overlays.update(new)])
 
+    def _avoid_unhealthy(self, old: object | None, pod: Pod) -> None:
+        """Do not allocate devices that a pod reports as unhealthy, from its first report on."""
+        if isinstance(old, Pod) and old.status.container_statuses == pod.status.container_statuses:
+            return
+        for name, request, device_id in claim_entries(pod):
+            claim = self._objects.claim(pod.metadata.namespace, name)
+            device = claim and allocated_device(claim, request, device_id)
+            if device:
+                self._failed_devices.avoid(
+                    device, "Unhealthy", UNHEALTHY_SECONDS, key=UNHEALTHY_KEY
+                )
+
     def _apply_pod(self, old: object | None, new: object | None) -> None:
         if isinstance(new, Pod):
+            self._avoid_unhealthy(old, new)
             uid = new.metadata.uid
             known, self._pods[uid] = self._pods.get(uid), new
             touched = self._tables.pod_tables.observe(new)

@@ -240,6 +240,9 @@ DeviceKey = tuple[str, str, str]
 """Driver, pool and device."""
 
 TAINT_KEY = "scheduling.kai.io/binding-failed"
+UNHEALTHY_KEY = "scheduling.kai.io/device-unhealthy"
+UNHEALTHY_SECONDS = 600.0
+"""How long a device that a pod lost is not allocated; a driver that taints it says so itself."""
 TAINT_RULES = "devicetaintrules"
 
 
@@ -252,10 +255,10 @@ class FailedDevices:
         self._seconds: dict[DeviceKey, float] = {}
         self._rules: dict[DeviceKey, tuple[float, DeviceTaintRule]] = {}
 
-    def avoid(self, device: DeviceKey, reason: str, seconds: float) -> None:
+    def avoid(self, device: DeviceKey, reason: str, seconds: float, key: str = TAINT_KEY) -> None:
         """Taint a device; the time runs from the next ``expire``: here no clock is known."""
         old = self._rules.get(device)
-        rule = _taint_rule(device, reason)
+        rule = _taint_rule(device, reason, key)
         self._objects.apply(TAINT_RULES, old and old[1], rule)
         self._rules[device] = (0.0, rule)
         self._seconds[device] = seconds
@@ -293,12 +296,12 @@ def _devices_of(published: ResourceSlice) -> set[DeviceKey]:
     return {(spec.driver, spec.pool.name, device.name) for device in spec.devices}
 
 
-def _taint_rule(device: DeviceKey, reason: str) -> DeviceTaintRule:
+def _taint_rule(device: DeviceKey, reason: str, key: str) -> DeviceTaintRule:
     driver, pool, name = device
     return DeviceTaintRule(
         metadata=ObjectMeta(name=f"binding-failed/{'/'.join(device)}"),
         spec=DeviceTaintRuleSpec(
             device_selector=DeviceTaintSelector(driver=driver, pool=pool, device=name),
-            taint=DeviceTaint(key=TAINT_KEY, value=reason, effect="NoSchedule"),
+            taint=DeviceTaint(key=key, value=reason, effect="NoSchedule"),
         ),
     )

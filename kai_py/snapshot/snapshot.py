@@ -79,6 +79,7 @@ class Snapshot:
     ``below_min_members``: keys of gangs that run below minMember; ``started_in_part``: of those
     that have started while some of their pods are created once others run.
     ``next_device``: when the next device that failed may be allocated again, inf if none did.
+    ``unhealthy``: by gang, the uids of pods that lost a device, each with its name.
     ``nominations``: pod uid to the node reserved for it. ``in_backoff``: gangs that are not placed
     now, and why. ``terminating``: our pods that are terminating. ``releasable_claims``: claims
     whose devices are about to be free. ``group_claim_users``: pods on nodes by the claim of their
@@ -105,6 +106,7 @@ class Snapshot:
     started_in_part: tuple[str, ...] = ()
     devices: DeviceObjects = field(default_factory=DeviceObjects)
     next_device: float = math.inf
+    unhealthy: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     host_ports: Mapping[int, tuple[tuple[HostPort, bool], ...]] = field(default_factory=dict)
     attached: Mapping[int, tuple[tuple[Attachment, bool], ...]] = field(default_factory=dict)
     attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -286,6 +286,26 @@ class PodExtendedResourceClaimStatus(Record, frozen=True):
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
+class ResourceHealth(Record, frozen=True):
+    """…allocatedResourcesStatus[].resources[]: one device, Healthy, Unhealthy or Unknown."""
+
+    resource_id: str = msgspec.field(default="", name="resourceID")
+    health: str = ""
+
+
+class ResourceStatus(Record, frozen=True):
+    """…allocatedResourcesStatus[]: the devices of an extended resource, or of ``claim:NAME``."""
+
+    name: str = ""
+    resources: tuple[ResourceHealth, ...] = ()
+
+
+class ContainerStatus(Record, frozen=True):
+    """pod.status.containerStatuses[]: only the health of devices matters (KEP-4680)."""
+
+    allocated_resources_status: tuple[ResourceStatus, ...] = ()
+
+
 class PodStatus(Record, frozen=True):
     """pod.status."""
 
@@ -295,6 +315,7 @@ class PodStatus(Record, frozen=True):
     start_time: datetime | None = None
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+    container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class Pod(Record, frozen=True):

@@ -27,6 +27,7 @@ from kai_py.snapshot.tables.admissions import Admissions
 from kai_py.snapshot.tables.budgets import DisruptionBudgets
 from kai_py.snapshot.tables.claim_overlays import ClaimOverlays
 from kai_py.snapshot.tables.claims import POD_GROUPS
+from kai_py.snapshot.tables.device_health import UnhealthyPods
 from kai_py.snapshot.tables.gang_members import GangMembers, IgnoredMarkerTable, NodePods
 from kai_py.snapshot.tables.numa import NumaReports
 from kai_py.snapshot.tables.pod_rules import PodRuleTable
@@ -109,6 +110,7 @@ class SnapshotTables:
         self._budgets = DisruptionBudgets(pods, settings.is_ours)
         self._numa = NumaReports()
         self._ignored_markers = IgnoredMarkerTable()
+        self._unhealthy = UnhealthyPods()
         self._attach_limits = AttachLimits()
         self._attachments = VolumeAttachments()
         self._available_volumes = AvailableVolumes()
@@ -136,6 +138,7 @@ class SnapshotTables:
             self._available_volumes,
             self.pod_rules,
             self._ignored_markers,
+            self._unhealthy,
             self.gpu_memory,
             self._numa,
             self.node_usage,
@@ -173,6 +176,7 @@ class SnapshotTables:
             started_in_part=gangs.started_in_part(),
             devices=self._objects.devices(),
             next_device=next_device,
+            unhealthy=self._unhealthy.snapshot(),
             nominations=self.assumptions.nominations(now),
             in_backoff=self.assumptions.in_backoff(now),
             gpu_sharing=state.gpu_sharing,

@@ -1,0 +1,94 @@
+"""Pods that lost a device restart elsewhere: alone where their gang works without, else whole."""
+
+import pytest
+from msgspec.structs import replace
+
+from kai_py.api.records.core import ContainerStatus, ResourceHealth, ResourceStatus
+from kai_py.relevance import affects_plan
+from tests.support.scenario import (
+    claim,
+    claiming,
+    cluster,
+    device_class,
+    evicted,
+    gpu_slice,
+    job,
+    node,
+    placed,
+    pod,
+    queue,
+)
+
+GPU = "nvidia.com/gpu"
+
+
+def reporting(each, health="Unhealthy", name=GPU, device="GPU-1"):
+    """``each`` as its kubelet reports a device of it."""
+    found = ResourceStatus(name, (ResourceHealth(resource_id=device, health=health),))
+    status = ContainerStatus(allocated_resources_status=(found,))
+    return replace(each, status=replace(each.status, container_statuses=(status,)))
+
+
+def running(count, **annotations):
+    owner = job("train", count, "q", **annotations)
+    return owner, [pod(f"train-{n}", 1, owner=owner, node="a") for n in range(count)]
+
+
+def test_a_gang_that_lost_a_device_restarts_whole_and_says_why():
+    owner, (first, *others) = running(3)
+    world = cluster(queue("q", 8), node("a", 4), owner, reporting(first), *others)
+    plan = world.plan()
+    assert evicted(plan) == ["train-0", "train-1", "train-2"]
+    reasons = {each.pod.name: each.reason for each in plan.evictions}
+    said = "the kubelet reports device GPU-1 of pod default/train-0 as unhealthy"
+    assert reasons["train-0"] == said
+    assert reasons["train-1"] == f"{said}; the gang restarts whole"
+
+
+def test_a_gang_above_its_minimum_loses_the_pod_alone():
+    minimum = {"scheduling.kai.io/min-available": "2"}
+    owner, (first, *others) = running(3, **minimum)
+    world = cluster(queue("q", 8), node("a", 4), owner, reporting(first), *others)
+    assert evicted(world.plan()) == ["train-0"]
+
+
+@pytest.mark.parametrize("health", ["Healthy", "Unknown", ""])
+def test_nothing_else_is_a_reason(health):
+    owner, (first, *others) = running(2)
+    world = cluster(queue("q", 8), node("a", 4), owner, reporting(first, health), *others)
+    assert evicted(world.plan()) == []
+
+
+def test_a_report_is_relevant():
+    alone = pod("p", 1, queue="q", node="a")
+    assert affects_plan(alone, reporting(alone))
+    assert not affects_plan(reporting(alone), reporting(alone))
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("claim:gpu", "gpu.nvidia.com/a/gpu-0"),
+        ("claim:gpu/gpu", "k8s.gpu.nvidia.com/device=gpu-0"),
+        ("claim:gpu", "whatever the driver calls it"),
+    ],
+)
+def test_a_device_of_a_claim_that_was_lost_is_given_to_no_other_pod(name, device):
+    held = claim("held", owner="runs", held_by=["runs"], on=[("a", "gpu-0")])
+    runs = claiming(pod("runs", 0, queue="q", node="a"), "held", template=False)
+    world = cluster(
+        queue("q", 8),
+        node("a", 0),
+        gpu_slice("a", 2),
+        device_class(),
+        held,
+        reporting(runs, name=name, device=device),
+    )
+    assert evicted(world.plan(1000.0)) == ["runs"]
+    world.remove(world._known["pods", ("default", "runs")], held)
+    waiting = [claim(f"c{n}") for n in range(2)]
+    pods = [claiming(pod(f"p{n}", 0, queue="q"), f"c{n}", template=False) for n in range(2)]
+    plan = world.add(*waiting, *pods).plan(1001.0)
+    assert len(placed(plan)) == 1
+    assert "scheduling.kai.io/device-unhealthy=Unhealthy" in plan.unplaced[0].message
+    assert len(placed(world.plan(1700.0))) == 2
