@@ -1,13 +1,12 @@
 """Gangs that wait for pods about to end, and what is reserved for them meanwhile."""
 
-from dataclasses import replace
-
 import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, next_deadline, run_cycle
 from kai_py.policy.lost_work import LossRules
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.replacing import replace
 from tests.support.scenario import START, evicted, placed
 from tests.support.worlds import gang, world
 

@@ -1,12 +1,12 @@
 """What is learned from pods that end by themselves, and what is expected of those that run."""
 
 import math
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.policy.runtime_history import MAX_SAMPLES, MIN_SAMPLES, ExpectedEnds, RuntimeHistory
+from tests.support.replacing import replace
 from tests.support.scenario import START
 from tests.support.worlds import gang
 
