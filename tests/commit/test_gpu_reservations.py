@@ -1,6 +1,8 @@
 """Reservation pods: made once, believed only with a GPU of their own, deleted only when unused."""
 
 import asyncio
+import contextlib
+import dataclasses
 
 import msgspec
 import pytest
@@ -22,7 +24,8 @@ from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import NAMESPACES, PODS
 from kai_py.plan.plan import Placement
 from kai_py.watch import kinds
-from tests.commit.cluster import NAMESPACE, SCHEDULER, SETTINGS, gang_of, lose_answer
+from tests.commit.cluster import NAMESPACE, SCHEDULER, SETTINGS, Crashed, gang_of, lose_answer
+from tests.commit.test_crash import Mortal
 
 
 def decoded(document):
@@ -264,3 +267,40 @@ async def test_pods_whose_gpu_is_not_reserved_any_more_are_evicted(cluster, grou
     assert "the pod is evicted" in note
     left = cluster.pod("a")
     assert left is None or left.metadata.deletion_timestamp is not None
+
+
+CALLS = 8
+"""More than a transaction of two pods on one GPU makes."""
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+@pytest.mark.parametrize("calls", range(1, CALLS + 1))
+async def test_a_crash_leaves_no_pod_without_its_gpu_and_no_gpu_without_a_pod(
+    cluster, groups, calls, arrives
+):
+    gang = gang_of(sharing(cluster, "a"), sharing(cluster, "b"))
+    mortal = Mortal(cluster, calls, last_arrives=arrives)
+    made = reservations(cluster, groups)
+    dying = GangTransaction(
+        gang,
+        cluster.access(mortal),
+        cluster.holders,
+        SETTINGS,
+        gpu_reservations=dataclasses.replace(made, access=cluster.access(mortal)),
+    )
+    telling = asyncio.create_task(report(cluster, "GPU-1"))
+    with contextlib.suppress(Crashed):
+        await dying.run()
+    telling.cancel()
+    # The next process knows what the API shows, and nothing else.
+    again = SharedGpuGroups()
+    for document in cluster.api.list(PODS):
+        again.apply(None, decoded(document))
+    events = Told()
+    await passes(upkeep(cluster, again, events=events), 3)
+    bound = [name for name in ("a", "b") if node_of(cluster, name)]
+    assert len(kept(cluster)) == bool(bound)
+    assert events.notes == []
+    for name in bound:
+        [pod] = kept(cluster)
+        assert cluster.pod(name).metadata.annotations[VISIBLE_GPUS] == told(pod)

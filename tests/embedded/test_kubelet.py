@@ -1,5 +1,7 @@
 import pytest
 
+from kai_py.api.gpu_reservation import GpuGroup, ReservationTemplate, reservation_pod
+from kai_py.api.gpu_share import RESERVATION
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.kubelet import EXIT_CODE, RUN_SECONDS
 from kai_py.embedded.node_admission import requests_of
@@ -172,3 +174,17 @@ def test_effective_requests():
     assert amounts["pods"] == NANO
     spec["resources"] = {"requests": {"cpu": "4"}}
     assert requests_of({"spec": spec})["cpu"] == 4.5 * NANO
+
+
+def test_a_reservation_pod_tells_the_first_gpu_that_is_free(busy):
+    busy.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RESERVATION}})
+    busy.create(pod("whole", containers=[container(**{"nvidia.com/gpu": "1"})]))
+    bind_all(busy)
+    busy.clock.advance(2)
+    gpu = GpuGroup("n", "g")
+    made = reservation_pod(gpu, ReservationTemplate(image="kai-py"))
+    made["metadata"]["namespace"] = RESERVATION
+    busy.create({"apiVersion": "v1", "kind": "Pod", **made})
+    busy.clock.advance(2)
+    found = busy.api.get(PODS, gpu.reservation, RESERVATION)
+    assert found["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"] == "GPU-n-1"
