@@ -5,6 +5,7 @@ template expressions; so the chart can't drift from what is tested on a real API
 """
 
 import json
+from collections.abc import Iterator
 from importlib import metadata
 
 import yaml
@@ -13,9 +14,10 @@ from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.crd import crds, plain_yaml
 from kai_py.api.gpu_share import RESERVATION
 from kai_py.config import Configuration, HttpConfig, LeaderElectionConfig, WebhookConfig
-from kai_py.deploy.monitoring import DASHBOARDS, RULES, text_of
+from kai_py.deploy.chart_texts import HELPERS, INGRESS, NOTES, README_HEAD, ROUTE, VALUES
+from kai_py.deploy.monitoring import DASHBOARDS, RULES, scraping, text_of
 from kai_py.deploy.objects import NAME, Installation, dashboards, manifests, text_of_manifest
-from kai_py.deploy.parts import CONFIGURATION_FILE, Document
+from kai_py.deploy.parts import CONFIGURATION_FILE, Document, labels_of, named_object
 from kai_py.deploy.permissions import cluster_grants
 from kai_py.deploy.values_schema import values_schema
 
@@ -27,11 +29,26 @@ POD_VALUES = {
     "tolerations": "values-tolerations",
     "imagePullSecrets": "values-pull-secrets",
 }
+CONTAINER_VALUES = {"env": "values-env", "envFrom": "values-env-from"}
+LIST_VALUES = {
+    "values-extra-args": ("extraArgs", "quote ."),
+    "values-volume-mounts": ("extraVolumeMounts", "toJson ."),
+    "values-volumes": ("extraVolumes", "toJson ."),
+}
+"""Last items of lists, in whose place the items of a value are written, and how."""
+MAP_VALUES = {
+    "values-pod-annotations": "podAnnotations",
+    "values-pod-labels": "podLabels",
+    "values-account-annotations": "serviceAccountAnnotations",
+}
+"""Keys, in whose place the entries of a value are written."""
+AFFINITY = "values-affinity"
 OPTIONAL_KINDS = {
     "NetworkPolicy": "networkPolicy",
     "ValidatingAdmissionPolicy": "admissionPolicies",
     "ValidatingAdmissionPolicyBinding": "admissionPolicies",
     "ServiceMonitor": "monitoring.serviceMonitor",
+    "PodMonitor": "monitoring.podMonitor",
     "PrometheusRule": "monitoring.rules",
 }
 """Kinds that a value enables, and the value."""
@@ -40,62 +57,10 @@ SHARING_SWITCH = "gpuSharing.enabled"
 DASHBOARDS_SWITCH = "monitoring.dashboards"
 DIGEST_KEY = "kai-py/configuration"
 
-HELPERS = """\
-{{- define "kai-py.config" -}}
-{{- $own := dict "leaderElection" (dict "namespace" .Release.Namespace) -}}
-{{- if .Values.webhook.enabled -}}
-{{- $_ := set $own "webhook" (dict "namespace" .Release.Namespace) -}}
-{{- end -}}
-{{- mustMergeOverwrite $own (deepCopy .Values.config) | toYaml -}}
-{{- end -}}
-"""
-
 SCHEDULERS = (
     '{{ prepend (dig "schedulerAliases" list .Values.config) '
     '(dig "schedulerName" "kai-scheduler" .Values.config) | toJson }}'
 )
-VALUES = """\
-# Container image whose entry point is kai-py; docs/install.md says how to build it.
-image: ""
-imagePullSecrets: []
-# One replica schedules, the others are standbys.
-replicas: 2
-# The process has 540 MiB resident with 10,000 nodes and 100,000 pods of 7 KB (docs/benchmarks.md),
-# and nothing in it grows with the pods that ever were. The limit leaves 0.5 GiB for reading
-# all pods once more after a broken watch and 1 GiB for caches, which are bounded. Raise it in
-# proportion to the pods of the cluster where there are more than 200,000.
-resources:
-  requests: {cpu: 500m, memory: 512Mi}
-  limits: {memory: 2Gi}
-priorityClassName: system-cluster-critical
-nodeSelector: {}
-tolerations: []
-# Allows only metrics, probes and the dashboard.
-networkPolicy: true
-# Policies by which tenants can't write what the scheduler writes, and its account nothing else.
-admissionPolicies: true
-# Rights of the scheduler's account that may be left out, and with them what needs them: binding
-# volumes without a provisioner, ProvisioningRequests.
-rights:
-  localVolumes: true
-  provisioning: true
-gpuSharing:
-  # What reservation pods of shared GPUs need (docs/gpu-sharing.md): their account, and the right to
-  # create them. Their namespace is KAI-Scheduler's, which may exist already.
-  enabled: true
-  createNamespace: true
-# The first two need the CRDs of the Prometheus operator, the third Grafana's sidecar.
-monitoring:
-  serviceMonitor: false
-  rules: false
-  dashboards: false
-# The scheduler's configuration; `kai-py run --config` reads the same file.
-config: {}
-webhook:
-  # Defaults for pods of namespaces with the label scheduling.kai.io/admission: enabled, and checks
-  # of queues before they are stored; docs/webhook.md.
-  enabled: false
-"""
 
 
 def chart() -> dict[str, str]:
@@ -105,11 +70,15 @@ def chart() -> dict[str, str]:
         "values.yaml": VALUES,
         "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
         "templates/_config.tpl": HELPERS,
+        "templates/ingress.yaml": INGRESS,
+        "templates/httproute.yaml": ROUTE,
+        "templates/NOTES.txt": NOTES,
+        "README.md": README_HEAD + "".join(_value_rows(yaml.safe_load(VALUES))),
     }
     for name, document in crds().items():
         files[f"crds/{name}"] = plain_yaml(document)
     files |= {f"monitoring/{name}": text_of(name) for name in (RULES, *DASHBOARDS)}
-    for document in manifests(_installation()):
+    for document in (*manifests(_installation()), _pod_monitor()):
         kind = document["kind"]
         if document["metadata"]["name"] == f"{NAME}-dashboards":
             files["templates/dashboards.yaml"] = _dashboards()
@@ -121,6 +90,21 @@ def chart() -> dict[str, str]:
         elif kind not in ("CustomResourceDefinition", "Namespace"):
             files[f"templates/{_file(document)}.yaml"] = _template(document)
     return files
+
+
+def _value_rows(values: Document, prefix: str = "") -> Iterator[str]:
+    """A line of the README's table for each value, nested ones by their path."""
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _value_rows(value, f"{prefix}{name}.")
+        else:
+            yield f"| `{prefix}{name}` | `{json.dumps(value)}` |\n"
+
+
+def _pod_monitor() -> Document:
+    spec = scraping(labels_of(NAME))
+    spec["podMetricsEndpoints"] = spec.pop("endpoints")
+    return named_object(NAME, "monitoring.coreos.com/v1", "PodMonitor", NAMESPACE, spec=spec)
 
 
 def _installation() -> Installation:
@@ -167,6 +151,9 @@ def _template(document: Document) -> str:
     if kind == "Deployment":
         annotations = document["spec"]["template"]["metadata"]["annotations"]
         annotations[DIGEST_KEY] = '{{ include "kai-py.config" . | sha256sum | trunc 16 }}'
+        document = _with_pod_values(document)
+    if kind == "ServiceAccount" and document["metadata"]["name"] in (NAME, WEBHOOK_NAME):
+        document["metadata"]["annotations"] = {"values-account-annotations": ""}
     if kind == "PrometheusRule":
         return _conditional(
             _without_last_field(document, "spec") + _file_of(RULES, 2), OPTIONAL_KINDS[kind]
@@ -179,6 +166,22 @@ def _template(document: Document) -> str:
     if kind in OPTIONAL_KINDS:
         text = _conditional(text, OPTIONAL_KINDS[kind])
     return _conditional(text, WEBHOOK_SWITCH) if _is_webhook(document) else text
+
+
+def _with_pod_values(deployment: Document) -> Document:
+    """The Deployment with a placeholder for each value that its pods and their container have."""
+    template = deployment["spec"]["template"]
+    template["metadata"]["annotations"]["values-pod-annotations"] = ""
+    template["metadata"]["labels"] = {**template["metadata"]["labels"], "values-pod-labels": ""}
+    pod = template["spec"]
+    pod["affinity"] = AFFINITY + json.dumps(pod["affinity"], separators=(",", ":"))
+    pod["volumes"] = [*pod["volumes"], "values-volumes"]
+    [container] = pod["containers"]
+    container |= CONTAINER_VALUES
+    container["volumeMounts"] = [*container["volumeMounts"], "values-volume-mounts"]
+    if not _is_webhook(deployment):
+        container["args"] = [*container["args"], "values-extra-args"]
+    return deployment
 
 
 def _with_optional_rights(text: str) -> str:
@@ -237,10 +240,33 @@ def _with_values(text: str) -> str:
         RESOURCES: "{{ toJson .Values.resources }}",
         PRIORITY_CLASS: "{{ .Values.priorityClassName | quote }}",
         **{
-            placeholder: f"{{{{ toJson .Values.{value} }}}}"
-            for value, placeholder in POD_VALUES.items()
+            f": {placeholder}\n": f": {{{{ toJson .Values.{value} }}}}\n"
+            for value, placeholder in (POD_VALUES | CONTAINER_VALUES).items()
         },
     }
     for placeholder, expression in expressions.items():
         text = text.replace(placeholder, expression)
-    return text
+    return "".join(map(_with_repeated_values, text.splitlines(keepends=True)))
+
+
+def _with_repeated_values(line: str) -> str:
+    """A line of a template, or the loop over a value for which it stands."""
+    content = line.strip()
+    indent = line[: len(line) - len(line.lstrip())]
+    for placeholder, (value, written) in LIST_VALUES.items():
+        if content == f"- {placeholder}":
+            loop = f"range .Values.{value}"
+            return _loop(indent, loop, f"- {{{{ {written} }}}}")
+    for placeholder, value in MAP_VALUES.items():
+        if content.startswith(f"{placeholder}:"):
+            loop = f"range $key, $value := .Values.{value}"
+            return _loop(indent, loop, "{{ quote $key }}: {{ quote $value }}")
+    if AFFINITY in content:
+        default = content.partition(AFFINITY)[2].removesuffix("'")
+        chosen = f"{{{{ .Values.affinity | default (fromJson `{default}`) | toJson }}}}"
+        return f"{indent}affinity: {chosen}\n"
+    return line
+
+
+def _loop(indent: str, loop: str, body: str) -> str:
+    return f"{indent}{{{{- {loop} }}}}\n{indent}{body}\n{indent}{{{{- end }}}}\n"

@@ -11,6 +11,7 @@ from kai_py.deploy.permissions import Right
 QUANTITY = r"^[+]?[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$"
 DNS_SUBDOMAIN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
 TEXT: Document = {"type": "string"}
+TEXTS: Document = {"type": "object", "additionalProperties": TEXT}
 AMOUNTS: Document = {
     "type": "object",
     "additionalProperties": {"type": ["string", "integer", "number"], "pattern": QUANTITY},
@@ -31,13 +32,38 @@ def values_schema() -> Document:
             "replicas": {"type": "integer", "minimum": 1},
             "resources": _object({"requests": AMOUNTS, "limits": AMOUNTS}),
             "priorityClassName": TEXT,
-            "nodeSelector": {"type": "object", "additionalProperties": TEXT},
+            "nodeSelector": TEXTS,
             "tolerations": _list(_toleration()),
+            "affinity": {"type": "object"},
+            "podAnnotations": TEXTS,
+            "podLabels": TEXTS,
+            "serviceAccountAnnotations": TEXTS,
+            "env": _list({"type": "object", "required": ["name"]}),
+            "envFrom": _list({"type": "object"}),
+            "extraVolumes": _list({"type": "object", "required": ["name"]}),
+            "extraVolumeMounts": _list({"type": "object", "required": ["name", "mountPath"]}),
+            "extraArgs": _list(TEXT),
+            "ingress": _object(
+                {
+                    "enabled": {"type": "boolean"},
+                    "className": TEXT,
+                    "host": TEXT,
+                    "annotations": TEXTS,
+                    "tls": _list({"type": "object"}),
+                }
+            ),
+            "route": _object(
+                {
+                    "enabled": {"type": "boolean"},
+                    "hostnames": _list(TEXT),
+                    "parentRefs": _list({"type": "object", "required": ["name"]}),
+                }
+            ),
             "networkPolicy": {"type": "boolean"},
             "admissionPolicies": {"type": "boolean"},
             "rights": _switches(*Right),
             "gpuSharing": _switches("enabled", "createNamespace"),
-            "monitoring": _switches("serviceMonitor", "rules", "dashboards"),
+            "monitoring": _switches("serviceMonitor", "podMonitor", "rules", "dashboards"),
             "config": config,
             "webhook": _switches("enabled"),
             "global": {"type": "object"},

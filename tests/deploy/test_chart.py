@@ -70,7 +70,9 @@ def without_nothing(document):
     """Helm writes empty values that the plain manifests leave out."""
     if isinstance(document, dict):
         left = {key: without_nothing(value) for key, value in document.items()}
-        return {key: value for key, value in left.items() if value not in ({}, [])}
+        return {key: value for key, value in left.items() if value not in ({}, [], None)}
+    if isinstance(document, list):
+        return [without_nothing(item) for item in document]
     return document
 
 
@@ -139,6 +141,67 @@ def test_values_reach_their_objects():
     assert kinds["Service"]["spec"]["ports"][0]["port"] == 9090
     config = yaml.safe_load(kinds["ConfigMap"]["data"][CONFIGURATION_FILE])
     assert config == {**values["config"], "leaderElection": {"namespace": "gpu"}}
+
+
+@built_once
+def test_what_operators_set_elsewhere_reaches_the_pods():
+    secret = {"name": "token", "secret": {"secretName": "token"}}
+    values = {
+        "image": "i",
+        "webhook": {"enabled": True},
+        "env": [{"name": "HTTPS_PROXY", "value": "proxy:3128"}],
+        "envFrom": [{"secretRef": {"name": "more"}}],
+        "extraVolumes": [secret],
+        "extraVolumeMounts": [{"name": "token", "mountPath": "/token"}],
+        "extraArgs": ["--log-level=debug"],
+        "podAnnotations": {"a/b": "c: d"},
+        "podLabels": {"team": "x"},
+        "serviceAccountAnnotations": {"iam/role": "r"},
+        "affinity": {"nodeAffinity": {}},
+    }
+    found = documents(render(CHART, "gpu", json.dumps(values)))
+    deployments = [each for each in found if each["kind"] == "Deployment"]
+    assert len(deployments) == 2
+    for deployment in deployments:
+        template = deployment["spec"]["template"]
+        assert template["metadata"]["annotations"]["a/b"] == "c: d"
+        assert template["metadata"]["labels"]["team"] == "x"
+        pod = template["spec"]
+        (container,) = pod["containers"]
+        assert (container["env"], container["envFrom"]) == (values["env"], values["envFrom"])
+        assert container["volumeMounts"][-1] == values["extraVolumeMounts"][0]
+        assert pod["volumes"][-1] == secret
+        assert pod["affinity"] == values["affinity"]
+        has_arguments = container["args"][-1] == "--log-level=debug"
+        assert has_arguments is (deployment["metadata"]["name"] == "kai-py")
+    accounts = [each for each in found if each["kind"] == "ServiceAccount"]
+    annotated = [each["metadata"].get("annotations") for each in accounts]
+    assert annotated.count({"iam/role": "r"}) == 2
+
+
+@built_once
+def test_the_dashboard_may_have_an_address_outside():
+    values = {
+        "image": "i",
+        "monitoring": {"podMonitor": True},
+        "ingress": {"enabled": True, "host": "kai.example", "className": "nginx"},
+        "route": {"enabled": True, "hostnames": ["kai.example"], "parentRefs": [{"name": "gw"}]},
+    }
+    kinds = {each["kind"]: each for each in documents(render(CHART, "gpu", json.dumps(values)))}
+    assert kinds["Ingress"]["spec"]["ingressClassName"] == "nginx"
+    assert kinds["Ingress"]["spec"]["rules"][0]["host"] == "kai.example"
+    assert kinds["HTTPRoute"]["spec"]["parentRefs"] == [{"name": "gw"}]
+    assert kinds["PodMonitor"]["spec"]["podMetricsEndpoints"][0]["path"] == "/metrics"
+
+
+@built_once
+def test_values_of_an_earlier_release_may_be_reused():
+    new = ("env", "envFrom", "extraArgs", "extraVolumes", "extraVolumeMounts", "affinity")
+    new += ("podAnnotations", "podLabels", "serviceAccountAnnotations", "ingress", "route")
+    # Null takes a default away, as --reuse-values does with all that the earlier release lacked.
+    reused = render(CHART, "gpu", json.dumps({"image": "i", **dict.fromkeys(new)}))
+    plain = render(CHART, "gpu", json.dumps({"image": "i"}))
+    assert named(documents(reused)) == named(documents(plain))
 
 
 @built_once
