@@ -120,6 +120,6 @@ def is_equivalent(gang: Gang, other: Gang) -> bool:
     for pod in pods:
         if pod.shape.number != shape or pod.charge is not charge:
             return False
-        if pod.state is not PodState.PENDING or pod.waiting_for:
+        if pod.state is not PodState.PENDING or pod.waiting_for or pod.relies_on:
             return False
     return gang.is_preemptible(pods)

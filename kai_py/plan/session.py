@@ -174,7 +174,9 @@ class CycleState:
         except Exception as error:
             self.turns.fail(gang, error)
             return evicted, None, self.quota.cost_of(())
-        self._requests[gang.key] = found
+        # What a pod that relies on another is charged with depends on what else was placed.
+        if not any(member.relies_on for member in members):
+            self._requests[gang.key] = found
         return found
 
 

@@ -3,6 +3,9 @@
 A claim that pods share is charged to one of them: to the first for which it is reserved, else to
 the first that has a node, before that to the first that asks. It stays charged to that pod until
 the pod ends; then one of those that remain is charged. O(claims of the pod).
+
+While that pod waits, another may start first: then the claim is on its own account, or its queue
+would get above its limit (``Member.relies_on``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,6 +16,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.snapshot.dependencies import Dependencies
 from kai_py.snapshot.derivation import GpuMemory, PodDemand, charge
+from kai_py.snapshot.gangs import Charge
 from kai_py.snapshot.object_cache import Key
 from kai_py.snapshot.settings import DeviceRegistry
 
@@ -44,6 +48,10 @@ class ChargedPods:
         self._charged[claim] = pod
         self._claims_of.setdefault(pod, {})[claim] = None
         return True
+
+    def charged_with(self, claim: ClaimKey) -> str | None:
+        """The pod that is charged with a claim."""
+        return self._charged.get(claim)
 
     def remove(self, pod: str, users: Callable[[ClaimKey], Iterable[str]]) -> Iterator[str]:
         """Charge others with the claims of a pod that has ended; ``users``: in order of preference.
@@ -108,12 +116,32 @@ class PodCharges:
         """The pods that were relieved of a claim since the last call, to be derived again."""
         return self._charged_pods.take_to_recharge()
 
+    def relies_on(self, pod: Pod, demand: PodDemand) -> tuple[tuple[str, Charge], ...]:
+        """What waiting pods are charged with of the claims of ``pod``, by their uids."""
+        if demand.charged_by_shape:
+            return ()
+        found: list[tuple[str, Charge]] = []
+        for claim in [use.claim for use in demand.claims.uses if use.claim is not None]:
+            other = self._charged_pods.charged_with(_key(claim))
+            waits = other not in (None, pod.metadata.uid) and self._reserved_for(claim) is None
+            if other is not None and waits and self._is_unplaced(other):
+                found.append((other, self._devices.accounting.claim(claim)))
+        return tuple(found)
+
     def _is_charged(self, pod: Pod, claim: ResourceClaim) -> bool:
-        for consumer in claim.status.reserved_for:
-            if consumer.uid in self._pods:
-                return consumer.uid == pod.metadata.uid
-        key = ("resourceclaims", claim.metadata.namespace, claim.metadata.name)
-        return self._charged_pods.is_charged(key, pod.metadata.uid, self._is_unplaced)
+        reserved_for = self._reserved_for(claim)
+        if reserved_for is not None:
+            return reserved_for == pod.metadata.uid
+        return self._charged_pods.is_charged(_key(claim), pod.metadata.uid, self._is_unplaced)
+
+    def _reserved_for(self, claim: ResourceClaim) -> str | None:
+        """The first pod that exists of those for which a claim is reserved, by uid."""
+        found = (each.uid for each in claim.status.reserved_for if each.uid in self._pods)
+        return next(found, None)
 
     def _claim_users(self, claim: Key) -> list[str]:
         return sorted(self._dependencies.dependents((claim,)), key=self._is_unplaced)
+
+
+def _key(claim: ResourceClaim) -> ClaimKey:
+    return "resourceclaims", claim.metadata.namespace, claim.metadata.name

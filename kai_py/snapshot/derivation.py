@@ -38,7 +38,7 @@ from kai_py.snapshot.accounting import GPU, Accounting, total
 from kai_py.snapshot.assumptions import PodPlacement
 from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.extended_resources import extended_resources
-from kai_py.snapshot.gangs import Member, PodState
+from kai_py.snapshot.gangs import Charge, Member, PodState
 from kai_py.snapshot.gpu_nodes import REPLICA_RESOURCE, gpu_replicas
 from kai_py.snapshot.node_usage import NodeUsageState, PodUsage
 from kai_py.snapshot.pod_volumes import NO_VOLUMES, PodVolumes, pod_volumes
@@ -317,11 +317,13 @@ def member(
     gpus: tuple[SharedGpu, ...],
     spec: GangSpec,
     cost: Mapping[str, float],
+    relies_on: tuple[tuple[str, Charge], ...] = (),
     waiting_for: str = "",
 ) -> Member:
     """The pod as a member of the gang that ``spec`` describes; ``cost`` is its charge.
 
-    ``waiting_for``: what it waits for beside the objects that it names.
+    ``relies_on`` is as in ``Member``. ``waiting_for``: what it waits for beside the objects that it
+    names.
     """
     meta = pod.metadata
     return Member(
@@ -335,6 +337,7 @@ def member(
         created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
         bound_since=_bound_since(pod),
         charge=cost,
+        relies_on=relies_on,
         labels=meta.labels,
         claims=(*demand.claims.references, *demand.claims.extended_claims),
         group_reservation=demand.claims.group_reservation,

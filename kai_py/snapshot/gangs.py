@@ -63,7 +63,8 @@ class Member(Struct, frozen=True):
     attempt before. ``waiting_for`` and ``problem`` are sentences: what must happen first, and what
     is wrong with the pod itself. ``stuck_terminating``: it should have been gone long ago.
     ``gated_by_us_only``: our scheduling gate is the only one that it has. ``failure_limits``: how
-    many evictions the workloads that own it survive.
+    many evictions the workloads that own it survive. ``relies_on``: what waiting pods, by uid, are
+    charged with of claims that it shares: it is charged with that if it starts before them.
     """
 
     pod: PodRef
@@ -91,6 +92,7 @@ class Member(Struct, frozen=True):
     gated_by_us_only: bool = False
     group_reservation: GroupReservation | None = None
     failure_limits: tuple[FailureLimit, ...] = ()
+    relies_on: tuple[tuple[str, Charge], ...] = ()
 
 
 class Gang(Struct, frozen=True, dict=True):

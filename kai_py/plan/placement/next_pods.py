@@ -5,8 +5,8 @@ capacity for the pods that its framework creates once these run. A gang at minMe
 elastic pods: pod by pod, or an optional subgroup at a time.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Subgroup, is_satisfied
@@ -15,6 +15,7 @@ from kai_py.plan.plan import Stage
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.queue_access import NamespaceLabels, closed_queue
+from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang, Member, PodState
 
 
@@ -62,20 +63,38 @@ def next_request(gang: Gang, statement: Statement) -> PlacementRequest | None:
     left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting_for]
     if not left:
         return None
+    if any(m.relies_on for m in left):
+        left.sort(key=lambda m: bool(m.relies_on))
     if (
         not gang.placeholders
         and not gang.tree.children
         and len(left) == len(gang.members) == gang.tree.min_members
     ):
-        return PlacementRequest(tuple(left), is_elastic=False)
+        return PlacementRequest(_charged(left, statement), is_elastic=False)
     have, by_leaf = active_counts(gang, statement), members_by_leaf(left)
     surplus = is_satisfied(gang.tree, have)
     wanted = (_next_elastic_pods if surplus else _min_member_pods)(gang.tree, have, by_leaf)
     if not wanted:
         return None
-    chosen = tuple(m for m in left if m.pod.uid in wanted)
+    chosen = _charged([m for m in left if m.pod.uid in wanted], statement)
     later = () if surplus else gang.placeholders
     return PlacementRequest((*chosen, *later), surplus, has_more=len(chosen) < len(left))
+
+
+def _charged(members: Sequence[Member], statement: Statement) -> tuple[Member, ...]:
+    """The pods of a request, charged with shared claims whose pod starts neither with nor before.
+
+    :returns: the same pods where none relies on the charge of another.
+    """
+    if not any(m.relies_on for m in members):
+        return tuple(members)
+    paid = {m.pod.uid for m in members} | statement.placed.keys()
+    found = []
+    for member in members:
+        due = [charge for uid, charge in member.relies_on if uid not in paid]
+        paid.update(uid for uid, _ in member.relies_on)
+        found.append(replace(member, charge=total((member.charge, *due))) if due else member)
+    return tuple(found)
 
 
 def elastic_pods(gang: Gang, statement: Statement) -> tuple[PodRef, ...]:

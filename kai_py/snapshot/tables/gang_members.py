@@ -56,6 +56,7 @@ class GangMembers(PodTable):
             gpus=pod.gpus,
             spec=spec,
             cost=self._charges.charge_of(pod.parsed.pod, demand, pod.placement.node),
+            relies_on=self._charges.relies_on(pod.parsed.pod, demand),
             waiting_for=unlabelled_claim(demand, self._devices.accounting, self._label, spec.queue),
         )
         self._gangs.join(pod.uid, spec, joining, pod.parsed.expected)
