@@ -11,19 +11,28 @@ from tests.node.requirements import missing
 from tests.node.workloads import DRIVER, PARTS, device_class
 from tests.support.cluster.account import scheduler_account
 from tests.support.cluster.api import Api
+from tests.support.cluster.audit import findings
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import queue
 from tests.support.cluster.scheduling import Running, install_definitions, scheduling
-from tests.support.cluster.sweep import Sweep
+from tests.support.cluster.shared_gpus import RESERVATIONS
 from tests.support.cluster.view import View, condition
 
 NAMES = ("node-a", "node-b")
 GPUS = 4
 """Devices that the example driver offers on each node."""
 READY_SECONDS = 60.0
-_PODS = "/api/v1/namespaces/default/pods"
+_DEVICES = "/apis/resource.k8s.io/v1"
+_PODS = ("/api/v1/namespaces/default/pods", RESERVATIONS)
 _JOBS = "/apis/batch/v1/namespaces/default/jobs"
+_CLAIMS = f"{_DEVICES}/namespaces/default/resourceclaims"
+_PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+_SETTINGS = (
+    f"{_DEVICES}/namespaces/default/resourceclaimtemplates",
+    f"{_DEVICES}/deviceclasses",
+    "/apis/scheduling.kai.io/v1alpha1/queues",
+)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -53,16 +62,8 @@ def started(
         yield made
 
 
-@pytest.fixture(scope="session")
-def real_sweep() -> Sweep:
-    """What the control plane is brought back to after each test."""
-    return Sweep()
-
-
 @pytest.fixture
-async def cluster(
-    plane: ControlPlane, started: dict[str, Node], real_sweep: Sweep
-) -> AsyncIterator[Cluster]:
+async def cluster(plane: ControlPlane, started: dict[str, Node]) -> AsyncIterator[Cluster]:
     """A cluster of two real nodes, each with four GPUs of the example driver, and no pods."""
     async with Api(plane.kubeconfig) as api:
         account = await scheduler_account(api)
@@ -76,15 +77,17 @@ async def cluster(
                 if not each.runs(program):
                     start()
         await eventually(lambda: _ready(api), within=READY_SECONDS, what="two ready nodes")
-        await real_sweep.remember(api)
         opened = Cluster("nodes", plane.kubeconfig, account, plane.url, api, run_nodes=_has_nodes)
         await opened.submit(device_class(DRIVER), device_class(PARTS), queue())
         yield opened
-        await _remove_pods(api)
+        await eventually(lambda: _sound(api), within=10.0, what="nothing that an audit finds")
+        await _clear(api)
         for each in started.values():
-            if each.runs("parts-driver"):
-                each.stop("parts-driver")
-        await real_sweep.clean(api)
+            for program in ("parts-driver", "gpu-plugin"):
+                if each.runs(program):
+                    each.stop(program)
+        # Kubelets would withdraw the slices, too, half a minute later.
+        await api.delete(f"{_DEVICES}/resourceslices", fieldSelector=f"spec.driver={PARTS}")
 
 
 def _has_nodes(_nodes: object) -> None:
@@ -94,7 +97,7 @@ def _has_nodes(_nodes: object) -> None:
 async def _ready(api: Api) -> bool:
     nodes = await api.items("/api/v1/nodes")
     ready = [each for each in nodes if condition(each, "Ready").get("status") == "True"]
-    slices = await api.items("/apis/resource.k8s.io/v1/resourceslices")
+    slices = await api.items(f"{_DEVICES}/resourceslices")
     offered = {each["spec"]["nodeName"] for each in slices if each["spec"]["driver"] == DRIVER}
     names = {each["metadata"]["name"] for each in ready}
     assert names == set(NAMES), f"ready: {names}"
@@ -102,17 +105,33 @@ async def _ready(api: Api) -> bool:
     return True
 
 
-async def _remove_pods(api: Api) -> None:
-    """Delete all pods as users do: kubelets end their containers and give devices back."""
+async def _sound(api: Api) -> bool:
+    found = await findings(api)
+    assert not found, found
+    return True
+
+
+async def _clear(api: Api) -> None:
+    """Delete what tests make, as users do: kubelets end containers and give devices back.
+
+    Nothing else: a running driver whose slices others delete may not publish them again.
+    """
     await api.delete(_JOBS, {"propagationPolicy": "Background"})
-    await api.delete(_PODS, {"gracePeriodSeconds": 1})
+    for pods in _PODS:
+        await api.delete(pods, {"gracePeriodSeconds": 1})
+    await eventually(lambda: _gone(api, *_PODS, _CLAIMS), within=60.0)
+    for collection in _SETTINGS:
+        await api.delete(collection)
+    for each in await api.items(_PRIORITIES):
+        if not each["metadata"]["name"].startswith("system-"):
+            await api.delete(f"{_PRIORITIES}/{each['metadata']['name']}")
 
-    async def gone() -> bool:
-        left = [pod["metadata"]["name"] for pod in await api.items(_PODS)]
-        assert not left, f"pods that do not end: {left}"
-        return True
 
-    await eventually(gone, within=60.0, what="no pods")
+async def _gone(api: Api, *collections: str) -> bool:
+    for collection in collections:
+        left = [each["metadata"]["name"] for each in await api.items(collection)]
+        assert not left, f"{collection} that do not go: {left}"
+    return True
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ wants cover the sysctls. Nothing listens but sockets in these directories and a 
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from typing import Any
 from tests.cluster.controlplane import ControlPlane, StartError
 from tests.node import init, keeper
 from tests.node.configuration import CONTAINERD, kubelet_configuration
-from tests.node.image import write_image
+from tests.node.image import write_images
 from tests.node.programs import programs
 from tests.node.workloads import TOLD
 from tests.support.patience import patience
@@ -38,6 +39,7 @@ DIRECTORIES = {
     "cdi": "/etc/cdi",
     "cdi-run": "/var/run/cdi",
     "cni": "/etc/cni/net.d",
+    "cni-programs": "/opt/cni/bin",
     "pods": "/var/log/pods",
     "containers": "/var/log/containers",
     "told": TOLD,
@@ -45,6 +47,12 @@ DIRECTORIES = {
 """Directories of the node, by their names in its own directory, and where the node sees them."""
 _SHARED = {"kubelet", "containerd-state"}  # mounts of containers have to reach their users
 _CNI = {"cniVersion": "1.0.0", "name": "loopback", "plugins": [{"type": "loopback"}]}
+_NO_NETWORK = """#!/bin/sh
+[ "$CNI_COMMAND" = ADD ] || exit 0
+echo '{"cniVersion": "1.0.0", "interfaces": [{"name": "'$CNI_IFNAME'", "sandbox": "'$CNI_NETNS'"}],
+  "ips": [{"address": "192.0.2.1/32", "interface": 0}]}'
+"""
+"""A CNI plugin that connects pods to nothing, with an address for documentation (RFC 5737)."""
 _SOCKET = "/run/containerd/containerd.sock"
 _START_SECONDS = 30.0
 
@@ -94,7 +102,8 @@ class Node:
     def start_parts_driver(self, *, resources: dict[str, Any]) -> "PartsDriver":
         """Start the driver of these tests, `parts.kai.test`, which offers `resources`."""
         driver = PartsDriver(self.directory / "parts")
-        driver.directory.mkdir(exist_ok=True)
+        shutil.rmtree(driver.directory, ignore_errors=True)
+        driver.directory.mkdir()
         driver.publish(resources)
         self._start(
             "parts-driver",
@@ -104,6 +113,10 @@ class Node:
             driver.directory,
         )
         return driver
+
+    def start_device_plugin(self, *, gpus: int) -> None:
+        """Start a device plugin that offers so many of nvidia.com/gpu, named GPU-NODE-NUMBER."""
+        self._start("gpu-plugin", programs() / "gpu-plugin", self.name, gpus)
 
     def stop(self, program: str, number: int = signal.SIGTERM, *, within: float = 20.0) -> None:
         """Send a signal that ends a program, SIGTERM or SIGKILL, and wait until it has ended."""
@@ -132,16 +145,22 @@ class Node:
         """What a program wrote since the node started."""
         return (self.directory / f"{program}.log").read_text(errors="replace")
 
-    def output_of(self, pod: str) -> str:
-        """What the containers of a pod wrote, also when it has gone."""
-        return (self.directory / "told" / pod).read_text()
+    def output_of(self, pod: str, container: str = "main") -> str:
+        """What a container of tests.node.workloads wrote, also when its pod has gone."""
+        return (self.directory / "told" / f"{pod}.{container}").read_text()
+
+    def log_of_container(self, namespace: str, pod: str, container: str) -> str:
+        """What any container wrote, by the runtime's log, which goes with its pod."""
+        found = sorted((self.directory / "pods").glob(f"{namespace}_{pod}_*/{container}/*.log"))
+        lines = [line for path in found for line in path.read_text().splitlines()]
+        return "\n".join(line.split(" ", 3)[3] for line in lines)
 
     def cdi_files(self) -> list[str]:
         """The names of the CDI files of claims, there while they are prepared."""
         paths = sorted((self.directory / "cdi-run").iterdir())
         return [path.name for path in paths if "common" not in path.name]
 
-    def _start(self, name: str, *command: str | Path) -> None:
+    def _start(self, name: str, *command: str | Path | int) -> None:
         log = self.directory / f"{name}.log"
         # The shim is looked for on PATH.
         environment = {"PATH": f"{programs()}:{os.environ['PATH']}"}
@@ -225,8 +244,8 @@ def node(name: str, plane: ControlPlane, directory: Path) -> Iterator[Node]:
     try:
         running._answer()
         running.start_containerd()
-        write_image(directory / "image.tar")
-        imported = running.ctr("images", "import", directory / "image.tar")
+        write_images(directory / "images.tar")
+        imported = running.ctr("images", "import", directory / "images.tar")
         assert imported.returncode == 0, imported.stderr
         running.start_kubelet()
         yield running
@@ -243,6 +262,9 @@ def _prepare(directory: Path) -> list[tuple[str, str, bool]]:
         (directory / name).mkdir(parents=True)
         mounts.append((str(directory / name), seen, name in _SHARED))
     (directory / "cni" / "loopback.conflist").write_text(json.dumps(_CNI))
+    plugin = directory / "cni-programs" / "loopback"
+    plugin.write_text(_NO_NETWORK)
+    plugin.chmod(0o755)
     for name, value in SYSCTLS.items():
         covering = directory / name.replace("/", ".")
         covering.write_text(f"{value}\n")

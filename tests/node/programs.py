@@ -5,6 +5,7 @@ plane's (about twenty minutes on two cores). runc, busybox and util-linux are th
 """
 
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
@@ -42,6 +43,7 @@ PROGRAMS = (
         link=f"-X k8s.io/component-base/version.gitVersion={_KUBELET_VERSION}",
     ),
     Program("parts-driver", "kubelet", "./driver"),
+    Program("gpu-plugin", "kubelet", "./plugin"),
     Program(
         "dra-example-kubeletplugin",
         "example_driver",
@@ -62,7 +64,8 @@ PROGRAMS = (
 def programs() -> Path:
     """Return the directory that holds every program of `PROGRAMS`, building them if needed."""
     cached = user_cache() / "kai-py" / "node"
-    target = cached / _fingerprint()
+    prints = " ".join(map(_fingerprint, PROGRAMS))
+    target = cached / hashlib.sha256(prints.encode()).hexdigest()[:16]
     if not target.exists():
         cached.mkdir(parents=True, exist_ok=True)
         with locked(cached / "lock"):
@@ -74,25 +77,27 @@ def programs() -> Path:
 def _build(target: Path, cached: Path) -> None:
     environment = go_environment(cached)
     unfinished = target.with_name(target.name + ".unfinished")
-    unfinished.mkdir(exist_ok=True)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
     for program in PROGRAMS:
-        if not (unfinished / program.name).exists():
-            _build_program(program, unfinished, cached, environment)
+        # A change of one program, or a build that was broken off, costs no other one.
+        built = cached / f"{program.name}-{_fingerprint(program)}"
+        if not built.exists():
+            _build_program(program, built, environment)
+        os.link(built, unfinished / program.name)
     unfinished.rename(target)
     shutil.rmtree(compiled_packages(cached), ignore_errors=True)
 
 
-def _build_program(
-    program: Program, directory: Path, cached: Path, environment: dict[str, str]
-) -> None:
+def _build_program(program: Program, built: Path, environment: dict[str, str]) -> None:
     module = MODULES / program.module
     print(f"node: building {program.name} (once; minutes when nothing is compiled)", flush=True)
     started = time.monotonic()
-    built = directory / f"{program.name}.unfinished"
+    unfinished = built.with_name(f"{built.name}.unfinished")
+    go = find_go(module, built.parent)
     flags = [f"-ldflags={_LINK} {program.link}", f"-tags={program.tags}"]
-    command = [find_go(module, cached), "build", *flags, "-o", built]
     answer = subprocess.run(
-        ["nice", "-n", "10", *command, program.package],
+        ["nice", "-n", "10", go, "build", *flags, "-o", unfinished, program.package],
         cwd=module,
         env=environment,
         check=False,
@@ -101,13 +106,17 @@ def _build_program(
     )
     if answer.returncode != 0:
         raise BuildError(f"go build {program.package} failed:\n{answer.stderr[-4000:].strip()}")
-    built.rename(directory / program.name)
+    unfinished.rename(built)
     print(f"node: built {program.name} in {time.monotonic() - started:.0f} s", flush=True)
 
 
-def _fingerprint() -> str:
-    parts = [path.read_bytes() for path in sorted(MODULES.rglob("*")) if path.is_file()]
-    parts.append(f"{platform.system()} {platform.machine()} {PROGRAMS} {_LINK}".encode())
+def _fingerprint(program: Program) -> str:
+    """Changes with everything that the program is made of."""
+    module = MODULES / program.module
+    own = (module / program.package).glob("*.go") if program.package.startswith(".") else ()
+    sources = (module / "go.mod", module / "go.sum", *sorted(own))
+    parts = [path.read_bytes() for path in sources]
+    parts.append(f"{platform.system()} {platform.machine()} {program} {_LINK}".encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 

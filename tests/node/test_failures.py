@@ -1,7 +1,7 @@
 """A driver fails to prepare, a kubelet refuses pods: devices come back, other gangs start."""
 
 from tests.node.conftest import GPUS, NAMES
-from tests.node.test_restarts import running
+from tests.node.pods import running
 from tests.node.workloads import PARTS, SERVE, TELL, parts, pod_spec, request, template
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import job

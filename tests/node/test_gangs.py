@@ -3,16 +3,18 @@
 from collections import Counter
 
 from tests.node.conftest import GPUS, NAMES
+from tests.node.pods import environment
 from tests.node.workloads import TELL, pod_spec, request, template
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import job
 
 
-def devices_told(output):
-    """GPUs of the example driver that a container found in its environment."""
-    lines = (line.partition("=") for line in output.splitlines())
+def devices_told(variables):
+    """GPUs of the example driver in the environment of a container."""
     return [
-        value for name, _, value in lines if name.startswith("GPU_DEVICE_") and name.count("_") == 2
+        value
+        for name, value in variables.items()
+        if name.startswith("GPU_DEVICE_") and name.count("_") == 2
     ]
 
 
@@ -33,12 +35,13 @@ async def test_a_gang_starts_whole_and_completes(cluster, nodes, scheduler, view
     told = Counter()
     for pod in pods:
         name = pod["metadata"]["name"]
-        (device,) = devices_told(nodes[pod["spec"]["nodeName"]].output_of(name))
-        told[pod["spec"]["nodeName"], device] += 1
+        node = pod["spec"]["nodeName"]
+        (device,) = devices_told(await environment(nodes[node], name))
+        told[node, device] += 1
     assert sorted(told.values()) == [1] * size
 
     async def given_back():
-        assert [node.cdi_files() for node in nodes.values()] == [[], []]
+        assert [each.cdi_files() for each in nodes.values()] == [[], []]
         assert await view.held() == []
         return True
 

@@ -5,9 +5,12 @@ import signal
 import pytest
 
 from tests.node.conftest import GPUS, NAMES
+from tests.node.pods import containers, running
 from tests.node.workloads import DRIVER, SERVE, TELL, pod_spec, request, template
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import job
+
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
 @pytest.fixture
@@ -32,28 +35,6 @@ def spread(spec):
     return spec | {"topologySpreadConstraints": [constraint]}
 
 
-async def running(view, prefix, count, *, phase="Running", within=60.0):
-    """Wait until so many pods are in the phase, by the kubelet's word."""
-
-    async def reached():
-        found = [pod["status"]["phase"] for pod in await view.pods(prefix)]
-        assert found.count(phase) == count, f"{found}: {await view.say(prefix)}"
-        return True
-
-    await eventually(reached, within=within)
-
-
-async def containers(view, prefix):
-    """The containers of running pods by name: equal ones were not restarted."""
-    return {
-        pod["metadata"]["name"]: [
-            (each["containerID"], each["restartCount"])
-            for each in pod["status"]["containerStatuses"]
-        ]
-        for pod in await view.pods(prefix)
-    }
-
-
 async def test_a_kubelet_that_is_killed_and_started(cluster, nodes, view, serving):
     node = nodes["node-a"]
     node.stop("kubelet", signal.SIGKILL)
@@ -74,30 +55,55 @@ async def test_containerd_that_is_killed_and_started(cluster, nodes, view, servi
     assert await containers(view, "serve") == serving
 
 
-async def test_a_driver_that_comes_back_with_fewer_devices(cluster, nodes, view, serving):
+async def test_a_driver_that_comes_back_with_other_devices(cluster, nodes, view, serving):
+    try:
+        await restart_drivers(cluster, nodes, devices=1)
+        # Four devices are gone while they are used: what runs goes on, what comes has to wait.
+        await cluster.submit(job("more", 3, pod_spec(SERVE, templates={"gpu": "gpu"})))
+        await view.wait_pending("more", 3, reason="Unschedulable")
+        assert await containers(view, "serve") == serving
+        await restart_drivers(cluster, nodes, devices=GPUS + 1)
+        await running(view, "more", 3)
+        assert await containers(view, "serve") == serving
+        held = await view.held()
+        assert len(set(held)) == len(held) == len(serving) + 3
+    finally:
+        await restart_drivers(cluster, nodes, devices=GPUS)
+
+
+async def test_a_driver_that_is_away(cluster, nodes, view, serving):
     for node in nodes.values():
         node.stop("example-driver")
-        node.start_example_driver(devices=1)
-    await offered(cluster, 1)
-    # Six devices are gone while they are used: what runs goes on, what comes gets what is there.
-    await cluster.submit(job("more", 3, pod_spec(SERVE, templates={"gpu": "gpu"})))
-    await view.wait_pending("more", 3, reason="Unschedulable")
+    await withdrawn(cluster)  # by the kubelets, half a minute later
+    await cluster.submit(job("later", 2, pod_spec(SERVE, templates={"gpu": "gpu"})))
+    await view.wait_pending("later", 2, reason="Unschedulable")
     assert await containers(view, "serve") == serving
+    for node in nodes.values():
+        node.start_example_driver(devices=GPUS)
+    await running(view, "later", 2)
+    assert await containers(view, "serve") == serving
+
+
+async def restart_drivers(cluster, nodes, *, devices):
+    """Stop both example drivers, start them with so many devices, wait until these are offered."""
     for node in nodes.values():
         node.stop("example-driver")
-        node.start_example_driver(devices=GPUS + 1)
-    await offered(cluster, GPUS + 1)
-    await running(view, "more", 3)
-    assert await containers(view, "serve") == serving
-    held = await view.held()
-    assert len(set(held)) == len(held) == len(serving) + 3
-    for node in nodes.values():
-        node.stop("example-driver")  # the next test starts it as it was
+        node.start_example_driver(devices=devices)
+    await offered(cluster, devices)
+
+
+async def withdrawn(cluster):
+    async def reached():
+        left = [each["metadata"]["name"] for each in await cluster.api.items(SLICES)]
+        assert not left, f"slices: {left}"
+        return True
+
+    await eventually(reached, within=60.0)
 
 
 async def offered(cluster, count):
     async def reached():
-        slices = await cluster.api.items("/apis/resource.k8s.io/v1/resourceslices")
+        slices = await cluster.api.items(SLICES)
         found = {
             each["spec"]["nodeName"]: len(each["spec"].get("devices", ()))
             for each in slices

@@ -9,14 +9,15 @@ from tests.support.cluster.manifests import SCHEDULER
 
 DRIVER = "gpu.example.com"
 PARTS = "parts.kai.test"
-TELL = "env"
+TOLD_ALL = "."
+TELL = f"env; echo {TOLD_ALL}"
 """Prints the environment, where CDI puts what a driver prepared."""
-SERVE = "trap 'echo bye; exit 0' TERM; env; while true; do sleep 0.1; done"
-"""Runs until it is asked to end, and says so."""
-STAY = "trap '' TERM; env; while true; do sleep 0.1; done"
+SERVE = f"trap 'echo bye; exit 143' TERM; {TELL}; while true; do sleep 0.1; done"
+"""Runs until it is asked to end, says so and fails, as unfinished work does."""
+STAY = f"trap '' TERM; {TELL}; while true; do sleep 0.1; done"
 """Runs until it is killed."""
 TOLD = "/var/log/told"
-"""A directory of the node: what a pod writes is in a file of its name, which outlives the pod."""
+"""A directory of the node: containers write into files POD.CONTAINER there, which outlive them."""
 
 
 def device_class(driver: str) -> Document:
@@ -36,7 +37,7 @@ def container(script: str, *claims: str, name: str = "main", **fields: Any) -> D
         "name": name,
         "image": IMAGE,
         "imagePullPolicy": "Never",
-        "command": ["sh", "-c", f"exec >> {TOLD}/$POD 2>&1; {script}"],
+        "command": ["sh", "-c", f"exec >> {TOLD}/$POD.{name} 2>&1; {script}"],
         "env": [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
         "volumeMounts": [{"name": "told", "mountPath": TOLD}],
         "resources": {"claims": [{"name": each} for each in claims]},
