@@ -7,7 +7,7 @@ Complexity: O(gangs that are pending, below minMember or started in part), witho
 their answer in an earlier cycle (``search_cache.settled``).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_py.api.choices import FillStrategy
@@ -17,7 +17,7 @@ from kai_py.plan.actions.allocate import allocate
 from kai_py.plan.actions.allocate_in_turn import VictimAction, allocate_without_bypass
 from kai_py.plan.actions.consolidate import consolidate
 from kai_py.plan.actions.preempt import preempt
-from kai_py.plan.actions.reclaim import reclaim
+from kai_py.plan.actions.reclaim import gangs_within_share, reclaim
 from kai_py.plan.actions.registry import registered_action
 from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
@@ -251,20 +251,20 @@ def run_cycle(
     turnover.reserve_for_largest(gang for gang in ready if _has_unplaced_pods(state, gang))
     # 4. The others take idle capacity, then what consolidation frees, then what fairness and
     #    priority allow; at last, gangs below minMember for too long are evicted.
-    for action in settings.actions:
+    for action, able in _actions_in_turn(state, ready, settings):
         if action is Action.ALLOCATE and settings.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST:
             allocate_without_bypass(
                 state,
-                ready,
+                able,
                 turnover,
                 [VICTIM_ACTIONS[each] for each in settings.actions if each in VICTIM_ACTIONS],
             )
         else:
-            ACTIONS[action](state, ready)
+            ACTIONS[action](state, able)
         if action is Action.ALLOCATE:
             for name in settings.extra_actions:
-                _run_added_action(state, ready, name)
-        ready = [gang for gang in ready if _has_unplaced_pods(state, gang)]
+                _run_added_action(state, _unplaced(state, ready), name)
+    ready = _unplaced(state, ready)
     explain_infeasible(state, ready)
     explain_unresolved_names(state, ready)
     explain_protections(state, ready, settings.actions)
@@ -294,6 +294,38 @@ def run_cycle(
         else:
             memory.settled = settle(state, finished, next_deadline(snapshot, settings, memory))
     return plan
+
+
+def _actions_in_turn(
+    state: CycleState, gangs: Sequence[Gang], settings: CycleSettings
+) -> Iterator[tuple[Action, list[Gang]]]:
+    """The actions in their order, each with the gangs that are still pending.
+
+    Where no gang may bypass another, pods are relocated first for gangs that may reclaim, and for
+    the others after those have reclaimed: else what starts on capacity that relocation won would be
+    evicted in the next cycle.
+    """
+    in_order = settings.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST
+    splits = in_order and Action.RECLAIM in settings.actions
+    later: list[Gang] = []
+    for action in settings.actions:
+        if action is Action.CONSOLIDATE and splits:
+            able = _unplaced(state, gangs)
+            due = gangs_within_share(state, able)
+            keys = {gang.key for gang in due}
+            later = [gang for gang in able if gang.key not in keys] if due else []
+            yield action, due or able
+            continue
+        if action is Action.STALE and later:
+            yield Action.CONSOLIDATE, _unplaced(state, later)
+            later = []
+        yield action, _unplaced(state, gangs)
+    if later:
+        yield Action.CONSOLIDATE, _unplaced(state, later)
+
+
+def _unplaced(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
+    return [gang for gang in gangs if _has_unplaced_pods(state, gang)]
 
 
 def _run_added_action(state: CycleState, ready: Sequence[Gang], name: str) -> None:

@@ -221,6 +221,19 @@ def request_signature(state: CycleState, gang: Gang, request: PlacementRequest) 
     return first if all(member.shape.number == first for member in request.members) else None
 
 
+def request_kind(state: CycleState, gang: Gang, request: PlacementRequest) -> Hashable | None:
+    """``request_signature`` within one cycle: with the nodes that are reserved against the gang."""
+    reservations = state.placer.reservations
+    if not reservations.active:
+        return request_signature(state, gang, request)
+    if has_topology_constraint(gang.tree) or reservations.is_for(gang):
+        return None
+    first = request.members[0].shape.number
+    if any(member.shape.number != first for member in request.members):
+        return None
+    return first, reservations.rows_closed_to(gang)
+
+
 class ActionSearches:
     """The failed searches of one action."""
 

@@ -14,7 +14,7 @@ that failed was placed at the cost of victims.
 Gangs whose search for devices was cut short in an earlier cycle come after all others.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.device_options import place_within_quota
@@ -24,7 +24,7 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.quota_check import check_quota, check_reserved_quota, nodes_within_quota
 from kai_py.plan.search_cache.cache import FailedRequests, SearchKey, SearchResult
-from kai_py.plan.session import ActionSearches, CycleState, place_earliest, request_signature
+from kai_py.plan.session import ActionSearches, CycleState, place_earliest, request_kind
 from kai_py.policy.gang_order import in_rotation
 from kai_py.snapshot.gangs import Gang
 
@@ -126,7 +126,7 @@ class _AllocateSolver:
 
     def solve(self, gang: Gang, request: PlacementRequest) -> Unschedulable | None:
         """Place the pods, or say why not."""
-        shape, size = request_signature(self._state, gang, request), len(request.members)
+        shape, size = request_kind(self._state, gang, request), len(request.members)
         reason = None if shape is None else self._failed.find(shape, size)
         if reason is None:
             reason = self._place(gang, request, shape)
@@ -140,7 +140,7 @@ class _AllocateSolver:
         self._failed.clear()
 
     def _place(
-        self, gang: Gang, request: PlacementRequest, shape: int | None
+        self, gang: Gang, request: PlacementRequest, shape: Hashable | None
     ) -> Unschedulable | None:
         key = _search_key(gang, request, shape)
         known, steps = self._searches.lookup(key), self._state.placer.search_steps
@@ -160,7 +160,7 @@ class _AllocateSolver:
         return reason
 
 
-def _search_key(gang: Gang, request: PlacementRequest, shape: int | None) -> SearchKey:
+def _search_key(gang: Gang, request: PlacementRequest, shape: Hashable | None) -> SearchKey:
     """What decides whether the pods can be placed, and how it is told that they can't."""
     if shape is None:
         return SearchKey(gang.key, gang)

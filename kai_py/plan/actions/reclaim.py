@@ -31,12 +31,13 @@ from kai_py.plan.victims.order import (
 )
 from kai_py.plan.victims.search import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit, unprotected_units
-from kai_py.policy.queue_usage import QueueUsage, copy_usage
+from kai_py.policy.queue_usage import QueueUsage, copy_usage, exceeds_any
 from kai_py.policy.reclaim_batch import may_reclaim_batch
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     Victims,
     check_reclaim,
+    compared_rows,
     may_reclaim,
     reclaimable_queues,
     stays_deserved,
@@ -48,6 +49,25 @@ from kai_py.snapshot.resources import Bools
 def reclaim(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
     """Run the action for those of ``gangs`` that are still pending; ``pool``: if there is one."""
     find_victims(state, gangs, pool or VictimPool(state), Reclaim)
+
+
+def gangs_within_share(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
+    """Those of ``gangs`` whose queues stay within their fair share with them."""
+    known: dict[tuple[int, bool, bytes], bool] = {}
+    due: list[Gang] = []
+    for gang in gangs if state.evictable else ():
+        request = state.next_request(gang)
+        queue = state.quota.queue_of(gang)
+        if request is None or queue is None:
+            continue
+        cost = state.request_cost(gang)
+        key = queue, gang.is_preemptible(request.members), cost.tobytes()
+        if key not in known:
+            asking = Reclaimer(queue, cost, key[1])
+            known[key] = may_reclaim(state.quota.usage, asking, state.quota.rules) is None
+        if known[key]:
+            due.append(gang)
+    return due
 
 
 @dataclass
@@ -84,6 +104,21 @@ class Reclaim(VictimStrategy):
     def reason(self, unit: VictimUnit) -> str:
         """What both queues hold of their fair shares."""
         return self.reason_for(self.gang, unit)
+
+    def second_proposal(self, priority: int) -> Iterator[VictimUnit] | None:
+        """Units up to ``priority`` of the queues above their fair share, where loss is weighed."""
+        if not self.state.loss_rules.by_loss:
+            return None
+        reclaimable, usage = self._reclaimable_queues(), self._usage_before
+        rows = compared_rows(self._reclaimer.request, self.state.quota.rules)
+        above = exceeds_any(usage.allocated[rows], usage.allocatable[rows])
+        by_queue = self._units_by_queue(reclaimable & above)
+        return (
+            unit
+            for units in by_queue.values()
+            for unit in units
+            if unit.gang.priority <= priority and not unit.is_partial
+        )
 
     def placed(self, gang_queue: GangQueue, victims: Sequence[VictimUnit]) -> None:
         """Single pods that each take one victim are placed many at a time."""

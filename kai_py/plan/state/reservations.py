@@ -60,6 +60,10 @@ class Reservations:
             for row in each.rows
         )
 
+    def is_for(self, gang: Gang) -> bool:
+        """Whether nodes are reserved for ``gang`` itself."""
+        return any(each.gang.key == gang.key for each in self.active)
+
     def ahead_of(self, gang: Gang) -> Reservation | None:
         """The reservation of another gang of the same queue, which also has quota reserved."""
         same_queue = (each for each in self.active if each.gang.queue == gang.queue)

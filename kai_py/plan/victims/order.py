@@ -107,15 +107,19 @@ def _eviction_rank(state: CycleState, unit: VictimUnit) -> tuple[float, ...]:
     return often, gang.priority, not unit.is_elastic, lost_work(state, unit), -gang.created
 
 
+def part_of_cluster(state: CycleState, cost: Floats) -> float:
+    """The part of the cluster that costs (quota resources,) so much: of its scarcest resource."""
+    total = state.quota.usage.total
+    parts = np.divide(cost, total, out=np.zeros_like(cost), where=total > 0)
+    return float(parts.max(initial=0.0))
+
+
 def lost_work(state: CycleState, unit: VictimUnit) -> float:
     """Seconds of the whole cluster that evicting the unit destroys, weighted (``lost_work``)."""
-    quota, now = state.quota, state.snapshot.now
-    total, lost = quota.usage.total, 0.0
+    quota, now, lost = state.quota, state.snapshot.now, 0.0
     for member in unit.members:
-        held = quota.cost(member.charge)
-        parts = np.divide(held, total, out=np.zeros_like(held), where=total > 0)
         seconds = lost_seconds(unit.gang, member, now, state.loss_rules.restart_cost)
-        lost += float(parts.max(initial=0.0)) * seconds
+        lost += part_of_cluster(state, quota.cost(member.charge)) * seconds
     return lost * (1 + state.eviction_limits.evictions_of(unit.gang))
 
 

@@ -24,6 +24,7 @@ Compare ``dryRunPreemption`` and ``selectVictimsOnDomain`` of kube-scheduler's
 are not needed.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -38,8 +39,8 @@ from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Evicted
 from kai_py.plan.victims.count import is_exact
-from kai_py.plan.victims.minimise import MAX_UNITS, by_node_eviction_cost, eviction_cost
-from kai_py.plan.victims.order import VictimPool
+from kai_py.plan.victims.minimise import MAX_UNITS, EvictionCosts, by_node_eviction_cost
+from kai_py.plan.victims.order import VictimPool, part_of_cluster
 from kai_py.plan.victims.relocate import relocate
 from kai_py.plan.victims.selection import VictimSelection
 from kai_py.plan.victims.units import (
@@ -50,6 +51,7 @@ from kai_py.plan.victims.units import (
     pods_of,
     split_by_pod,
 )
+from kai_py.policy.reclaim_rules import compared_rows
 from kai_py.snapshot.gangs import Gang
 
 MAX_HELPED_SETS = 2
@@ -114,6 +116,8 @@ class SearchOutcome(Enum):
     NO_CAPACITY = auto()
     REJECTED = auto()
     OUT_OF_BUDGET = auto()
+    POSTPONED = auto()
+    """The victims would lose more than the gang has lost by waiting."""
 
 
 @dataclass
@@ -149,14 +153,16 @@ class VictimSearch:
             needed = self._needed_units(selection)
             rejected = next((unit for unit in needed if unit.is_partial), None)
             if rejected is None:
-                needed = self._minimise(needed)
-                tried = self._try_victims(needed)
+                cheaper = self._minimise(needed)
+                tried = self._try_victims(cheaper)
+                if cheaper is not needed and (tried is None or tried.rejected is not None):
+                    tried = self._try_victims(needed)
                 if tried is None:
                     # Counting promised too much for this request: from here on, placing decides.
                     self._exact = False
                     continue
                 if tried.rejected is None:
-                    return SearchOutcome.PLACED
+                    return SearchOutcome.POSTPONED if tried.is_postponed else SearchOutcome.PLACED
                 rejected = tried.rejected
                 rejected_sets.append((needed, rejected))
             selection.exclude(rejected)
@@ -179,27 +185,36 @@ class VictimSearch:
                 continue
             tried = self._try_victims([*units, helper])
             if tried is not None and tried.rejected is None:
-                return True
+                return not tried.is_postponed
         return False
 
     def _minimise(self, needed: list[VictimUnit]) -> list[VictimUnit]:
         """``needed``, or others of no higher priority that cost less to evict."""
-        if len(pods_of(needed)) < 2:
+        by_loss = self._state.loss_rules.by_loss
+        if len(pods_of(needed)) < 2 and not by_loss:
             return needed
         proposed = self.strategy.second_proposal(max(unit.gang.priority for unit in needed))
         if proposed is None:
             return needed
         units = list(islice(proposed, min(MAX_UNITS, self._state.minimisation_budget)))
         self._state.minimisation_budget -= len(units)
-        other, min_units = self._empty_selection(), 0
-        offered = iter(by_node_eviction_cost(self._state, self._request, units))
+        cost = EvictionCosts(self._state)
+        proposals = [by_node_eviction_cost(self._state, self._request, units, cost)]
+        if by_loss:
+            proposals.append(sorted(units, key=lambda unit: cost.of([unit])))
+        others = (self._enough_of(offered) for offered in proposals)
+        return min([needed, *(each for each in others if each)], key=cost.of)
+
+    def _enough_of(self, units: Iterable[VictimUnit]) -> list[VictimUnit]:
+        """Those of ``units`` that are needed, taken in their order; none if they do not suffice."""
+        other, min_units, offered = self._empty_selection(), 0, iter(units)
         while other.take_until_enough(offered, min_units):
             if self._exact or self._fits(other.units):
-                return min(needed, self._needed_units(other), key=eviction_cost)
+                return self._needed_units(other)
             if self.probes <= 0:
                 break
             min_units = other.doubled
-        return needed
+        return []
 
     def _needed_units(self, selection: VictimSelection) -> list[VictimUnit]:
         """The units without those that can stay; ``selection`` is as before afterwards."""
@@ -285,10 +300,11 @@ class VictimSearch:
                 return None
             lost = relocate(self._state, units, self.strategy.action)
             rejected = self.strategy.may_evict(lost)
-            if rejected is None:
+            postponed = rejected is None and not is_worth_it(self._state, self.strategy, units)
+            if rejected is None and not postponed:
                 self.victims = tuple(units)
                 trial.keep()
-        return _TriedVictims(rejected)
+        return _TriedVictims(rejected, postponed)
 
     def _place(self, units: Sequence[VictimUnit], *, explain: bool) -> bool:
         """Evict the units and place the request; ``explain``: with reasons, as it may be kept."""
@@ -310,8 +326,40 @@ class VictimSearch:
         return blocked is None
 
 
+def is_worth_it(state: CycleState, strategy: VictimStrategy, units: Sequence[VictimUnit]) -> bool:
+    """Whether ``units`` lose no more than the gang has lost by waiting, if it can wait at all.
+
+    A gang waits longer where its queue had its share, its patience lasts, and all victims are known
+    to end by themselves. Compare the ski rental problem: what is lost is at most twice of what
+    knowing the future would lose.
+    """
+    gang, rules, now = strategy.gang, state.loss_rules, state.snapshot.now
+    until = gang.waiting_since + rules.patience
+    if not rules.by_loss or now >= until:
+        return True
+    queue, cost = (
+        state.quota.queues.positions[gang.queue],
+        state.quota.cost_of(strategy.request.members),
+    )
+    rows = compared_rows(cost, state.quota.rules)
+    if strategy.action is Action.RECLAIM and not state.served.is_served(queue, rows):
+        return True
+    ends = (state.expected_ends.end_of(u.gang, m) for u in units for m in u.members)
+    if not all(map(math.isfinite, ends)):
+        return True
+    waited = part_of_cluster(state, cost) * (now - gang.waiting_since + rules.restart_cost)
+    if EvictionCosts(state).of(units)[0] <= waited:
+        return True
+    state.waiting[gang.key] = until
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class _TriedVictims:
-    """The request fits; ``rejected``: the unit that may not be lost, None when it was placed."""
+    """The request fits; ``rejected``: the unit that may not be lost, None when it was placed.
+
+    ``is_postponed``: all may be lost, but it is better to wait.
+    """
 
     rejected: VictimUnit | None
+    is_postponed: bool = False

@@ -8,13 +8,14 @@
 The loop over preemptors (``action``) is given the result and does not see which it was.
 """
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from kai_py.grouping.gang_settings import GangAffinity
 from kai_py.plan.placement.fit import by_shape, dominates
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.search_cache.cache import FailedRequests, SearchKey, SearchResult
-from kai_py.plan.session import ActionSearches, CycleState, request_signature
+from kai_py.plan.session import ActionSearches, CycleState, request_kind
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch, VictimStrategy
 from kai_py.policy.pod_rules import max_on_separate_domains
 from kai_py.snapshot.gangs import Gang
@@ -26,7 +27,7 @@ PreemptorClass = tuple[str, bool, bool, tuple[GangAffinity, ...]]
 class RequestSignature(NamedTuple):
     """What decides how a search for pods of one shape ends: preemptor and shape, size, priority."""
 
-    kind: tuple[PreemptorClass, int]
+    kind: tuple[PreemptorClass, Hashable]
     size: int
     priority: int
 
@@ -55,6 +56,9 @@ class VictimSolver:
                 self._failed.clear()
                 return found
             result = found
+            if gang.key in self._state.waiting:
+                # It will be worth it in time, so nothing is proven.
+                return result
             if self._state.turns.spending.cut_short:
                 self._state.cut.add(gang.key)
                 return result
@@ -124,7 +128,7 @@ class VictimSolver:
 
 def _signature(state: CycleState, gang: Gang, request: PlacementRequest) -> RequestSignature | None:
     """What decides how the search for ``gang`` ends; None where more does than can be compared."""
-    shape = request_signature(state, gang, request)
+    shape = request_kind(state, gang, request)
     if shape is None:
         return None
     preemptible = gang.is_preemptible(request.members)

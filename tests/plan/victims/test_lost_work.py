@@ -1,0 +1,127 @@
+"""Which victims a gang takes where evictions are weighed by what they destroy."""
+
+from dataclasses import replace
+
+import pytest
+
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.plan import Action
+from kai_py.policy.lost_work import LossRules, lost_seconds
+from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.scenario import START, evicted
+from tests.support.worlds import gang, world
+
+NOW = 4000.0
+BY_LOSS = LossRules(by_loss=True, restart_cost=60.0)
+QUEUES = (
+    QueueInfo(name="owner", deserved={"gpu": 4.0}),
+    QueueInfo(name="guest", deserved={"gpu": 0.0}),
+    QueueInfo(name="other", deserved={"gpu": 0.0}),
+)
+
+
+def ran(name, nodes, minutes, *, queue="guest", checkpoint=None, **more):
+    """A gang that has run for so long."""
+    made = gang(name, nodes=nodes, queue=queue, created=NOW - minutes * 60, **more)
+    return replace(made, checkpoint_interval=checkpoint)
+
+
+def waiting(name, pods=1, gpus=1, *, queue="owner", since=NOW - 10, **more):
+    return gang(name, pods=pods, gpus=gpus, queue=queue, created=since, **more)
+
+
+def planned(*gangs, nodes, rules=BY_LOSS, memory=None):
+    built = world(nodes, *gangs, queues=QUEUES).snapshot(NOW)
+    memory = memory or CycleMemory(ClusterDevices())
+    return run_cycle(built, CycleSettings(loss_rules=rules), memory)
+
+
+def test_lost_is_what_was_done_since_the_last_checkpoint():
+    ten, member = ran("ten", "a", 10), ran("ten", "a", 10).members[0]
+    assert lost_seconds(ten, member, START + NOW, 60.0) == 660
+    saving = replace(ten, checkpoint_interval=240.0)
+    assert lost_seconds(saving, member, START + NOW, 60.0) == 180
+
+
+def test_the_pod_that_loses_least_goes():
+    gangs = ran("long", "a", 50), ran("short", "a", 9), ran("middle", "a", 20)
+    assert evicted(planned(*gangs, waiting("new"), nodes={"a": 3})) == ["short-0"]
+
+
+def test_a_checkpoint_makes_an_old_pod_the_cheaper_victim():
+    gangs = ran("saved", "a", 50, checkpoint=600.0), ran("unsaved", "a", 9)
+    assert evicted(planned(*gangs, waiting("new"), nodes={"a": 2})) == ["saved-0"]
+
+
+def test_a_whole_gang_loses_more_than_a_single_pod():
+    gangs = ran("wide", "aaaa", 10), ran("single", "a", 30)
+    assert evicted(planned(*gangs, waiting("new"), nodes={"a": 5})) == ["single-0"]
+
+
+def test_the_queue_that_loses_least_of_those_above_their_share_gives():
+    """Both are above; the gang of ``guest`` would lose all four pods."""
+    singles = [ran(f"single-{n}", "a", 20 + n, queue="other") for n in range(4)]
+    gangs = ran("wide", "aaaa", 40), *singles
+    assert evicted(planned(*gangs, waiting("new"), nodes={"a": 8})) == ["single-0-0"]
+
+
+def test_a_node_is_emptied_where_that_loses_least():
+    gangs = [ran(f"old-{n}", "a", 50) for n in range(2)]
+    gangs += [ran("young", "b", 10), ran("mid", "b", 20)]
+    plan = planned(*gangs, waiting("new", gpus=2), nodes={"a": 2, "b": 2})
+    assert evicted(plan) == ["mid-0", "young-0"]
+
+
+def evicted_before(name, times):
+    memory = CycleMemory(ClusterDevices())
+    memory.evictions.by_gang[f"default/Gang/{name}"] = [START + NOW - 60.0 * n for n in times]
+    return memory
+
+
+def test_what_was_evicted_before_weighs_more():
+    gangs = ran("again", "a", 10), ran("first", "a", 15)
+    memory = evicted_before("again", [30])
+    assert evicted(planned(*gangs, waiting("new"), nodes={"a": 2}, memory=memory)) == ["first-0"]
+    day = evicted_before("again", [25 * 60])
+    assert evicted(planned(*gangs, waiting("new"), nodes={"a": 2}, memory=day)) == ["again-0"]
+
+
+@pytest.mark.parametrize("deserved", [0.0, 4.0])
+def test_what_was_evicted_often_goes_only_for_a_guarantee(deserved):
+    rules = replace(BY_LOSS, evictions_per_day=2)
+    queues = (QueueInfo(name="owner", deserved={"gpu": deserved}), QUEUES[1])
+    built = world({"a": 2}, ran("again", "aa", 30), waiting("new"), queues=queues).snapshot(NOW)
+    memory, settings = evicted_before("again", [30, 60]), CycleSettings(loss_rules=rules)
+    assert bool(evicted(run_cycle(built, settings, memory))) == bool(deserved)
+
+
+def test_a_pod_that_just_started_and_will_end_stays():
+    rules = replace(BY_LOSS, settling=150.0)
+    fresh = replace(ran("fresh", "a", 1), expected_runtime=3000.0)
+    old = ran("old", "a", 50)
+    assert evicted(planned(fresh, old, waiting("new"), nodes={"a": 2}, rules=rules)) == ["old-0"]
+    endless = replace(fresh, expected_runtime=None)
+    plan = planned(endless, old, waiting("new"), nodes={"a": 2}, rules=rules)
+    assert evicted(plan) == ["fresh-0"]
+
+
+def test_a_gang_waits_until_it_has_lost_as_much_as_its_victims_would():
+    rules = replace(BY_LOSS, patience=3000.0)
+    # Too late to be waited for: the end is known, and that is all.
+    victim = replace(ran("victim", "a", 20), expected_runtime=30_000.0)
+    for waited, goes in [(600, False), (1100, False), (1300, True)]:
+        plan = planned(victim, waiting("new", since=NOW - waited), nodes={"a": 1}, rules=rules)
+        assert bool(evicted(plan)) == goes
+    endless = replace(victim, expected_runtime=None)
+    assert evicted(planned(endless, waiting("new"), nodes={"a": 1}, rules=rules))
+
+
+def test_relocation_for_a_gang_above_its_share_comes_after_reclaim():
+    """``guest`` waits for a node; ``owner`` reclaims the GPUs that it would get by relocation."""
+    gangs = [ran(f"on-{n}", n, 30) for n in "ab"]
+    large = waiting("large", gpus=2, queue="guest", since=NOW - 50)
+    plan = planned(*gangs, large, waiting("due", 2, 2), nodes={"a": 2, "b": 2}, rules=LossRules())
+    assert {each.action for each in plan.evictions} == {Action.RECLAIM}
+    alone = planned(*gangs, large, nodes={"a": 2, "b": 2}, rules=LossRules())
+    assert {each.action for each in alone.evictions} == {Action.CONSOLIDATE}
