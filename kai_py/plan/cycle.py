@@ -32,7 +32,7 @@ from kai_py.plan.placement.compute_domains import ComputeDomains
 from kai_py.plan.placement.fit import ShapeFits
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.pods import ShapePlacer
-from kai_py.plan.placement.scoring import Scoring
+from kai_py.plan.placement.scoring import Scoring, scoring_of
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.search_cache.backoff import SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
@@ -66,7 +66,6 @@ from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
 from kai_py.policy.min_runtime import min_runtimes
 from kai_py.policy.runtime_history import ExpectedEnds, RuntimeHistory
 from kai_py.policy.score.registry import WeightedScore
-from kai_py.policy.score.stranding import could_strand
 from kai_py.policy.served_share import ServedShare
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -205,8 +204,7 @@ class CycleMemory:
         settled, self.settled = self.settled, None
         if settled is None or not settled.holds(self.search_inputs, decisions, state.snapshot.now):
             return {}
-        known = settled.kept(state, ready)
-        if known:
+        if known := settled.kept(state, ready):
             settled.charge(state)
         return known or {}
 
@@ -268,8 +266,9 @@ def run_cycle(
     explain_infeasible(state, ready)
     explain_unresolved_names(state, ready)
     explain_protections(state, ready, settings.actions)
-    is_settled = decided == (len(state.statement.placed), len(state.statement.evicted))
-    is_settled = is_settled and not state.is_unfinished
+    is_settled = decided == (len(state.statement.placed), len(state.statement.evicted)) and not (
+        state.is_unfinished or state.placer.reservations.active
+    )
     if known and not is_settled:
         return run_cycle(given, settings, memory, watch)
     report_reservations(state)
@@ -282,17 +281,19 @@ def run_cycle(
     memory.evictions.record(evictions, snapshot.now)
     memory.runtimes.record_evicted((each.pod.uid for each in evictions), snapshot.now)
     memory.wake_at = min(state.waiting.values(), default=None)
-    inventory = memory.devices.inventory
-    answers = {key: each.answer for key, each in known.items()}
     plan = build_plan(
-        state, pending, inventory, evictions=evictions, admissions=admitted, answers=answers
+        state,
+        pending,
+        memory.devices.inventory,
+        evictions=evictions,
+        admissions=admitted,
+        answers={key: each.answer for key, each in known.items()},
     )
     if is_settled and begun is not None and memory.may_settle and not settings.extra_actions:
         finished = FinishedCycle(begun, turns, known, plan, settings.victim_probes)
-        if known and len(known) == len(pending):
-            memory.settled = before
-        else:
-            memory.settled = settle(state, finished, next_deadline(snapshot, settings, memory))
+        unchanged = known and len(known) == len(pending)
+        until = None if unchanged else next_deadline(snapshot, settings, memory)
+        memory.settled = before if unchanged else settle(state, finished, until)
     return plan
 
 
@@ -361,7 +362,9 @@ def _open_session(
     ageing = QueueAgeing.for_queues(snapshot.queues, settings.ageing, snapshot.now)
     ends = ExpectedEnds(memory.runtimes, snapshot.now)
     extensions = memory.extensions_at(snapshot.now)
-    scoring = _scoring(snapshot, settings, memory.static_fits, extensions)
+    scoring = scoring_of(
+        snapshot, settings.scores, settings.default_scores, memory.static_fits, extensions
+    )
     placer = Placer(
         _shape_placer(settings, memory.static_fits, scoring),
         Reservations(ageing, ends),
@@ -416,21 +419,3 @@ def _shape_placer(
 ) -> ShapePlacer:
     fits = ShapeFits(static_fits)
     return ShapePlacer(fits, settings.gpu_strategy, settings.cpu_strategy, scoring)
-
-
-def _scoring(
-    snapshot: Snapshot, settings: CycleSettings, static_fits: StaticFits, extensions: Extensions
-) -> Scoring | None:
-    """The scores that are configured, or the default where it packs better than none."""
-    if not snapshot.pending:
-        return None
-    scores = extensions.able(settings.scores)
-    if scores:
-        return Scoring.for_snapshot(scores, snapshot, static_fits, on_failure=extensions.fail_score)
-    if not settings.default_scores:
-        return None
-    waiting = (snapshot.gangs[key] for key in snapshot.pending)
-    shapes = {number: shape for gang in waiting for number, shape in gang.pending_shapes.items()}
-    if not could_strand(shapes.values(), snapshot, static_fits):
-        return None
-    return Scoring.for_snapshot(settings.default_scores, snapshot, static_fits, by_default=True)

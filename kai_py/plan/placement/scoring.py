@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from kai_py.plan.extensions import Extensions
 from kai_py.plan.placement.preferences import rank_nodes, static_preferences
 from kai_py.plan.placement.score_nodes import ScoredFit, ScoredNodes
 from kai_py.plan.state.capacity import Capacity
@@ -14,6 +15,7 @@ from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.node_capacity import Score
 from kai_py.policy.score.registry import OnScoreFailure, WeightedScore, combined_score
+from kai_py.policy.score.stranding import could_strand
 from kai_py.policy.score.workload import TargetWorkload, frequent_shapes, target_workload
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -80,3 +82,25 @@ class Scoring:
     @cached_property
     def _target_workload(self) -> TargetWorkload:
         return self.workload()
+
+
+def scoring_of(
+    snapshot: Snapshot,
+    configured: tuple[WeightedScore, ...],
+    default: tuple[WeightedScore, ...],
+    static_fits: StaticFits,
+    extensions: Extensions,
+) -> Scoring | None:
+    """The scores that are configured, or the default where it packs better than none."""
+    if not snapshot.pending:
+        return None
+    scores = extensions.able(configured)
+    if scores:
+        return Scoring.for_snapshot(scores, snapshot, static_fits, on_failure=extensions.fail_score)
+    if not default:
+        return None
+    waiting = (snapshot.gangs[key] for key in snapshot.pending)
+    shapes = {number: shape for gang in waiting for number, shape in gang.pending_shapes.items()}
+    if not could_strand(shapes.values(), snapshot, static_fits):
+        return None
+    return Scoring.for_snapshot(default, snapshot, static_fits, by_default=True)
