@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.plan.explain.amounts import amount_text
 from kai_py.plan.plan import Protection, Shortage, Stage
 from kai_py.plan.state.capacity import Capacity
@@ -162,13 +163,18 @@ def _insufficient_gpu_shares(
     share, parts = shape.gpu_share, statement.gpu_share_replicas(shape, Capacity.IDLE, 1)
     if share is None or parts is None:
         return [], rest
-    unknown = rest & np.isinf(statement.shared_gpus.required_mib(share))
-    insufficient = rest & ~unknown & (parts.total < 1)
+    row = statement.snapshot.resources.positions.get(GPU_RESOURCE)
+    without = rest & ~_has_device_plugin(statement, row)
+    unknown = rest & ~without & np.isinf(statement.shared_gpus.required_mib(share))
+    insufficient = rest & ~without & ~unknown & (parts.total < 1)
     texts: list[str] = []
+    if without.any():
+        count = np.count_nonzero(without)
+        texts.append(f"{count} have no GPUs of a device plugin, of which parts are given")
     if insufficient.any():
         count = np.count_nonzero(insufficient)
         texts.append(f"{count} Insufficient GPU fraction ({share} requested)")
     if unknown.any():
         label = f"label {MEMORY_LABEL} is missing"
         texts.append(f"{int(unknown.sum())} report no GPU memory ({label})")
-    return texts, rest & ~unknown & ~insufficient
+    return texts, rest & ~without & ~unknown & ~insufficient
