@@ -12,23 +12,23 @@ from kai_py.grouping.pod_template import count_annotation
 from kai_py.grouping.rule import Count, SummedField
 
 
-def parse_count(value: object, location: str) -> int:
+def parse_count(value: object, location: str, *, least: int = 0) -> int:
     """Parse a count of pods or groups; raises InvalidWorkloadError if ``value`` is none."""
     if isinstance(value, bool) or not isinstance(value, int | str):
-        wanted = "must be a whole number of at least 0"
+        wanted = f"must be a whole number of at least {least}"
         raise InvalidWorkloadError(f"{location} {wanted}, is {shortened(repr(value))}")
     if isinstance(value, int):
-        return _in_range(value, location)
+        return _in_range(value, location, least)
     try:
-        return numbers.parse_count(value, quote=_as_written)
+        return numbers.parse_count(value, least=least, quote=_as_written)
     except numbers.NumberError as error:
         raise InvalidWorkloadError(f"{location} {error}") from None
 
 
-def _in_range(count: int, location: str) -> int:
-    if count < 0:
+def _in_range(count: int, location: str, least: int) -> int:
+    if count < least:
         raise InvalidWorkloadError(
-            f"{location} must be a whole number of at least 0, is {max(count, -MAX_COUNT)}"
+            f"{location} must be a whole number of at least {least}, is {max(count, -MAX_COUNT)}"
         )
     if count > MAX_COUNT:
         raise InvalidWorkloadError(f"{location} must be at most {MAX_COUNT}, is larger")
@@ -50,9 +50,9 @@ def count_at(value: Any, path: str, default: int, *, location: str = "") -> int:
     )
 
 
-def annotated_count(meta: ObjectMeta, *keys: str) -> int | None:
+def annotated_count(meta: ObjectMeta, *keys: str, least: int = 0) -> int | None:
     """The count under the first of these labels and annotations; raises InvalidWorkloadError."""
-    number, problem = count_annotation(meta, *keys)
+    number, problem = count_annotation(meta, *keys, least=least)
     if problem:
         raise InvalidWorkloadError(problem)
     return number

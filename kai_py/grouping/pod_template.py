@@ -19,13 +19,13 @@ def annotation_or_label(meta: ObjectMeta, key: str) -> str:
     return meta.annotations.get(key) or meta.labels.get(key) or ""
 
 
-def count_annotation(meta: ObjectMeta, *keys: str) -> tuple[int | None, str]:
+def count_annotation(meta: ObjectMeta, *keys: str, least: int = 0) -> tuple[int | None, str]:
     """The number under the first of ``keys`` that is set, and what is wrong with it."""
     for key in keys:
         text = annotation_or_label(meta, key)
         if text:
             try:
-                return parse_count(text), ""
+                return parse_count(text, least=least), ""
             except NumberError as error:
                 return None, f"{key} {error}"
     return None, ""

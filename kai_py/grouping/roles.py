@@ -105,7 +105,7 @@ def roles_of_rule(rule: RoleRule, owner: Unstructured, min_members: int) -> tupl
         return ()
     roles: list[Role] = []
     for name, each in templates.items():
-        pods = count_at(each, "replicas", 1, location=f"{rule.each}[{name}]")
+        pods = count_at(each, rule.count, 1, location=f"{rule.each}[{name}]")
         required = min(pods, min_members)
         min_members -= required
         segmented = name == WORKER or WORKER not in templates

@@ -91,6 +91,8 @@ class RoleRule(ApiModel):
     """Where the roles are: a mapping by name, or a list."""
     name: Annotated[str, Field(max_length=63)] = ""
     """The field with the name of a role, where they are a list."""
+    count: Name = "replicas"
+    """The field with the number of its pods."""
     label: Key
     """The pod label whose value, in lower case, is the name of the role in lower case."""
     index_label: Annotated[str, Field(max_length=316)] = ""

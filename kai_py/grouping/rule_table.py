@@ -94,7 +94,7 @@ def _paths(rule: Rule) -> Iterable[str]:
     yield from (f"{path}.replicas" for path in rule.requires)
     yield from rule.queue
     if rule.roles is not None:
-        fields = (rule.roles.name, "replicas", "template.metadata.annotations")
+        fields = (rule.roles.name, rule.roles.count, "template.metadata.annotations")
         yield from (f"{rule.roles.each}.*.{field}" for field in fields if field)
     if rule.framework:
         yield from FRAMEWORKS[rule.framework].field_paths

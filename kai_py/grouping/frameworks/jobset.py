@@ -92,7 +92,7 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
         raise InvalidWorkloadError("spec.replicatedJobs is empty")
     by_name = {job.name: job for job in jobs}
     started = frozenset(job.name for job in jobs if not any(_unmet(job, by_name, statuses)))
-    min_members = annotated_count(job_set.metadata, MIN_MEMBERS_KEY)
+    min_members = annotated_count(job_set.metadata, MIN_MEMBERS_KEY, least=1)
 
     @cache
     def tree_of(job: str, *, has_followers: bool) -> Subgroup:
@@ -193,7 +193,7 @@ def _job_min_members(
 ) -> int:
     annotations = next(iter(entries(each, "template.metadata.annotations")), {})
     if MIN_MEMBERS_KEY in annotations:
-        return parse_count(annotations[MIN_MEMBERS_KEY], f"{location}: {MIN_MEMBERS_KEY}")
+        return parse_count(annotations[MIN_MEMBERS_KEY], f"{location}: {MIN_MEMBERS_KEY}", least=1)
     parallelism = _parallelism(each, location)
     completions = count_at(each, "template.spec.completions", parallelism, location=location)
     if completions <= parallelism:

@@ -87,7 +87,10 @@ def _roles(
 
 
 def _replicas(found: Unstructured, role: str) -> int:
+    """The replicas of a role; a launcher may run without workers (mpi-operator, v2beta1)."""
     roles = entries(found.content, f"{REPLICA_SPECS}.{role}")
+    if not roles and role == "Worker":
+        return 0
     if not roles:
         raise InvalidWorkloadError(f"{REPLICA_SPECS}.{role} is missing")
     return count_at(roles[0], "replicas", 1, location=f"{REPLICA_SPECS}.{role}")

@@ -18,6 +18,8 @@ from tests.cluster.controlplane.binaries import user_cache
 from tests.cluster.controlplane.toolchain import find_go, go_environment
 
 MODULE = Path(__file__).parent
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The definitions of Ray's kinds have 100,000 lines."""
 DEFINED_ELSEWHERE = {
     "github.com/kubeflow/training-operator": "v1.9.2",
     "github.com/kubeflow/mpi-operator": "v0.6.0",
@@ -80,7 +82,7 @@ def documents(module: str, *patterns: str) -> Iterator[dict[str, Any]]:
         paths = sorted(root.glob(pattern))
         assert paths, f"{module} {version(module)} has no {pattern}"
         for path in paths:
-            yield from (each for each in yaml.safe_load_all(path.read_text()) if each)
+            yield from (each for each in yaml.load_all(path.read_text(), LOADER) if each)
 
 
 def definitions(module: str, pattern: str) -> list[dict[str, Any]]:

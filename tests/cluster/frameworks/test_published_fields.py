@@ -19,8 +19,11 @@ DEFINED = {
     "github.com/kubeflow/mpi-operator": "manifests/base/*mpijobs.yaml",
 }
 WRITTEN_DOWN = yaml.safe_load(Path(__file__).with_name("published_fields.yaml").read_text())
+POD_RESOURCES = "spec.mpiReplicaSpecs.Launcher.template.spec.resources"
+"""Resources of a whole pod are younger than this CRD, which drops them."""
 ABSENT = {
-    ("MPIJob.kubeflow.org", "v1"): {"spec.launcherCreationPolicy"},
+    ("MPIJob.kubeflow.org", "v1"): {"spec.launcherCreationPolicy", POD_RESOURCES},
+    ("MPIJob.kubeflow.org", "v2beta1"): {POD_RESOURCES},
     **{
         (kind, "v1alpha1"): {
             f"{cluster}.workerGroupSpecs.*.numOfHosts",
