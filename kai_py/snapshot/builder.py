@@ -342,7 +342,7 @@ class SnapshotBuilder:
     ) -> list[Uids]:
         """Count what can be read of a pod that is set aside, in every table that takes it."""
         parsed = self._tables.parsed_pods.parse_invalid(pod, invalid.message, ours=ours)
-        usage = pod_usage(pod, parsed.demand, placement, ())
+        usage = pod_usage(pod, parsed.demand, placement, (), ours=ours)
         derived = DerivedPod(pod.metadata.uid, parsed, placement, (), usage)
         touched: list[Uids] = []
         for table in self._tables.pod_tables.placing:
@@ -367,5 +367,5 @@ class SnapshotBuilder:
             pod, ours=ours, labels_matter=tables.pod_rules.labels_matter(pod)
         )
         gpus = shared_gpus_of(parsed.pod, parsed.demand, placement)
-        usage = pod_usage(parsed.pod, parsed.demand, placement, gpus)
+        usage = pod_usage(parsed.pod, parsed.demand, placement, gpus, ours=ours)
         return DerivedPod(pod.metadata.uid, parsed, placement, gpus, usage)

@@ -230,9 +230,14 @@ def shared_gpus_of(pod: Pod, demand: PodDemand, placement: PodPlacement) -> tupl
 
 
 def pod_usage(
-    pod: Pod, demand: PodDemand, placement: PodPlacement, gpus: tuple[SharedGpu, ...]
+    pod: Pod,
+    demand: PodDemand,
+    placement: PodPlacement,
+    gpus: tuple[SharedGpu, ...],
+    *,
+    ours: bool,
 ) -> PodUsage | None:
-    """What the pod occupies on its node; None without a node."""
+    """What the pod occupies on its node; None without a node. ``ours``: it names this scheduler."""
     if not placement.node:
         return None
     shape = demand.shape
@@ -252,10 +257,18 @@ def pod_usage(
         shape.host_ports,
         placement.terminating and not placement.stuck_terminating,
         shared,
-        legacy_mig=bool(legacy_mig_profile(pod)),
+        legacy_mig=ours and _has_unknown_mig(pod),
         attachments=demand.volumes.attachments,
         exclusive=shape.volumes.exclusive_claims,
     )
+
+
+def _has_unknown_mig(pod: Pod) -> bool:
+    """Whether KAI may have given the pod MIG devices by annotation.
+
+    Any pod may be annotated. Other schedulers give none, nor do we: what we have bound is recorded.
+    """
+    return bool(legacy_mig_profile(pod)) and ADMITTED_KEY not in pod.metadata.annotations
 
 
 def charge(

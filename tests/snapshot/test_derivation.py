@@ -52,8 +52,8 @@ def test_the_state_of_a_member_follows_from_where_it_stands(standing, gated, sta
 
 def test_a_pod_without_a_node_holds_nothing():
     each = pod("p")
-    assert pod_usage(each, asked(each), PodPlacement("", nominated="node"), ()) is None
-    held = pod_usage(each, asked(each), PodPlacement("node", terminating=True), ())
+    assert pod_usage(each, asked(each), PodPlacement("", nominated="node"), (), ours=True) is None
+    held = pod_usage(each, asked(each), PodPlacement("node", terminating=True), (), ours=True)
     assert (held.node, held.requests["nvidia.com/gpu"], held.releasing) == ("node", 1.0, True)
 
 

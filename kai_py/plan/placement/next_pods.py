@@ -6,7 +6,9 @@ elastic pods: pod by pod, or an optional subgroup at a time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Subgroup, is_satisfied
@@ -93,7 +95,9 @@ def _charged(members: Sequence[Member], statement: Statement) -> tuple[Member, .
     for member in members:
         due = [charge for uid, charge in member.relies_on if uid not in paid]
         paid.update(uid for uid, _ in member.relies_on)
-        found.append(replace(member, charge=total((member.charge, *due))) if due else member)
+        found.append(
+            structs.replace(member, charge=total((member.charge, *due))) if due else member
+        )
     return tuple(found)
 
 
