@@ -119,9 +119,9 @@ class BudgetsConfig(ApiModel):
     """Trial placements in the searches for victims of one cycle."""
     victims_per_gang: PositiveCount = 500
     """Trial placements in the search for victims of one gang."""
-    allocator_steps: PositiveCount = 100_000
+    allocator_steps: PositiveCount = 20_000
     """Steps of the device allocator for one pod on one node."""
-    allocator_steps_per_gang: PositiveCount = 400_000
+    allocator_steps_per_gang: PositiveCount = 20_000
     """Steps of the device allocator for one gang in one cycle."""
     allocator_steps_per_cycle: PositiveCount = 2_000_000
     """Steps of the device allocator in one cycle."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kai_py.cel.library import find, regex, times
+from kai_py.cel.library.textformat import argument_fault, format_fault
 from kai_py.cel.syntax import (
     Bind,
     Call,
@@ -27,13 +28,16 @@ from kai_py.cel.syntax import (
     MapLiteral,
     Node,
     Select,
+    walk,
 )
 from kai_py.cel.types import (
+    ANY,
     BOOL,
     BYTES,
     DOUBLE,
     DURATION,
     DYN,
+    ERROR,
     INT,
     NULL,
     STRING,
@@ -49,7 +53,7 @@ from kai_py.cel.types import (
 from kai_py.cel.values import KINDS, CELRuntimeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kai_py.cel.functions import Overload
 
@@ -101,12 +105,50 @@ def check(root: Node, environment: Environment) -> Checked:
     """
     checker = _Checker(environment)
     checker.visit(root)
+    raise_all(checker.errors or (*checker.mixed_literals, *format_faults(root)))
     types = {key: checker.bindings.resolve(found, free=DYN) for key, found in checker.types.items()}
     return Checked(root, environment, types, checker.overloads)
 
 
+def raise_all(errors: Sequence[ExpressionError]) -> None:
+    """Raise the first of the errors in the order of the text, with the others; nothing if none."""
+    if errors:
+        first, *further = sorted(errors, key=lambda error: error.start)
+        first.further = tuple(further)
+        raise first
+
+
+def format_faults(root: Node) -> list[ExpressionError]:
+    """What is wrong with literal templates of ``format`` and their lists of arguments."""
+    return [fault for node in walk(root) if isinstance(node, Call) for fault in _faults(node)]
+
+
+def _faults(node: Call) -> Iterator[ExpressionError]:
+    if node.function != "format" or len(node.args) != 1:
+        return
+    template, [arguments] = node.target, node.args
+    if not isinstance(template, Literal) or not isinstance(arguments, ListLiteral):
+        return
+    text = str(template.value)
+    fault = format_fault(text, len(arguments.elements))
+    if fault:
+        yield ExpressionError(fault, node.start)
+        return
+    for number, argument in enumerate(arguments.elements):
+        fault = ""
+        if isinstance(argument, Literal):
+            fault = argument_fault(text, number, argument.value)
+        if fault:
+            yield ExpressionError(fault, argument.start)
+            return
+
+
 class _Checker:
+    """``mixed_literals``: reported only where nothing else is wrong, as cel-go validates."""
+
     def __init__(self, environment: Environment) -> None:
+        self.errors: list[ExpressionError] = []
+        self.mixed_literals: list[ExpressionError] = []
         self.bindings = Bindings()
         self.types: dict[int, Type] = {}
         self.overloads: dict[int, tuple[Overload, ...]] = {}
@@ -127,7 +169,11 @@ class _Checker:
         }
 
     def visit(self, node: Node) -> Type:
-        found = self.bindings.resolve(self._visitors[type(node)](node))
+        try:
+            found = self.bindings.resolve(self._visitors[type(node)](node))
+        except ExpressionError as error:
+            self.errors.append(error)
+            found = ERROR
         self.types[id(node)] = found
         return found
 
@@ -205,7 +251,7 @@ class _Checker:
             one = self.bindings.resolve(self.bindings.rename(overload.result, names))
             result = one if result is None or result == one else DYN
         if result is None:
-            given = tuple(map(self.bindings.resolve, given))
+            given = tuple(self.bindings.resolve(each, free=DYN) for each in given)
             raise _no_match(node.function, given, node.start, method=method)
         self.overloads[id(node)] = tuple(fitting)
         _check_literal(node)
@@ -246,14 +292,16 @@ class _Checker:
         """
         if common is None:
             return found
-        self.bindings.is_assignable(common, found)
+        if ERROR in (common, found):
+            return found
+        fits = self.bindings.is_assignable(common, found)
         known, other = (self.bindings.resolve(each, free=DYN) for each in (common, found))
         if known == other:
             return common
         if not self._mixed:
             message = f"expected type '{describe(known)}' but found '{describe(other)}'"
-            raise ExpressionError(message, node.start)
-        return DYN
+            self.mixed_literals.append(ExpressionError(message, node.start))
+        return ANY if fits and ANY in (known, other) else DYN
 
     def _comprehension(self, node: Comprehension) -> Type:
         over = self.bindings.resolve(self.visit(node.over))
@@ -273,20 +321,21 @@ class _Checker:
         if over.name == "map":
             return over.params if both else (over.params[0],)
         # Values of ``Any`` are assignable like dynamic ones, but cannot be iterated over.
-        if over == DYN or over.variable:
+        if over in (DYN, ERROR) or over.variable:
             return (DYN, DYN) if both else (DYN,)
-        raise ExpressionError(
+        message = (
             f"expression of type '{describe(over)}' cannot be range of a comprehension "
-            "(must be list, map, or dynamic)",
-            node.over.start,
+            "(must be list, map, or dynamic)"
         )
+        self.errors.append(ExpressionError(message, node.over.start))
+        return (ERROR, ERROR) if both else (ERROR,)
 
     def _expect(self, wanted: Type, node: Node) -> None:
         found = self.visit(node)
         if not self.bindings.is_assignable(wanted, found):
             wanted = self.bindings.resolve(wanted)
             message = f"expected type '{describe(wanted)}' but found '{describe(found)}'"
-            raise ExpressionError(message, node.start)
+            self.errors.append(ExpressionError(message, node.start))
 
 
 _LITERAL_CHECKS: dict[str, Callable[[str], object]] = {

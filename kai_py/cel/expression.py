@@ -13,13 +13,25 @@ from kai_py.cel.check import Checked, Environment, check
 from kai_py.cel.evaluate import Program, build
 from kai_py.cel.library.regex import compile_pattern
 from kai_py.cel.parse import parse
-from kai_py.cel.syntax import Call, ExpressionError, Ident, Literal, Node, render_failure, walk
+from kai_py.cel.syntax import (
+    Call,
+    ExpressionError,
+    Ident,
+    Literal,
+    Node,
+    render_failure,
+    walk,
+)
 from kai_py.cel.values import CELRuntimeError
 
 if TYPE_CHECKING:
     from kai_py.cel.closures import Activation
     from kai_py.cel.values import Value
 
+CONVERSIONS = frozenset(
+    {"bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"}
+)
+"""Functions between CEL's own types."""
 PATTERN_FUNCTIONS = frozenset({"find", "findAll"})
 
 
@@ -63,9 +75,27 @@ def compile_expression(text: str, environment: Environment) -> Expression | Comp
         return CompileError(text, render_failure(text, failure))
     try:
         _compile_patterns(checked.root)
+        _convert_constants(checked)
     except CELRuntimeError as failure:
         return CompileError(text, f"program instantiation failed: {failure.reason}")
     return Expression(text, checked, build(checked))
+
+
+def _convert_constants(checked: Checked) -> None:
+    """Convert literals ahead of evaluation, as cel-go's optimizer does.
+
+    :raises CELRuntimeError: one has no such value.
+    """
+    for node in walk(checked.root):
+        if isinstance(node, Call) and _is_constant(node):
+            build(checked, node).run({})
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether it is a literal, or one converted."""
+    while isinstance(node, Call) and node.function in CONVERSIONS and len(node.args) == 1:
+        node = node.args[0]
+    return isinstance(node, Literal)
 
 
 def _compile_patterns(root: Node) -> None:

@@ -188,22 +188,32 @@ def variable_path(node: Node) -> tuple[str, ...] | None:
                 return None
 
 
+MAX_ERRORS = 100
+"""Errors of one expression that are shown, as many as cel-go shows."""
+
+
 class ExpressionError(Exception):
-    """The source is not a valid expression; ``start`` is the position."""
+    """The source is not a valid expression; ``start`` is the position.
+
+    ``further``: what else is wrong with it, in the order of the text.
+    """
 
     def __init__(self, message: str, start: int) -> None:
         super().__init__(message)
         self.message = message
         self.start = start
+        self.further: tuple[ExpressionError, ...] = ()
 
 
 def render_failure(source: str, failure: ExpressionError) -> str:
     """The failure as the API server shows it: position, message, the line and a mark below it."""
+    errors = (failure, *failure.further)[:MAX_ERRORS]
+    return "compilation failed: " + "\n".join(_render(source, each) for each in errors)
+
+
+def _render(source: str, failure: ExpressionError) -> str:
     start = min(failure.start, len(source))
     line = source.count("\n", 0, start) + 1
     column = start - (source.rfind("\n", 0, start) + 1)
     text = source.split("\n")[line - 1].replace("\t", " ")
-    return (
-        f"compilation failed: ERROR: <input>:{line}:{column + 1}: {failure.message}\n"
-        f" | {text}\n | {'.' * column}^"
-    )
+    return f"ERROR: <input>:{line}:{column + 1}: {failure.message}\n | {text}\n | {'.' * column}^"

@@ -35,11 +35,13 @@ class Type:
     @property
     def dynamic(self) -> bool:
         """Whether values of this type are checked only when the expression runs."""
-        return self.name in {"dyn", "google.protobuf.Any"}
+        return self.name in {"dyn", "google.protobuf.Any", "!error!"}
 
 
 DYN = Type("dyn")
 ANY = Type("google.protobuf.Any")
+ERROR = Type("!error!")
+"""Of what is wrong, and was reported: it fits everything."""
 BOOL, INT, UINT, DOUBLE = Type("bool"), Type("int"), Type("uint"), Type("double")
 STRING, BYTES, NULL = Type("string"), Type("bytes"), Type("null_type")
 DURATION, TIMESTAMP = Type("google.protobuf.Duration"), Type("google.protobuf.Timestamp")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from kai_py.dra.identity import AllocationError
 
 UNLIMITED = 1 << 62
-STEPS_PER_GANG, STEPS_PER_CYCLE = 400_000, 2_000_000
+STEPS_PER_GANG, STEPS_PER_CYCLE = 20_000, 2_000_000
 SELECTOR_COST_PER_CLAIMS, SELECTOR_COST_PER_CYCLE = 2_000_000, 8_000_000
 """What a scheduler allows unless configured otherwise: seconds, and some more for a cycle."""
 REMEMBERED = 4096

@@ -45,6 +45,37 @@ def format_text(template: str, args: tuple[Value, ...]) -> str:
     return _CLAUSE.sub(replace, template)
 
 
+def argument_fault(template: str, number: int, value: Value) -> str:
+    """Why a literal is no argument for the clause of this number; "" if it is one."""
+    verbs = [verb for percent, _, verb in (m.groups() for m in _CLAUSE.finditer(template)) if verb]
+    try:
+        _VERBS[verbs[number]](value, DEFAULT_PRECISION)
+    except CELRuntimeError as error:
+        return error.reason
+    return ""
+
+
+def format_fault(template: str, arguments: int) -> str:
+    """What is wrong with a template for so many arguments, whatever these are; "" if nothing is.
+
+    cel-go checks literal templates with lists of arguments when it compiles (ext.Strings).
+    """
+    wanted = 0
+    for percent, _, verb in (match.groups() for match in _CLAUSE.finditer(template)):
+        if percent:
+            continue
+        if verb is None:
+            return "unexpected end of string"
+        if verb not in _VERBS:
+            return f'could not parse formatting clause: unrecognized formatting clause "{verb}"'
+        if wanted == arguments:
+            return f"index {wanted} out of range"
+        wanted += 1
+    if arguments == wanted:
+        return ""
+    return f"too many arguments supplied to string.format (expected {wanted}, got {arguments})"
+
+
 def _text(value: Value, _precision: int = 0) -> str:
     if value is None:
         return "null"

@@ -125,6 +125,7 @@ def compile_selector(
     if isinstance(compiled, CompileError):
         return compiled
     result_type = compiled.checked.type
-    if result_type.name != "bool" and not result_type.dynamic:
+    unknown = result_type.dynamic if features.list_attributes else result_type == ANY
+    if result_type.name != "bool" and not unknown:
         return CompileError(text, f"must evaluate to bool or the unknown type, not {result_type}")
     return Selector(compiled)

@@ -1,0 +1,193 @@
+"""Twenty claims that are hard to place: each is answered, or given up, soon for the whole cluster.
+
+Shares of uneven size that nearly fill shareable devices, constraints on three attributes of 128
+devices, and MIG requests on GPUs with 19 partitions each. All on several nodes, of which each has
+other devices in use, so that no node shares the answer of another.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kai_py.api.records.resource import ResourceClaim, ResourceSlice
+from kai_py.api.records.resource_versions import from_json
+from kai_py.dra.spending import STEPS_PER_GANG
+from kai_py.plan.plan import Stage
+from tests.support.cpu_limit import cpu_limit
+from tests.support.scenario import claiming, cluster, device_class, node, placed, pod, queue
+
+DRIVER = "gpu.nvidia.com"
+NODES, SECONDS, SLOWER = 4, 0.3, 4
+"""Processor time on a machine that does nothing else, and how much longer it may take here."""
+PROFILES = [(1, 1, range(7)), (1, 2, (0, 2, 4, 6)), (2, 2, (0, 2, 4)), (3, 4, (0, 4)),
+            (4, 4, (0,)), (7, 8, (0,)), (1, 1, (0,))]  # fmt: skip
+"""Compute slices, memory slices, and where in the memory a partition may start."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Puzzle:
+    """What a claim requests of the devices of each node; ``counters``: of its sets."""
+
+    devices: list[Json]
+    requests: list[Json]
+    constraints: Sequence[Json] = ()
+    counters: Sequence[Json] = ()
+
+
+def request(number: int, **exactly: Any) -> Json:
+    return {"name": f"r{number}", "exactly": {"deviceClassName": DRIVER} | exactly}
+
+
+def shares(seed: int, count: int, cards: int, filled: float) -> Puzzle:
+    """``filled``: the part of all memory that the shares take."""
+    chance, total = random.Random(seed), int(80 * cards * filled)
+    drawn = [chance.randint(15, 39) for _ in range(count)]
+    sizes = [max(1, size * total // sum(drawn)) for size in drawn]
+    memory = {"memory": {"value": "80Gi"}}
+    return Puzzle(
+        [
+            {"name": f"g{i}", "allowMultipleAllocations": True, "capacity": memory}
+            for i in range(cards)
+        ],
+        [
+            request(i, capacity={"requests": {"memory": f"{size}Gi"}})
+            for i, size in enumerate(sizes)
+        ],
+    )
+
+
+def attributes(seed: int, count: int, values: int, *, distinct: bool) -> Puzzle:
+    """Three constraints on three attributes, each of so many values."""
+    chance = random.Random(seed)
+    devices = [
+        {"name": f"d{i}", "attributes": {k: {"int": chance.randrange(values)} for k in "abc"}}
+        for i in range(128)
+    ]
+    names, half = [f"r{i}" for i in range(count)], count // 2
+    constraints: list[Json] = [{"distinctAttribute": f"{DRIVER}/{k}"} for k in "abc"]
+    if not distinct:
+        constraints = [
+            {"matchAttribute": f"{DRIVER}/a", "requests": names[:half]},
+            {"distinctAttribute": f"{DRIVER}/b", "requests": names},
+            {"matchAttribute": f"{DRIVER}/c", "requests": names[half - 1 :]},
+        ]
+    return Puzzle(devices, [request(i) for i in range(count)], constraints)
+
+
+def partitions(seed: int, cards: int, count: int, *, paired: bool) -> Puzzle:
+    """``paired``: every two requests must be on one GPU."""
+    chance = random.Random(seed)
+    sets = [
+        {
+            "name": f"s{card}",
+            "counters": {f"memory-slice-{i}": {"value": "1"} for i in range(8)}
+            | {"slices": {"value": "7"}},
+        }
+        for card in range(cards)
+    ]
+    devices = [
+        partition(card, number, start)
+        for card in range(cards)
+        for number, (_, _, starts) in enumerate(PROFILES)
+        for start in starts
+    ]
+    requests = []
+    for i in range(count):
+        compute, memory, _ = chance.choice(PROFILES[:4])
+        cel = f'device.attributes["{DRIVER}"].profile == "{compute}g.{memory}0gb"'
+        requests.append(request(i, selectors=[{"cel": {"expression": cel}}]))
+    constraints = [
+        {"matchAttribute": f"{DRIVER}/parentUUID", "requests": [f"r{i}", f"r{i + 1}"]}
+        for i in range(0, count - 1, 2)
+    ]
+    return Puzzle(devices, requests, constraints if paired else (), sets)
+
+
+def partition(card: int, number: int, start: int) -> Json:
+    compute, memory, _ = PROFILES[number]
+    counters = {f"memory-slice-{i}": {"value": "1"} for i in range(start, start + memory)}
+    counters["slices"] = {"value": str(compute)}
+    return {
+        "name": f"g{card}-{number}-{start}",
+        "attributes": {
+            "profile": {"string": f"{compute}g.{memory}0gb"},
+            "parentUUID": {"string": f"u{card}"},
+            "number": {"int": number},
+        },
+        "consumesCounters": [{"counterSet": f"s{card}", "counters": counters}],
+    }
+
+
+PUZZLES = {
+    **{
+        f"{count} shares of {cards} GPUs, {filled:.1%} full": shares(seed, count, cards, filled)
+        for seed, (count, cards, filled) in enumerate(
+            [(24, 8, 0.997), (24, 8, 0.99), (30, 8, 0.995), (20, 8, 0.999), (32, 8, 0.999),
+             (12, 4, 1.0), (16, 4, 0.998)]
+        )
+    },
+    **{
+        f"{count} of 128 with three constraints, {values} values": attributes(
+            seed, count, values, distinct=False
+        )
+        for seed, (count, values) in enumerate([(8, 12), (12, 12), (16, 16), (10, 24)])
+    },
+    **{
+        f"{count} of 128 distinct in three, {values} values": attributes(
+            seed, count, values, distinct=True
+        )
+        for seed, (count, values) in enumerate([(12, 12), (16, 16), (20, 20), (24, 24)])
+    },
+    **{
+        f"{count} partitions of {cards} GPUs{', in pairs' * paired}": partitions(
+            seed, cards, count, paired=paired
+        )
+        for seed, (cards, count, paired) in enumerate(
+            [(6, 18, True), (6, 24, False), (6, 30, False), (6, 20, True), (6, 28, True)]
+        )
+    },
+}  # fmt: skip
+
+
+def slices(name: str, puzzle: Puzzle) -> Iterator[ResourceSlice]:
+    parts = [{"devices": puzzle.devices[at : at + 64]} for at in range(0, len(puzzle.devices), 64)]
+    if puzzle.counters:
+        parts.append({"sharedCounters": list(puzzle.counters)})
+    pool = {"name": name, "generation": 1, "resourceSliceCount": len(parts)}
+    for number, part in enumerate(parts):
+        spec = {"driver": DRIVER, "nodeName": name, "pool": pool, **part}
+        yield from_json(ResourceSlice, {"metadata": {"name": f"{name}-{number}"}, "spec": spec})
+
+
+def claim(puzzle: Puzzle) -> ResourceClaim:
+    reference = {"kind": "Pod", "name": "p", "uid": "pod-p", "controller": True}
+    meta = {"name": "c", "namespace": "default", "uid": "c", "ownerReferences": [reference]}
+    devices = {"requests": puzzle.requests, "constraints": list(puzzle.constraints)}
+    return from_json(ResourceClaim, {"metadata": meta, "spec": {"devices": devices}})
+
+
+@pytest.mark.parametrize("puzzle", PUZZLES.values(), ids=PUZZLES)
+def test_a_puzzle_is_answered_or_given_up(puzzle: Puzzle):
+    world = cluster(device_class(), queue("team", 1e6), claim(puzzle))
+    world.add(claiming(pod("p", 0, queue="team"), "c"))
+    for number in range(NODES):
+        # One device less on each node: none shares the answer of another.
+        fewer = Puzzle(puzzle.devices[number:], [], counters=puzzle.counters)
+        world.add(node(f"n{number}", 0), *slices(f"n{number}", fewer))
+    with cpu_limit(SLOWER * SECONDS):
+        plan = world.plan()
+    if not placed(plan):
+        [waits] = plan.unplaced
+        assert waits.stage is Stage.DEVICES
+    steps = world.devices.spending.steps
+    assert steps.left >= 0
+    assert steps.per_gang == STEPS_PER_GANG
+
+
+def test_there_are_twenty():
+    assert len(PUZZLES) == 20
