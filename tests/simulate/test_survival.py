@@ -2,6 +2,7 @@
 
 import pytest
 
+from kai_py.embedded.subresources import evict
 from kai_py.plan.plan import Action
 from tests.simulate.clusters import job, priority_class, queue, simulated
 
@@ -71,3 +72,18 @@ def test_a_job_that_was_relocated_completes():
     assert {eviction.action for eviction in course.evictions} == {Action.CONSOLIDATE}
     assert {eviction.gang for eviction in course.evictions} == {"default/Job/moved"}
     assert ended(cluster) == dict.fromkeys(("filler", "moved", "needs"), "Complete")
+
+
+@pytest.mark.parametrize("ignores", [True, False])
+def test_a_job_that_lint_has_fixed_completes_after_its_node_was_drained(ignores):
+    drained = default_job("drained", 8, "team", seconds=60)
+    if ignores:
+        rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+        drained["spec"]["podFailurePolicy"] = {"rules": [rule]}
+    cluster = simulated(queue("team", 16), drained, nodes=2, gpus=8)
+    cluster.settle(20)
+    api = cluster.embedded.api
+    for pod in api.list(cluster.embedded.registry.named("pods")):
+        evict(api, pod["metadata"]["name"], pod["metadata"]["namespace"], {})
+    cluster.settle(300)
+    assert ended(cluster) == {"drained": "Complete" if ignores else "Failed"}

@@ -1,0 +1,98 @@
+"""Jobs with the defaults of Kubernetes complete, whichever action evicted their pods meanwhile."""
+
+import pytest
+
+from tests.cluster.fake_kubelet import gpu_nodes
+from tests.support.cluster.api import Document
+from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.eventually import eventually
+from tests.support.cluster.manifests import (
+    TEMPLATE,
+    claim_template,
+    job,
+    pod_spec,
+    priority_class,
+    queue,
+)
+from tests.support.cluster.scheduling import Running
+from tests.support.cluster.view import View
+
+QUEUE = "scheduling.kai.io/queue-name"
+GPUS = 8
+"""Pods of each Job: more than the default backoffLimit of 6."""
+
+
+def work(
+    name: str, team: str = "team-a", *, node: str = "", priority: str = "", seconds: float = 6
+):
+    """A Job that says nothing about failures."""
+    spec = pod_spec(template=TEMPLATE)
+    if node:
+        spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+    if priority:
+        spec["priorityClassName"] = priority
+    return job(
+        name,
+        GPUS,
+        spec,
+        annotations={QUEUE: team},
+        pod_annotations={"kai-py.test/run-seconds": str(seconds)},
+    )
+
+
+async def end_of(view: View, cluster: Cluster, name: str) -> str:
+    """How a Job ended: Complete, Failed or nothing yet."""
+    found = await cluster.api.get(f"{view.path('jobs')}/{name}")
+    conditions = (found.get("status") or {}).get("conditions") or ()
+    ends = [c["type"] for c in conditions if c["status"] == "True"]
+    return next((end for end in ends if end in ("Complete", "Failed")), "")
+
+
+async def wait_complete(view: View, cluster: Cluster, *names: str) -> None:
+    async def all_ended() -> list[str]:
+        ends = [await end_of(view, cluster, name) for name in names]
+        return ends if all(ends) else []
+
+    ends = await eventually(all_ended, what=f"the end of Jobs {', '.join(names)}", within=60)
+    assert set(ends) == {"Complete"}
+
+
+@pytest.mark.parametrize(
+    "winner",
+    [work("high", priority="high"), work("owner", "team-b")],
+    ids=["preempt", "reclaim"],
+)
+async def test_a_job_that_others_evict_completes(
+    winner: Document, cluster: Cluster, view: View, scheduler: Running
+):
+    del scheduler
+    async with cluster.run_nodes(gpu_nodes(1, published_gpus=GPUS)):
+        teams = [queue(deservedGPUs=0), queue("team-b", deservedGPUs=GPUS)]
+        await cluster.submit(*teams, priority_class("high", 1000), claim_template())
+        await cluster.submit(work("low", seconds=30))
+        await view.wait_bound("low", GPUS)
+        await cluster.submit(winner)
+        name = winner["metadata"]["name"]
+        await view.wait_bound(name, GPUS, within=30)
+
+        await wait_complete(view, cluster, name)
+        await view.wait_bound("low", GPUS, within=30)
+        assert await end_of(view, cluster, "low") == ""
+        found = await cluster.api.get(f"{view.path('jobs')}/low")
+        assert "failed" not in found["status"]
+
+
+async def test_a_job_that_is_relocated_completes(cluster: Cluster, view: View, scheduler: Running):
+    del scheduler
+    async with cluster.run_nodes(gpu_nodes(2, published_gpus=GPUS)):
+        await cluster.submit(queue(deservedGPUs=2 * GPUS), claim_template())
+        await cluster.submit(work("first", node="node-1", seconds=3))
+        await view.wait_bound("first", GPUS)
+        await cluster.submit(work("moved", seconds=12))
+        await view.wait_bound("moved", GPUS)
+        await wait_complete(view, cluster, "first")
+        await cluster.submit(work("needs", node="node-0", seconds=5))
+        await view.wait_bound("needs", GPUS, within=30)
+        await wait_complete(view, cluster, "moved", "needs")
+        nodes = set((await view.bound("moved")).values())
+        assert nodes == {"node-1"}
