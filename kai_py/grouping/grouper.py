@@ -58,6 +58,7 @@ from kai_py.grouping.topology_annotations import constraint_of
 
 SOURCES = (POD_GROUP_ANNOTATION, SPARK)
 CACHE_LIMIT = 10_000
+MAX_EXPECTED_PODS = 10_000
 
 SINGLE_POD = GangTemplate(tree=Subgroup(min_members=1))
 NO_RULE = Rule.model_construct(owners=())
@@ -275,12 +276,19 @@ def _gang_template(rule: Rule, workload: WorkloadOwner) -> GangTemplate:
             template = _template_from_rule(rule, workload)
     except InvalidWorkloadError as error:
         template = replace(SINGLE_POD, problem=str(error))
-    too_large = tree_problem(template.tree)
+    too_large = tree_problem(template.tree) or _too_many_expected(template)
     if too_large:
         template = replace(SINGLE_POD, problem=too_large)
     if template.problem:
         return replace(template, problem=f"{kind} {meta.namespace}/{meta.name}: {template.problem}")
     return template
+
+
+def _too_many_expected(template: GangTemplate) -> str:
+    """What is wrong with the number of pods to come: each has a placeholder until it exists."""
+    if sum(each.count for each in template.expected) <= MAX_EXPECTED_PODS:
+        return ""
+    return f"it creates more than {MAX_EXPECTED_PODS} pods once others run, which is the maximum"
 
 
 def _template_from_rule(rule: Rule, workload: WorkloadOwner) -> GangTemplate:

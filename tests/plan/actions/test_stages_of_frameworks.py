@@ -160,3 +160,13 @@ def test_a_size_of_memory_that_spark_does_not_know_is_reported():
     driver = pod("driver", 0, owner=found, labels={"spark-role": "driver"}, annotations=MARKS)
     cluster = with_owners(Cluster(QUEUE, node("n", 1)), found).add(driver)
     assert "spec.executor.memory must be a size" in cluster.plan().unplaced[0].message
+
+
+@pytest.mark.parametrize("parallelism", [10_002, 2**31 - 1])
+def test_more_pods_to_come_than_can_have_placeholders_are_refused(parallelism):
+    found = job_set(replicated("w", parallelism), annotations=EXCLUSIVE)
+    cluster = with_owners(Cluster(QUEUE, racks(a1=4)), found).add(of_job(found, "w"))
+    assert cluster.plan().unplaced[0].message == (
+        "JobSet default/jobset: it creates more than 10000 pods once others run, which is the "
+        "maximum"
+    )
