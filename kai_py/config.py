@@ -65,9 +65,10 @@ class OrderConfig(ApiModel):
     """Pending time that counts as one point of priority; without it pending time does not count."""
     ageing_limit: PositiveCount = 1000
     """Maximum points of priority that a gang gains by pending."""
-    reserve_after: Duration = 900.0
-    """Time that the largest pending gang waits before nodes are reserved for it as pods end, where
-    no queue has nodes reserved by its own ``reserveAfter``; 0: none. Not with the ``kai`` rules."""
+    reserve_after: Duration = 0.0
+    """Time that the largest pending gang within its queue's fair share waits before nodes are
+    reserved for it as pods end, where no queue has nodes reserved by its own ``reserveAfter``; 0:
+    none. Not with the ``kai`` rules."""
 
 
 class EvictionConfig(ApiModel):

@@ -27,6 +27,7 @@ from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation
 from kai_py.plan.victims.count import FreedResources, ShapeCount
+from kai_py.policy.queue_usage import exceeds
 from kai_py.policy.reclaim_rules import Reclaimer, compared_rows, may_reclaim
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
@@ -124,7 +125,7 @@ class Turnover:
     def reserve_for_largest(self, gangs: Iterable[Gang]) -> None:
         """Reserve nodes for the largest gang that has waited for long, as their pods end.
 
-        It may be more than its queue's fair share, so that no gang waits for ever.
+        It must be within the fair share of its queue: else others would take the nodes back.
         """
         state = self._state
         if not state.loss_rules.reserve_after or state.placer.reservations.active:
@@ -147,7 +148,8 @@ class Turnover:
 
     def _largest_waiting(self, gangs: Iterable[Gang]) -> Gang | None:
         """The gang that asks for most of those that have waited for long, the oldest of equals."""
-        state, total = self._state, self._state.quota.usage.total
+        state, quota = self._state, self._state.quota
+        total = quota.usage.total
         since = state.snapshot.now - state.loss_rules.reserve_after
         found: tuple[tuple[float, float, str], Gang] | None = None
         for gang in gangs:
@@ -155,7 +157,10 @@ class Turnover:
                 continue
             if state.precondition(gang) is not None or _is_constrained(gang):
                 continue
-            cost = state.request_cost(gang)
+            cost, queue = state.request_cost(gang), quota.queues.positions[gang.queue]
+            fair = quota.usage.fair[:, quota.queues.ancestors(queue)].min(axis=1)
+            if exceeds(np.where(cost > 0, cost, 0.0), fair).any():
+                continue
             parts = np.divide(cost, total, out=np.zeros_like(cost), where=total > 0)
             rank = (-float(parts.max(initial=0.0)), gang.waiting_since, gang.key)
             if found is None or rank < found[0]:

@@ -27,6 +27,9 @@ MAX_KINDS = 8192
 
 QUANTILE = 0.75
 
+LONG_RUNNING_KINDS = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "Service", "StatefulSet"})
+"""Kinds of owners whose pods run until they are deleted."""
+
 PodKind = tuple[str, str, int, tuple[tuple[str, float], ...]]
 """Queue ("" for all queues), kind of the owner, minMember of the gang, what the pod costs."""
 
@@ -109,6 +112,12 @@ class ExpectedEnds:
             return math.inf
         runtime = self.history.expected_runtime(gang, member, self.now - member.bound_since)
         return math.inf if runtime is None else member.bound_since + runtime
+
+    def will_end(self, gang: Gang, member: Member) -> bool:
+        """Whether a running pod is one that ends by itself, as far as pods were seen to."""
+        if gang.owner.kind in LONG_RUNNING_KINDS or not self.history:
+            return math.isfinite(self.end_of(gang, member))
+        return True
 
     def runtime_of(self, gang: Gang) -> float | None:
         """How long the pods of a gang that start now run at most; None where that is unknown."""

@@ -21,11 +21,9 @@ jobs:
 """
 
 
-NONE_BY_DEFAULT = Configuration(order=OrderConfig(reserve_after=0.0))
-
-
-def played(reserve="", says="", says_brief="", configuration=NONE_BY_DEFAULT):
+def played(reserve="", says="", says_brief="", **order):
     text = SCENARIO.format(reserve=reserve, says=says, says_brief=says_brief)
+    configuration = Configuration(order=OrderConfig(**order))
     result = simulate(parse_scenario(text), configuration, cycle_seconds=20.0)
     return result, next(wait for wait in result.waits if wait.gang.endswith("/big"))
 
@@ -43,10 +41,10 @@ def test_without_a_reservation_it_starves():
     assert played()[1].seconds is None
 
 
-def test_by_default_it_gets_one_once_it_is_known_how_long_the_others_run():
-    _, big = played(configuration=Configuration())
+def test_the_largest_gets_one_once_it_is_known_how_long_the_others_run():
+    _, big = played(reserve_after=RESERVED_AFTER)
     assert big.seconds is not None
-    assert big.seconds <= Configuration().order.reserve_after + LONGEST_SMALL + 60
+    assert big.seconds <= RESERVED_AFTER + LONGEST_SMALL + 60
 
 
 @pytest.mark.slow

@@ -33,12 +33,10 @@ from kai_py.plan.state.statement import Evicted
 from kai_py.plan.survival import is_lost
 from kai_py.policy.limits import check_deserved
 from kai_py.policy.queue_usage import exceeds_any
+from kai_py.policy.runtime_history import LONG_RUNNING_KINDS
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools
 from kai_py.snapshot.tables.queues import inherited
-
-LONG_RUNNING_KINDS = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "Service", "StatefulSet"})
-"""Kinds of owners whose pods run until they are deleted."""
 
 PATIENCE = 10
 LEAST_PATIENCE_SECONDS = 600.0

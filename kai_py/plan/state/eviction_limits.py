@@ -18,7 +18,6 @@ forgotten and the same gang is not evicted again at once. The evictions of one g
 one record. O(records) per cycle; records end after an hour or the cooldown, if that is longer.
 """
 
-import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -175,7 +174,7 @@ class EvictionLimits:
             for gang in self._snapshot.gangs.values()
             if gang.last_bound > since
             for member in gang.bound
-            if member.bound_since > since and math.isfinite(self._ends.end_of(gang, member))
+            if member.bound_since > since and self._ends.will_end(gang, member)
         )
 
     @property

@@ -1,7 +1,5 @@
 """Which victims a gang takes where evictions are weighed by what they destroy."""
 
-from dataclasses import replace
-
 import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -9,6 +7,7 @@ from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Action
 from kai_py.policy.lost_work import LossRules, lost_seconds
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.replacing import replace
 from tests.support.scenario import START, evicted
 from tests.support.worlds import gang, world
 
@@ -104,6 +103,17 @@ def test_a_pod_that_just_started_and_will_end_stays():
     endless = replace(fresh, expected_runtime=None)
     plan = planned(endless, old, waiting("new"), nodes={"a": 2}, rules=rules)
     assert evicted(plan) == ["fresh-0"]
+
+
+def test_once_ends_were_seen_every_job_that_just_started_stays():
+    memory, rules = CycleMemory(ClusterDevices()), replace(BY_LOSS, settling=150.0)
+    ended = ran("ended", "a", 50, gpus=7)
+    for number in range(3):
+        memory.runtimes.observe({str(number): ended}, {"a"}, START)
+        memory.runtimes.observe({}, {"a"}, START + NOW)
+    gangs = ran("fresh", "a", 1), ran("old", "a", 50)
+    plan = planned(*gangs, waiting("new"), nodes={"a": 2}, rules=rules, memory=memory)
+    assert evicted(plan) == ["old-0"]
 
 
 def test_a_gang_waits_until_it_has_lost_as_much_as_its_victims_would():
