@@ -98,6 +98,10 @@ class Checked:
         return self.types[id(self.root)]
 
 
+OPAQUE = "kubernetes."
+"""Begins the names of types whose fields, if they have any, are declared."""
+
+
 def check(root: Node, environment: Environment) -> Checked:
     """Infer the type of every node.
 
@@ -221,6 +225,8 @@ class _Checker:
                 raise ExpressionError(f"undefined field '{node.field}'", node.start)
             return fields[node.field]
         message = f"type '{describe(operand)}' does not support field selection"
+        if operand.name.startswith(OPAQUE):
+            message = f"unexpected failed resolution of '{operand.name}'"
         raise ExpressionError(message, node.start)
 
     def _logic(self, node: Logic) -> Type:

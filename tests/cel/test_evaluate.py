@@ -246,6 +246,7 @@ def test_fails(text, message):
         ("'%q'.format([1]) == ''", 'unrecognized formatting clause "q"'),
         ("'a'.format([1]) == ''", "supplied to string.format (expected 0, got 1)"),
         ("'%d'.format(['x']) == ''", "1:14: error during formatting: decimal clause can only"),
+        ("gpu.capacity.x.y == 1", "unexpected failed resolution of 'kubernetes.Quantity'"),
         ("nothing || other", "ERROR: <input>:1:12: undeclared reference to 'other'"),
         ("1 + 'a' == 1", "found no matching overload for '_+_' applied to '(int, string)'"),
         ("'a'.size(1) == 1", "found no matching overload for 'size' applied to 'string.(int)'"),
