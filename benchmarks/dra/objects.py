@@ -58,6 +58,31 @@ def gpu_slice(node: str, gpus: int, product: str = PRODUCTS[0]) -> ResourceSlice
     return _slice(node, "gpus", 1, {"devices": devices})
 
 
+def shared_slice(node: str, gpus: int) -> ResourceSlice:
+    """GPUs of 80 GiB that claims share by memory, as NVIDIA's driver publishes them."""
+    policy = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}
+    devices = [
+        {
+            "name": f"gpu-{i}",
+            "allowMultipleAllocations": True,
+            "attributes": {"type": {"string": "gpu"}, "uuid": {"string": f"GPU-{node}-{i}"}},
+            "capacity": {"memory": {"value": "80Gi", "requestPolicy": policy}},
+        }
+        for i in range(gpus)
+    ]
+    return _slice(node, "shared", 1, {"devices": devices})
+
+
+def share(name: str, memory: str) -> ResourceClaim:
+    """A claim for so much memory of one GPU."""
+    exactly = {"deviceClassName": DRIVER, "capacity": {"requests": {"memory": memory}}}
+    document = {
+        "metadata": {"name": name, "namespace": "default", "uid": f"claim-{name}"},
+        "spec": {"devices": {"requests": [{"name": "share", "exactly": exactly}]}},
+    }
+    return from_json(ResourceClaim, document)
+
+
 def mig_slices(node: str, gpus: int) -> list[ResourceSlice]:
     """GPUs that can be cut: the whole one and 18 placements of partitions each."""
     sets = [_counters(f"gpu-{i}", COMPUTE_SLICES, range(MEMORY_SLICES)) for i in range(gpus)]

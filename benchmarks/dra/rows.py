@@ -25,6 +25,8 @@ from benchmarks.dra.objects import (
     gpu_slice,
     mig_slices,
     nodes,
+    share,
+    shared_slice,
 )
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
@@ -38,6 +40,7 @@ from kai_py.dra.inventory import Inventory
 NODES, GPUS = 10_000, 8
 GANG = 512
 MIG_NODES, MIG_PODS, MIG_GANG = 1_000, 20_000, 8
+SHARE_NODES, SHARES = 125, 10_000
 MIG_MIX = {"1g.10gb": 5, "2g.20gb": 3, "3g.40gb": 2, "1g.20gb": 1, "4g.40gb": 1}
 THREE_SELECTORS = (
     f'{ATTRIBUTES}.productName.startsWith("NVIDIA H")',
@@ -83,6 +86,12 @@ def dra_benchmarks() -> list[Benchmark]:
             title=f"{MIG_NODES:,} nodes × {GPUS} GPUs × 19 partitions: fill in {MIG_PODS:,} claims",
             run=_mig,
             aim="3 s",
+        ),
+        row(
+            name="shares",
+            title=f"{SHARES:,} shares of two sizes on {SHARE_NODES * GPUS:,} GPUs",
+            run=_shares,
+            aim="4 s",
         ),
         row(
             name="masks",
@@ -157,6 +166,17 @@ def _mig() -> Measured:
         fleet.query(wanted, machines, empty)
     order = Random(1).choices(list(MIG_MIX), list(MIG_MIX.values()), k=MIG_PODS)
     gangs = [sorted(order[i : i + MIG_GANG]) for i in range(0, MIG_PODS, MIG_GANG)]
+    seconds, placed = median_seconds(lambda: _fill(fleet, machines, claims, gangs), most=1)
+    outcome = f"{placed:,} placed"
+    return Measured(seconds=seconds, outcome=outcome, peak_mb=peak_resident_mb())
+
+
+def _shares() -> Measured:
+    machines = nodes(SHARE_NODES)
+    slices = [shared_slice(node.metadata.name, GPUS) for node in machines]
+    fleet = ClusterAllocator(Inventory.of(slices), {DRIVER: gpu_class()})
+    claims = {memory: [share(memory, memory)] for memory in ("5Gi", "10Gi")}
+    gangs = [["10Gi"] * 4 + ["5Gi"] * 4] * (SHARES // 8)
     seconds, placed = median_seconds(lambda: _fill(fleet, machines, claims, gangs), most=1)
     outcome = f"{placed:,} placed"
     return Measured(seconds=seconds, outcome=outcome, peak_mb=peak_resident_mb())
