@@ -8,17 +8,17 @@ pod that failed is not tried again before its own backoff has passed, when a cyc
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
 
 from kai_py.api.gpu_reservation import GpuGroup
-from kai_py.api.gpu_share import SharedGpu
-from kai_py.api.records.resource import AllocationResult, ResourceClaim
-from kai_py.api.references import ClaimRef, PodRef
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.references import ClaimRef
 from kai_py.commit.api_access import ApiAccess, is_gone
 from kai_py.commit.binding import BindingOutcome, BindingResult, settle
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.claims.recovery import LeftoverClaim, release_leftover
+from kai_py.commit.cluster_view import AssumeCache, View
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import (
     NOT_EVICTED,
@@ -37,64 +37,12 @@ from kai_py.commit.settings import CommitSettings
 from kai_py.commit.transaction import GangOutcome, GangTransaction
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Eviction, GangPlacement, Nomination, Plan
-from kai_py.snapshot.object_cache import DeviceKey
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
 IDLE_BACKOFF = 600.0
 MAX_CONSECUTIVE_FAILURES = 3
 """A gang with so many failures in a row gives up its capacity until its next attempt."""
-
-
-class AssumeCache(Protocol):
-    """The operations on the snapshot builder that commit needs."""
-
-    def assume(
-        self,
-        pod: PodRef,
-        node: str,
-        claims: Mapping[str, AllocationResult] | None = None,
-        gpus: tuple[SharedGpu, ...] = (),
-        new_claim: ResourceClaim | None = None,
-        *,
-        volumes: tuple[str, ...] = (),
-    ) -> None:
-        """Count the pod as bound and its claims and GPU shares as allocated from now on.
-
-        ``new_claim``: a claim that does not exist yet, as it will be. ``volumes``: the volumes
-        chosen for its volume claims.
-        """
-
-    def forget(self, pod_uid: str) -> None:
-        """Undo ``assume``."""
-
-    def assumed_pods(self) -> frozenset[str]:
-        """Uids of the pods that count as bound, while the watch does not show it."""
-
-    def back_off(self, gang: str, until: float, reason: str) -> None:
-        """Do not place the gang before ``until``, seconds since the epoch; ``reason`` is shown."""
-
-    def avoid_device(self, device: DeviceKey, reason: str, seconds: float) -> None:
-        """Do not allocate a device for some seconds; ``reason`` is shown to users."""
-
-    def expect_eviction(self, pod_uid: str) -> None:
-        """Count a pod as terminating: its eviction is being written."""
-
-    def cancel_eviction(self, pod_uid: str) -> None:
-        """Undo ``expect_eviction``: the eviction was refused."""
-
-    def nominate(self, pod_uid: str, node: str, now: float) -> None:
-        """Reserve capacity for a nominated pod; ``now`` in seconds since the epoch."""
-
-
-class View(Protocol):
-    """What commit asks of the freshness of the mirror."""
-
-    def record_binding(self, pod: PodRef) -> None:
-        """Expect the watch to show that ``pod`` is on a node."""
-
-    async def catch_up(self) -> str:
-        """Wait until the mirror shows what was written so far; returns why it does not, or ""."""
 
 
 ClaimLookup = Callable[[ClaimRef], ResourceClaim | None]

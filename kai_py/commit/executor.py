@@ -25,7 +25,8 @@ from kai_py.commit.claims.recovery import (
     planned_pods,
 )
 from kai_py.commit.claims.repair import DamagedPod, PodRepair, find_damaged_pods
-from kai_py.commit.committer import AssumeCache, Committer
+from kai_py.commit.cluster_view import AssumeCache
+from kai_py.commit.committer import Committer
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import EventRecorder, TokenBucket, queue_reference
 from kai_py.commit.gpus.groups import SharedGpuGroups

@@ -3,8 +3,6 @@
 A `ServedResource` is one (group, version, plural) as discovery lists it. The built-in ones are
 constants here; custom ones are added to the `Registry` while the server runs. Resources that share
 a `storage` are views of the same objects.
-
-Conversion of events between core/v1, the stored form, and events.k8s.io/v1.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kai_py.embedded import columns
 from kai_py.embedded.errors import no_such_resource
+from kai_py.embedded.event_versions import from_events_group, to_events_group
 from kai_py.embedded.kinds import claims, cluster, pods, workloads
 from kai_py.embedded.kinds.rules import KindRules
 
@@ -22,38 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kai_py.embedded.documents import Json
-
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from kai_py.embedded.documents import Json
-
-
-_NEW_NAME = {
-    "involvedObject": "regarding",
-    "message": "note",
-    "count": "deprecatedCount",
-    "firstTimestamp": "deprecatedFirstTimestamp",
-    "lastTimestamp": "deprecatedLastTimestamp",
-    "source": "deprecatedSource",
-    "reportingComponent": "reportingController",
-}
-_OLD_NAME = {new: old for old, new in _NEW_NAME.items()}
-
-
-def to_events_group(event: Json) -> Json:
-    """Return a core/v1 event as events.k8s.io/v1 shows it."""
-    renamed = {_NEW_NAME.get(key, key): value for key, value in event.items()}
-    return renamed | {"apiVersion": "events.k8s.io/v1"}
-
-
-def from_events_group(event: Json) -> Json:
-    """Return an events.k8s.io/v1 event in its stored core/v1 form."""
-    renamed = {_OLD_NAME.get(key, key): value for key, value in event.items()}
-    # Clients find these in core/v1 even where they were not set: `--sort-by` looks for them.
-    unset: Json = {"firstTimestamp": None, "lastTimestamp": None, "source": {}}
-    return unset | renamed | {"apiVersion": "v1"}
 
 
 Convert: TypeAlias = Callable[["Json"], "Json"]

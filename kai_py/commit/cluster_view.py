@@ -1,0 +1,63 @@
+"""What commit asks of the scheduler's view of the cluster, and tells it.
+
+The snapshot builder is the assume cache, ``watch.freshness`` the view.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from kai_py.api.gpu_share import SharedGpu
+from kai_py.api.records.resource import AllocationResult, ResourceClaim
+from kai_py.api.references import PodRef
+from kai_py.snapshot.object_cache import DeviceKey
+
+
+class AssumeCache(Protocol):
+    """The operations on the snapshot builder that commit needs."""
+
+    def assume(
+        self,
+        pod: PodRef,
+        node: str,
+        claims: Mapping[str, AllocationResult] | None = None,
+        gpus: tuple[SharedGpu, ...] = (),
+        new_claim: ResourceClaim | None = None,
+        *,
+        volumes: tuple[str, ...] = (),
+    ) -> None:
+        """Count the pod as bound and its claims and GPU shares as allocated from now on.
+
+        ``new_claim``: a claim that does not exist yet, as it will be. ``volumes``: the volumes
+        chosen for its volume claims.
+        """
+
+    def forget(self, pod_uid: str) -> None:
+        """Undo ``assume``."""
+
+    def assumed_pods(self) -> frozenset[str]:
+        """Uids of the pods that count as bound, while the watch does not show it."""
+
+    def back_off(self, gang: str, until: float, reason: str) -> None:
+        """Do not place the gang before ``until``, seconds since the epoch; ``reason`` is shown."""
+
+    def avoid_device(self, device: DeviceKey, reason: str, seconds: float) -> None:
+        """Do not allocate a device for some seconds; ``reason`` is shown to users."""
+
+    def expect_eviction(self, pod_uid: str) -> None:
+        """Count a pod as terminating: its eviction is being written."""
+
+    def cancel_eviction(self, pod_uid: str) -> None:
+        """Undo ``expect_eviction``: the eviction was refused."""
+
+    def nominate(self, pod_uid: str, node: str, now: float) -> None:
+        """Reserve capacity for a nominated pod; ``now`` in seconds since the epoch."""
+
+
+class View(Protocol):
+    """What commit asks of the freshness of the mirror."""
+
+    def record_binding(self, pod: PodRef) -> None:
+        """Expect the watch to show that ``pod`` is on a node."""
+
+    async def catch_up(self) -> str:
+        """Wait until the mirror shows what was written so far; returns why it does not, or ""."""
