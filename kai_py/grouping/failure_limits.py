@@ -76,9 +76,9 @@ def _job_limits(link: OwnerLink, job: Job, pod: Pod) -> Iterator[FailureLimit]:
             return
     default = DEFAULT_BACKOFF_LIMIT if per_index is None else MAX_REMAINING
     backoff = default if spec.backoff_limit is None else spec.backoff_limit
-    told = f", and {job.status.failed} pods have failed" if job.status.failed > 0 else ""
+    already = f", and {job.status.failed} pods have failed" if job.status.failed > 0 else ""
     if backoff < MAX_REMAINING:
-        yield _limit(link, backoff - job.status.failed, f"spec.backoffLimit is {backoff}{told}")
+        yield _limit(link, backoff - job.status.failed, f"spec.backoffLimit is {backoff}{already}")
 
 
 def _action_on_eviction(policy: PodFailurePolicy | None) -> tuple[int, str]:

@@ -84,7 +84,7 @@ class SetAsideLog:
 
     def __init__(self) -> None:
         """Nothing has failed yet."""
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     def tell(self, plan: Plan) -> None:
         """Log what failed in the cycle and did not fail in the same way in the one before."""
@@ -93,9 +93,9 @@ class SetAsideLog:
         for each in plan.failed_extensions:
             self._tell("an extension", "extension", each)
         failed = (*plan.set_aside, *plan.failed_extensions)
-        self._told = {each.gang: each.message for each in failed}
+        self._logged = {each.gang: each.message for each in failed}
 
     def _tell(self, what: str, field: str, each: SetAside) -> None:
-        if self._told.get(each.gang) != each.message:
+        if self._logged.get(each.gang) != each.message:
             fields = {field: each.gang, **({"exception": each.error} if each.error else {})}
             log.error("%s is set aside: %s", what, each.message, extra={"fields": fields})

@@ -15,7 +15,7 @@ from kai_py.plan.plan import SetAside
 from kai_py.policy.score.registry import WeightedScore
 
 MAX_ERROR_LENGTH = 200
-"""Characters of an error that are told."""
+"""Characters of an error that are reported."""
 
 
 def action_key(name: str) -> str:
@@ -57,8 +57,8 @@ class Extensions:
 
     def fail(self, key: str, error: Exception) -> None:
         """Leave it out from now on."""
-        told = f"{key} failed ({failure_text(error)})"
-        self.set_aside(key, told, "".join(format_exception(error)))
+        message = f"{key} failed ({failure_text(error)})"
+        self.set_aside(key, message, "".join(format_exception(error)))
 
     def fail_score(self, name: str, error: Exception) -> None:
         """Leave a score out from now on."""

@@ -111,8 +111,8 @@ class Turns:
         """The same for a gang, or an added action, by its key."""
         if isinstance(error, CycleOverLimitError):
             self.over = True
-            told = f"it took the most time of a cycle that was ended after {error.limit:g} s"
-            self._set_aside(error.gang, told, "")
+            message = f"it took the most time of a cycle that was ended after {error.limit:g} s"
+            self._set_aside(error.gang, message, "")
         elif _is_gang(key):
             trace = "".join(format_exception(error))
             self._set_aside(key, f"planning it failed ({failure_text(error)})", trace)

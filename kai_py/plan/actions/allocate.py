@@ -161,7 +161,7 @@ class _AllocateSolver:
 
 
 def _search_key(gang: Gang, request: PlacementRequest, shape: Hashable | None) -> SearchKey:
-    """What decides whether the pods can be placed, and how it is told that they can't."""
+    """What decides whether the pods can be placed, and how the reason is worded if they can't."""
     if shape is None:
         return SearchKey(gang.key, gang)
     leaves = tuple(dict.fromkeys(member.subgroup for member in request.members))

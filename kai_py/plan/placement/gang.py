@@ -75,7 +75,7 @@ class Placer:
     ) -> Unschedulable | None:
         """Place all of ``members`` or say what stops them; ``allowed``: (nodes,) bool.
 
-        ``told``: whether anybody reads what stops them.
+        ``explain``: whether what stops them is reported.
         """
         self.poll()
         kept = self.reservations.rows_closed_to(gang)

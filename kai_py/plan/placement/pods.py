@@ -53,7 +53,10 @@ from kai_py.snapshot.shape import Shape
 
 
 class Attempt(NamedTuple):
-    """What stays the same while a gang is placed; ``told``: whether anybody reads why not."""
+    """What stays the same while a gang is placed.
+
+    ``explain``: whether what stops its pods is reported; finding that out costs time.
+    """
 
     statement: Statement
     gang: Gang

@@ -78,7 +78,7 @@ class PodRuleCounts:
         self._refusing: dict[DomainTerm, DomainCounts] = {}
         self._terms: dict[Shape, tuple[DomainTerm, ...]] = {}
         self.is_counting = False
-        """Whether decisions have to be told."""
+        """Whether there are counts that decisions have to keep up to date."""
 
     def concern(self, shape: Shape) -> bool:
         """Whether any rule, of the shape or of pods that are placed, decides where its pods go."""

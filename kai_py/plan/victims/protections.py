@@ -84,10 +84,10 @@ def _lacks_capacity(state: CycleState, gang: Gang) -> bool:
 def _with_protections(
     reason: Unschedulable, stage: Stage, found: tuple[Protection, ...]
 ) -> Unschedulable:
-    told = "; ".join(each.message for each in found[:MAX_QUEUES_LISTED])
+    listed = "; ".join(each.message for each in found[:MAX_QUEUES_LISTED])
     others = len(found) - MAX_QUEUES_LISTED
     more = f"; {others} more queues are protected" if others > 0 else ""
-    message = f"{reason.message} No preemption victims: {told}{more}."
+    message = f"{reason.message} No preemption victims: {listed}{more}."
     return replace(reason, stage=stage, message=message, protections=found)
 
 
@@ -186,20 +186,20 @@ def _other_queues(
     _, theirs = diverging_siblings(standing.queues, reclaimer.queue)
     for side in sorted({int(theirs[queue]) for queue in others}):
         leaves = [queue for queue in others if theirs[queue] == side and asked[queue]]
-        told = [
+        own = [
             each
             for queue in leaves
             for each in _protected_victims(
                 state, standing.queues.names[queue], pool.gangs(queue), float(safe[queue])
             )
         ]
-        yield from told or [_sibling_share(state, reclaimer, side)]
+        yield from own or [_sibling_share(state, reclaimer, side)]
 
 
 def _protected_victims(
     state: CycleState, queue: str, gangs: Sequence[Gang], min_runtime: float
 ) -> Iterator[Protection]:
-    """Who could be asked, but not now."""
+    """Why no pod of a queue that is above its share can be evicted now."""
     now = state.snapshot.now
     if min_runtime and all(within_min_runtime(each.started, min_runtime, now) for each in gangs):
         until = min(each.started + min_runtime for each in gangs)
@@ -213,7 +213,7 @@ def _protected_victims(
 
 
 def _sibling_share(state: CycleState, reclaimer: Reclaimer, side: int) -> Protection:
-    """What a sibling holds against what it may keep."""
+    """What a sibling has allocated, against what it may keep."""
     standing = state.quota.usage
     rows = np.flatnonzero(reclaimer.request > 0)
     row = int(rows[0]) if len(rows) else 0
@@ -227,12 +227,12 @@ def _sibling_share(state: CycleState, reclaimer: Reclaimer, side: int) -> Protec
     name = standing.queues.names[side]
     holds = f"queue {name} has {value:g} {noun} allocated"
     if exceeds(standing.allocated[row, side], bounds[row, side]):
-        told = (
+        message = (
             f"{holds}, and reclaiming what is above {due} of {bound:g} does not free "
             "enough capacity"
         )
         return Protection(
-            ProtectionRule.TOO_LITTLE_ABOVE_SHARE, name, told, float(value), float(bound)
+            ProtectionRule.TOO_LITTLE_ABOVE_SHARE, name, message, float(value), float(bound)
         )
-    told = f"{holds}, within {due} of {bound:g}"
-    return Protection(ProtectionRule.WITHIN_SHARE, name, told, float(value), float(bound))
+    message = f"{holds}, within {due} of {bound:g}"
+    return Protection(ProtectionRule.WITHIN_SHARE, name, message, float(value), float(bound))
