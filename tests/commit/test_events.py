@@ -15,7 +15,7 @@ from kai_py.commit.statuses.pod import PendingPodStatus
 from kai_py.commit.transaction import GangOutcome
 from kai_py.embedded.resources import EVENTS
 from kai_py.grouping.gang import Owner
-from kai_py.plan.plan import Action, Eviction, Plan, Stage, Unplaced
+from kai_py.plan.plan import Action, CapacityHold, Eviction, Plan, Stage, Unplaced
 from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import JOB, NO_ROLE, Cluster, gang_with_claims, refuse
 
@@ -164,6 +164,14 @@ def test_a_bound_gang_and_its_failures_are_told(cluster):
     told.clear()
     EventWriter(told, lambda _q: None).report_outcome(GangOutcome(gang, reason="a claim was lost"))
     assert told == [("Job", "train", "FailedBinding")]
+
+
+def test_capacity_that_is_held_for_pods_to_come_is_reported_to_their_workload():
+    told = Told()
+    writer = EventWriter(told, lambda _q: None)
+    writer.report_hold(CapacityHold("default/Job/train", JOB, "held"))
+    writer.report_hold(CapacityHold("default/Job/train", JOB, "released", is_over=True))
+    assert told == [("Job", "train", "CapacityHeld"), ("Job", "train", "CapacityReleased")]
 
 
 def test_an_eviction_is_told_to_pod_owner_and_both_queues(cluster):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kai_py.observe.explanation import Explainer
 from tests.dialects.feeding import NOW, Cluster, node, placed, pod
 from tests.plan.actions.test_staged import HOLD, MARKS, QUEUE, TEMPLATE, bound, with_owners
 
@@ -59,6 +60,9 @@ def test_the_domain_of_an_exclusive_group_is_held_until_its_workers_come():
         "Capacity for 2 pods of the gang is held until its framework creates them, for 300 s from "
         "its start"
     )
+    snapshot = cluster.snapshot()
+    explained = Explainer(snapshot, plan).explain("default/LeaderWorkerSet/leaderworkerset/0")
+    assert (explained.state, explained.message) == ("Running", plan.holds[0].message)
     late = cluster.plan(NOW + HOLD)
     assert placed(late) == {"rival": "a1"}
     assert late.holds[0].is_over
