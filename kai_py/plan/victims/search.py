@@ -191,7 +191,7 @@ class VictimSearch:
     def _minimise(self, needed: list[VictimUnit]) -> list[VictimUnit]:
         """``needed``, or others of no higher priority that cost less to evict."""
         by_loss = self._state.loss_rules.by_loss
-        if len(pods_of(needed)) < 2 and not by_loss:
+        if not needed or (len(pods_of(needed)) < 2 and not by_loss):
             return needed
         proposed = self.strategy.second_proposal(max(unit.gang.priority for unit in needed))
         if proposed is None:
