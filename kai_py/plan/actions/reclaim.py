@@ -55,7 +55,9 @@ def gangs_within_share(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
     """Those of ``gangs`` whose queues stay within their fair share with them."""
     known: dict[tuple[int, bool, bytes], bool] = {}
     due: list[Gang] = []
-    for gang in gangs if state.evictable else ():
+    for gang in gangs:
+        if not state.evictable:
+            break
         request = state.next_request(gang)
         queue = state.quota.queue_of(gang)
         if request is None or queue is None:

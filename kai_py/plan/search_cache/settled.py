@@ -102,7 +102,7 @@ def requested_pods(state: CycleState, gang: Gang) -> Pods | None:
 
 
 def _depends_on_time(
-    state: CycleState, pending: Iterable[Gang], unplaced: Iterable[Unplaced]
+    state: CycleState, pending: Collection[Gang], unplaced: Iterable[Unplaced]
 ) -> bool:
     """Whether an answer changes as time goes on, beside what deadlines say."""
     queues = state.snapshot.queues
@@ -110,8 +110,9 @@ def _depends_on_time(
     return (
         reserves
         or bool(state.placer.reservations.active or state.waiting)
-        or state.eviction_limits.has_settling_pods
         or _ages(state.ageing, pending)
+        # This goes through all gangs; while none is pending, no pod needs protection.
+        or (bool(pending) and state.eviction_limits.has_settling_pods)
         or any(
             each.rule is ProtectionRule.MIN_RUNTIME for one in unplaced for each in one.protections
         )
