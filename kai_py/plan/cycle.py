@@ -46,7 +46,7 @@ from kai_py.plan.search_cache.settled import (
 from kai_py.plan.session import CycleState, decisions_so_far
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.eviction_limits import EvictionHistory, EvictionLimits
-from kai_py.plan.state.queues import FairShareCache, PastUsage, quota_of
+from kai_py.plan.state.queues import FairShareCache, PastUsage, due_amounts, quota_of
 from kai_py.plan.state.reservations import Reservations
 from kai_py.plan.state.statement import Statement
 from kai_py.plan.turnover import Turnover
@@ -356,7 +356,7 @@ def _open_session(
         memory.history,
         cache=memory.fair_shares,
     )
-    memory.served.advance(quota.resources, quota.usage, snapshot.now)
+    memory.served.advance(quota.resources, quota.usage, snapshot.now, due_amounts(snapshot, quota))
     devices = CycleDevices(memory.devices, snapshot)
     statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
     ageing = QueueAgeing.for_queues(snapshot.queues, settings.ageing, snapshot.now)

@@ -37,8 +37,14 @@ class ServedShare:
     _received: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     _entitled: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
-    def advance(self, resources: Sequence[str], usage: QueueUsage, now: float) -> None:
-        """Carry the integrals forward to ``now``, from where ``usage`` holds."""
+    def advance(
+        self, resources: Sequence[str], usage: QueueUsage, now: float, due: Floats | None = None
+    ) -> None:
+        """Carry the integrals forward to ``now``, from where ``usage`` holds.
+
+        ``due`` (resources, queues): what queues could have of their fair shares, by the sizes of
+        their gangs; None: all of them.
+        """
         names = tuple(resources), tuple(usage.queues.names)
         if names != self._names:
             self._rename(*names)
@@ -48,7 +54,8 @@ class ServedShare:
         self._received = self._received * factor + self._allocated * span
         self._entitled = self._entitled * factor + self._fair * span
         self._now = now
-        self._allocated, self._fair = usage.allocated.copy(), _finite(usage.fair)
+        fair = usage.fair if due is None else np.minimum(usage.fair, due)
+        self._allocated, self._fair = usage.allocated.copy(), _finite(fair)
 
     def is_served(self, queue: int, rows: Index) -> bool:
         """Whether the queue had what it was entitled to in the resources of ``rows``."""

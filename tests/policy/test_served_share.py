@@ -60,3 +60,10 @@ def test_new_queues_leave_what_is_known_of_others():
     found.advance(("gpu",), later, 1e9 + 3601)
     assert not found.is_served(later.queues.positions["a"], ROWS)
     assert found.is_served(later.queues.positions["b"], ROWS)
+
+
+def test_what_a_queue_could_not_have_is_not_owed():
+    found, now = ServedShare(), usage(a=(2, 4))
+    for at in (1e9, 1e9 + 36000):
+        found.advance(("gpu",), now, at, now.allocated)
+    assert found.is_served(now.queues.positions["a"], ROWS)

@@ -190,6 +190,29 @@ class Quota:
         return undo
 
 
+def due_amounts(snapshot: Snapshot, quota: Quota) -> Floats:
+    """(resources, queues) what queues have, and pending gangs that fit their fair shares with it.
+
+    The smallest gangs come first. A gang beyond the share of its queue waits for capacity that
+    others leave, so it is not owed to the queue. O(pending gangs x depth).
+    """
+    usage = quota.usage
+    waiting: list[tuple[float, str, int, Floats]] = []
+    for key in snapshot.pending:
+        gang = snapshot.gangs[key]
+        queue = quota.queue_of(gang)
+        if queue is not None:
+            cost = quota.cost_of(gang.pending)
+            waiting.append((float(cost.sum()), key, queue, cost))
+    due = usage.allocated.copy()
+    for _, _, queue, cost in sorted(waiting, key=lambda each: each[:2]):
+        path = quota.queues.ancestors(queue)
+        within = due[:, path] + cost[:, None] <= usage.fair[:, path] + 1e-9
+        if within[cost > 0].all():
+            due[:, path] += cost[:, None]
+    return due
+
+
 def quota_of(
     snapshot: Snapshot,
     rules: FairnessRules,
