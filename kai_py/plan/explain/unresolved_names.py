@@ -75,7 +75,7 @@ def explain_unresolved_names(state: CycleState, gangs: Sequence[Gang]) -> None:
             continue
         with state.turns.of(gang):
             hint = ""
-            if reason.stage in QUEUE_STAGES:
+            if reason.stage in QUEUE_STAGES and not gang.problem:
                 hint = _queue_hint(state, gang)
             elif reason.stage in NODE_STAGES:
                 names = _names_of_gang(state.snapshot, gang, by_shape)
