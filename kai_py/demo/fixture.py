@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from prometheus_client import CollectorRegistry
 
 from kai_py.api.crd import crds
-from kai_py.config import Configuration, LeaderElectionConfig
+from kai_py.config import Configuration, EvictionConfig, LeaderElectionConfig
 from kai_py.demo.script import GPUS_PER_NODE, Script
 from kai_py.demo.workloads import PLUGIN_NODES, setup_manifests
 from kai_py.embedded.cluster import EmbeddedCluster
@@ -35,9 +35,11 @@ LEASE_SECONDS = 30 * 24 * 3600.0
 or asleep would only take the cluster from its user. Another scheduler still sees who leads."""
 
 CONFIGURATION = Configuration(
+    # Its workloads are over in a minute, for which real ones would wait instead of evicting others.
+    eviction=EvictionConfig(patience=0.0, settling_time=0.0, evictions_per_day=0),
     leader_election=LeaderElectionConfig(
         duration=LEASE_SECONDS, renew_deadline=LEASE_SECONDS - 3600.0
-    )
+    ),
 )
 
 

@@ -320,7 +320,8 @@ def _actions_in_turn(
         if action is Action.STALE and later:
             yield Action.CONSOLIDATE, _unplaced(state, later)
             later = []
-        yield action, _unplaced(state, gangs)
+        # Allocate says of every gang what it waits for, also where no pod could be placed.
+        yield action, list(gangs) if action is Action.ALLOCATE else _unplaced(state, gangs)
     if later:
         yield Action.CONSOLIDATE, _unplaced(state, later)
 

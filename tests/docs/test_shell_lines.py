@@ -22,11 +22,13 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 VARIABLES = set(re.findall(r"^([A-Z]+) \?=", MAKEFILE, re.MULTILINE))
 OTHERS = (
+    "python -m tests.mutation --count 14 --near",
+    "python -m tests.mutation --count 200 --seed 1",
     ". .venv/bin/activate",
     "pip install .",
     "podman build -t YOUR-REGISTRY/kai-py:0.1.0 .",
 )
-"""Wheel and Containerfile: tests/test_packaging.py, tests/deploy/test_containerfile.py."""
+"""Tried by tests/mutation, tests/test_packaging.py, tests/deploy/test_containerfile.py."""
 PROGRAMS = re.compile(r"(?:\.|pip3?|podman|docker|curl|python3?|git|bash|sh|promtool|go|uv) ")
 """Those that pages might tell to type, but for those that the tests look at one by one."""
 

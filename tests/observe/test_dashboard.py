@@ -161,7 +161,7 @@ async def test_partitions_are_inside_their_gpu_and_say_who_holds_them(tab):
         part = "document.querySelector('.gpu.divided > .gpu.allocated').title"
         assert await tab.value(part) == "gpu-0-a · mig · Allocated · default/Pod/p"
         (spoken,) = await texts(tab, ".nodes .unseen")
-        assert "p: 1 GPU" in spoken
+        assert "p: 0.5 GPUs" in spoken
         await tab.value("document.querySelector('.nodes summary').click()")
         await tab.until("document.querySelector('.devices table')")
         rows = await texts(tab, ".devices tbody tr")

@@ -65,10 +65,13 @@ def test_a_job_that_was_relocated_completes():
     filler = pinned(default_job("filler", 8, "team", seconds=5), "node-1")
     cluster = simulated(queue("team", 16), filler, nodes=2, gpus=8)
     cluster.settle(3)
-    cluster.embedded.create(default_job("moved", 8, "team", seconds=60))
-    cluster.settle(20)
+    moved = default_job("moved", 8, "team", seconds=600)
+    moved["metadata"]["annotations"]["scheduling.kai.io/checkpoint-interval"] = "5s"
+    cluster.embedded.create(moved)
+    # Pods that have just started, and will end by themselves, are not relocated.
+    cluster.settle(200)
     cluster.embedded.create(pinned(default_job("needs", 8, "team", seconds=60), "node-0"))
-    course = cluster.settle(300)
+    course = cluster.settle(1500)
     assert {eviction.action for eviction in course.evictions} == {Action.CONSOLIDATE}
     assert {eviction.gang for eviction in course.evictions} == {"default/Job/moved"}
     assert ended(cluster) == dict.fromkeys(("filler", "moved", "needs"), "Complete")

@@ -10,7 +10,7 @@ from kai_py.dra import cluster_allocator, cluster_devices, device_kinds, spendin
 from kai_py.dra.selectors import masks, table
 from kai_py.grouping import grouper
 from kai_py.observe import share_history
-from kai_py.policy import fit
+from kai_py.policy import fit, runtime_history
 from kai_py.snapshot import pod_selection, shape
 from tests.soak import cluster as churn
 from tests.soak.cluster import ChurningCluster
@@ -22,6 +22,7 @@ BOUNDS = (
     (pod_selection, "MAX_INDEXED_LABELS"),
     (share_history, "MAX_SAMPLES"),
     (fit, "STATIC_FITS_KEPT"),
+    (runtime_history, "MAX_KINDS"),
     (cluster_allocator, "QUERY_CACHE_SIZE"),
     (device_kinds, "SELECTIONS_KEPT"),
     (spending, "MAX_TEXTS"),
@@ -33,7 +34,14 @@ BOUNDS = (
 )
 """The bounds of caches, which the test makes small so that they are reached."""
 
-WITHOUT_OUTSIDE_KEYS = {"_names", "_parser", "device_environment", "parse_type", "shipped_rules"}
+WITHOUT_OUTSIDE_KEYS = {
+    "_names",
+    "_parser",
+    "_shape",
+    "device_environment",
+    "parse_type",
+    "shipped_rules",
+}
 """Their arguments are types, or constants of the package."""
 
 SOAK_PODS = int(os.environ.get("SOAK_PODS", "1000000"))

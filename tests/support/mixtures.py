@@ -146,8 +146,8 @@ MIXTURES = (
         gang=JOB,
         pods=4,
         says="team quota has reached the allowable limit of GPUs. Limit is 3 GPUs",
-        suggests="set maxGPUs of Queue team to 4 and maxGPUs of Queue company to 4, and remove "
-        f"the requirement of node label {POOL}=h200",
+        suggests="set maxGPUs of Queue team to 4 and maxGPUs of Queue company to 4, and correct "
+        f"node label {POOL}=h200 to h100",
     ),
     Situation(
         name="queue-before-members",

@@ -180,7 +180,7 @@ SITUATIONS = (
         gang=JOB,
         pods=2,
         says="1 didn't match Pod's node selector",
-        suggests=f"remove the requirement of node label {POOL}=h200",
+        suggests=f"correct node label {POOL}=h200 to h100",
     ),
     Situation(
         name="resources",
