@@ -280,7 +280,9 @@ def run_cycle(
     evictions = list_evictions(state, suspend_jobs=settings.suspend_jobs)
     memory.evictions.record(evictions, snapshot.now)
     memory.runtimes.record_evicted((each.pod.uid for each in evictions), snapshot.now)
-    memory.wake_at = min(state.waiting.values(), default=None)
+    settled_at = state.eviction_limits.settled_at
+    ends = [*state.waiting.values(), *(() if settled_at is None else (settled_at,))]
+    memory.wake_at = min(ends, default=None)
     plan = build_plan(
         state,
         pending,

@@ -65,11 +65,10 @@ def test_a_job_that_was_relocated_completes():
     filler = pinned(default_job("filler", 8, "team", seconds=5), "node-1")
     cluster = simulated(queue("team", 16), filler, nodes=2, gpus=8)
     cluster.settle(3)
-    moved = default_job("moved", 8, "team", seconds=600)
-    moved["metadata"]["annotations"]["scheduling.kai.io/checkpoint-interval"] = "5s"
-    cluster.embedded.create(moved)
+    cluster.embedded.create(default_job("moved", 8, "team", seconds=600))
+    cluster.settle(20)
     # Pods that have just started, and will end by themselves, are not relocated.
-    cluster.settle(200)
+    cluster.clock.advance(200)
     cluster.embedded.create(pinned(default_job("needs", 8, "team", seconds=60), "node-0"))
     course = cluster.settle(1500)
     assert {eviction.action for eviction in course.evictions} == {Action.CONSOLIDATE}

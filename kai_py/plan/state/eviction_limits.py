@@ -31,6 +31,7 @@ from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo, inherited
 
+SETTLING = "eviction.settlingTime"
 HOUR = 3600.0
 DAY = 24 * HOUR
 MAX_GANGS = 16_384
@@ -141,7 +142,7 @@ class EvictionLimits:
         runtimes: RuntimeHistory | None = None,
     ) -> None:
         """As of ``snapshot.now``."""
-        self._snapshot, self._settling, self._per_day = snapshot, settling, per_day
+        self._snapshot, self._settling_time, self._per_day = snapshot, settling, per_day
         self._ends = ExpectedEnds(runtimes or RuntimeHistory(), snapshot.now)
         self.protected_by: dict[str, str] = {}
         """By queue, the last limit that protected pods which were considered as victims."""
@@ -164,28 +165,35 @@ class EvictionLimits:
         return self._history.in_cooldown(self._now, self._cooldown)
 
     @cached_property
-    def _settling_pods(self) -> frozenset[str]:
-        """Pods that started a moment ago and will end by themselves."""
-        since = self._now - self._settling
-        if not self._settling:
-            return frozenset()
-        return frozenset(
-            member.pod.uid
+    def _settling(self) -> Mapping[str, float]:
+        """Pods that started a moment ago and will end by themselves, and when they started."""
+        since = self._now - self._settling_time
+        if not self._settling_time:
+            return {}
+        return {
+            member.pod.uid: member.bound_since
             for gang in self._snapshot.gangs.values()
             if gang.last_bound > since
             for member in gang.bound
             if member.bound_since > since and self._ends.will_end(gang, member)
-        )
+        }
+
+    @property
+    def settled_at(self) -> float | None:
+        """When the first of the pods that were not evicted for this may be; None if none was."""
+        if SETTLING not in self.protected_by.values() or not self._settling:
+            return None
+        return min(self._settling.values()) + self._settling_time
 
     @property
     def has_settling_pods(self) -> bool:
         """Whether time alone will end the protection of any pod."""
-        return bool(self._settling_pods)
+        return bool(self._settling)
 
     @property
     def is_unlimited(self) -> bool:
         """Whether no limit protects any pod."""
-        limited = self._hourly_limits or self._allowed or self._cooldown or self._settling_pods
+        limited = self._hourly_limits or self._allowed or self._cooldown or self._settling
         return not limited
 
     def evictions_of(self, gang: Gang) -> int:
@@ -219,8 +227,8 @@ class EvictionLimits:
                     f"maxEvictionsPerHour, which is {self._hourly_limits[queue]}"
                 )
                 continue
-            if self._settling_pods and not self._settling_pods.isdisjoint(pods):
-                self.protected_by[queue] = "eviction.settlingTime"
+            if self._settling and not self._settling.keys().isdisjoint(pods):
+                self.protected_by[queue] = SETTLING
                 continue
             with_unit = disrupted.copy()
             self._count_disruptions(with_unit, pods)
@@ -258,7 +266,7 @@ class EvictionLimits:
             return None
         cooling = self._history.in_cooldown(self._now, self._cooldown)
         lost = tuple(sorted(self._history.evicted_last_hour(self._now).items()))
-        return lost, cooling, self._settling_pods, self.evicted_often
+        return lost, cooling, frozenset(self._settling), self.evicted_often
 
     def counted_evictions(self, queue: str) -> tuple[EvictionRecord, ...]:
         """Past evictions of a queue, as far as they may still protect pods."""

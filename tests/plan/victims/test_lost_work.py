@@ -4,6 +4,7 @@ import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.deadlines import next_deadline
 from kai_py.plan.plan import Action
 from kai_py.policy.lost_work import LossRules, lost_seconds
 from kai_py.snapshot.tables.queues import QueueInfo
@@ -103,6 +104,16 @@ def test_a_pod_that_just_started_and_will_end_stays():
     endless = replace(fresh, expected_runtime=None)
     plan = planned(endless, old, waiting("new"), nodes={"a": 2}, rules=rules)
     assert evicted(plan) == ["fresh-0"]
+
+
+def test_the_end_of_settling_is_a_deadline():
+    settings = CycleSettings(loss_rules=replace(BY_LOSS, settling=150.0))
+    fresh = replace(ran("fresh", "a", 1), expected_runtime=3000.0)
+    built = world({"a": 1}, fresh, waiting("new"), queues=QUEUES).snapshot(NOW)
+    memory = CycleMemory(ClusterDevices())
+    assert evicted(run_cycle(built, settings, memory)) == []
+    [started] = {member.bound_since for member in fresh.members}
+    assert next_deadline(built, settings, memory) == started + 150.0
 
 
 def test_once_ends_were_seen_every_job_that_just_started_stays():
