@@ -114,10 +114,8 @@ class ExpectedEnds:
         return math.inf if runtime is None else member.bound_since + runtime
 
     def will_end(self, gang: Gang, member: Member) -> bool:
-        """Whether a running pod is one that ends by itself, as far as pods were seen to."""
-        if gang.owner.kind in LONG_RUNNING_KINDS or not self.history:
-            return math.isfinite(self.end_of(gang, member))
-        return True
+        """Whether a running pod is one that ends by itself, as it declares or as such pods did."""
+        return math.isfinite(self.end_of(gang, member))
 
     def runtime_of(self, gang: Gang) -> float | None:
         """How long the pods of a gang that start now run at most; None where that is unknown."""

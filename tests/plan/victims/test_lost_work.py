@@ -116,15 +116,15 @@ def test_the_end_of_settling_is_a_deadline():
     assert next_deadline(built, settings, memory) == started + 150.0
 
 
-def test_once_ends_were_seen_every_job_that_just_started_stays():
+@pytest.mark.parametrize(("seen", "stays"), [(2, False), (3, True)])
+def test_a_pod_that_just_started_stays_where_such_pods_were_seen_to_end(seen, stays):
     memory, rules = CycleMemory(ClusterDevices()), replace(BY_LOSS, settling=150.0)
-    ended = ran("ended", "a", 50, gpus=7)
-    for number in range(3):
-        memory.runtimes.observe({str(number): ended}, {"a"}, START)
+    fresh, old = ran("fresh", "a", 1), ran("old", "a", 50)
+    for number in range(seen):
+        memory.runtimes.observe({str(number): ran("ended", "a", 50)}, {"a"}, START)
         memory.runtimes.observe({}, {"a"}, START + NOW)
-    gangs = ran("fresh", "a", 1), ran("old", "a", 50)
-    plan = planned(*gangs, waiting("new"), nodes={"a": 2}, rules=rules, memory=memory)
-    assert evicted(plan) == ["old-0"]
+    plan = planned(fresh, old, waiting("new"), nodes={"a": 2}, rules=rules, memory=memory)
+    assert evicted(plan) == ["old-0" if stays else "fresh-0"]
 
 
 def test_a_gang_waits_until_it_has_lost_as_much_as_its_victims_would():
