@@ -359,7 +359,9 @@ def _open_session(
         memory.history,
         cache=memory.fair_shares,
     )
-    memory.served.advance(quota.resources, quota.usage, snapshot.now, due_amounts(snapshot, quota))
+    if settings.loss_rules != NO_LOSS_RULES:
+        due = due_amounts(snapshot, quota)
+        memory.served.advance(quota.resources, quota.usage, snapshot.now, due)
     devices = CycleDevices(memory.devices, snapshot)
     statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
     ageing = QueueAgeing.for_queues(snapshot.queues, settings.ageing, snapshot.now)

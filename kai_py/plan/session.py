@@ -79,6 +79,7 @@ class CycleState:
     search_cache: SearchCache = field(default_factory=SearchCache)
     backoff: SearchBackoff = field(default_factory=SearchBackoff)
     minimisation_budget: int = 32_768
+    parts_of_cluster: dict[int, tuple[Floats, float]] = field(default_factory=dict)
     _requests: dict[str, tuple[int, PlacementRequest | None, Floats]] = field(default_factory=dict)
     _preconditions: dict[str, Unschedulable | None] = field(default_factory=dict)
     _reclaim_min_runtimes: dict[int, list[float]] = field(default_factory=dict)

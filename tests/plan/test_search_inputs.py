@@ -234,7 +234,7 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
     who_waits = {"waiting", "served", "expected_ends"}
     other_actions = {"staleness_grace", "reservation_seconds"}
     results = {"searched", "cut", "unschedulable", "search_cache", "backoff"}
-    derived = {"_requests", "_preconditions", "_reclaim_min_runtimes"}
+    derived = {"parts_of_cluster", "_requests", "_preconditions", "_reclaim_min_runtimes"}
     known = inputs | of_settings | budgets | order_of_gangs | who_waits | other_actions | results
     assert {each.name for each in fields(CycleState)} == known | derived
 

@@ -7,6 +7,7 @@ The queue tree and the fair shares are kept from cycle to cycle and computed aga
 change. Comparing the inputs costs O(resources x queues).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -194,22 +195,24 @@ def due_amounts(snapshot: Snapshot, quota: Quota) -> Floats:
     """(resources, queues) what queues have, and pending gangs that fit their fair shares with it.
 
     The smallest gangs come first. A gang beyond the share of its queue waits for capacity that
-    others leave, so it is not owed to the queue. O(pending gangs x depth).
+    others leave, so it is not owed to the queue. O(pending gangs + sizes of them x depth).
     """
-    usage = quota.usage
-    waiting: list[tuple[float, str, int, Floats]] = []
+    usage, counts = quota.usage, dict[tuple[int, bytes], int]()
     for key in snapshot.pending:
         gang = snapshot.gangs[key]
         queue = quota.queue_of(gang)
         if queue is not None:
-            cost = quota.cost_of(gang.pending)
-            waiting.append((float(cost.sum()), key, queue, cost))
+            size = queue, quota.cost_of(gang.pending).tobytes()
+            counts[size] = counts.get(size, 0) + 1
+    sizes = [(queue, np.frombuffer(cost), count) for (queue, cost), count in counts.items()]
     due = usage.allocated.copy()
-    for _, _, queue, cost in sorted(waiting, key=lambda each: each[:2]):
-        path = quota.queues.ancestors(queue)
-        within = due[:, path] + cost[:, None] <= usage.fair[:, path] + 1e-9
-        if within[cost > 0].all():
-            due[:, path] += cost[:, None]
+    for queue, cost, count in sorted(sizes, key=lambda size: (float(size[1].sum()), size[0])):
+        rows = np.flatnonzero(cost)
+        if not len(rows):
+            continue
+        where = np.ix_(rows, quota.queues.ancestors(queue))
+        fitting = (usage.fair[where] - due[where] + 1e-9) / cost[rows, None]
+        due[where] += cost[rows, None] * math.floor(min(max(fitting.min(), 0.0), count))
     return due
 
 

@@ -109,9 +109,15 @@ def _eviction_rank(state: CycleState, unit: VictimUnit) -> tuple[float, ...]:
 
 def part_of_cluster(state: CycleState, cost: Floats) -> float:
     """The part of the cluster that costs (quota resources,) so much: of its scarcest resource."""
+    known = state.parts_of_cluster.get(id(cost))
+    if known is not None and known[0] is cost:
+        return known[1]
     total = state.quota.usage.total
     parts = np.divide(cost, total, out=np.zeros_like(cost), where=total > 0)
-    return float(parts.max(initial=0.0))
+    part = float(parts.max(initial=0.0))
+    # The entry keeps the array alive, so its id can't be used by another one.
+    state.parts_of_cluster[id(cost)] = cost, part
+    return part
 
 
 def lost_work(state: CycleState, unit: VictimUnit) -> float:
