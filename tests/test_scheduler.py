@@ -11,6 +11,7 @@ import kai_py.scheduler
 from kai_py.api.crd import crds
 from kai_py.audit import confirmation, finding
 from kai_py.config import Configuration, LeaderElectionConfig
+from kai_py.embedded import streaming
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.faults import Fault, Refuse
 from kai_py.observe import auditor
@@ -332,6 +333,8 @@ async def test_the_auditor_looks_at_the_cluster_beside_the_cycles(cluster, monke
     monkeypatch.setattr(finding, "GRACE", 0.0)
     monkeypatch.setattr(confirmation, "CONFIRM_SECONDS", 0.0)
     monkeypatch.setattr(auditor, "INTERVAL", 0.1)
+    # A finding counts once every kind has shown the versions of all others, by a bookmark at last.
+    monkeypatch.setattr(streaming, "BOOKMARK_SECONDS", 0.5)
     async with scheduling(cluster) as scheduler:
         submit(cluster, "fits", 8)
         await until(lambda: bound(cluster, "fits") == 8)
