@@ -18,7 +18,6 @@ import aiohttp
 import msgspec
 import typer
 
-from kai_py.api.problems import closest_match
 from kai_py.cli.claim_funnel import print_claim
 from kai_py.cli.cluster_objects import SavedCluster, cluster_objects
 from kai_py.cli.connection import (
@@ -36,7 +35,7 @@ from kai_py.cli.output import (
     JsonFlag,
     Output,
     OutputOption,
-    amount_text,
+    check_known,
     print_document,
     print_table,
     progress,
@@ -48,6 +47,7 @@ from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.event_history import SchedulerEvent, read_scheduler_events
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation, QueueLevel
 from kai_py.observe.queue_explanation import explain_queue
+from kai_py.observe.share_steps import format_amount
 from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import Suggestion, Verb
 from kai_py.simulate.advisor import explain_cluster
@@ -140,11 +140,11 @@ def _explain_queue(
     """Print what is known of a queue and its gangs; the exit code is 1 where any is pending."""
     cluster = LoadedCluster(documents, configuration, time.time())
     plan = cluster.plan()
+    names = [share.queue for share in plan.queues]
+    check_known("queue", name, names, hint="kai-py queues lists them")
     found = explain_queue(plan, name)
     if found is None:
-        nearest = closest_match(name, (share.queue for share in plan.queues))
-        hint = f"did you mean {nearest}?" if nearest else "kai-py queues lists them"
-        raise CommandError(f"queue {name}: not found", hint=hint)
+        return
     if not print_document(found, output, json=json):
         say(f"Queue {name}:")
         for sentence in found.sentences:
@@ -294,7 +294,7 @@ def _level(level: QueueLevel) -> tuple[str, ...]:
 
 
 def _amount(amount: float) -> str:
-    return "-" if math.isinf(amount) else amount_text(amount)
+    return "-" if math.isinf(amount) else format_amount(amount)
 
 
 def _cost(suggestion: Suggestion) -> str:

@@ -87,11 +87,6 @@ def _yaml(answer: object) -> str:
     return escaped
 
 
-def amount_text(amount: float) -> str:
-    """An amount with at most two decimals."""
-    return f"{amount:,.2f}".rstrip("0").rstrip(".")
-
-
 COLUMN_GAP = "   "
 MIN_COLUMNS = 30
 """Least width of the last column to wrap text in."""

@@ -16,7 +16,6 @@ from kai_py.cli.output import (
     JsonFlag,
     Output,
     OutputOption,
-    amount_text,
     check_known,
     print_document,
     print_table,
@@ -25,7 +24,13 @@ from kai_py.cli.output import (
 from kai_py.cli.reading import divide_quota, plan_cluster
 from kai_py.config import Configuration
 from kai_py.observe.cluster_state import QueueRow, in_tree_order, queue_rows
-from kai_py.observe.share_steps import ShareStep, SiblingShare, share_sentences, share_steps
+from kai_py.observe.share_steps import (
+    ShareStep,
+    SiblingShare,
+    format_amount,
+    share_sentences,
+    share_steps,
+)
 from kai_py.snapshot.accounting import GPU
 
 HEADINGS = (
@@ -130,4 +135,4 @@ def _cells(row: QueueRow, depth: int, resource: str) -> tuple[str, ...]:
 
 
 def _amount(amount: float | None) -> str:
-    return "-" if amount is None else amount_text(amount)
+    return "-" if amount is None else format_amount(amount)

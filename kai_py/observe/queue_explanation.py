@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kai_py.observe.share_steps import format_amount
 from kai_py.plan.plan import Plan, QueueShare, Stage
 from kai_py.snapshot.accounting import GPU
 
@@ -58,26 +59,22 @@ def _gpus(amounts: dict[str, float]) -> float:
     return amounts.get(GPU, 0.0)
 
 
-def _text(amount: float) -> str:
-    """At most two decimals."""
-    return "no limit" if math.isinf(amount) else f"{amount:,.2f}".rstrip("0").rstrip(".")
-
-
 def _allocation(share: QueueShare) -> str:
+    allocated, requested = _gpus(share.allocated), _gpus(share.requested)
     return (
-        f"{_text(_gpus(share.allocated))} GPUs are allocated of {_text(_gpus(share.requested))} "
-        f"requested; it deserves {_text(_gpus(share.deserved))}, "
-        f"its max is {_text(share.maximum.get(GPU, math.inf))}."
+        f"{format_amount(allocated)} GPUs are allocated of {format_amount(requested)} requested; "
+        f"it deserves {format_amount(_gpus(share.deserved))}, "
+        f"its max is {format_amount(share.maximum.get(GPU, math.inf))}."
     )
 
 
 def _entitlement(share: QueueShare) -> str:
     fair, allocated = _gpus(share.fair_share), _gpus(share.allocated)
-    entitled = f"Its fair share is {_text(fair)}"
+    entitled = f"Its fair share is {format_amount(fair)}"
     if allocated > fair:
-        return f"{entitled}: other queues may reclaim {_text(allocated - fair)}."
+        return f"{entitled}: other queues may reclaim {format_amount(allocated - fair)}."
     if allocated < fair:
-        return f"{entitled}: it is entitled to {_text(fair - allocated)} more."
+        return f"{entitled}: it is entitled to {format_amount(fair - allocated)} more."
     return f"{entitled}, all of which it has."
 
 
@@ -87,7 +84,7 @@ def _borrowing(share: QueueShare, plan: Plan) -> Iterator[str]:
     if above > 0:
         lenders = {each.queue: _unused(each) for each in siblings if _unused(each) > 0}
         source = f", of what {_named(lenders)} deserve and do not use" if lenders else ""
-        yield f"It borrows {_text(above)} GPUs{source}."
+        yield f"It borrows {format_amount(above)} GPUs{source}."
     elif _unused(share) > 0:
         borrowers = {
             each.queue: _gpus(each.allocated) - _gpus(each.deserved)
@@ -105,7 +102,7 @@ def _unused(share: QueueShare) -> float:
 
 def _named(amounts: dict[str, float]) -> str:
     largest = sorted(amounts.items(), key=lambda each: (-each[1], each[0]))
-    names = [f"{name} ({_text(amount)})" for name, amount in largest[:MAX_QUEUES_NAMED]]
+    names = [f"{name} ({format_amount(amount)})" for name, amount in largest[:MAX_QUEUES_NAMED]]
     others = len(largest) - MAX_QUEUES_NAMED
     return ", ".join(names) + (f" and {others} more" if others > 0 else "")
 

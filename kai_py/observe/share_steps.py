@@ -118,7 +118,7 @@ def share_sentences(steps: Sequence[ShareStep]) -> Iterator[str]:
         share = step.followed
         total = f"{step.parent}'s share" if step.parent else "the cluster"
         yield (
-            f"{_format_amount(step.budget)} {step.resource} of {total} are divided among "
+            f"{format_amount(step.budget)} {step.resource} of {total} are divided among "
             f"{_sibling_count(step)}."
         )
         reason = (
@@ -126,15 +126,15 @@ def share_sentences(steps: Sequence[ShareStep]) -> Iterator[str]:
             if share.scaled_down
             else _guarantee_reason(share)
         )
-        yield f"  {share.queue} is guaranteed {_format_amount(share.guaranteed)}: {reason}."
+        yield f"  {share.queue} is guaranteed {format_amount(share.guaranteed)}: {reason}."
         rest = max(step.budget - step.guaranteed, 0.0)
         yield (
-            f"  All guarantees amount to {_format_amount(step.guaranteed)}; the remainder is "
-            f"{_format_amount(rest)}. {_surplus_sentence(share)}"
+            f"  All guarantees amount to {format_amount(step.guaranteed)}; the remainder is "
+            f"{format_amount(rest)}. {_surplus_sentence(share)}"
         )
         yield (
-            f"  {share.queue}: {_format_amount(share.guaranteed)} + "
-            f"{_format_amount(share.from_remainder)} = {_format_amount(share.fair_share)}."
+            f"  {share.queue}: {format_amount(share.guaranteed)} + "
+            f"{format_amount(share.from_remainder)} = {format_amount(share.fair_share)}."
         )
 
 
@@ -144,9 +144,9 @@ def _sibling_count(step: ShareStep) -> str:
 
 def _guarantee_reason(share: SiblingShare) -> str:
     amounts = {
-        f"it deserves {_format_amount(share.deserved)}": share.deserved,
-        f"it requests {_format_amount(share.requested)}": share.requested,
-        f"its max is {_format_amount(share.maximum)}": share.maximum,
+        f"it deserves {format_amount(share.deserved)}": share.deserved,
+        f"it requests {format_amount(share.requested)}": share.requested,
+        f"its max is {format_amount(share.maximum)}": share.maximum,
     }
     smallest = min(amounts.values())
     return next(text for text, amount in amounts.items() if amount == smallest)
@@ -158,11 +158,12 @@ def _surplus_sentence(share: SiblingShare) -> str:
         return f"{share.queue} can use no more."
     past = "" if share.past_usage is None else f" and past usage of {share.past_usage:.1%}"
     return (
-        f"At priority {share.priority}, weight {_format_amount(share.weight)}{past} give "
-        f"{share.queue} a share of {share.weight_share:.1%}; it can use {_format_amount(usable)} "
-        f"and gets {_format_amount(share.from_remainder)}."
+        f"At priority {share.priority}, weight {format_amount(share.weight)}{past} give "
+        f"{share.queue} a share of {share.weight_share:.1%}; it can use {format_amount(usable)} "
+        f"and gets {format_amount(share.from_remainder)}."
     )
 
 
-def _format_amount(amount: float) -> str:
+def format_amount(amount: float) -> str:
+    """An amount with at most two decimals."""
     return "no limit" if amount == float("inf") else f"{amount:,.2f}".rstrip("0").rstrip(".")
