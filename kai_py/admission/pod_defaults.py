@@ -68,7 +68,7 @@ def gets_gate(pod: Pod, scheduler_names: Container[str]) -> bool:
 
 
 def gets_gpu_environment(pod: Pod, scheduler_names: Container[str]) -> bool:
-    """Whether a pod gets environment entries for shared GPUs; invalid shares are told later."""
+    """Whether a pod gets environment entries for shared GPUs; invalid shares are reported later."""
     if pod.spec.scheduler_name not in scheduler_names or pod.spec.node_name:
         return False
     try:

@@ -240,7 +240,7 @@ class Committer:
         wait = self._backoff.record_failure(gang, asyncio.get_running_loop().time())
         if self._backoff.failures(gang) >= MAX_CONSECUTIVE_FAILURES:
             self._assume_cache.back_off(gang, self._access.client.machine.now() + wait, reason)
-            # Others may have its capacity meanwhile, and its pods are told why they wait.
+            # Others may have its capacity meanwhile, and its pods report why they wait.
             self._wake(0.0)
         self._wake(wait)
         return wait

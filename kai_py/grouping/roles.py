@@ -1,4 +1,4 @@
-"""Gangs of roles: replicas of several templates, a leaf each, told apart by a label.
+"""Gangs of roles: replicas of several templates, a leaf each, distinguished by a label.
 
 A leaf has the topology that its template requests; with segments it is a subgroup of them.
 """

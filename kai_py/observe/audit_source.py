@@ -1,7 +1,7 @@
 """What the auditor inside the scheduler looks at, and how far each view of it has come.
 
 Versions are comparable between kinds (KEP-5504): a kind whose watch has shown version 7 misses no
-change up to 7. So a finding in which one kind is behind another is told from a true one by waiting
+change up to 7. So a finding in which one kind is behind another is known from a true one by waiting
 until every kind has come as far as the furthest had when it was found.
 """
 

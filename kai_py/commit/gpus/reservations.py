@@ -1,6 +1,6 @@
 """Writes of reservation pods: made before pods are bound to a shared GPU, deleted after the last.
 
-    reserve   create the pod, unless there is one; wait until it has told the UUID of its GPU
+    reserve   create the pod, unless there is one; wait until it reports the UUID of its GPU
     release   delete it, once a list of the pods of its node proves that none shares the GPU
 
 A create is idempotent, for the name follows from node and group. A reservation pod that the node

@@ -76,7 +76,7 @@ def claim_entries(pod: Pod) -> Iterator[tuple[str, str, str]]:
 
 
 def allocated_device(claim: ResourceClaim, request: str, device_id: str) -> DeviceKey | None:
-    """The device of the claim that is meant; None if it can't be told.
+    """The device of the claim that is meant; None if that is unknown.
 
     ``device_id``: driver, pool and device, or a name by CDI, which drivers choose. A claim with one
     device leaves no choice.
