@@ -44,6 +44,7 @@ class _EmptyCluster:
     state: CycleState
     _replicas: dict[tuple[int, int], Ints] = field(default_factory=dict)
     _admitted: dict[int, Bools] = field(default_factory=dict)
+    _by_resources: dict[int, Ints] = field(default_factory=dict)
 
     def admitted(self, shape: Shape) -> Bools:
         """(nodes,) bool: its selector, affinity, tolerations and volumes admit the node."""
@@ -57,9 +58,11 @@ class _EmptyCluster:
 
     def by_resources(self, shape: Shape) -> Ints:
         """(nodes,) int64: how many pods of ``shape`` each admitted node holds by resources."""
-        whole, resources = self.state.snapshot.nodes.allocatable, self.state.snapshot.resources
-        fit = replicas_that_fit(shape, resources, whole, self.admitted(shape), whole)
-        return np.minimum(fit, MOST_PODS)
+        if shape.number not in self._by_resources:
+            whole, resources = self.state.snapshot.nodes.allocatable, self.state.snapshot.resources
+            fit = replicas_that_fit(shape, resources, whole, self.admitted(shape), whole)
+            self._by_resources[shape.number] = np.minimum(fit, MOST_PODS)
+        return self._by_resources[shape.number]
 
     def replicas(self, shape: Shape, count: int) -> Ints:
         """The same by resources and devices; ``count``: as many pods are enough."""
