@@ -14,8 +14,22 @@ import pytest
 from kai_py.embedded.cluster import EmbeddedCluster
 from tests.cluster.fake_kubelet import FakeKubelet, FakeNode
 from tests.support.cluster.account import scheduler_account
-from tests.support.cluster.api import Api, Document
+from tests.support.cluster.api import Api, ApiError, Document
 from tests.support.cluster.eventually import eventually
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def _pod_of_class(priority_class: str) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "admission-probe"},
+        "spec": {
+            "priorityClassName": priority_class,
+            "containers": [{"name": "main", "image": "none"}],
+        },
+    }
 
 
 @dataclass(frozen=True)
@@ -32,14 +46,37 @@ class Cluster:
     """Has nodes that run their pods for the duration of a block."""
 
     async def submit(self, *documents: Document) -> None:
-        """Create documents in their order, in `default` where they name no namespace."""
+        """Create documents in their order, in `default` where they name no namespace.
+
+        A PriorityClass is waited for until pods may name it: the admission of pods reads
+        classes from a watch of its own, which lags behind what was created.
+        """
         for document in documents:
             await self.api.create(document)
+            if document["kind"] == "PriorityClass" and await self._has_lagging_admission():
+                named = _pod_of_class(document["metadata"]["name"])
+                await eventually(
+                    lambda named=named: self._admits(named),
+                    what=f"admission of pods of {named['spec']['priorityClassName']}",
+                )
+
+    async def _has_lagging_admission(self) -> bool:
+        """Say whether this is a real API server; the embedded one reads what it stored."""
+        return "ServiceAccount" in await self.api.types("v1")
+
+    async def _admits(self, pod: Document) -> bool:
+        try:
+            await self.api.request("POST", PODS, pod, parameters={"dryRun": "All"})
+        except ApiError as error:
+            if error.code != 403:
+                raise
+            return False
+        return True
 
     async def create_namespace(self, name: str) -> None:
         """Create a namespace and wait until pods are accepted in it."""
         await self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        if "ServiceAccount" not in await self.api.types("v1"):
+        if not await self._has_lagging_admission():
             return
         accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
         await eventually(lambda: self.api.items(accounts), what=f"service account of {name}")
