@@ -3,8 +3,9 @@
 The cluster is read once and one cycle is run on it; STATE and WHY are from that cycle.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import typer
@@ -12,6 +13,7 @@ import typer
 from kai_py.api.problems import closest_match
 from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
 from kai_py.cli.errors import CommandError
+from kai_py.cli.gang_tree import TreeRow, preemptibility_of, print_tree, tree_of
 from kai_py.cli.output import (
     JsonFlag,
     Output,
@@ -22,6 +24,7 @@ from kai_py.cli.output import (
     say,
 )
 from kai_py.cli.reading import plan_cluster, watch_cluster
+from kai_py.grouping.gang_settings import Preemptibility
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
@@ -32,9 +35,10 @@ HEADINGS = ("GANG", "QUEUE", "PRIORITY", "BOUND", "MIN MEMBER", "PODS", "STATE",
 
 @dataclass(frozen=True, slots=True)
 class GangRow:
-    """A gang: ``bound`` of ``pods`` are bound; ``floor`` is minMember; ``why`` if pending.
+    """A gang: ``bound`` of ``pods`` are bound; ``message``: why it is pending.
 
-    ``nodes``: where the bound pods are. ``gained``: points of priority for waiting.
+    ``nodes``: where the bound pods are. ``ageing_points``: points of priority for waiting.
+    ``rule``: what made these pods a gang. ``tree``: its subgroups.
     """
 
     gang: str
@@ -46,7 +50,10 @@ class GangRow:
     state: str
     nodes: tuple[str, ...]
     message: str
-    ageing_points: int = 0
+    ageing_points: int
+    preemptibility: Preemptibility
+    rule: str
+    tree: TreeRow
 
 
 def command(
@@ -68,6 +75,12 @@ def command(
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Go on and print the gangs that change.")
     ] = False,
+    tree: Annotated[
+        bool,
+        typer.Option(
+            "--tree", help="Show subgroups with minMember and topology, and the rule of each gang."
+        ),
+    ] = False,
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
@@ -77,7 +90,8 @@ def command(
         raise CommandError("--namespace and --all-namespaces exclude each other")
     wanted = _Wanted(namespace, queue, name, pending_only=pending)
     if watch:
-        watch_cluster(kubeconfig, context, configuration, _Changes(wanted, output).show)
+        show = _print_trees if tree else partial(print_gangs, output=output)
+        watch_cluster(kubeconfig, context, configuration, _Changes(wanted, show).show)
         return
     snapshot, plan = plan_cluster(kubeconfig, context, configuration)
     gang_queues = {gang.queue for gang in snapshot.gangs.values()}
@@ -94,6 +108,9 @@ def command(
     if name and not rows:
         raise CommandError(f"gang {name}: not found", hint="kai-py gangs lists them")
     if print_document(rows, output, json=json, names=(row.gang for row in rows)):
+        return
+    if tree:
+        _print_trees(rows)
         return
     print_gangs(rows, output)
 
@@ -118,8 +135,8 @@ class _Wanted(NamedTuple):
 class _Changes:
     """Prints the gangs of each cycle that are not as they were in the one before."""
 
-    def __init__(self, wanted: _Wanted, output: Output) -> None:
-        self._wanted, self._output = wanted, output
+    def __init__(self, wanted: _Wanted, show: Callable[[Sequence[GangRow]], None]) -> None:
+        self._wanted, self._show = wanted, show
         self._last: dict[str, GangRow] = {}
 
     def show(self, snapshot: Snapshot, plan: Plan) -> None:
@@ -128,8 +145,19 @@ class _Changes:
         changed = [row for key, row in rows.items() if self._last.get(key) != row]
         changed += gone
         if changed or not self._last:
-            print_gangs(changed, self._output)
+            self._show(changed)
         self._last = rows
+
+
+def _print_trees(rows: Sequence[GangRow]) -> None:
+    for row in rows:
+        state = f"{row.state}: {row.message}" if row.message else row.state
+        facts = (
+            f"queue {row.queue or '-'}, priority {_priority(row)}, {row.preemptibility}",
+            f"made by: {row.rule}",
+            state,
+        )
+        print_tree(row.gang, facts, row.tree)
 
 
 def print_gangs(rows: Sequence[GangRow], output: Output) -> None:
@@ -163,11 +191,17 @@ def _row(gang: Gang, state: str, message: str, gained: int = 0) -> GangRow:
         nodes=tuple(sorted({member.node for member in gang.bound})),
         message=message,
         ageing_points=gained,
+        preemptibility=preemptibility_of(gang),
+        rule=gang.rule,
+        tree=tree_of(gang),
     )
 
 
+def _priority(row: GangRow) -> str:
+    return f"{row.priority}+{row.ageing_points}" if row.ageing_points else str(row.priority)
+
+
 def _cells(row: GangRow, *, wide: bool) -> tuple[str, ...]:
-    priority = f"{row.priority}+{row.ageing_points}" if row.ageing_points else row.priority
-    counts = (priority, row.bound, row.min_members, row.pods)
+    counts = (_priority(row), row.bound, row.min_members, row.pods)
     nodes = (", ".join(row.nodes) or "-",) if wide else ()
     return (row.gang, row.queue or "-", *map(str, counts), row.state, *nodes, row.message)

@@ -120,7 +120,7 @@ class GangSpec:
     placed, though the rest of the gang may. ``ignored_markers``: other groups that the pod names
     without effect, because a source with precedence decided. ``expected``: pods created later, for
     which there must be capacity before any pod starts. ``failure_limits``: how many evictions the
-    workloads that own this pod survive.
+    workloads that own this pod survive. ``rule``: what made these pods a gang, as people read it.
     """
 
     key: str
@@ -146,6 +146,7 @@ class GangSpec:
     ignored_markers: tuple[str, ...] = ()
     expected: tuple[ExpectedPods, ...] = ()
     failure_limits: tuple[FailureLimit, ...] = ()
+    rule: str = ""
 
 
 MAX_SUBGROUPS = 10_000

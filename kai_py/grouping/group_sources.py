@@ -9,7 +9,7 @@ ignored and reported.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -73,5 +73,5 @@ def gang_from_sources(context: PodContext) -> tuple[GangSpec | None, list[str]]:
         if spec is None:
             ignored.append(marker)
         else:
-            decided = spec
+            decided = replace(spec, rule=marker)
     return decided, ignored

@@ -17,7 +17,7 @@ import msgspec
 
 from kai_py.api.bounded import remember
 from kai_py.api.numbers import MAX_COUNT, parse_int64
-from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
+from kai_py.api.records.core import OwnerReference, Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.annotations import with_annotations
 from kai_py.grouping.counts import count_from_rule
@@ -41,7 +41,7 @@ from kai_py.grouping.gang_template import (
 )
 from kai_py.grouping.group_sources import GroupSource, PodContext, gang_from_sources, markers_of
 from kai_py.grouping.owner_chain import (
-    Absence,
+    LookupRecorder,
     OwnerChain,
     OwnerLink,
     OwnerObject,
@@ -53,7 +53,7 @@ from kai_py.grouping.pod_topology import with_pod_topology
 from kai_py.grouping.queue_choice import Defaults, QueueChoice, choose_queue
 from kai_py.grouping.roles import role_leaves, roles_of_rule
 from kai_py.grouping.rule import Rule, Treatment
-from kai_py.grouping.rule_table import RuleTable, shipped_rules
+from kai_py.grouping.rule_table import RuleTable, describe_rule, shipped_rules
 from kai_py.grouping.topology_annotations import constraint_of
 
 SOURCES = (POD_GROUP_ANNOTATION, SPARK)
@@ -62,6 +62,7 @@ MAX_EXPECTED_PODS = 10_000
 
 SINGLE_POD = GangTemplate(tree=Subgroup(min_members=1))
 NO_RULE = Rule.model_construct(owners=())
+NO_OWNER = "pod without an owner that makes gangs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class _CachedTemplate:
 
     template: GangTemplate
     subgroups: frozenset[str]
+    rule: str
     objects: tuple[OwnerObject, ...]
     lookups: tuple[tuple[tuple[str, str, str], object], ...]
 
@@ -140,7 +142,7 @@ class Grouper:
         deciding = self._deciding_owner(context)
         link = deciding.link
         if link is None or deciding.rule.treatment is Treatment.PODS:
-            return _single_pod_gang(context, deciding.workload_class)
+            return _single_pod_gang(context, deciding)
         cached = self._cached_template(context, deciding, link)
         return _gang_of_member(context, link.reference, deciding.workload_class, cached)
 
@@ -171,11 +173,13 @@ class Grouper:
         cached = self._cache.get(key)
         if cached is not None and _is_current(cached, objects, context.owners):
             return cached
-        recording = _RecordingOwners(context.owners)
+        recording = LookupRecorder(context.owners)
         workload = WorkloadOwner(link, context.queue.defaults, has_queue, recording, owner.above)
         template = _with_topology(_gang_template(owner.rule, workload), workload)
         leaves = frozenset(leaf.name for leaf in template.tree.leaves())
-        cached = _CachedTemplate(template, leaves, objects, tuple(recording.lookups.items()))
+        described = describe_rule(owner.rule, link.kind)
+        lookups = tuple(recording.lookups.items())
+        cached = _CachedTemplate(template, leaves, described, objects, lookups)
         return remember(self._cache, key, cached, CACHE_LIMIT)
 
 
@@ -190,15 +194,16 @@ def _with_bounded_tree(spec: GangSpec) -> GangSpec:
     )
 
 
-def _single_pod_gang(context: PodContext, workload_class: str) -> GangSpec:
-    meta = context.chain.pod.metadata
+def _single_pod_gang(context: PodContext, deciding: _DecidingOwner) -> GangSpec:
+    meta, link = context.chain.pod.metadata, deciding.link
     return GangSpec(
         key=f"{meta.namespace}/Pod/{meta.name}",
         owner=pod_owner(context.chain),
         queue=context.queue.name,
         tree=SINGLE_POD.tree,
         total_pods=1,
-        workload_class=workload_class,
+        workload_class=deciding.workload_class,
+        rule=NO_OWNER if link is None else describe_rule(deciding.rule, link.kind),
     )
 
 
@@ -226,33 +231,6 @@ def _workload_class(skipped: Sequence[Rule], rule: Rule) -> str:
     """The workload class set by the topmost rule that sets one."""
     explicit = [each for each in skipped if "workload_class" in each.model_fields_set]
     return (explicit[0] if explicit else rule).workload_class.value
-
-
-class _RecordingOwners:
-    """Owners that record every look-up by name."""
-
-    def __init__(self, owners: Owners) -> None:
-        self._owners = owners
-        self.lookups: dict[tuple[str, str, str], object] = {}
-
-    def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
-        return self._owners.owner(reference)
-
-    def namespace(self, name: str) -> PartialObjectMetadata | None:
-        return self._owners.namespace(name)
-
-    def named(self, collection: str, namespace: str, name: str) -> object | None:
-        found = self._owners.named(collection, namespace, name)
-        self.lookups[collection, namespace, name] = found
-        return found
-
-    def child_groups(
-        self, collection: str, namespace: str, parent: str
-    ) -> tuple[Unstructured, ...]:
-        return self._owners.child_groups(collection, namespace, parent)
-
-    def schedulers(self, pod: Pod) -> tuple[str, ...]:
-        return self._owners.schedulers(pod)
 
 
 def _is_current(cached: _CachedTemplate, objects: Sequence[OwnerObject], owners: Owners) -> bool:
@@ -377,6 +355,7 @@ def _gang_of_member(
         has_roles=template.has_roles,
         expected=template.expected,
         workload_class=workload_class,
+        rule=cached.rule,
         problem=template.problem,
         pod_problem=""
         if template.problem or subgroup in cached.subgroups

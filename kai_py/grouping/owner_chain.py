@@ -152,3 +152,35 @@ def controlling_owner(meta: ObjectMeta) -> OwnerReference | None:
         if owner.controller:
             return owner
     return meta.owner_references[0] if len(meta.owner_references) == 1 else None
+
+
+class LookupRecorder:
+    """Owners that record every look-up by name."""
+
+    def __init__(self, owners: Owners) -> None:
+        self._owners = owners
+        self.lookups: dict[tuple[str, str, str], object] = {}
+
+    def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
+        """The object that ``reference`` points to."""
+        return self._owners.owner(reference)
+
+    def namespace(self, name: str) -> PartialObjectMetadata | None:
+        """The namespace called ``name``."""
+        return self._owners.namespace(name)
+
+    def named(self, collection: str, namespace: str, name: str) -> object | None:
+        """An object that another one names."""
+        found = self._owners.named(collection, namespace, name)
+        self.lookups[collection, namespace, name] = found
+        return found
+
+    def child_groups(
+        self, collection: str, namespace: str, parent: str
+    ) -> tuple[Unstructured, ...]:
+        """Groups that name the composite group ``parent`` as theirs."""
+        return self._owners.child_groups(collection, namespace, parent)
+
+    def schedulers(self, pod: Pod) -> tuple[str, ...]:
+        """The schedulers that pods of the native group of ``pod`` name."""
+        return self._owners.schedulers(pod)

@@ -16,7 +16,7 @@ from kai_py.grouping.failure_limits import failure_limit_paths
 from kai_py.grouping.frameworks import FRAMEWORKS
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.queue_choice import Defaults, QueueKey
-from kai_py.grouping.rule import Count, Rule, RuleFile
+from kai_py.grouping.rule import Count, Rule, RuleFile, Treatment
 
 
 class RuleError(ValueError):
@@ -82,6 +82,21 @@ def shipped_rules() -> RuleFile:
         queue_keys=tuple(key for file in read for key in file.queue_keys),
         rules=tuple(rule for file in read for rule in file.rules),
     )
+
+
+@cache
+def _shipped() -> frozenset[int]:
+    return frozenset(map(id, shipped_rules().rules))
+
+
+def describe_rule(rule: Rule, kind: GroupKind) -> str:
+    """The rule that applies to an owner of ``kind``, as people read it."""
+    subject = f"{kind.kind} ({kind.group})" if kind.group else kind.kind
+    if not rule.owners:
+        return f"topmost owner {subject}, which has no rule"
+    configured = "" if id(rule) in _shipped() else " in grouping.rules"
+    each_pod = ", each pod by itself" if rule.treatment is Treatment.PODS else ""
+    return f"rule for {subject}{configured}{each_pod}"
 
 
 def _kinds(rule: Rule) -> Iterable[GroupKind]:

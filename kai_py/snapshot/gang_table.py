@@ -268,6 +268,7 @@ class GangTable:
             starts_in_part=bool(spec.expected),
             placeholders=_placeholders(spec.key, by_order[0].expected, members),
             charged=charged,
+            rule=spec.rule,
         )
 
     def _with_charge(self, member: Member, *, charged: bool) -> Member:

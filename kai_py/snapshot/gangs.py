@@ -113,7 +113,8 @@ class Gang(Struct, frozen=True, dict=True):
     configured. ``owner_unknown``: its ``problem`` is that its owner is not known yet.
     ``starts_in_part``: some of its pods are created once others run; ``placeholders`` stand for
     those that do not exist yet and are not among its ``members``. ``charged``: whether its queue is
-    charged with it; not where the gang's namespace may not use that queue.
+    charged with it; not where the gang's namespace may not use that queue. ``rule``: what
+    made these pods a gang, as people read it.
     """
 
     key: str
@@ -147,6 +148,7 @@ class Gang(Struct, frozen=True, dict=True):
     starts_in_part: bool = False
     placeholders: tuple[Member, ...] = ()
     charged: bool = True
+    rule: str = ""
 
     @cached_property
     def pending(self) -> tuple[Member, ...]:

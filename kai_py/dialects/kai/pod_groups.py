@@ -122,6 +122,7 @@ def gang_from_pod_group(
         problem=f"PodGroup {meta.namespace}/{meta.name}: {problem}" if problem else "",
         pod_problem=_subgroup_problem(meta.name, subgroup, tree),
         settings=settings,
+        rule=f"PodGroup {meta.name} of KAI's grouper",
     )
 
 
