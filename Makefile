@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist lo
 # The suite starts hundreds of processes: what Python compiles is kept whatever the environment says.
 test test-fast test-node nightly: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo controlplane machine test test-fast test-node nightly simulate-faults lint types drift bench generate picture clean
+.PHONY: setup demo controlplane machine test test-fast test-node nightly simulate-faults lint types lock drift bench generate picture clean
 
 setup: $(STAMP)
 
@@ -72,6 +72,10 @@ generate: setup
 
 picture: setup
 	$(BIN)/kai-py demo --svg docs/demo.svg
+
+# After a change of the dependencies in pyproject.toml; versions that are locked stay.
+lock:
+	uv pip compile --quiet --universal --generate-hashes --group dev --no-header pyproject.toml -o requirements.lock
 
 drift: setup
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT \

@@ -18,8 +18,10 @@ import typer
 from kai_py.api.printable import printable_json
 from kai_py.api.times import DurationError, parse_duration
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.output import say
+from kai_py.cli.output import ReportFile, say, write_report
 from kai_py.cli.scheduler_http import DEFAULT_URL, TokenFile, get, raise_for_status, session
+from kai_py.observe.decision_log import Decision
+from kai_py.report.decisions_page import decisions_page
 
 ID = b"id: "
 DATA = b"data: "
@@ -41,6 +43,7 @@ def command(
     ] = "0",
     last: Annotated[str, typer.Option(help="Same as --since with a period.")] = "",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new decisions.")] = False,
+    report_file: ReportFile = None,
 ) -> None:
     """Print decisions as JSON lines: placed, evicted, nominated, waiting, gone."""
     if last or not since.isdecimal():
@@ -48,7 +51,13 @@ def command(
         query = {"seconds": str(seconds_of(option, text))}
     else:
         query = {"since": since}
+    if follow and report_file is not None:
+        raise CommandError("--report cannot be combined with --follow")
     try:
+        if report_file is not None:
+            found = asyncio.run(_read(url.rstrip("/"), token_file, query))
+            write_report(report_file, decisions_page(found, title=f"Decisions of {url}"))
+            return
         asyncio.run(_print(url.rstrip("/"), token_file, query, follow=follow))
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -64,6 +73,12 @@ def seconds_of(option: str, text: str) -> int:
         return round(parse_duration(text))
     except DurationError as error:
         raise CommandError(f"{option}: {error}") from None
+
+
+async def _read(url: str, token_file: Path | None, query: dict[str, str]) -> list[Decision]:
+    async with session(token_file) as http:
+        lines = await _read_decisions(http, url, query)
+    return [msgspec.json.decode(line, type=Decision) for line in lines]
 
 
 async def _print(url: str, token_file: Path | None, query: dict[str, str], *, follow: bool) -> None:

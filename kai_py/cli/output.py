@@ -20,6 +20,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -48,6 +49,15 @@ class Output(enum.StrEnum):
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Same as -o json.")]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        "--html",
+        metavar="FILE",
+        help="Also write a report with plots: one HTML page that needs no network.",
+    ),
+]
 
 
 def print_document(
@@ -149,6 +159,14 @@ def _narrow_lines(
                 break_long_words=False,
                 break_on_hyphens=False,
             )
+
+
+def write_report(file: Path, page: str) -> None:
+    """Write a page; raises CommandError where that is not possible."""
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from None
 
 
 @contextmanager

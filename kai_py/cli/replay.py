@@ -23,10 +23,20 @@ from kai_py.cli.cluster_objects import text_of
 from kai_py.cli.connection import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.kai_archive import Archive, ArchiveError, read_archive
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, progress, say
+from kai_py.cli.output import (
+    JsonFlag,
+    Output,
+    OutputOption,
+    ReportFile,
+    print_document,
+    progress,
+    say,
+    write_report,
+)
 from kai_py.observe.plan_text import describe_plan
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
+from kai_py.report.plan_page import plan_page
 from kai_py.simulate.objects import Document, ObjectsError, load_objects
 from kai_py.watch.kinds import WATCHED_BY_NAME
 
@@ -94,6 +104,7 @@ def command(
         float | None,
         typer.Option(help="Time of the cycle, seconds since 1970; by default that of the file."),
     ] = None,
+    report_file: ReportFile = None,
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
@@ -113,14 +124,18 @@ def command(
         if _print_differences(text_of(str(against)), describe_plan(plan), names):
             raise typer.Exit(ExitCode.FOUND)
         return
+    name = str(config) if config is not None else "defaults"
     if diff is None:
+        if report_file is not None:
+            write_report(report_file, plan_page({name: plan}, title=archive.name))
         if not print_document(plan, output, json=json):
             typer.echo(describe_plan(plan))
         return
     other = _plan(recorded, diff, now)
+    if report_file is not None:
+        write_report(report_file, plan_page({name: plan, str(diff): other}, title=archive.name))
     if not print_document({"plan": plan, "other": other}, output, json=json):
-        names = (str(config) if config is not None else "defaults", str(diff))
-        _print_differences(describe_plan(plan), describe_plan(other), names)
+        _print_differences(describe_plan(plan), describe_plan(other), (name, str(diff)))
     if plan != other:
         raise typer.Exit(ExitCode.FOUND)
 

@@ -14,17 +14,19 @@ from kai_py.cli.output import (
     JsonFlag,
     Output,
     OutputOption,
+    ReportFile,
     print_document,
     print_table,
     progress,
     say,
+    write_report,
 )
 from kai_py.config import Configuration
 from kai_py.policy.fairness_rules import PROFILES
+from kai_py.report.simulation_page import duration, simulation_page, waiting_cells
 from kai_py.simulate.fifo import simulate_fifo
 from kai_py.simulate.goodput import PolicyFigures
-from kai_py.simulate.report import SimulationReport, summarise
-from kai_py.simulate.report_page import duration, report_page, waiting_cells
+from kai_py.simulate.report import OUR_POLICY, SimulationReport, summarise
 from kai_py.simulate.scenario import Scenario, ScenarioError, ScenarioQueue, parse_scenario
 from kai_py.simulate.simulation import SimulationResult, simulate
 from kai_py.simulate.traces import (
@@ -81,9 +83,7 @@ def command(
     cycle_seconds: Annotated[
         float, typer.Option(min=0.1, help="Minimum simulated time between two cycles, in seconds.")
     ] = 1.0,
-    html: Annotated[
-        Path | None, typer.Option(help="Also write the report as an HTML page.")
-    ] = None,
+    report_file: ReportFile = None,
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
@@ -109,11 +109,9 @@ def command(
         for policy in dict.fromkeys(against or ())
     }
     report = summarise(result, others)
-    if html is not None:
-        try:
-            html.write_text(report_page(report, title=file.name), encoding="utf-8")
-        except OSError as error:
-            raise CommandError(f"{html}: {error.strerror}") from None
+    if report_file is not None:
+        page = simulation_page(report, {OUR_POLICY: result} | others, title=file.name)
+        write_report(report_file, page)
     if not print_document(report, output, json=json):
         _print(report)
 

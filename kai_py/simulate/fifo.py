@@ -14,6 +14,7 @@ import numpy as np
 
 from kai_py.policy.fair_share import fair_share
 from kai_py.policy.fairness_rules import FairnessRules
+from kai_py.simulate.entitlement_samples import EntitlementSamples
 from kai_py.simulate.scenario import Arrival, NodeGroup, Scenario, ScenarioJob, arrivals, queue_spec
 from kai_py.simulate.simulation import (
     HOUR,
@@ -74,6 +75,7 @@ class _Course:
     moments: list[UsageInterval]
     attempts: list[PodAttempt]
     queues: dict[str, QueueTotals]
+    samples: EntitlementSamples
     started: int = 0
 
 
@@ -81,7 +83,8 @@ def simulate_fifo(scenario: Scenario, rules: FairnessRules) -> SimulationResult:
     """Simulate ``scenario``; ``rules``: by which the entitlement of queues is reported."""
     machines = _machines(scenario.nodes)
     total = float((machines.gpus >= WHOLE).sum())
-    course = _Course([], [], {}, [], [], {each.name: QueueTotals() for each in scenario.queues})
+    totals = {each.name: QueueTotals() for each in scenario.queues}
+    course = _Course([], [], {}, [], [], totals, EntitlementSamples(scenario.hours * HOUR))
     shares = _Entitlements(scenario, total, rules)
     coming, end, now = arrivals(scenario)[::-1], scenario.hours * HOUR, 0.0
     while True:
@@ -98,7 +101,7 @@ def simulate_fifo(scenario: Scenario, rules: FairnessRules) -> SimulationResult:
             coming[-1].seconds if coming else end, course.running[0][0] if course.running else end
         )
         following = min(upcoming, end)
-        shares.add(course, (following - now) / HOUR)
+        shares.add(course, now, (following - now) / HOUR)
         if following >= end:
             break
         now = following
@@ -111,6 +114,7 @@ def simulate_fifo(scenario: Scenario, rules: FairnessRules) -> SimulationResult:
         evictions={},
         cycles=len(course.moments),
         attempts=tuple(_until(each, end) for each in course.attempts),
+        entitlement_samples=tuple(course.samples.samples),
     )
 
 
@@ -232,8 +236,8 @@ class _Entitlements:
         self._total = np.array([gpus], np.float64)
         self._rules = rules
 
-    def add(self, course: _Course, hours: float) -> None:
-        """Add ``hours`` of what queues use now and of what they are entitled to."""
+    def add(self, course: _Course, now: float, hours: float) -> None:
+        """Add ``hours``, from ``now`` on, of what queues use and of what they are entitled to."""
         used = np.zeros((1, len(self._table)), np.float64)
         demand = np.zeros_like(used)
         rows = self._table.positions
@@ -246,3 +250,6 @@ class _Entitlements:
         for name, row in rows.items():
             course.queues[name].received += float(used[0, row]) * hours
             course.queues[name].entitled += float(fair[0, row]) * hours
+        course.samples.add(
+            now, {name: (float(used[0, row]), float(fair[0, row])) for name, row in rows.items()}
+        )

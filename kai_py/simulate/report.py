@@ -175,10 +175,15 @@ def _gpu_hours(result: SimulationResult) -> tuple[float, float, float]:
 
 def _by_size(waits: Sequence[GangWait]) -> dict[str, WaitingTimes]:
     """Waiting times by GPUs of the gang, in powers of two."""
+    return {name: waiting_times(group) for name, group in size_groups(waits).items()}
+
+
+def size_groups(waits: Iterable[GangWait]) -> dict[str, list[GangWait]]:
+    """Gangs by their GPUs, in powers of two, smallest first."""
     groups: dict[int, list[GangWait]] = {}
     for wait in waits:
         groups.setdefault(_size(wait.gpus), []).append(wait)
-    return {_size_name(size): waiting_times(group) for size, group in sorted(groups.items())}
+    return {_size_name(size): group for size, group in sorted(groups.items())}
 
 
 def _size(gpus: float) -> int:

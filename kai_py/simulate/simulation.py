@@ -17,6 +17,7 @@ from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.kubelet import PodTiming
 from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan
 from kai_py.simulate.cluster import SimulatedCluster
+from kai_py.simulate.entitlement_samples import EntitlementSample, EntitlementSamples
 from kai_py.simulate.scenario import Arrival, Scenario, ScenarioJob, arrivals, queue_manifest
 from kai_py.simulate.workloads import (
     GPU_RESOURCE,
@@ -108,6 +109,7 @@ class SimulationResult:
     cycles: int
     attempts: tuple[PodAttempt, ...] = ()
     """Of all pods that were placed; those that still run end with the simulation."""
+    entitlement_samples: tuple[EntitlementSample, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ class _RunningPod:
 
 @dataclass
 class _Recorder:
+    samples: EntitlementSamples
     start_up: float = 0.0
     jobs: dict[str, ScenarioJob] = field(default_factory=dict)
     """By gang."""
@@ -150,6 +153,7 @@ def simulate(
     """Simulate ``scenario``; ``on_progress`` is called with the simulated hours now and then."""
     cluster = SimulatedCluster(configuration, start=SIMULATION_START, timing=TIMING)
     record = _Recorder(
+        samples=EntitlementSamples(scenario.hours * HOUR),
         start_up=scenario.start_up_seconds,
         queues={queue.name: QueueTotals() for queue in scenario.queues},
     )
@@ -182,6 +186,7 @@ def simulate(
         evictions=record.evictions,
         cycles=cycles,
         attempts=tuple(record.attempts),
+        entitlement_samples=tuple(record.samples.samples),
     )
 
 
@@ -225,6 +230,7 @@ def _record_cycle(cluster: SimulatedCluster, record: _Recorder, plan: Plan) -> N
         share.queue: (share.allocated.get(GPU, 0.0), share.fair_share.get(GPU, 0.0))
         for share in plan.queues
     }
+    record.samples.add(now - SIMULATION_START, record.shares)
     waiting = sum(
         member.charge.get(GPU, 0.0)
         for unplaced in plan.unplaced

@@ -1,12 +1,9 @@
-from html.parser import HTMLParser
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.config import Configuration
 from kai_py.simulate.report import jain_index, summarise, waiting_times
-from kai_py.simulate.report_page import report_page
 from kai_py.simulate.scenario import ScenarioError, arrivals, parse_scenario
 from kai_py.simulate.simulation import GangWait, simulate
 from tests.support.repository import DOCS
@@ -148,26 +145,6 @@ def test_random_arrivals_keep_their_mean_and_follow_from_the_seed():
 def test_what_is_wrong_with_a_scenario_is_told_with_its_line(text, message):
     with pytest.raises(ScenarioError, match=message):
         parse_scenario(text, name="s")
-
-
-class Tags(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.append((tag, dict(attrs)))
-
-
-def test_the_page_fetches_nothing_and_runs_nothing():
-    result = played(TWO_IN_A_ROW)
-    tags = Tags()
-    tags.feed(report_page(summarise(result), title="<b>"))
-    names = [tag for tag, _ in tags.seen]
-    assert "script" not in names
-    assert "b" not in names
-    assert "svg" in names
-    assert not [attrs for _, attrs in tags.seen if {"src", "href"} & attrs.keys()]
 
 
 @given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=20))
