@@ -16,6 +16,7 @@ from kai_py.api.choices import Profile
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.measured_usage import PrometheusUsage
 from kai_py.api.model import ApiModel, Name, QualifiedName
+from kai_py.api.node_departures import NodeDeparturesConfig
 from kai_py.api.placement import InstalledAction, PlacementConfig
 from kai_py.api.problems import field_problems
 from kai_py.api.times import Duration
@@ -350,6 +351,8 @@ class Configuration(ApiModel):
     """Order of the gangs of a queue."""
     eviction: EvictionConfig = EvictionConfig()
     """When running pods may be relocated or evicted for others."""
+    node_departures: NodeDeparturesConfig = NodeDeparturesConfig()
+    """Nodes that are about to go."""
     extra_actions: Annotated[tuple[InstalledAction, ...], Field(max_length=16)] = ()
     """Installed actions that run in each cycle after ``allocate`` and before pods are evicted."""
     budgets: BudgetsConfig = BudgetsConfig()

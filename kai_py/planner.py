@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Raw
 
 from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy, Profile
+from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.placement import ExtensionError, ExtensionGroup, load_extension
 from kai_py.api.records.kai import KaiQueue
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
@@ -29,6 +30,7 @@ from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.actions.registry import register_action, registered_actions
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.deadlines import next_deadline
+from kai_py.plan.departure_rules import DepartureRules
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.state.queues import PastUsage, Quota, gpus_of_nodes, quota_of
 from kai_py.plan.turns import CycleWatch
@@ -39,6 +41,7 @@ from kai_py.policy.queue_usage import ExternalUsage, UsageByQueue
 from kai_py.policy.score.registry import WeightedScore, register_score, registered_scores
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder
+from kai_py.snapshot.departures import DepartureSignals
 from kai_py.snapshot.quarantine import OnFailure, Quarantine, ignore_failure
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.settings import SnapshotSettings
@@ -107,6 +110,7 @@ class Planner:
                 shared_claim_queue_label=_claim_label(configuration),
                 default_queue=_kueue_queue(configuration),
                 open_queues=configuration.open_queues is not False,
+                departure_signals=DepartureSignals.of(configuration.node_departures.table),
             ),
             watch_kind=on_owner_kind,
             on_unneeded_kind=on_unneeded_kind,
@@ -223,6 +227,7 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         victim_probes_per_gang=configuration.budgets.victims_per_gang,
         max_relocated_pods=configuration.eviction.consolidate_at_most,
         staleness_grace=configuration.eviction.staleness_grace,
+        departures=_departure_rules(configuration),
         ageing=Ageing(configuration.order.ageing or 0.0, configuration.order.ageing_limit),
         reservation_seconds=configuration.eviction.hold_expiry,
         cooldown=configuration.eviction.cooldown,
@@ -231,6 +236,14 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         actions=_actions(configuration),
         extra_actions=_extra_actions(configuration),
     )
+
+
+def _departure_rules(configuration: Configuration) -> DepartureRules:
+    """KAI moves no gang off a node that is about to go, unless its workload asks for it."""
+    chosen = configuration.node_departures
+    native = configuration.rules is Profile.NATIVE
+    treatment = chosen.treatment if native else DepartureTreatment.GO_DOWN
+    return DepartureRules(treatment, chosen.checkpoint_grace)
 
 
 def _loss_rules(configuration: Configuration) -> LossRules:

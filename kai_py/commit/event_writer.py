@@ -11,6 +11,8 @@ EvictionBlocked   pod                  a disruption budget forbids the eviction 
 FailedEviction    pod, or its Job      the API refused the eviction: the pod, or the Job, stays
 DeviceDoubleAllocated  both claims     they have one device, and what becomes of ours
 DevicesLost       pod, claim           a bound pod had lost its devices, and what was done
+CheckpointRequested  pod             it is asked to save its work, as its node is about to go
+NodeDeparting     gang's owner       a node of it is about to go, and what becomes of the gang
 InvalidObject     any object           it is not used (or only in part), with what is wrong
 Reclaiming, Reclaimed  both queues   capacity was reclaimed by one from the other
 MissingParent, Cycle, …  queue         it can't be used as written, as its Ready condition says
@@ -41,7 +43,16 @@ from kai_py.commit.statuses.pod import PendingPodStatus
 from kai_py.commit.statuses.queue_conditions import ACCEPTED, QueueCondition
 from kai_py.commit.transaction import GangOutcome
 from kai_py.grouping.gang import Owner
-from kai_py.plan.plan import CapacityHold, Eviction, GangPlacement, ObjectProblem, Stage, Unplaced
+from kai_py.plan.plan import (
+    CapacityHold,
+    CheckpointRequest,
+    Eviction,
+    GangAtRisk,
+    GangPlacement,
+    ObjectProblem,
+    Stage,
+    Unplaced,
+)
 from kai_py.watch.kinds import WatchedQueue
 
 GANG = f"{GROUP}/gang"
@@ -169,6 +180,14 @@ class EventWriter:
             self._warn(hold.owner, "CapacityReleased", "Scheduling", hold.message)
         else:
             self._record(hold.owner, "CapacityHeld", "Scheduling", hold.message)
+
+    def report_at_risk(self, gang: GangAtRisk) -> None:
+        """Report that a node of a gang is about to go; repetitions are dropped."""
+        self._warn(gang.owner, "NodeDeparting", "Scheduling", gang.message)
+
+    def report_checkpoint(self, pod: PodRef, request: CheckpointRequest) -> None:
+        """Report that a pod was asked to save its work."""
+        self._record(pod_reference(pod), "CheckpointRequested", "Evicting", request.message)
 
     def report_transition(self, status: PendingPodStatus) -> None:
         """Report that a pod's condition is about to change."""

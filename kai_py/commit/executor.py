@@ -15,6 +15,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess
+from kai_py.commit.checkpoints import CheckpointRequester
 from kai_py.commit.claims.device_conflicts import DeviceConflictResolver
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.claims.recovery import (
@@ -127,6 +128,9 @@ class Executor:
             ObjectBackoff(dependencies.settings.backoff),
         )
         self._gates = GateRemover(self._access(GATE_CONCURRENCY), self._find_pod)
+        self._checkpoints = CheckpointRequester(
+            self._access(GATE_CONCURRENCY), self._find_pod, self._event_writer.report_checkpoint
+        )
         self._native_statuses = NativeGroupStatusWriter(
             dependencies.client, dependencies.mirror, dependencies.settings
         )
@@ -194,6 +198,10 @@ class Executor:
         with contained("statuses of queues"):
             self._queue_statuses.update(plan)
         self._gates.update(plan.admissions)
+        self._checkpoints.update(plan.checkpoints)
+        for each in plan.at_risk:
+            with contained("events", each.gang):
+                self._event_writer.report_at_risk(each)
         with contained("statuses of groups"):
             self._native_statuses.update(plan, gangs)
             self._grove_statuses.update(plan, gangs)
@@ -246,6 +254,7 @@ class Executor:
             yield "statuses of pods", self._pod_statuses.run
         for _ in range(GATE_CONCURRENCY):
             yield "scheduling gates", self._gates.run
+            yield "requests for checkpoints", self._checkpoints.run
         yield "statuses of queues", self._queue_statuses.run
         yield "statuses of KAI's objects", self._kai_statuses.run
         yield "statuses of PodGroups", self._native_statuses.run

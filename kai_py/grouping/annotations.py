@@ -4,6 +4,8 @@ expected-runtime    how long the pods will run: such pods may backfill reserved 
 checkpoint-interval how often the pods save their work: less is lost when they are evicted
 ageing              how much waiting counts as one point of priority; 0: none
 preemptibility      whether it may be evicted for others; see ``preemptibility``
+on-node-departure   checkpoint, move, shrink or go-down: what becomes of it with a node that goes
+checkpoint-grace    how long its pods take to save their work when asked to
 on-eviction         suspend: when all of a Job must go it is suspended, and resumed later
 preemption-delay    how long the gang waits before it may evict others
 provisioning-class-name  the class of the ProvisioningRequest made while it waits, or none
@@ -17,6 +19,7 @@ operation per object.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.queue import GROUP
 from kai_py.api.times import DurationError, parse_duration
 from kai_py.grouping.gang import GangSpec
@@ -29,6 +32,8 @@ AGEING_KEY = f"{GROUP}/ageing"
 PREEMPTIBILITY_KEY = f"{GROUP}/preemptibility"
 PREEMPTION_DELAY_KEY = f"{GROUP}/preemption-delay"
 ON_EVICTION_KEY = f"{GROUP}/on-eviction"
+ON_DEPARTURE_KEY = f"{GROUP}/on-node-departure"
+CHECKPOINT_GRACE_KEY = f"{GROUP}/checkpoint-grace"
 ON_EVICTION = {"suspend": True, "evict": False}
 PROVISIONING_CLASS_KEY = f"{GROUP}/provisioning-class-name"
 ANNOTATION_KEYS = frozenset(
@@ -39,6 +44,8 @@ ANNOTATION_KEYS = frozenset(
         PREEMPTIBILITY_KEY,
         PREEMPTION_DELAY_KEY,
         ON_EVICTION_KEY,
+        ON_DEPARTURE_KEY,
+        CHECKPOINT_GRACE_KEY,
         PROVISIONING_CLASS_KEY,
     }
 )
@@ -51,6 +58,7 @@ def with_annotations(spec: GangSpec, chain: OwnerChain) -> GangSpec:
         return spec
     try:
         spec = _on_eviction(_preemptibility(_durations(spec, values), values), values)
+        spec = _on_departure(spec, values)
     except ValueError as error:
         meta = chain.pod.metadata
         problem = f"pod {meta.namespace}/{meta.name}: {error}"
@@ -96,6 +104,19 @@ def _on_eviction(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
     if text not in ON_EVICTION:
         raise ValueError(f'{ON_EVICTION_KEY} must be suspend or evict, is "{text}"')
     return replace(spec, suspend=ON_EVICTION[text])
+
+
+def _on_departure(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
+    text, grace = values.get(ON_DEPARTURE_KEY), _seconds(values, CHECKPOINT_GRACE_KEY)
+    settings = spec.settings
+    if text is not None:
+        if text not in list(DepartureTreatment):
+            known = ", ".join(DepartureTreatment)
+            raise ValueError(f'{ON_DEPARTURE_KEY} must be one of {known}, is "{text}"')
+        settings = replace(settings, on_departure=DepartureTreatment(text))
+    if grace is not None:
+        settings = replace(settings, checkpoint_grace=grace)
+    return spec if settings is spec.settings else replace(spec, settings=settings)
 
 
 def _seconds(values: Mapping[str, str], key: str) -> float | None:

@@ -10,6 +10,8 @@ queue and all ancestors must deserve it.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kai_py.api.node_departures import DepartureTreatment
+
 
 class Preemptibility(StrEnum):
     """Preemptibility as users write it."""
@@ -52,7 +54,8 @@ class GangSettings:
     one attempt, which was made. ``mark_unschedulable``: whether a condition of its pods says that
     they are unschedulable. ``may_preempt``: whether it may evict others, if its pods may.
     ``gang_affinity``: preferred locations, the most preferred first. ``wording``: the terms of
-    messages to its users.
+    messages to its users. ``on_departure``: what becomes of it when a node of it is about to go,
+    ``checkpoint_grace`` how long its pods take to save their work.
     """
 
     priority: int | None = None
@@ -66,6 +69,8 @@ class GangSettings:
     may_preempt: bool = True
     gang_affinity: tuple[GangAffinity, ...] = ()
     wording: Wording = Wording.NATIVE
+    on_departure: DepartureTreatment | None = None
+    checkpoint_grace: float | None = None
 
 
 DEFAULT_SETTINGS = GangSettings()

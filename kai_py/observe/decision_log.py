@@ -22,6 +22,7 @@ _PLACEMENT_REASONS = {
     Action.RECLAIM: "capacity was reclaimed from queues above their fair share",
     Action.PREEMPT: "gangs of lower priority in its queue were preempted",
     Action.STALE: "it fits into idle capacity",
+    Action.DEPARTURE: "it fits into idle capacity",
 }
 
 

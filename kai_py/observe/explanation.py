@@ -105,7 +105,7 @@ class Explainer:
         return Explanation(
             gang=key,
             state=unplaced.stage.value if unplaced else running,
-            message=unplaced.message if unplaced else self._holds.get(key, ""),
+            message=unplaced.message if unplaced else self._notes.get(key, ""),
             queue=gang.queue,
             priority=gang.priority,
             min_members=gang.tree.min_pods(),
@@ -129,8 +129,10 @@ class Explainer:
         return {each.gang: each for each in self.plan.unplaced}
 
     @cached_property
-    def _holds(self) -> Mapping[str, str]:
-        return {each.gang: each.message for each in self.plan.holds}
+    def _notes(self) -> Mapping[str, str]:
+        """What is known of gangs that run: what is held for them, and that a node goes."""
+        held = {each.gang: each.message for each in self.plan.holds}
+        return held | {each.gang: each.message for each in self.plan.at_risk}
 
     @cached_property
     def _starting(self) -> frozenset[str]:

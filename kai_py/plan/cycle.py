@@ -16,6 +16,7 @@ from kai_py.plan.actions.admit import admit
 from kai_py.plan.actions.allocate import allocate
 from kai_py.plan.actions.allocate_in_turn import VictimAction, allocate_without_bypass
 from kai_py.plan.actions.consolidate import consolidate
+from kai_py.plan.actions.leave_nodes import leave_nodes
 from kai_py.plan.actions.preempt import preempt
 from kai_py.plan.actions.reclaim import gangs_within_share, reclaim
 from kai_py.plan.actions.registry import registered_action
@@ -24,6 +25,7 @@ from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.stale import stale
 from kai_py.plan.actions.unhealthy import evict_unhealthy
 from kai_py.plan.deadlines import next_deadline
+from kai_py.plan.departure_rules import DEFAULT_DEPARTURE_RULES, DepartureRules
 from kai_py.plan.explain.infeasible import explain_infeasible
 from kai_py.plan.explain.unresolved_names import explain_unresolved_names
 from kai_py.plan.extensions import Extensions, extension_keys
@@ -110,6 +112,7 @@ class CycleSettings:
     reservation_seconds: float = 300.0
     cooldown: float = 0.0
     loss_rules: LossRules = NO_LOSS_RULES
+    departures: DepartureRules = DEFAULT_DEPARTURE_RULES
     suspend_jobs: bool = False
     actions: tuple[Action, ...] = tuple(ACTIONS)
     extra_actions: tuple[str, ...] = ()
@@ -234,6 +237,7 @@ def run_cycle(
     ready = list(state.turns.able(ready))
 
     evict_unhealthy(state)
+    leave_nodes(state)
     turnover = Turnover(state, settings.actions, settings.loss_rules.patience)
 
     # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
@@ -282,6 +286,7 @@ def run_cycle(
     memory.runtimes.record_evicted((each.pod.uid for each in evictions), snapshot.now)
     settled_at = state.eviction_limits.settled_at
     ends = [*state.waiting.values(), *(() if settled_at is None else (settled_at,))]
+    ends += state.checkpoint_ends
     memory.wake_at = min(ends, default=None)
     plan = build_plan(
         state,
@@ -402,6 +407,7 @@ def _open_session(
             runtimes=memory.runtimes,
         ),
         loss_rules=settings.loss_rules,
+        departures=settings.departures,
         served=memory.served,
         expected_ends=ends,
         ageing=ageing,

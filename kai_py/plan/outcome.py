@@ -160,6 +160,8 @@ def build_plan(
         problems=object_problems(state.snapshot, inventory),
         admissions=admissions,
         holds=tuple(capacity_holds(state.snapshot, state.reservation_seconds)),
+        checkpoints=tuple(state.checkpoints),
+        at_risk=tuple(state.at_risk.values()),
         set_aside=tuple(state.turns.failed.values()),
         failed_extensions=tuple(state.turns.extensions.failed.values()),
     )
@@ -200,7 +202,10 @@ def _gang_placement(state: CycleState, pods: Sequence[Assignment]) -> GangPlacem
 
 
 def list_evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, ...]:
-    """Every eviction of the cycle; a pod placed on its own node again, unchanged, stays."""
+    """Every eviction of the cycle; a pod placed on its own node again, unchanged, stays.
+
+    Not where a node is about to go: the pods of a gang that moves whole restart together.
+    """
     relocated = {
         uid: state.snapshot.nodes.names[assignment.row]
         for uid, assignment in state.statement.placed.items()
@@ -209,7 +214,9 @@ def list_evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, 
     leaving = [
         victim
         for uid, victim in state.statement.evicted.items()
-        if relocated.get(uid) != victim.member.node or _changes_devices(state, victim)
+        if relocated.get(uid) != victim.member.node
+        or victim.action is Action.DEPARTURE
+        or _changes_devices(state, victim)
     ]
     suspended = suspended_gangs(state.statement, leaving, by_default=suspend_jobs)
     effects = _effects(leaving, suspended)

@@ -28,10 +28,12 @@ __all__ = [
     "Action",
     "Admission",
     "CapacityHold",
+    "CheckpointRequest",
     "ClaimAllocation",
     "ClaimRef",
     "ClaimToCreate",
     "Eviction",
+    "GangAtRisk",
     "GangPlacement",
     "Nomination",
     "ObjectProblem",
@@ -55,6 +57,8 @@ class Action(StrEnum):
     RECLAIM = "reclaim"
     PREEMPT = "preempt"
     STALE = "stale"
+    DEPARTURE = "departure"
+    """Pods leave a node that is about to go, or was lost."""
 
 
 class ProtectionRule(StrEnum):
@@ -360,6 +364,26 @@ class CapacityHold:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointRequest:
+    """Pods of a gang that are asked to save their work until ``by`` (seconds since the epoch)."""
+
+    gang: str
+    owner: Owner
+    pods: tuple[PodRef, ...]
+    by: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class GangAtRisk:
+    """A gang with pods on a node that is about to go, and what becomes of it."""
+
+    gang: str
+    owner: Owner
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetAside:
     """A gang that gets no turn for a while, and why; ``error``: the traceback, if it was one.
 
@@ -387,6 +411,8 @@ class Plan:
     problems: tuple[ObjectProblem, ...] = ()
     admissions: tuple[Admission, ...] = ()
     holds: tuple[CapacityHold, ...] = ()
+    checkpoints: tuple[CheckpointRequest, ...] = ()
+    at_risk: tuple[GangAtRisk, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
     failed_extensions: tuple[SetAside, ...] = ()
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kai_py.grouping.gang import has_topology_constraint
+from kai_py.plan.departure_rules import DEFAULT_DEPARTURE_RULES, DepartureRules
 from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.next_pods import PlacementRequest, next_request, precondition
-from kai_py.plan.plan import Action
+from kai_py.plan.plan import Action, CheckpointRequest, GangAtRisk
 from kai_py.plan.search_cache.backoff import BackedOff, BackedOffSearches, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache, SearchEntries, SearchKey, SearchResult
 from kai_py.plan.search_cache.inputs import Decisions
@@ -49,8 +50,10 @@ class CycleState:
     turn of allocate. ``minimisation_budget``: units that may still be considered to find fewer
     victims. ``cut_short``: gang key to the last cycle whose budget of device searches did not
     suffice for it, ``cut``: those of this cycle. ``waiting``: keys of gangs that evict nothing yet
-    because pods are about to end, and until when. ``turns``: of the gangs, so that what fails in
-    one stays there.
+    because pods are about to end, and until when. ``departures``: what becomes of gangs on nodes
+    that are about to go, ``checkpoints`` the requests to save work, ``at_risk`` the gangs by key,
+    ``checkpoint_ends`` until when others were asked before. ``turns``: of the gangs, so that
+    what fails in one stays there.
     """
 
     snapshot: Snapshot
@@ -69,6 +72,10 @@ class CycleState:
     expected_ends: ExpectedEnds = field(default_factory=ExpectedEnds)
     waiting: dict[str, float] = field(default_factory=dict)
     loss_rules: LossRules = NO_LOSS_RULES
+    departures: DepartureRules = DEFAULT_DEPARTURE_RULES
+    checkpoints: list[CheckpointRequest] = field(default_factory=list)
+    checkpoint_ends: list[float] = field(default_factory=list)
+    at_risk: dict[str, GangAtRisk] = field(default_factory=dict)
     served: ServedShare = field(default_factory=ServedShare)
     out_of_budget: Mapping[str, int] = field(default_factory=dict)
     cut_short: Mapping[str, int] = field(default_factory=dict)

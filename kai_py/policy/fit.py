@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE, MIG_PREFIX
+from kai_py.api.node_departures import DepartureStage
 from kai_py.api.records.core import Taint
 from kai_py.policy.node_selector import matches_labels, matches_selector, matches_term
 from kai_py.policy.tolerations import tolerates, untolerated_nodes, unwanted_taints
@@ -156,6 +157,7 @@ def _filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
         yield "unschedulable", ~nodes.unschedulable
     for taint, where in untolerated_nodes(shape.tolerations, nodes):
         yield f"had untolerated taint {taint}", ~where
+    yield from _departure_filters(nodes)
     yield from _gpu_filters(shape, nodes)
     if shape.node_selector:
         yield "didn't match Pod's node selector", matches_labels(shape.node_selector, nodes)
@@ -168,6 +170,16 @@ def _filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
         if use.node_selector is not None:
             reason = f'resourceclaim "{use.name}" is allocated on another node'
             yield reason, matches_selector(use.node_selector, nodes)
+
+
+def _departure_filters(nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
+    """Nodes that are about to go take no pod, whatever it tolerates."""
+    going = [each for each in nodes.departures.values() if each.stage is not DepartureStage.SUSPECT]
+    for signal in sorted({each.signal for each in going}):
+        named = [name for name, each in nodes.departures.items() if each.signal == signal]
+        passes = np.ones(len(nodes), dtype=np.bool_)
+        passes[[nodes.positions[name] for name in named]] = False
+        yield f"about to go ({signal})", passes
 
 
 def _gpu_filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:

@@ -14,6 +14,9 @@ PASSING_TAINTS = (
     "node.cloudprovider.kubernetes.io/",
     "ToBeDeletedByClusterAutoscaler",
     "karpenter.sh/disrupted",
+    "aws-node-termination-handler/",
+    "cloud.google.com/impending-node-termination",
+    "remediator.kubernetes.azure.com/",
 )
 """Prefixes of keys of taints that say what a node is going through, not what it is for."""
 

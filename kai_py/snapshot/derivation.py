@@ -28,10 +28,11 @@ from kai_py.api.gpu_share import (
     shared_gpus,
 )
 from kai_py.api.quantity import QuantityError
-from kai_py.api.queue import ADMISSION_GATE
+from kai_py.api.queue import ADMISSION_GATE, CHECKPOINT_BY_KEY, CHECKPOINTED_KEY
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import PodRef
+from kai_py.api.times import parse_time
 from kai_py.grouping.admitted import ADMITTED_KEY
 from kai_py.grouping.gang import GangSpec
 from kai_py.snapshot.accounting import GPU, Accounting, total
@@ -339,6 +340,8 @@ def member(
     names.
     """
     meta = pod.metadata
+    by = meta.annotations.get(CHECKPOINT_BY_KEY, "")
+    asked = parse_time(by) if by else None
     return Member(
         pod=PodRef.of(meta),
         shape=demand.shape,
@@ -367,6 +370,8 @@ def member(
         waiting_for=demand.waiting_for or spec.pod_problem or waiting_for,
         stuck_terminating=placement.stuck_terminating,
         problem=demand.problem and f"pod {meta.namespace}/{meta.name}: {demand.problem}",
+        checkpoint_by=None if asked is None else asked.timestamp(),
+        checkpointed=asked is not None and meta.annotations.get(CHECKPOINTED_KEY) == by,
     )
 
 

@@ -269,6 +269,8 @@ class GangTable:
             placeholders=_placeholders(spec.key, by_order[0].expected, members),
             charged=charged,
             rule=spec.rule,
+            on_departure=own.on_departure,
+            checkpoint_grace=own.checkpoint_grace,
         )
 
     def _with_charge(self, member: Member, *, charged: bool) -> Member:

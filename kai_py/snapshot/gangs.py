@@ -12,6 +12,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from kai_py.api.gpu_share import SharedGpu
+from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
 from kai_py.grouping.gang import FailureLimit, Owner, Subgroup, is_satisfied
 from kai_py.grouping.gang_settings import GangAffinity, Wording
@@ -65,6 +66,8 @@ class Member(Struct, frozen=True):
     ``gated_by_us_only``: our scheduling gate is the only one that it has. ``failure_limits``: how
     many evictions the workloads that own it survive. ``relies_on``: what waiting pods, by uid, are
     charged with of claims that it shares: it is charged with that if it starts before them.
+    ``checkpoint_by``: until when it was asked to save its work, seconds since the epoch;
+    ``checkpointed``: whether it says that it has.
     """
 
     pod: PodRef
@@ -93,6 +96,8 @@ class Member(Struct, frozen=True):
     group_reservation: GroupReservation | None = None
     failure_limits: tuple[FailureLimit, ...] = ()
     relies_on: tuple[tuple[str, Charge], ...] = ()
+    checkpoint_by: float | None = None
+    checkpointed: bool = False
 
 
 class Gang(Struct, frozen=True, dict=True):
@@ -114,7 +119,9 @@ class Gang(Struct, frozen=True, dict=True):
     ``starts_in_part``: some of its pods are created once others run; ``placeholders`` stand for
     those that do not exist yet and are not among its ``members``. ``charged``: whether its queue is
     charged with it; not where the gang's namespace may not use that queue. ``rule``: what
-    made these pods a gang, as people read it.
+    made these pods a gang, as people read it. ``on_departure``: what becomes of it when a node of
+    it is about to go, ``checkpoint_grace`` (seconds) how long its pods take to save their work;
+    None: as configured.
     """
 
     key: str
@@ -149,6 +156,8 @@ class Gang(Struct, frozen=True, dict=True):
     placeholders: tuple[Member, ...] = ()
     charged: bool = True
     rule: str = ""
+    on_departure: DepartureTreatment | None = None
+    checkpoint_grace: float | None = None
 
     @cached_property
     def pending(self) -> tuple[Member, ...]:

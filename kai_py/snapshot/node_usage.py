@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from kai_py.api.gpu_share import MIG_PREFIX
 from kai_py.api.records.core import Node
+from kai_py.snapshot.departures import BUILT_IN, Departure, DepartureSignals
 from kai_py.snapshot.nodes import NodeColumns, is_ready, node_columns, with_node
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
@@ -75,9 +76,11 @@ class NodeUsageState:
 class NodeUsageTable(PodTable):
     """Nodes, and what the pods on them occupy."""
 
-    def __init__(self) -> None:
-        """Start with no nodes."""
+    def __init__(self, signals: DepartureSignals = BUILT_IN) -> None:
+        """Start with no nodes; ``signals``: by which those are known that are about to go."""
         self._nodes: dict[str, Node] = {}
+        self._signals = signals
+        self._departures: dict[str, Departure] = {}
         self._usages: dict[str, PodUsage] = {}
         self._with_items: dict[str, dict[str, PodUsage]] = {}
         self._items: NodeItems | None = None
@@ -95,17 +98,31 @@ class NodeUsageTable(PodTable):
         """Add, replace or (with None) remove a node; returns whether anything relevant changed."""
         known = self._nodes.get(name)
         if node is None:
+            self._departures.pop(name, None)
             self._stale |= self._nodes.pop(name, None) is not None
             return known is not None
         self._nodes[name] = node
-        if known is not None and _relevant(known) == _relevant(node):
+        unchanged = not self._set_departure(name, self._signals.departure(node))
+        if unchanged and known is not None and _relevant(known) == _relevant(node):
             return False
         new_resources = node.status.allocatable.keys() - self._resources.positions.keys()
         if known is None or new_resources or self._stale:
             self._stale = True
             return True
         self._generation += 1
-        self._columns = with_node(self._columns, node, self._resources, self._generation)
+        self._columns = with_node(
+            self._columns, node, self._resources, self._generation, dict(self._departures)
+        )
+        return True
+
+    def _set_departure(self, name: str, departure: Departure | None) -> bool:
+        """Note whether a node is about to go; returns whether that has changed."""
+        if self._departures.get(name) == departure:
+            return False
+        if departure is None:
+            del self._departures[name]
+        else:
+            self._departures[name] = departure
         return True
 
     def place(self, pod: DerivedPod) -> Uids:
@@ -197,7 +214,12 @@ class NodeUsageTable(PodTable):
         names = {name for node in self._nodes.values() for name in node.status.allocatable}
         self._resources = ResourceIndex().extended(names)
         self._generation += 1
-        self._columns = node_columns(tuple(self._nodes.values()), self._resources, self._generation)
+        self._columns = node_columns(
+            tuple(self._nodes.values()),
+            self._resources,
+            self._generation,
+            dict(self._departures),
+        )
         shape = (len(self._resources.names), len(self._columns))
         self._used, self._releasing = np.zeros(shape), np.zeros(shape)
         self._stale = self._handed_out = False

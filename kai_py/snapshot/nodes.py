@@ -6,13 +6,16 @@ first use (code 0 = the label is absent), taints per distinct list of taints.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE
+from kai_py.api.node_departures import DepartureStage
 from kai_py.api.records.core import Node, Taint
 from kai_py.api.records.partial import unreadable_fields
+from kai_py.snapshot.departures import Departure
 from kai_py.snapshot.resources import (
     MAX_NODE_GPUS,
     Bools,
@@ -30,6 +33,7 @@ from kai_py.snapshot.tables.topology import (
 )
 
 HOSTNAME = "kubernetes.io/hostname"
+NO_DEPARTURES: Mapping[str, Departure] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class NodeColumns:
     ``allocatable``: (resources, nodes) float64 in the units of ``ResourceIndex``.
     ``ready``, ``unschedulable``: (nodes,) bool.
     ``taint_lists``: distinct taint lists; ``taint_codes``: (nodes,) int64 into them.
+    ``departures``: by name, the nodes that are about to go.
     ``generation`` changes whenever anything here changes, so it keys caches of static masks.
     """
 
@@ -52,6 +57,7 @@ class NodeColumns:
     generation: int
     problems: Mapping[str, str] = field(default_factory=dict)
     positions: Mapping[str, int] = field(default_factory=dict)
+    departures: Mapping[str, Departure] = field(default_factory=dict)
     _labels: dict[str, LabelColumn] = field(default_factory=dict, repr=False)
     _levels: dict[tuple[str, ...], tuple[TopologyLevel, ...]] = field(
         default_factory=dict, repr=False
@@ -69,6 +75,13 @@ class NodeColumns:
                 [r.metadata.labels.get(key) for r in self.records]
             )
         return column
+
+    def departing(self, *stages: DepartureStage) -> Bools:
+        """(nodes,) bool: the nodes at one of these stages."""
+        mask = np.zeros(len(self.names), dtype=np.bool_)
+        rows = [self.positions[n] for n, each in self.departures.items() if each.stage in stages]
+        mask[rows] = True
+        return mask
 
     def label_keys(self) -> tuple[str, ...]:
         """Every label that any node has, sorted; collected on first use."""
@@ -92,7 +105,12 @@ class NodeColumns:
         return column
 
 
-def node_columns(nodes: Sequence[Node], resources: ResourceIndex, generation: int) -> NodeColumns:
+def node_columns(
+    nodes: Sequence[Node],
+    resources: ResourceIndex,
+    generation: int,
+    departures: Mapping[str, Departure] = NO_DEPARTURES,
+) -> NodeColumns:
     """Columns of ``nodes``; one with malformed or negative amounts is kept, unusable, reported."""
     ordered = sorted(nodes, key=lambda node: node.metadata.name)
     allocatable = np.zeros((len(resources.names), len(ordered)))
@@ -119,6 +137,7 @@ def node_columns(nodes: Sequence[Node], resources: ResourceIndex, generation: in
         generation=generation,
         problems=problems,
         positions={name: row for row, name in enumerate(names)},
+        departures=departures,
     )
     for array in (allocatable, ready, columns.unschedulable, taint_codes):
         array.flags.writeable = False
@@ -126,7 +145,11 @@ def node_columns(nodes: Sequence[Node], resources: ResourceIndex, generation: in
 
 
 def with_node(
-    columns: NodeColumns, node: Node, resources: ResourceIndex, generation: int
+    columns: NodeColumns,
+    node: Node,
+    resources: ResourceIndex,
+    generation: int,
+    departures: Mapping[str, Departure] = NO_DEPARTURES,
 ) -> NodeColumns:
     """``columns`` with one known node replaced: a row is written, nothing is rebuilt."""
     row = columns.positions[node.metadata.name]
@@ -155,6 +178,7 @@ def with_node(
         taint_codes=taint_codes,
         generation=generation,
         problems=problems,
+        departures=departures,
         _labels={},
         _levels={},
     )

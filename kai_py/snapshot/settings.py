@@ -6,6 +6,7 @@ from typing import Protocol
 
 from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.snapshot.accounting import Accounting
+from kai_py.snapshot.departures import BUILT_IN, DepartureSignals
 from kai_py.snapshot.snapshot import DeviceObjects
 from kai_py.snapshot.tables.queues import DeviceLimit, QueueInfo
 
@@ -21,6 +22,7 @@ class SnapshotSettings:
     ``shared_claim_queue_label``: the label by which claims for GPUs that pods may share must name
     their queue; "" where they need not. ``default_queue`` exists unless there is an object of its
     name. ``open_queues``: whether any namespace may use a queue of ours that names none.
+    ``departure_signals``: by which nodes are known that are about to go.
     """
 
     scheduler_name: str = "kai-scheduler"
@@ -32,6 +34,7 @@ class SnapshotSettings:
     shared_claim_queue_label: str = ""
     default_queue: QueueInfo | None = None
     open_queues: bool = True
+    departure_signals: DepartureSignals = BUILT_IN
 
     @property
     def scheduler_names(self) -> frozenset[str]:

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from kai_py.api.crd import crds
+from kai_py.api.node_departures import DEFAULT_SIGNALS, DepartureStage, NodeSignal
 from kai_py.cli import main
 from kai_py.config import Configuration
 from kai_py.observe.auditor import Auditor
@@ -54,7 +55,28 @@ def _preference_tiers() -> str:
     return _table(("order", "preference", "prefers", "comes from"), rows)
 
 
-TABLES = {"placement.md": {"preference tiers": _preference_tiers}}
+def _node_signals() -> str:
+    """One line per stage and kind of signal."""
+    rows = []
+    for stage in DepartureStage:
+        for field in ("taint", "condition", "label"):
+            found = [each for each in DEFAULT_SIGNALS if each.stage is stage]
+            named = [_signal(each, field) for each in found if getattr(each, field) is not None]
+            if named:
+                rows.append((f"`{stage}`", field, ", ".join(named)))
+    return _table(("stage", "kind", "built-in signals"), rows)
+
+
+def _signal(signal: NodeSignal, field: str) -> str:
+    effect = f":{signal.effect}" if signal.effect else ""
+    values = f" ({', '.join(signal.values)})" if signal.values else ""
+    return f"`{getattr(signal, field)}{effect}`{values}"
+
+
+TABLES = {
+    "placement.md": {"preference tiers": _preference_tiers},
+    "nodes.md": {"node signals": _node_signals},
+}
 """By page of docs/ the tables in it, by title."""
 
 

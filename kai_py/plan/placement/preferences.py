@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from kai_py.api.node_departures import DepartureStage
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFit, replicas_that_fit
@@ -35,6 +36,11 @@ STATED = PreferenceTier(
     "more weight of preferred node affinity and preferred pod (anti-)affinity, "
     "minus the number of `PreferNoSchedule` taints that are not tolerated",
     "the pod, as in kube-scheduler; weights add up",
+)
+STEADY = PreferenceTier(
+    "steady",
+    "nodes without a sign that they may go or are faulty",
+    "`nodeDepartures` in the configuration, stage `suspect`",
 )
 GPU_NODES = PreferenceTier(
     "gpu-nodes",
@@ -76,7 +82,17 @@ IDLE = PreferenceTier(
 # Domain and nearness are wishes of a user, so they come before DEVICE_PLUGIN, which only saves
 # devices. GPU_NODES comes before both: a gang that is too large for the nodes near another one
 # should not spread over nodes with GPUs.
-TIERS = (STATED, GPU_NODES, NEAR_GANG, DOMAIN, DEVICE_PLUGIN, ALTERNATIVES, NUMA_ZONES, IDLE)
+TIERS = (
+    STATED,
+    STEADY,
+    GPU_NODES,
+    NEAR_GANG,
+    DOMAIN,
+    DEVICE_PLUGIN,
+    ALTERNATIVES,
+    NUMA_ZONES,
+    IDLE,
+)
 """In the order in which they decide."""
 
 Preferences = Mapping[PreferenceTier, Ints | Bools]
@@ -136,11 +152,15 @@ def idle_of(rank: Ints) -> Ints:
 
 def static_preferences(statement: Statement, shape: Shape, static: StaticFit) -> Preferences:
     """What stays the same in a cycle, whatever is placed."""
+    preferences: dict[PreferenceTier, Ints | Bools] = {STATED: static.preference}
+    nodes = statement.snapshot.nodes
+    if nodes.departures:
+        preferences[STEADY] = ~nodes.departing(DepartureStage.SUSPECT)
     if not requests_devices(shape):
-        return {STATED: static.preference, GPU_NODES: ~device_nodes(statement)}
-    if static.served_by_plugin is None:
-        return {STATED: static.preference}
-    return {STATED: static.preference, DEVICE_PLUGIN: static.served_by_plugin}
+        preferences[GPU_NODES] = ~device_nodes(statement)
+    elif static.served_by_plugin is not None:
+        preferences[DEVICE_PLUGIN] = static.served_by_plugin
+    return preferences
 
 
 def requests_devices(shape: Shape) -> bool:

@@ -61,7 +61,7 @@ class EvictionHistory:
         """Record evictions for the benefit of other gangs."""
         pods: dict[tuple[str, str], int] = {}
         for each in evictions:
-            if each.action is not Action.STALE:
+            if each.action not in (Action.STALE, Action.DEPARTURE):
                 pods[each.queue, each.gang] = pods.get((each.queue, each.gang), 0) + 1
         for (queue, gang), count in pods.items():
             record = EvictionRecord(gang, float(int(now)), count)
@@ -250,6 +250,14 @@ class EvictionLimits:
             disrupted = with_unit
             lost[queue] = lost.get(queue, 0) + len(pods)
             yield unit
+
+    def blocking_budget(self, pods: Iterable[str], evicted: Mapping[str, Evicted]) -> str:
+        """The PodDisruptionBudget that forbids evicting these pods, by uid, beside ``evicted``."""
+        self._count_evicted(evicted)
+        disrupted = self._disrupted.copy()
+        self._count_disruptions(disrupted, pods)
+        bounds = zip(self._names, self._disrupted, disrupted, self._allowed, strict=True)
+        return next((name for name, was, now, allowed in bounds if now > max(was, allowed)), "")
 
     @contextmanager
     def recording(self) -> Iterator[Mapping[str, str]]:

@@ -47,7 +47,7 @@ def _relocation_order(gang: Gang) -> tuple[int, float, str]:
 
 def _relocate_unit(state: CycleState, unit: VictimUnit, action: Action) -> bool:
     gang, quota = unit.gang, state.quota
-    if quota.queue_of(gang) is None or not all(map(_owns_all_claims, unit.members)):
+    if quota.queue_of(gang) is None or not all(map(owns_all_claims, unit.members)):
         return False
     if check_quota(quota, gang, unit.members, quota.cost_of(unit.members)) is not None:
         return False
@@ -61,7 +61,7 @@ def _relocate_unit(state: CycleState, unit: VictimUnit, action: Action) -> bool:
 
 def may_fit_elsewhere(state: CycleState, unit: VictimUnit) -> bool:
     """Whether the nodes have the resources for the pods of a unit; cheap, and mostly they don't."""
-    return all(_shape_may_fit(state, group) for group in by_shape(_as_recreated(unit.members)))
+    return all(_shape_may_fit(state, group) for group in by_shape(as_recreated(unit.members)))
 
 
 def _shape_may_fit(state: CycleState, group: Sequence[Member]) -> bool:
@@ -87,7 +87,7 @@ def _try_relocation(
         blocked = left and state.placer.place(
             state.statement,
             unit.gang,
-            _as_recreated(left),
+            as_recreated(left),
             action,
             capacity=Capacity.FUTURE_IDLE,
             explain=False,
@@ -131,7 +131,7 @@ def _allowed_by_pod_rules(state: CycleState, member: Member, row: int) -> bool:
     return all(passes[row] for _, passes in rules.filters(member.shape))
 
 
-def _owns_all_claims(member: Member) -> bool:
+def owns_all_claims(member: Member) -> bool:
     """Whether every claim of the pod is deleted with it."""
     claims = (use.claim for use in member.shape.claims if use.claim is not None)
     return all(
@@ -140,7 +140,7 @@ def _owns_all_claims(member: Member) -> bool:
     )
 
 
-def _as_recreated(members: Sequence[Member]) -> list[Member]:
+def as_recreated(members: Sequence[Member]) -> list[Member]:
     """The pods as they will be recreated: with claims not allocated yet."""
     return [_with_new_claims(member) if member.claims else member for member in members]
 

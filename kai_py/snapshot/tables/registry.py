@@ -62,7 +62,7 @@ class SnapshotTables:
     ) -> None:
         """``pods`` (by uid), ``objects`` and ``dependencies`` stay up to date by the builder."""
         self._pods, self._objects, self._quarantine = pods, objects, quarantine
-        self.node_usage = NodeUsageTable()
+        self.node_usage = NodeUsageTable(settings.departure_signals)
         self._queues = QueueInfos(
             queue_info,
             settings.default_queue,

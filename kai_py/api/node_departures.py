@@ -1,0 +1,160 @@
+"""Which nodes are about to go? What clouds, autoscalers and drivers write on them, as a table.
+
+Sources: the constants and documentation of Karpenter, Cluster Autoscaler, AWS Node Termination
+Handler, GKE (host maintenance), AKS (node auto-drain, node-problem-detector), EKS (node monitoring
+agent), Kubernetes (well-known taints), node-problem-detector, and NVIDIA's GPU operator (driver
+upgrades).
+"""
+
+import enum
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from kai_py.api.model import ApiModel, QualifiedName
+from kai_py.api.times import Duration
+
+
+class DepartureStage(enum.StrEnum):
+    """How sure it is that a node goes."""
+
+    LOST = "lost"
+    """Its pods run no more."""
+    LEAVING = "leaving"
+    """It goes soon; its pods still run."""
+    SUSPECT = "suspect"
+    """It may go, or has a problem: other nodes come first."""
+
+
+class DepartureTreatment(enum.StrEnum):
+    """What becomes of a gang with pods on a node that is leaving."""
+
+    CHECKPOINT = "checkpoint"
+    """Its pods are asked to save their work; then it is evicted whole."""
+    MOVE = "move"
+    """It is evicted whole as soon as it fits on other nodes."""
+    SHRINK = "shrink"
+    """The pods on the node are evicted where minMember holds without them, otherwise as move."""
+    GO_DOWN = "go-down"
+    """It runs until the node is lost."""
+
+
+class NodeSignal(ApiModel):
+    """A taint, condition or label of nodes, and what it means."""
+
+    taint: QualifiedName | None = None
+    """Key of a taint."""
+    condition: QualifiedName | None = None
+    """Type of a condition."""
+    label: QualifiedName | None = None
+    """Key of a label."""
+    values: Annotated[tuple[Annotated[str, Field(max_length=63)], ...], Field(max_length=16)] = ()
+    """Values of the taint or label, or statuses of the condition, that count; by default any value,
+    and of conditions True."""
+    effect: Annotated[str, Field(max_length=16)] = ""
+    """Effect of the taint; by default any."""
+    stage: DepartureStage = DepartureStage.LEAVING
+    """How sure it is that the node goes."""
+
+    @model_validator(mode="after")
+    def _names_one(self) -> "NodeSignal":
+        if sum(each is not None for each in (self.taint, self.condition, self.label)) != 1:
+            raise ValueError("names exactly one of taint, condition and label")
+        if self.effect and self.taint is None:
+            raise ValueError("effect belongs to a taint")
+        return self
+
+
+def _signals(stage: DepartureStage, field: str, *keys: str) -> tuple[NodeSignal, ...]:
+    return tuple(NodeSignal.model_validate({field: key, "stage": stage}) for key in keys)
+
+
+DEFAULT_SIGNALS: tuple[NodeSignal, ...] = (
+    NodeSignal(
+        taint="node.kubernetes.io/unreachable", effect="NoExecute", stage=DepartureStage.LOST
+    ),
+    *_signals(
+        DepartureStage.LOST,
+        "taint",
+        "node.kubernetes.io/out-of-service",
+        "node.cloudprovider.kubernetes.io/shutdown",
+    ),
+    *_signals(
+        DepartureStage.LEAVING,
+        "taint",
+        "karpenter.sh/disrupted",
+        "karpenter.sh/disruption",
+        "karpenter.sh/rebooting",
+        "ToBeDeletedByClusterAutoscaler",
+        "aws-node-termination-handler/spot-itn",
+        "aws-node-termination-handler/scheduled-maintenance",
+        "aws-node-termination-handler/asg-lifecycle-termination",
+        "cloud.google.com/impending-node-termination",
+        "remediator.kubernetes.azure.com/unschedulable",
+    ),
+    NodeSignal(label="cloud.google.com/active-node-maintenance", values=("ONGOING",)),
+    NodeSignal(
+        label="nvidia.com/gpu-driver-upgrade-state",
+        values=(
+            "cordon-required",
+            "wait-for-jobs-required",
+            "pod-deletion-required",
+            "drain-required",
+        ),
+    ),
+    *_signals(
+        DepartureStage.SUSPECT,
+        "taint",
+        "DeletionCandidateOfClusterAutoscaler",
+        "aws-node-termination-handler/rebalance-recommendation",
+        "cloud.google.com/maintenance-window-started",
+    ),
+    *_signals(
+        DepartureStage.SUSPECT,
+        "condition",
+        "KernelDeadlock",
+        "ReadonlyFilesystem",
+        "CorruptDockerOverlay2",
+        "FrequentKubeletRestart",
+        "FrequentDockerRestart",
+        "FrequentContainerdRestart",
+        "FrequentUnregisterNetDevice",
+        "FilesystemCorruptionProblem",
+        "KubeletProblem",
+        "KubeletUnhealthy",
+        "ContainerRuntimeProblem",
+        "ContainerRuntimeUnhealthy",
+        "VMEventScheduled",
+    ),
+    *(
+        NodeSignal(condition=each, values=("False",), stage=DepartureStage.SUSPECT)
+        for each in (
+            "AcceleratedHardwareReady",
+            "ContainerRuntimeReady",
+            "KernelReady",
+            "NetworkingReady",
+            "StorageReady",
+        )
+    ),
+)
+
+
+class NodeDeparturesConfig(ApiModel):
+    """Nodes that are about to go: how they are recognised, and what becomes of their gangs."""
+
+    signals: Annotated[tuple[NodeSignal, ...], Field(max_length=256)] | None = None
+    """Taints, conditions and labels of such nodes, in place of the built-in table."""
+    more_signals: Annotated[tuple[NodeSignal, ...], Field(max_length=256)] = ()
+    """Signals in addition to those; the stage of several is the surest."""
+    treatment: DepartureTreatment = DepartureTreatment.SHRINK
+    """What becomes of gangs whose workload has no annotation scheduling.kai.io/on-node-departure;
+    under the ``kai`` rules such gangs run until the node is lost."""
+    checkpoint_grace: Annotated[Duration, Field(gt=0, le=86400)] = 60.0
+    """Time that pods have to save their work, unless scheduling.kai.io/checkpoint-grace says
+    otherwise."""
+
+    @property
+    def table(self) -> tuple[NodeSignal, ...]:
+        """All signals."""
+        signals = DEFAULT_SIGNALS if self.signals is None else self.signals
+        return (*signals, *self.more_signals)

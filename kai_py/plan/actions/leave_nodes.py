@@ -1,0 +1,168 @@
+"""Leave nodes: gangs on a node that is about to go are treated by what they declare.
+
+checkpoint  its pods are asked to save their work; once all have, or their time is over, it is
+            evicted whole
+move        it is evicted whole as soon as all of it fits on other nodes
+shrink      its pods on the node are evicted where minMember holds without them; else as move
+go-down     it runs until the node is lost
+
+A gang with pods on a node that is lost loses these where minMember holds without them, and restarts
+whole otherwise: the rest would keep capacity and wait for pods that do not answer. Gangs that may
+run below minMember for ever keep the rest, and a gang whose workload would fail stays.
+
+By priority, then age. O(pods) while any node is about to go, and a placement for each such gang.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import inf
+
+from kai_py.api.node_departures import DepartureStage, DepartureTreatment
+from kai_py.grouping.gang import is_satisfied
+from kai_py.plan.placement.next_pods import active_counts
+from kai_py.plan.plan import Action, CheckpointRequest, GangAtRisk
+from kai_py.plan.session import CycleState
+from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.statement import Evicted
+from kai_py.plan.survival import is_lost
+from kai_py.plan.victims.relocate import as_recreated, owns_all_claims
+from kai_py.snapshot.gangs import Gang, Member
+
+REQUEST_LIFETIME = 600.0
+"""Seconds after its end for which a request to save work counts: an older one was another's."""
+
+
+def leave_nodes(state: CycleState) -> None:
+    """Run for every gang with pods on nodes that are about to go, or were lost."""
+    stages = {name: each.stage for name, each in state.snapshot.nodes.departures.items()}
+    going = {name: stage for name, stage in stages.items() if stage is not DepartureStage.SUSPECT}
+    if not going:
+        return
+    gangs = (g for g in state.snapshot.gangs.values() if any(m.node in going for m in g.bound))
+    in_order = sorted(gangs, key=lambda g: (-g.priority, g.created, g.key))
+    for gang in state.turns.able(in_order):
+        with state.turns.of(gang):
+            lost = _on(state, gang, DepartureStage.LOST)
+            if lost:
+                _restart(state, gang, lost)
+            elif leaving := _on(state, gang, DepartureStage.LEAVING):
+                _treat(state, gang, leaving)
+
+
+def _on(state: CycleState, gang: Gang, stage: DepartureStage) -> list[Member]:
+    departures, evicted = state.snapshot.nodes.departures, state.statement.evicted
+    return [
+        member
+        for member in gang.bound
+        if member.node in departures
+        and departures[member.node].stage is stage
+        and member.pod.uid not in evicted
+    ]
+
+
+def _restart(state: CycleState, gang: Gang, lost: Sequence[Member]) -> None:
+    whole = not _works_without(state, gang, lost)
+    if whole and gang.staleness_grace is not None and gang.staleness_grace < 0:
+        whole = False
+    members = [*_running(state, gang)] if whole else list(lost)
+    if is_lost(gang, members):
+        return
+    why = _why(state, lost[0], "is lost")
+    _evict(state, gang, members, f"{why}; the gang restarts whole" if whole else why)
+
+
+def _treat(state: CycleState, gang: Gang, leaving: Sequence[Member]) -> None:
+    treatment = gang.on_departure or state.departures.treatment
+    why = _why(state, leaving[0], "is about to go")
+    if treatment is DepartureTreatment.GO_DOWN:
+        _note(state, gang, f"{why}; the gang runs until then")
+    elif treatment is DepartureTreatment.CHECKPOINT:
+        _checkpoint(state, gang, why)
+    elif treatment is DepartureTreatment.SHRINK and _works_without(state, gang, leaving):
+        if not _is_protected(state, gang, leaving, why):
+            _evict(state, gang, leaving, f"{why}; the gang goes on without this pod")
+    elif not _is_protected(state, gang, [*_running(state, gang)], why) and not _move(
+        state, gang, f"{why}; the gang is moved whole"
+    ):
+        _note(state, gang, f"{why}; the gang runs until then, as it does not fit on other nodes")
+
+
+def _is_protected(state: CycleState, gang: Gang, members: Sequence[Member], why: str) -> bool:
+    """Whether the workload or a budget does not survive the eviction; then the gang is noted."""
+    pods = (member.pod.uid for member in members)
+    budget = state.eviction_limits.blocking_budget(pods, state.statement.evicted)
+    protection = f"PodDisruptionBudget {budget} protects it" if budget else ""
+    if is_lost(gang, members):
+        protection = "its workload would fail by an eviction"
+    if protection:
+        _note(state, gang, f"{why}; the gang runs until then, as {protection}")
+    return bool(protection)
+
+
+def _checkpoint(state: CycleState, gang: Gang, why: str) -> None:
+    """Ask for a checkpoint, wait for it, or move the gang."""
+    members, now = [*_running(state, gang)], state.snapshot.now
+    asked = [m for m in members if (m.checkpoint_by or -inf) > now - REQUEST_LIFETIME]
+    if len(asked) < len(members):
+        own = gang.checkpoint_grace
+        by = now + (state.departures.checkpoint_grace if own is None else own)
+        known = {member.pod.uid for member in asked}
+        pods = tuple(m.pod for m in members if m.pod.uid not in known)
+        message = f"{why}; its pods are asked to save their work"
+        state.checkpoints.append(CheckpointRequest(gang.key, gang.owner, pods, by, message))
+        _note(state, gang, message)
+        return
+    waiting = [m.checkpoint_by or 0.0 for m in members if not m.checkpointed]
+    if any(by > now for by in waiting):
+        state.checkpoint_ends.append(max(waiting))
+        _note(state, gang, f"{why}; its pods were asked to save their work")
+        return
+    if _is_protected(state, gang, members, why):
+        return
+    said = "have saved their work" if not waiting else "had time to save their work"
+    reason = f"{why}; its pods {said}, the gang is moved whole"
+    if not _move(state, gang, reason):
+        _evict(state, gang, members, reason)
+
+
+def _move(state: CycleState, gang: Gang, reason: str) -> bool:
+    """Evict the gang whole if all of it fits on other nodes."""
+    members = [*_running(state, gang)]
+    if not all(map(owns_all_claims, members)):
+        return False
+    with state.statement.trial() as trial:
+        _evict(state, gang, members, reason)
+        blocked = state.placer.place(
+            state.statement,
+            gang,
+            as_recreated(members),
+            Action.DEPARTURE,
+            capacity=Capacity.FUTURE_IDLE,
+            explain=False,
+        )
+        if blocked is None:
+            trial.keep()
+    return trial.kept
+
+
+def _running(state: CycleState, gang: Gang) -> Iterator[Member]:
+    return (member for member in gang.bound if member.pod.uid not in state.statement.evicted)
+
+
+def _evict(state: CycleState, gang: Gang, members: Sequence[Member], reason: str) -> None:
+    for member in members:
+        state.statement.evict(Evicted(member, gang, Action.DEPARTURE, gang, reason))
+
+
+def _works_without(state: CycleState, gang: Gang, leaving: Sequence[Member]) -> bool:
+    counts = active_counts(gang, state.statement)
+    for member in leaving:
+        counts[member.subgroup] -= 1
+    return is_satisfied(gang.tree, counts)
+
+
+def _why(state: CycleState, member: Member, what: str) -> str:
+    return f"node {member.node} {what} ({state.snapshot.nodes.departures[member.node].signal})"
+
+
+def _note(state: CycleState, gang: Gang, message: str) -> None:
+    state.at_risk[gang.key] = GangAtRisk(gang.key, gang.owner, message)
