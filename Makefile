@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist lo
 # The suite starts hundreds of processes: what Python compiles is kept whatever the environment says.
 test test-fast test-node nightly: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo controlplane machine test test-fast test-node nightly simulate-faults lint types lock drift bench generate picture clean
+.PHONY: setup demo controlplane machine test test-fast test-node nightly simulate-faults lint types lock drift bench site generate picture clean
 
 setup: $(STAMP)
 
@@ -72,6 +72,11 @@ generate: setup
 
 picture: setup
 	$(BIN)/kai-py demo --svg docs/demo.svg
+
+# The documentation as pages that need no network.
+site: setup
+	$(BIN)/python -m sphinx --quiet --fail-on-warning docs dist/site
+	@echo dist/site/index.html
 
 # After a change of the dependencies in pyproject.toml; versions that are locked stay.
 lock:

@@ -30,7 +30,7 @@ def links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link may name after "#", as mkdocs and Git servers make it of headings."""
+    """What a link may name after "#", as Sphinx and Git servers make it of headings."""
     titles = [
         re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", each) for each in HEADING.findall(prose(page))
     ]

@@ -1,7 +1,7 @@
 """The site is built with nothing to warn of; what is not part of the site leads somewhere, too.
 
-mkdocs follows every link between pages, to headings and to pictures, and misses no page in the
-navigation: each of these is a warning, and `strict` makes warnings errors.
+Sphinx follows every link between pages, to headings and to pictures, and misses no page in the
+navigation: each of these is a warning, and `-W` makes warnings errors.
 """
 
 import re
@@ -11,17 +11,45 @@ import sys
 import pytest
 
 from tests.docs.pages import PAGES, anchors, label, links
+from tests.observe.browser import browsing, find_browser
 from tests.support.repository import DOCS, ROOT
 
 BESIDE = [page for page in PAGES if DOCS not in page.parents]
 """Pages that Git servers show and the site does not have."""
 
 
-def test_the_site_is_built_strictly(tmp_path):
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"]
+FETCHED = re.compile(r"""<(?:script|img|iframe)[^>]*\ssrc="https?://|<link[^>]*\shref="https?://""")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    site = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", DOCS, site]
     done = subprocess.run(build, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert stems(tmp_path / "site", "*.html") >= stems(DOCS, "*.md")
+    return site
+
+
+def test_the_site_is_built_strictly(site):
+    assert stems(site, "*.html") >= stems(DOCS, "*.md")
+
+
+def test_the_site_fetches_nothing(site):
+    for page in site.rglob("*.html"):
+        assert not FETCHED.search(page.read_text(encoding="utf-8")), page
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_browser() is None, reason="there is no chromium to show the site")
+async def test_search_and_copying_work_from_a_folder(site, tmp_path):
+    async with browsing(tmp_path) as tab:
+        search = f"{(site / 'search.html').as_uri()}?q=ResourceClaim"
+        await tab.open(search, width=1200, height=900, dark=True)
+        await tab.until("document.querySelectorAll('.search li a').length > 1")
+        await tab.open((site / "quickstart.html").as_uri(), width=400, height=900)
+        await tab.until("document.querySelectorAll('button.copybtn').length > 3")
+        assert await tab.value("document.documentElement.scrollWidth") <= 400
+        assert tab.errors == []
 
 
 def stems(directory, pattern):

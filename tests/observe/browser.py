@@ -84,7 +84,8 @@ class Tab:
 
     def _note(self, message) -> None:
         if message.get("method") == "Runtime.exceptionThrown":
-            self.errors.append(message["params"]["exceptionDetails"]["exception"]["description"])
+            thrown = message["params"]["exceptionDetails"]
+            self.errors.append(thrown.get("exception", {}).get("description") or thrown["text"])
         if message.get("method") == "Log.entryAdded":
             entry = message["params"]["entry"]
             if entry["level"] == "error":
