@@ -55,7 +55,8 @@ class GangSettings:
     they are unschedulable. ``may_preempt``: whether it may evict others, if its pods may.
     ``gang_affinity``: preferred locations, the most preferred first. ``wording``: the terms of
     messages to its users. ``on_departure``: what becomes of it when a node of it is about to go,
-    ``checkpoint_grace`` how long its pods take to save their work.
+    ``checkpoint_grace`` how long its pods take to save their work. ``is_default_priority``: its
+    group names no class, so ``priority`` is only what the API server fills in.
     """
 
     priority: int | None = None
@@ -71,6 +72,7 @@ class GangSettings:
     wording: Wording = Wording.NATIVE
     on_departure: DepartureTreatment | None = None
     checkpoint_grace: float | None = None
+    is_default_priority: bool = False
 
 
 DEFAULT_SETTINGS = GangSettings()

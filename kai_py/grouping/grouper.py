@@ -23,6 +23,9 @@ from kai_py.grouping.annotations import with_annotations
 from kai_py.grouping.counts import count_from_rule
 from kai_py.grouping.failure_limits import failure_limits
 from kai_py.grouping.frameworks import FRAMEWORKS
+from kai_py.grouping.frameworks.dask import DASK
+from kai_py.grouping.frameworks.flink import FLINK
+from kai_py.grouping.frameworks.skypilot import SKYPILOT
 from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.gang import (
     GangSpec,
@@ -56,7 +59,7 @@ from kai_py.grouping.rule import Rule, Treatment
 from kai_py.grouping.rule_table import RuleTable, describe_rule, shipped_rules
 from kai_py.grouping.topology_annotations import constraint_of
 
-SOURCES = (POD_GROUP_ANNOTATION, SPARK)
+SOURCES = (POD_GROUP_ANNOTATION, SPARK, FLINK, DASK, SKYPILOT)
 CACHE_LIMIT = 10_000
 MAX_EXPECTED_PODS = 10_000
 
@@ -156,7 +159,7 @@ class Grouper:
             rule = self._table.rule(link.kind, context.queue.defaults)
             if rule is None:
                 unruled = unruled or link
-            elif rule.treatment is Treatment.SKIP:
+            elif rule.treatment is Treatment.SKIP or not _describes_pods(rule, link):
                 skipped.append(rule)
             else:
                 return _DecidingOwner(
@@ -181,6 +184,13 @@ class Grouper:
         lookups = tuple(recording.lookups.items())
         cached = _CachedTemplate(template, leaves, described, objects, lookups)
         return remember(self._cache, key, cached, CACHE_LIMIT)
+
+
+def _describes_pods(rule: Rule, link: OwnerLink) -> bool:
+    """Whether the owner has the field without which ``rule`` does not apply."""
+    if not rule.only_with or not isinstance(link.found, Unstructured):
+        return True
+    return link.found.first_at(rule.only_with) is not None
 
 
 def _with_bounded_tree(spec: GangSpec) -> GangSpec:

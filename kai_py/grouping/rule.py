@@ -108,6 +108,8 @@ class Rule(ApiModel):
     """How their pods are grouped."""
     defaults: Defaults | None = None
     """Only for workloads whose queue is named in this dialect; absent means all."""
+    only_with: Annotated[str, Field(max_length=253)] = ""
+    """A field without which the owner below decides, as for ``skip``; empty: always this rule."""
     workload_class: WorkloadClass = WorkloadClass.TRAIN
     """Purpose of the pods, unless they name another."""
     framework: str = ""

@@ -108,6 +108,8 @@ def _paths(rule: Rule) -> Iterable[str]:
         yield from _count_paths(count)
     yield from (f"{path}.replicas" for path in rule.requires)
     yield from rule.queue
+    if rule.only_with:
+        yield rule.only_with
     if rule.roles is not None:
         fields = (rule.roles.name, rule.roles.count, "template.metadata.annotations")
         yield from (f"{rule.roles.each}.*.{field}" for field in fields if field)

@@ -19,6 +19,9 @@ from kai_py.dialects.kueue import KUEUE, is_placed_by_kueue, without_topology
 from kai_py.dialects.native_groups import NATIVE_GROUP, NATIVE_WORKLOAD
 from kai_py.dialects.volcano import volcano_source
 from kai_py.dialects.yunikorn import YUNIKORN
+from kai_py.grouping.frameworks.dask import DASK
+from kai_py.grouping.frameworks.flink import FLINK
+from kai_py.grouping.frameworks.skypilot import SKYPILOT
 from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.gang_settings import Wording
@@ -91,4 +94,7 @@ def _sources(tiers: Mapping[str, str]) -> tuple[GroupSource, ...]:
         YUNIKORN,
         KUEUE,
         SPARK,
+        FLINK,
+        DASK,
+        SKYPILOT,
     )

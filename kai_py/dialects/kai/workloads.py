@@ -9,7 +9,8 @@ one) and the default queue count.
 priority          label ``priorityClassName`` or Ray's (if it may name the class, see
                   ``dialects.kai.priority``), else the pod's class, of those that
                   exist; else by purpose of the workload: serving ``inference``, a Notebook
-                  ``build``, else ``train``
+                  ``build``, else ``train``; also where a native PodGroup names no class, because its
+                  priority is then what the API server fills in
 preemptible       our annotation, else label ``kai.scheduler/preemptibility``, else below 100
 minMember of Job  annotation ``kai.scheduler/batch-min-member``, else spec.scheduling, else 1
 delay, grace      annotations ``kai.scheduler/preemption-delay``, ``…/staleness-grace-period``
@@ -142,7 +143,7 @@ def _gang_settings(
         (keys.PREEMPTION_DELAY, metadata.value(keys.PREEMPTION_DELAY))
     )
     priority = spec.settings.priority
-    if priority is None:
+    if priority is None or spec.settings.is_default_priority:
         priority = priority_of(priority_class or spec.workload_class or TRAIN_CLASS, owners)
     settings = replace(
         spec.settings,

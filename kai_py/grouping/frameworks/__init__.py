@@ -1,5 +1,8 @@
 """The frameworks whose gangs need code, by the name that rules use."""
 
+from kai_py.grouping.frameworks.aibrix import ROLE_SET
+from kai_py.grouping.frameworks.dask import DASK_CLUSTER
+from kai_py.grouping.frameworks.flink import FLINK_DEPLOYMENT
 from kai_py.grouping.frameworks.job import JOB
 from kai_py.grouping.frameworks.jobset import JOB_SET
 from kai_py.grouping.frameworks.leader_worker_set import LEADER_WORKER_SET
@@ -7,6 +10,7 @@ from kai_py.grouping.frameworks.mpi import MPI_JOB
 from kai_py.grouping.frameworks.pytorch import PYTORCH_JOB
 from kai_py.grouping.frameworks.ray import RAY_CLUSTER, RAY_JOB
 from kai_py.grouping.frameworks.spark import SPARK_APPLICATION
+from kai_py.grouping.frameworks.volcano_job import VOLCANO_JOB
 
 FRAMEWORKS = {
     "Job": JOB,
@@ -17,4 +21,8 @@ FRAMEWORKS = {
     "RayCluster": RAY_CLUSTER,
     "RayJob": RAY_JOB,
     "SparkApplication": SPARK_APPLICATION,
+    "RoleSet": ROLE_SET,
+    "FlinkDeployment": FLINK_DEPLOYMENT,
+    "DaskCluster": DASK_CLUSTER,
+    "VolcanoJob": VOLCANO_JOB,
 }

@@ -136,18 +136,19 @@ def _executor(found: Unstructured) -> Pod:
 
 def _memory(spec: Mapping[str, Any], language: str) -> int:
     """Bytes of an executor's container."""
-    memory = _jvm_bytes(spec.get("memory") or "1g", f"{EXECUTOR_SPEC}.memory")
+    memory = parse_jvm_size(spec.get("memory") or "1g", f"{EXECUTOR_SPEC}.memory")
     overhead = spec.get("memoryOverhead")
     if overhead:
-        return memory + _jvm_bytes(overhead, f"{EXECUTOR_SPEC}.memoryOverhead")
+        return memory + parse_jvm_size(overhead, f"{EXECUTOR_SPEC}.memoryOverhead")
     share = 4 if language in ("Python", "R") else 1
     return memory + max(memory * share // 10, 384 << 20)
 
 
-def _jvm_bytes(text: object, location: str) -> int:
+def parse_jvm_size(text: object, location: str) -> int:
+    """Bytes of a size such as ``4g``, MiB without a unit; raises InvalidWorkloadError."""
     found = JVM_SIZE.fullmatch(str(text))
     if found is None:
-        raise InvalidWorkloadError(f"{location} must be a size as Spark writes it, for example 4g")
+        raise InvalidWorkloadError(f"{location} must be a size as for a JVM, for example 4g")
     return min(int(found[1]), 1 << 40) << JVM_UNITS[found[2].lower()]
 
 
