@@ -146,7 +146,7 @@ def _gang_settings(root: Unstructured) -> GangSettings:
         priority=priority if isinstance(priority, int) and abs(priority) <= MAX_COUNT else None,
         may_preempt=root.first_at("spec.preemptionPolicy") != "Never",
         staleness_grace=NEVER_STALE,
-        is_default_priority=not root.first_at("spec.priorityClassName"),
+        is_default_priority=not (priority or root.first_at("spec.priorityClassName")),
     )
 
 

@@ -9,8 +9,8 @@ one) and the default queue count.
 priority          label ``priorityClassName`` or Ray's (if it may name the class, see
                   ``dialects.kai.priority``), else the pod's class, of those that
                   exist; else by purpose of the workload: serving ``inference``, a Notebook
-                  ``build``, else ``train``; also where a native PodGroup names no class, because its
-                  priority is then what the API server fills in
+                  ``build``, else ``train``; also for a native PodGroup that names no class,
+                  whose priority is then what the API server fills in
 preemptible       our annotation, else label ``kai.scheduler/preemptibility``, else below 100
 minMember of Job  annotation ``kai.scheduler/batch-min-member``, else spec.scheduling, else 1
 delay, grace      annotations ``kai.scheduler/preemption-delay``, ``…/staleness-grace-period``

@@ -145,6 +145,27 @@ def test_serving_is_inference_and_so_not_preemptible():
     assert (found.priority, found.preemptible) == (125, False)
 
 
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, 50),
+        ({"priority": 0}, 50),
+        ({"priority": 0, "priorityClassName": "low"}, 0),
+        ({"priority": 7}, 7),
+    ],
+)
+def test_a_native_group_without_a_class_has_kais_priority(spec, expected):
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "kind": "PodGroup",
+        "metadata": {"name": "train"},
+        "spec": {"schedulingPolicy": {"basic": {}}, **spec},
+    }
+    key = "default/PodGroup.scheduling.k8s.io/train"
+    member = pod("p", labels={KAI: "q"}, schedulingGroup={"podGroupName": "train"})
+    assert gang(group, member, key=key, rules="kai").priority == expected
+
+
 def test_under_the_kai_rules_the_queue_that_a_group_of_volcano_names_counts():
     group = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
