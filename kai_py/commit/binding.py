@@ -1,9 +1,12 @@
 """Binding of a pod, and the meaning of a refused binding.
 
-``POST pods/NAME/binding`` with the pod's uid: the server refuses a pod that is bound already, has
-been recreated, is being deleted or is gated, all with 409. Reading the pod tells these cases apart,
-and shows whether an attempt without an answer succeeded after all. As long as it can't be read the
-outcome is unknown, which is no failure: the pod may be on its node.
+``POST pods/NAME/binding`` with the pod's uid and version: the server refuses a pod that is bound
+already, has changed or been recreated, is being deleted or is gated, all with 409. Reading the pod
+tells these cases apart, and shows whether an attempt without an answer succeeded after all. As long
+as it can't be read the outcome is unknown, which is no failure: the pod may be on its node.
+
+An attempt without an answer may also arrive later. A binding has therefore failed only once the pod
+has a newer version, which refuses all that are under way (``commit.pod_state.fence_pod``).
 
 A pod that gets a share of a GPU has the GPU written on it first, in labels and annotations in KAI's
 format: they are there before it starts, it can read them by the downward API, and a restarted
@@ -16,6 +19,7 @@ Volume claims with WaitForFirstConsumer get the node written on them, as kube-sc
 there is no provisioner, the chosen volume is bound to its claim. The kubelet waits for both.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -24,7 +28,13 @@ from kai_py.api.gpu_share import shared_gpu_metadata
 from kai_py.api.records.core import Pod
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess
-from kai_py.commit.pod_state import PodReading, ReadState, read_pod_state, wait_until_known
+from kai_py.commit.pod_state import (
+    PodReading,
+    ReadState,
+    fence_pod,
+    fence_until_known,
+    read_pod_state,
+)
 from kai_py.commit.retry import TRANSIENT
 from kai_py.grouping.admitted import ADMITTED_KEY, Terms
 from kai_py.plan.plan import Placement
@@ -45,7 +55,7 @@ class BindingOutcome(StrEnum):
     DELETED = "deleted"
     BOUND_ELSEWHERE = "bound_elsewhere"
     FAILED = "failed"
-    """Proven to be on no node."""
+    """Proven to be on no node, and not to get there by what was sent."""
     UNKNOWN = "unknown"
     """Not known yet; ``settle`` turns it into one of the others."""
 
@@ -61,39 +71,41 @@ class BindingResult:
 
 
 async def bind(
-    access: ApiAccess, placement: Placement, terms: Terms | None = None, visible_gpus: str = ""
+    access: ApiAccess,
+    placement: Placement,
+    known: Pod | None = None,
+    terms: Terms | None = None,
+    visible_gpus: str = "",
 ) -> BindingResult:
     """Bind a pod to its node, idempotently, and record its terms; never raises ApiError.
 
-    ``visible_gpus``: the environment value by which its container gets its shared GPUs.
+    ``known``: the pod as the mirror has it, read if None. ``visible_gpus``: the environment value
+    by which its container gets its shared GPUs.
 
     Without an answer, and without a read that tells what became of it, the outcome is UNKNOWN.
     """
     pod, node = placement.pod, placement.node
     failures, reason = 0, ""
+    version = known.metadata.resource_version if known is not None else ""
     record = None if terms is None else {ADMITTED_KEY: terms.text()}
     while failures < access.retry.attempts:
+        if not version:
+            reading = await read_pod_state(access, pod)
+            if (outcome := _outcome_of(reading, placement)) is not None:
+                return outcome
+            version = _version(reading)
         try:
-            if placement.gpus:
-                await _write_gpu_share(access, placement, visible_gpus)
-            for claim in placement.provision:
-                await _annotate_selected_node(access, claim, placement)
-            for holder, volume in placement.volumes:
-                await _bind_volume(access, volume, holder)
-            await access.call(
-                lambda: access.client.bind(
-                    namespace=pod.namespace,
-                    pod=pod.name,
-                    uid=pod.uid,
-                    node=node,
-                    annotations=record,
-                )
-            )
+            version = await _prepare(access, placement, visible_gpus) or version
+            await _post(access, placement, version, record)
         except (NotFound, Conflict, Invalid) as refusal:
-            outcome = await _read_outcome(access, placement)
-            if outcome is not None:
+            reading = await read_pod_state(access, pod)
+            if (outcome := _outcome_of(reading, placement)) is not None:
                 return outcome
             failure: ApiError = refusal
+            sent, version = version, _version(reading)
+            if version != sent:
+                failures, reason = failures + 1, str(refusal)
+                continue  # it was only changed: no need to wait
         except TRANSIENT as error:
             failure = error
         except ApiError as error:
@@ -105,7 +117,7 @@ async def bind(
         failures += 1
         reason = str(failure)
         await access.retry.sleep(failures, failure)
-    outcome = await _read_outcome(access, placement)
+    outcome = _outcome_of(await fence_pod(access, pod), placement)
     return outcome or BindingResult(pod, node, BindingOutcome.FAILED, reason)
 
 
@@ -113,14 +125,42 @@ async def settle(access: ApiAccess, placement: Placement, result: BindingResult)
     """The outcome of a binding for certain: an unknown one is read until an answer tells."""
     if result.outcome is not BindingOutcome.UNKNOWN:
         return result
-    reading = await wait_until_known(access, placement.pod, access.settle_pause)
+    reading = await fence_until_known(access, placement.pod, access.settle_pause)
     settled = _outcome_of(reading, placement)
     pod, node = placement.pod, placement.node
     return settled or BindingResult(pod, node, BindingOutcome.FAILED, result.reason)
 
 
-async def _write_gpu_share(access: ApiAccess, placement: Placement, visible: str) -> None:
-    """Write the pod's GPU shares on it, and remove those of an earlier attempt."""
+async def _prepare(access: ApiAccess, placement: Placement, visible_gpus: str) -> str:
+    """Write what must be there before the binding; the pod's version if it was written."""
+    version = ""
+    if placement.gpus:
+        version = await _write_gpu_share(access, placement, visible_gpus)
+    for claim in placement.provision:
+        await _annotate_selected_node(access, claim, placement)
+    for holder, volume in placement.volumes:
+        await _bind_volume(access, volume, holder)
+    return version
+
+
+async def _post(
+    access: ApiAccess, placement: Placement, version: str, record: Mapping[str, str] | None
+) -> None:
+    pod = placement.pod
+    await access.call(
+        lambda: access.client.bind(
+            namespace=pod.namespace,
+            pod=pod.name,
+            uid=pod.uid,
+            node=placement.node,
+            version=version,
+            annotations=record,
+        )
+    )
+
+
+async def _write_gpu_share(access: ApiAccess, placement: Placement, visible: str) -> str:
+    """Write the pod's GPU shares on it, and remove those of an earlier attempt; its version."""
     pod = placement.pod
     former, _ = shared_gpu_metadata(placement.former_gpus)
     labels, annotations = shared_gpu_metadata(placement.gpus)
@@ -132,9 +172,10 @@ async def _write_gpu_share(access: ApiAccess, placement: Placement, visible: str
             "annotations": {**annotations, VISIBLE_GPUS: visible or None},
         }
     }
-    await access.call(
+    written = await access.call(
         lambda: access.client.patch(access.pods, pod.name, body, namespace=pod.namespace)
     )
+    return written.metadata.resource_version
 
 
 async def _annotate_selected_node(access: ApiAccess, claim: str, placement: Placement) -> None:
@@ -177,8 +218,8 @@ async def _bind_volume(access: ApiAccess, name: str, claim: ClaimRef) -> None:
     await access.call(lambda: access.client.patch(VOLUMES.at(), name, body))
 
 
-async def _read_outcome(access: ApiAccess, placement: Placement) -> BindingResult | None:
-    return _outcome_of(await read_pod_state(access, placement.pod), placement)
+def _version(reading: PodReading) -> str:
+    return reading.pod.metadata.resource_version if reading.pod is not None else ""
 
 
 def _outcome_of(reading: PodReading, placement: Placement) -> BindingResult | None:

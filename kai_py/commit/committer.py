@@ -34,7 +34,7 @@ from kai_py.commit.node_check import FindNode
 from kai_py.commit.pod_state import ReadState, read_pod_state
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.settings import CommitSettings
-from kai_py.commit.transaction import GangOutcome, GangTransaction
+from kai_py.commit.transaction import FindPod, GangOutcome, GangTransaction
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Eviction, GangPlacement, Nomination, Plan
 from kai_py.watch.errors import ApiError
@@ -68,9 +68,11 @@ class Committer:
         wake: Callable[[float], None],
         freshness: View,
         find_node: FindNode,
+        find_pod: FindPod,
         gpu_reservations: GpuReservations | None = None,
     ) -> None:
         self._find_node = find_node
+        self._find_pod = find_pod
         self._gpu_reservations = gpu_reservations
         self._freshness = freshness
         self._access = access
@@ -191,6 +193,7 @@ class Committer:
             self._event_writer.report_waiting,
             lambda claim: self._claim_uids[claim] > 1,
             self._find_node,
+            self._find_pod,
             self._gpu_reservations,
         )
         self._transactions |= dict.fromkeys((p.pod.uid for p in gang.pods), transaction)

@@ -160,6 +160,7 @@ class Executor:
             wake=dependencies.wake,
             freshness=dependencies.freshness,
             find_node=lambda name: dependencies.mirror.objects(NODES).get(("", name)),
+            find_pod=self._find_pod,
             gpu_reservations=self._gpu_reservations,
         )
         self._device_conflicts = DeviceConflictResolver(

@@ -16,9 +16,10 @@ refused) does not fail the others: its claims are released, and the next cycle c
 evicts it.
 
 Claims are released only for pods that a read, made after the decision to release, proves to be on
-no node (``kai_py.commit.pod_state``). While the API gives no usable answer, whatever the error, the
-transaction stays open: its pods and devices go on counting as allocated, and it reads again with
-backoff until it knows.
+no node, and that no binding under way can put on one (``kai_py.commit.pod_state``). In the same way
+a claim is written before its pods are bound, so that no release under way can take it from them.
+While the API gives no usable answer, whatever the error, the transaction stays open: its pods and
+devices go on counting as allocated, and it reads again with backoff until it knows.
 
 ``withdraw`` ends a transaction before its first binding, when a gang of higher priority gets the
 capacity: pods that never ran are not deleted, they stay pending.
@@ -27,7 +28,7 @@ Each step is idempotent: after a crash anywhere the next plan, made from the API
 transaction that continues, or ``kai_py.commit.claims.recovery`` releases the claims. A pod that
 another scheduler has bound to another node keeps its claims: they may be in use.
 
-Cost: per pod one binding, per claim two patches (finalizer, status), or a read where it was
+Cost: per pod one binding, per claim two patches (finalizer, status), or one where it was
 allocated before; per undone claim one patch. A claim to create costs one create and one patch of
 the pod more, and undoing it a read, a patch and a delete.
 """
@@ -38,6 +39,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
 from kai_py.commit.api_access import ApiAccess
@@ -60,7 +62,7 @@ from kai_py.commit.claims.reconcile import (
 )
 from kai_py.commit.gpus.reservations import GpuReservationError, GpuReservations
 from kai_py.commit.node_check import FindNode, node_problem
-from kai_py.commit.pod_state import read_group_state, wait_until_known
+from kai_py.commit.pod_state import fence_group, fence_until_known
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.plan import GangPlacement, Placement
 from kai_py.snapshot.tables.claims import POD_GROUPS
@@ -104,6 +106,14 @@ def _ignore_waiting(_pod: PodRef, _note: str) -> None:
     """Default for ``report_waiting``: do nothing."""
 
 
+FindPod = Callable[[PodRef], Pod | None]
+"""The pod with this uid as the mirror has it; None if it has none."""
+
+
+def _unknown_pod(_pod: PodRef) -> None:
+    """Default for ``find_pod``: there is no mirror."""
+
+
 def _never(_uid: str) -> bool:
     """Default for ``is_shared``: there is no other transaction."""
     return False
@@ -116,7 +126,8 @@ class GangTransaction:
     ``cached_claims``: claims by uid from the mirror; they may be old. ``report_waiting`` is called
     with pods whose devices their drivers have to make ready, and a note of what is missing.
     ``is_shared`` tells whether another running transaction uses the claim with a uid; without
-    ``find_node`` nodes are not looked at again.
+    ``find_node`` nodes are not looked at again. ``find_pod`` knows the pods of the mirror; without
+    it they are read.
     """
 
     gang: GangPlacement
@@ -127,6 +138,7 @@ class GangTransaction:
     report_waiting: Callable[[PodRef, str], None] = _ignore_waiting
     is_shared: Callable[[str], bool] = _never
     find_node: FindNode | None = None
+    find_pod: FindPod = _unknown_pod
     gpu_reservations: GpuReservations | None = None
     """None where nothing restricts containers to the shared GPUs that were chosen for them."""
 
@@ -175,6 +187,7 @@ class GangTransaction:
         result = await bind(
             self.access,
             placement,
+            self.find_pod(placement.pod),
             self.gang.terms(placement),
             self._visible_gpus.get(placement.pod.uid, ""),
         )
@@ -316,7 +329,7 @@ class GangTransaction:
         """Release all claims, except those of a pod that an earlier attempt has bound after all."""
         pods = [placement.pod for placement in self.gang.pods] if self._observed else []
         readings = await asyncio.gather(
-            *(wait_until_known(self.access, pod, self.access.settle_pause) for pod in pods)
+            *(fence_until_known(self.access, pod, self.access.settle_pause) for pod in pods)
         )
         await self._release_claims(
             pod.uid for pod, read in zip(pods, readings, strict=True) if read.proves_unused
@@ -364,7 +377,7 @@ class GangTransaction:
             for each in desired.consumers
             if each.resource == POD_GROUPS and each.uid in leaving
         ]
-        readings = await asyncio.gather(*(read_group_state(self.access, each) for each in groups))
+        readings = await asyncio.gather(*(fence_group(self.access, each) for each in groups))
         # Pods of the group that are being bound now add no reservation of their own.
         shared = self.is_shared(desired.claim.uid)
         return frozenset(

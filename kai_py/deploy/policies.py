@@ -22,7 +22,7 @@ from kai_py.api.gpu_share import (
     RECEIVED_TYPE,
     RESERVATION,
 )
-from kai_py.api.queue import ADMISSION_GATE
+from kai_py.api.queue import ADMISSION_GATE, WITHDRAWN_BINDINGS, WITHDRAWN_RELEASES
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.records.resource import EXTENDED_RESOURCE_CLAIM_ANNOTATION
 from kai_py.deploy.parts import Document, named_object
@@ -37,6 +37,7 @@ OWN_ANNOTATIONS = {
         GPU_INDEX,
         RECEIVED_TYPE,
         VISIBLE_GPUS,
+        WITHDRAWN_BINDINGS,
         "autoscaling.x-k8s.io/consume-provisioning-request",
         "autoscaling.x-k8s.io/provisioning-class-name",
     ),
@@ -47,7 +48,7 @@ OWN_ANNOTATIONS = {
         "kai.scheduler/stale-podgroup-timestamp",
         "kai.scheduler/last-eviction-timestamp",
     ),
-    "resourceclaims": (),
+    "resourceclaims": (WITHDRAWN_RELEASES,),
 }
 """Annotations that the scheduler writes, by resource."""
 

@@ -143,10 +143,12 @@ class Client:
         pod: str,
         uid: str,
         node: str,
+        version: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Bind a pod to a node; raises Conflict if it is bound or has another uid.
+        """Bind a pod to a node; raises Conflict if it is bound, or not as at ``version``.
 
+        An empty ``version`` stands for any, and then a binding that arrives late is obeyed.
         The server copies the ``annotations`` to the pod as it binds it, and answers with a Status
         that says no more than the HTTP code.
         """
@@ -154,7 +156,12 @@ class Client:
         binding: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": pod, "namespace": namespace, "uid": uid},
+            "metadata": {
+                "name": pod,
+                "namespace": namespace,
+                "uid": uid,
+                **({"resourceVersion": version} if version else {}),
+            },
             "target": {"kind": "Node", "name": node},
         }
         if annotations:

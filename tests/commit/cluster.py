@@ -228,7 +228,11 @@ class Cluster:
             wake=self.wakes.append,
             freshness=Fresh(),
             find_node=self.shown_nodes.get,
+            find_pod=self.shown_pod,
         )
+
+    def shown_pod(self, ref: PodRef) -> Pod | None:
+        return self.current(self.pod(ref.name), ref.uid)
 
     def current(self, record, uid):
         return record if record is not None and record.metadata.uid == uid else None
@@ -310,7 +314,10 @@ def first(action: Callable[[], object]) -> Fault:
 async def run(cluster: Cluster, gang: GangPlacement) -> GangOutcome:
     """What becomes of a gang, with claims as the watch has them."""
     known = {claim.metadata.uid: claim for claim in cluster.claims()}
-    return await GangTransaction(gang, cluster.access(), cluster.holders, SETTINGS, known).run()
+    transaction = GangTransaction(
+        gang, cluster.access(), cluster.holders, SETTINGS, known, find_pod=cluster.shown_pod
+    )
+    return await transaction.run()
 
 
 def assert_nothing_held(cluster: Cluster) -> None:

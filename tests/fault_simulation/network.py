@@ -118,7 +118,7 @@ class Network:
             return
         wait = self.delay()
         if effect is Effect.LATE:
-            wait += self._chance.uniform(0.5, 2.0) * limit
+            wait += self._chance.uniform(0.5, 6.0) * limit
         if effect is Effect.SLOW:
             wait += self._chance.uniform(0.0, 15.0)
         self._later(wait, self._arrive, call, reply, fault)

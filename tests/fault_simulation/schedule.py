@@ -27,7 +27,7 @@ class Effect(enum.StrEnum):
     REPEAT = "repeat"
     """The request arrives twice, the second time later."""
     LATE = "late"
-    """The request arrives after the caller has given up."""
+    """The request arrives after the caller has given up, and perhaps read again."""
     SLOW = "slow"
     ERROR = "error"
     """The server does nothing but complain."""
@@ -173,6 +173,15 @@ ERRORS = (401, 403, 404, 409, 410, 422, 429, 500, 503, 504, 0)
 KINDS = ("Pod", "Pod", "ResourceClaim", "ResourceClaim", "Node", "Queue", "Job", "ResourceSlice")
 WRITES = ("create Pod/binding", "patch ResourceClaim/status", "patch ResourceClaim")
 LENGTHS = (5.0, 20.0, 35.0, 38.0, 42.0, 60.0, 120.0, 300.0)
+CALL_TROUBLE = (
+    Effect.LOSE_REQUEST,
+    Effect.LOSE_ANSWER,
+    Effect.REPEAT,
+    Effect.LATE,
+    Effect.SLOW,
+    Effect.ERROR,
+    Effect.ERROR_AFTER,
+)
 
 
 def _draw_faults(chance: random.Random, settings: Settings):
@@ -208,7 +217,7 @@ def _watch_cuts(chance, settings, at):
 
 def _outage(chance, settings, at):
     """The API server is restarted, perhaps in the middle of bindings, perhaps without history."""
-    after, length = chance.choice(("", *WRITES)), chance.choice(LENGTHS)
+    after, length = chance.choice(("", *WRITES)), float(chance.randint(0, 120))
     if after:
         verb, kind = after.split(" ")
         yield Fault(Effect.LOSE_ANSWER, at, 2.0, verb=verb, kind=kind, after=after)
@@ -230,6 +239,37 @@ def _ambiguous_writes(chance, settings, at):
         read = "Pod" if kind == "Pod/binding" else "ResourceClaim"
         error = chance.choice(ERRORS)
         yield Fault(Effect.ERROR, at, length, verb="get", kind=read, error=error, after=after)
+
+
+def _late_writes(chance, settings, at):
+    """A write is given up, because it is refused when it is sent again, and arrives after that."""
+    after = chance.choice(WRITES)
+    verb, kind = after.split(" ")
+    yield Fault(Effect.LATE, at, 5.0, verb=verb, kind=kind, after=after)
+    yield Fault(
+        Effect.ERROR,
+        at,
+        chance.choice((35.0, 90.0, 180.0)),
+        verb=verb,
+        kind=kind,
+        after=after,
+        error=chance.choice(ERRORS),
+    )
+
+
+def _lease_trouble(chance, settings, at):
+    """Calls for the lease, of one replica or all, are lost, late, repeated or refused."""
+    for _ in range(chance.randint(1, 2)):
+        yield Fault(
+            chance.choice(CALL_TROUBLE),
+            at,
+            chance.choice(LENGTHS),
+            process=_process(chance, settings),
+            verb=chance.choice(("", "", "get", "create", "patch")),
+            kind="Lease",
+            error=chance.choice(ERRORS),
+            share=chance.choice((0.3, 1.0)),
+        )
 
 
 def _flaky_calls(chance, settings, at):
@@ -269,6 +309,8 @@ STORMS = (
     _outage,
     _ambiguous_writes,
     _ambiguous_writes,
+    _late_writes,
+    _lease_trouble,
     _flaky_calls,
     _process_trouble,
     _process_trouble,

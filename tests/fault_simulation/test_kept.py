@@ -10,6 +10,7 @@ from kai_py import scheduler
 from kai_py.commit import pod_state
 from kai_py.process_settings import commit_settings
 from kai_py.snapshot.builder import SnapshotBuilder
+from kai_py.watch.client import Client
 from kai_py.watch.freshness import Freshness
 from tests.fault_simulation.schedule import read_schedule
 from tests.fault_simulation.simulation import simulate
@@ -49,6 +50,17 @@ def test_a_late_watch_taken_for_proof_is_found():
         mock.patch.object(Freshness, "behind", return_value=[]),
     ):
         assert_found("late-pod-watch")
+
+
+def test_a_late_binding_is_found():
+    """It finds a pod without devices where bindings hold for any version of their pod."""
+    bind = Client.bind
+
+    async def bind_any(client, **asked):
+        await bind(client, **asked | {"version": ""})
+
+    with mock.patch.object(Client, "bind", bind_any):
+        assert_found("late-binding")
 
 
 def assert_found(name):

@@ -25,7 +25,7 @@ from kai_py.commit.claims.device_holders import DeviceConflict, DeviceHolders
 from kai_py.commit.claims.reconcile import release_claim
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import EvictionOutcome, evict_pod
-from kai_py.commit.pod_state import ReadState, read_group_state, read_pod_state
+from kai_py.commit.pod_state import ReadState, fence_group, fence_pod
 from kai_py.config import DoubleAllocationPolicy
 from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
@@ -141,7 +141,7 @@ class DeviceConflictResolver:
         if await self.catch_up() or not self.holders.is_current(conflict):
             return False
         # Read from the API, not the mirror: a binding may have arrived a moment ago.
-        readings = await asyncio.gather(*(read_pod_state(self.access, pod) for pod in pods))
+        readings = await asyncio.gather(*(fence_pod(self.access, pod) for pod in pods))
         if any(read.state is ReadState.UNKNOWN for read in readings):
             return False
         bound = [p for p, read in zip(pods, readings, strict=True) if not read.proves_unused]
@@ -164,7 +164,7 @@ class DeviceConflictResolver:
             for each in consumers
             if each.resource == POD_GROUPS
         ]
-        readings = await asyncio.gather(*(read_group_state(self.access, each) for each in groups))
+        readings = await asyncio.gather(*(fence_group(self.access, each) for each in groups))
         if any(read.state is ReadState.UNKNOWN for read in readings):
             return False
         idle = [g.uid for g, read in zip(groups, readings, strict=True) if read.proves_unused]

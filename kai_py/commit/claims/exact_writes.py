@@ -33,7 +33,8 @@ from kai_py.watch.protobuf import (
 )
 
 METADATA, STATUS = 1, 3
-UID, RESOURCE_VERSION, FINALIZERS = 5, 6, 14
+UID, RESOURCE_VERSION, ANNOTATIONS, FINALIZERS = 5, 6, 12, 14
+KEY, VALUE = 1, 2
 RESERVED_FOR = 2
 API_GROUP, RESOURCE, NAME, CONSUMER_UID = 1, 3, 4, 5
 
@@ -82,18 +83,29 @@ def adding_consumers(
 
 
 def removing_consumers(claim: ResourceClaim, uids: Set[str]) -> Change:
-    """The claim without the consumers with these uids, whatever else has changed of it."""
+    """The claim without the consumers with these uids, if it is as we know it."""
     leaving = {uid.encode() for uid in uids}
-    uid = claim.metadata.uid.encode()
 
     def drop(consumer: bytes) -> bytes | None:
         return None if leaving.intersection(values(consumer, CONSUMER_UID)) else consumer
 
-    def change(message: bytes) -> bytes:
-        named = change_field(message, METADATA, lambda meta: change_field(meta, UID, lambda _: uid))
-        return change_field(named, STATUS, lambda status: change_field(status, RESERVED_FOR, drop))
+    known = _changing_metadata(claim, lambda metadata: metadata)
+    return lambda message: change_field(
+        known(message), STATUS, lambda status: change_field(status, RESERVED_FOR, drop)
+    )
 
-    return change
+
+def annotating(claim: ResourceClaim, key: str, value: str) -> Change:
+    """The claim with an annotation, if it is as we know it."""
+    entry = encode_field(KEY, key.encode()) + encode_field(VALUE, value.encode())
+
+    def drop(annotation: bytes) -> bytes | None:
+        return None if key.encode() in values(annotation, KEY) else annotation
+
+    def annotate(metadata: bytes) -> bytes:
+        return change_field(metadata, ANNOTATIONS, drop) + encode_field(ANNOTATIONS, entry)
+
+    return _changing_metadata(claim, annotate)
 
 
 async def send_patch(access: ApiAccess, claim: ClaimRef, patch: ClaimPatch) -> ResourceClaim:

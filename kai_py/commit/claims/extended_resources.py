@@ -15,7 +15,7 @@ from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone, preconditions
 from kai_py.commit.claims.exact_writes import ClaimPatch, removing_finalizer, send_patch
 from kai_py.commit.claims.reconcile import ClaimFailure
-from kai_py.commit.pod_state import read_pod_state
+from kai_py.commit.pod_state import fence_pod
 from kai_py.commit.retry import retry_transient
 from kai_py.plan.plan import ClaimToCreate
 from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
@@ -45,7 +45,7 @@ async def create_claim(
 
 async def _delete_earlier(access: ApiAccess, pod: PodRef, found: ResourceClaim) -> str:
     """Delete a claim of an earlier attempt for ``pod``; returns what became of it."""
-    reading = await read_pod_state(access, pod)
+    reading = await fence_pod(access, pod)
     if not reading.proves_unused:
         return f"one of an earlier attempt is kept: {reading.problem or 'its pod is on a node'}"
     try:

@@ -32,6 +32,7 @@ from typing import Any
 
 import msgspec
 
+from kai_py.api.queue import WITHDRAWN_RELEASES
 from kai_py.api.records.core import NodeSelector
 from kai_py.api.records.resource import (
     DELETE_PROTECTION_FINALIZER,
@@ -47,6 +48,7 @@ from kai_py.commit.claims.exact_writes import (
     ClaimPatch,
     adding_consumers,
     adding_finalizer,
+    annotating,
     reencoding_hint,
     removing_consumers,
     send_patch,
@@ -228,6 +230,13 @@ def _status_patch(
     return ClaimPatch(operations, patch_type=PatchType.JSON)
 
 
+def _fencing_patch(claim: ResourceClaim) -> ClaimPatch:
+    version = claim.metadata.resource_version
+    metadata = preconditions(claim) | {"annotations": {WITHDRAWN_RELEASES: version}}
+    change = annotating(claim, WITHDRAWN_RELEASES, version)
+    return ClaimPatch(body={"metadata": metadata}, subresource="", change=change)
+
+
 def _with_time(allocation: AllocationResult | None, now: datetime) -> AllocationResult | None:
     """Set the time of the allocation, from which readiness timeouts count too (KEP-5007)."""
     if allocation is None:
@@ -240,7 +249,7 @@ def release_patch(claim: ResourceClaim, leaving: frozenset[str]) -> ClaimPatch |
 
     Removing the last consumer clears the allocation in the same write, so that no state in between
     leaves a device allocated without a consumer. While others stay, only the removed entries are
-    touched, and a concurrent reservation is no conflict.
+    touched. It holds for this version of the claim only: one that arrives late is refused.
     """
     uids = [consumer.uid for consumer in claim.status.reserved_for if consumer.uid in leaving]
     if len(uids) < len(claim.status.reserved_for):
@@ -253,7 +262,7 @@ def release_patch(claim: ResourceClaim, leaving: frozenset[str]) -> ClaimPatch |
 
 def _remove_consumers_patch(claim: ResourceClaim, uids: Sequence[str]) -> ClaimPatch:
     entries = [{"$patch": "delete", "uid": uid} for uid in uids]
-    body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": entries}}
+    body = {"metadata": preconditions(claim), "status": {"reservedFor": entries}}
     return ClaimPatch(
         body, patch_type=PatchType.STRATEGIC, change=removing_consumers(claim, frozenset(uids))
     )
@@ -262,23 +271,28 @@ def _remove_consumers_patch(claim: ResourceClaim, uids: Sequence[str]) -> ClaimP
 async def reconcile_claim(
     access: ApiAccess, desired: DesiredClaim, cached: ResourceClaim | None
 ) -> ResourceClaim | ClaimFailure:
-    """Reconcile a claim, starting from a copy that may be old; returns it as it then is."""
+    """Reconcile a claim, starting from a copy that may be old; returns it as it then is.
+
+    Ends with an accepted write, also where the claim is as desired: it has a new version then, so
+    the server refuses a release of an earlier attempt, or of a former leader, that arrives late.
+    """
     try:
         claim = cached or await access.read_claim(desired.claim)
-        failures, reason = 0, ""
+        failures, reason, written = 0, "", False
         while failures < access.retry.attempts:
             step = next_patch(desired, claim, access.client.machine.utc_now())
-            # Only an accepted write proves that a cached copy is current; after any other result
-            # the claim is read again.
-            if claim is cached and not isinstance(step, ClaimPatch):
+            if isinstance(step, ClaimUpToDate):
+                if written:
+                    return claim
+                step = _fencing_patch(claim)
+            # Only an accepted write proves that a cached copy is current.
+            if claim is cached and isinstance(step, ClaimFailure):
                 claim, cached = await access.read_claim(desired.claim), None
                 continue
-            if isinstance(step, ClaimUpToDate):
-                return claim
             if isinstance(step, ClaimFailure):
                 return step
             try:
-                claim = await send_patch(access, desired.claim, step)
+                claim, written = await send_patch(access, desired.claim, step), True
             except (Conflict, *TRANSIENT) as error:
                 failures, reason = failures + 1, str(error)
                 await access.retry.sleep(failures, error)

@@ -31,7 +31,7 @@ from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
 from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.claims.reconcile import release_claim
-from kai_py.commit.pod_state import read_group_state, read_pod_state
+from kai_py.commit.pod_state import fence_group, fence_pod
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.assumptions import FINISHED_PHASES
@@ -164,8 +164,8 @@ async def release_leftover(access: ApiAccess, leftover: LeftoverClaim) -> str:
     """
     claim = await access.read_claim(leftover.claim)
     readings = await asyncio.gather(
-        *(read_pod_state(access, pod) for pod in sorted(leftover.pods)),
-        *(read_group_state(access, group) for group in sorted(leftover.groups)),
+        *(fence_pod(access, pod) for pod in sorted(leftover.pods)),
+        *(fence_group(access, group) for group in sorted(leftover.groups)),
     )
     for reading in readings:
         if not reading.proves_unused:

@@ -87,6 +87,17 @@ async def test_a_pod_spec_is_fixed(place: Place):
     assert {"key": "x", "operator": "Exists"} in patched["spec"]["tolerations"]
 
 
+async def test_a_binding_for_an_older_version_of_its_pod_is_refused(place: Place):
+    created = (await place.api.post(place.pods, pod("a")))["metadata"]
+    body = {"metadata": {"uid": created["uid"], "annotations": {"example.com/mark": "1"}}}
+    seen = (await place.api.patch(f"{place.pods}/a", body))["metadata"]
+    sent = {"uid": seen["uid"], "resourceVersion": created["resourceVersion"]}
+    late = await refusal(bind(place, "a", "n", **sent))
+    assert (late.code, late.reason) == (409, "Conflict")
+    await bind(place, "a", "n", uid=seen["uid"], resourceVersion=seen["resourceVersion"])
+    assert (await place.api.get(f"{place.pods}/a"))["spec"]["nodeName"] == "n"
+
+
 async def test_binding_happens_once(place: Place):
     api = place.api
     created = await api.post(place.pods, pod("a"))
