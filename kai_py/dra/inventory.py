@@ -15,6 +15,7 @@ from kai_py.api.records.resource import DeviceTaintRule, ResourceSlice
 from kai_py.dra.features import ALL_FEATURES, AllocationStrategy, Features
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.pools import Pool, PoolStatus, gather_pools, pool_fault
+from kai_py.dra.published_names import PublishedNames, published_names
 from kai_py.dra.rows import DeviceRow, ParsedSlice, parse_slice
 
 OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
@@ -91,6 +92,7 @@ class Inventory:
     _views: dict[str, NodeDevices] = field(default_factory=dict)
     _devices: dict[PoolID, dict[str, DeviceRow]] = field(default_factory=dict)
     _faults: tuple[int, tuple[tuple[ResourceSlice, str], ...]] | None = None
+    _names: tuple[int, PublishedNames] | None = None
 
     @classmethod
     def of(
@@ -194,6 +196,13 @@ class Inventory:
         if self._faults is None or self._faults[0] != self.revision:
             self._faults = (self.revision, tuple(self._find_faults()))
         return self._faults[1]
+
+    def published_names(self) -> PublishedNames:
+        """What all devices publish; collected on first use."""
+        if self._names is None or self._names[0] != self.revision:
+            slices = (parsed.slice for parsed in self._slices.values())
+            self._names = (self.revision, published_names(slices))
+        return self._names[1]
 
     def slices(self) -> Mapping[str, ParsedSlice]:
         """All slices by key."""

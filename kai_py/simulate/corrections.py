@@ -12,27 +12,49 @@ from kai_py.api.problems import closest_match
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.explain.unresolved_names import NameKind, UnresolvedName, unresolved_names
+from kai_py.plan.explain.unresolved_objects import KINDS, nearest_object
 from kai_py.simulate.device_remedies import claim_objects, claim_requests
+from kai_py.simulate.manifest_remedies import pod_specs
 from kai_py.simulate.objects import Document
-from kai_py.simulate.remedy_search import RemedySearch, patch, replace
+from kai_py.simulate.remedy_search import RemedySearch, first_verified, patch, replace
+from kai_py.snapshot.tables.known_names import CLAIMS, STORAGE_CLASSES, TEMPLATES, VOLUME_CLAIMS
 
 Edit = Callable[[Document], None]
+MAX_QUEUES_TRIED = 3
+"""Of those that are like nothing that was named."""
+REFERENCE_FIELDS = {
+    TEMPLATES: "resourceClaimTemplateName",
+    CLAIMS: "resourceClaimName",
+    VOLUME_CLAIMS: "claimName",
+}
+"""The field of a pod spec that names an object, by its collection."""
 
 
 def correct_queue(search: RemedySearch) -> Iterator[Suggestion]:
-    """Name the queue that was probably meant."""
+    """Name the queue that was probably meant, or the first with which the gang starts."""
     parents = {share.parent for share in search.baseline.queues.values()}
-    leaves = [name for name in search.baseline.queues if name not in parents]
+    leaves = [
+        share
+        for name, share in search.baseline.queues.items()
+        if name not in parents and name != search.gang.queue
+    ]
+    leaves.sort(key=lambda share: (not share.is_open, share.queue))
+    names = [share.queue for share in leaves]
+    nearest = closest_match(search.gang.queue, names) if search.gang.queue else None
+    candidates = names[:MAX_QUEUES_TRIED] if nearest is None else [nearest]
+    yield from first_verified(_use_queue(search, name) for name in candidates)
+
+
+def _use_queue(search: RemedySearch, name: str) -> Iterator[Suggestion]:
     named = search.gang.queue
-    nearest = closest_match(named, leaves) if named else None
-    if nearest is None or nearest == named:
-        return
-    text = f"use queue {nearest} instead of {named}"
-    change = {"metadata": {"annotations": {QUEUE_NAME_KEY: nearest}}}
+    text = f"use queue {name} instead of {named}" if named else f"use queue {name}"
+    change = {"metadata": {"annotations": {QUEUE_NAME_KEY: name}}}
     owners = search.owners(search.gang)
     found = list(search.verified(text, *(patch(each, change) for each in owners)))
-    edit = partial(_rename_values, named, nearest)
-    yield from found or search.verified(text, *(replace(each, edit) for each in owners))
+    if not found and named:
+        edit = partial(_rename_values, named, name)
+        found = list(search.verified(text, *(replace(each, edit) for each in owners)))
+    yield from found
 
 
 def correct_names(search: RemedySearch) -> Iterator[Suggestion]:
@@ -60,6 +82,47 @@ def correct_device_class(search: RemedySearch) -> Iterator[Suggestion]:
             edit = partial(_rename_class, name, nearest)
             text = f"correct DeviceClass {name} to {nearest} in {target}"
             yield from search.verified(text, replace(document, edit), *recreated)
+
+
+def correct_references(search: RemedySearch) -> Iterator[Suggestion]:
+    """Correct the name of a claim template, claim or volume claim, or of a storage class."""
+    namespace = search.gang.owner.namespace
+    for missing in dict.fromkeys(member.missing for member in search.gang.pending):
+        nearest = "" if missing is None else nearest_object(search.snapshot, namespace, missing)
+        if missing is None or not nearest:
+            continue
+        text = f"correct {KINDS[missing.collection]} {missing.name} to {nearest}"
+        owners = search.owners(search.gang)
+        if missing.collection == STORAGE_CLASSES:
+            yield from _correct_storage_class(search, missing.name, nearest, text)
+            continue
+        edit = partial(_rename_field, REFERENCE_FIELDS[missing.collection], missing.name, nearest)
+        yield from search.verified(text, *(replace(each, edit) for each in owners))
+
+
+def _correct_storage_class(
+    search: RemedySearch, name: str, nearest: str, text: str
+) -> Iterator[Suggestion]:
+    """In the volume claims of its pods that have no volume yet."""
+    used = {
+        (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        for spec in pod_specs(search.owners(search.gang))
+        for volume in spec.get("volumes") or ()
+    }
+    claims = [
+        each
+        for each in search.of_kind("PersistentVolumeClaim")
+        if each["metadata"]["name"] in used
+        and each["metadata"].get("namespace") == search.gang.owner.namespace
+        and each["spec"].get("storageClassName") == name
+        and not each["spec"].get("volumeName")
+    ]
+    edit = partial(_rename_field, "storageClassName", name, nearest)
+    where = ", ".join(each["metadata"]["name"] for each in claims)
+    recreated = [replace(each, lambda _: None) for each in search.owners(search.gang)]
+    steps = [replace(each, edit) for each in claims]
+    if steps:
+        yield from search.verified(f"{text} in PersistentVolumeClaim {where}", *steps, *recreated)
 
 
 def _quoted(name: UnresolvedName) -> str:
@@ -112,6 +175,13 @@ def _rename_class(name: str, nearest: str, manifest: Document) -> None:
     for request in claim_requests(manifest):
         if request.get("deviceClassName") == name:
             request["deviceClassName"] = nearest
+
+
+def _rename_field(field: str, name: str, nearest: str, manifest: Document) -> None:
+    """Wherever the field has this value."""
+    for mapping in _mappings(manifest):
+        if mapping.get(field) == name:
+            mapping[field] = nearest
 
 
 def _mappings(value: object) -> Iterator[Document]:

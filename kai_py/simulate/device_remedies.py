@@ -25,9 +25,9 @@ def fewer_device_conditions(search: RemedySearch) -> Iterator[Suggestion]:
     return _first_edit(
         search,
         (
-            (f"remove {condition} from", each, partial(_replace_selector, selector, rest))
+            (f"remove {condition} from", each, partial(replace_selector, selector, rest))
             for each in claim_objects(search)
-            for selector in _selectors(each)
+            for selector in selectors_of(each)
             for condition, rest in _without_one(selector)
         ),
     )
@@ -88,7 +88,8 @@ def claim_objects(search: RemedySearch) -> Iterator[Document]:
             yield document
 
 
-def _selectors(document: Document) -> Iterator[str]:
+def selectors_of(document: Document) -> Iterator[str]:
+    """The CEL expressions of its requests."""
     for selectors in _selector_lists(document):
         yield from (each["cel"]["expression"] for each in selectors if "cel" in each)
 
@@ -117,7 +118,8 @@ def _without_one(selector: str) -> Iterator[tuple[str, str]]:
         yield text, " && ".join(rest)
 
 
-def _replace_selector(selector: str, rest: str, manifest: Document) -> None:
+def replace_selector(selector: str, rest: str, manifest: Document) -> None:
+    """Replace a selector wherever the manifest has it; remove it where ``rest`` is empty."""
     for selectors in _selector_lists(manifest):
         selectors[:] = [
             {"cel": {"expression": rest}} if each["cel"]["expression"] == selector else each

@@ -7,13 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from kai_py.api.records.core import Taint
 from kai_py.grouping.topology_annotations import PREFERRED_LEVEL_KEY, REQUIRED_LEVEL_KEY
 from kai_py.observe.suggestion import Suggestion, SuggestionStep
+from kai_py.plan.explain.untolerated_taints import taint_text
+from kai_py.policy.tolerations import HARD_EFFECTS, PASSING_TAINTS
 from kai_py.simulate.objects import Document
 from kai_py.simulate.remedy_search import RemedySearch, first_verified, patch, replace
 from kai_py.snapshot.gangs import Gang
 
 Spec = dict[str, Any]
+CONTROL_PLANE = "node-role.kubernetes.io/"
+_EXISTS = {"operator": "Exists"}
 
 
 def remove_gates(search: RemedySearch) -> Iterator[Suggestion]:
@@ -42,18 +47,35 @@ def _node(name: str) -> Document:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
 
 
-def relax_node_conditions(search: RemedySearch) -> Iterator[Suggestion]:
-    """Relax the node constraints: a label less, no affinity, or a taint tolerated."""
+def tolerate_taints(search: RemedySearch) -> Iterator[Suggestion]:
+    """Tolerate one taint of nodes, the first that is enough; those of control planes come last."""
     owners = search.owners(search.gang)
+    taints = dict.fromkeys(
+        taint
+        for node in search.snapshot.nodes.records
+        for taint in node.spec.taints
+        if taint.effect in HARD_EFFECTS and not taint.key.startswith(PASSING_TAINTS)
+    )
+    ordered = sorted(taints, key=lambda taint: taint.key.startswith(CONTROL_PLANE))
     return first_verified(
-        search.verified(text, *(replace(each, partial(_edit_pod_spec, change)) for each in owners))
-        for text, change in _node_changes(pod_specs(owners), search)
+        search.verified(
+            f"tolerate the taint {taint_text(taint)}",
+            *(replace(each, partial(_edit_pod_spec, partial(_tolerate, taint))) for each in owners),
+        )
+        for taint in (ordered if pod_specs(owners) else ())
     )
 
 
-def _node_changes(
-    specs: list[Spec], search: RemedySearch
-) -> Iterator[tuple[str, Callable[[Spec], object]]]:
+def relax_node_conditions(search: RemedySearch) -> Iterator[Suggestion]:
+    """Relax the node constraints: a label less, or no affinity."""
+    owners = search.owners(search.gang)
+    return first_verified(
+        search.verified(text, *(replace(each, partial(_edit_pod_spec, change)) for each in owners))
+        for text, change in _node_changes(pod_specs(owners))
+    )
+
+
+def _node_changes(specs: list[Spec]) -> Iterator[tuple[str, Callable[[Spec], object]]]:
     if not specs:
         return
     selectors = [spec.get("nodeSelector") or {} for spec in specs]
@@ -63,13 +85,6 @@ def _node_changes(
         yield "remove its node affinity", _without_affinity
     if sum(map(len, selectors)) > 1:
         yield "remove its node selector", lambda spec: spec.pop("nodeSelector")
-    taints = dict.fromkeys(
-        (taint.key, taint.effect)
-        for node in search.snapshot.nodes.records
-        for taint in node.spec.taints
-    )
-    for key, effect in taints:
-        yield f"tolerate the taint {key}:{effect}", partial(_tolerate, key, effect)
 
 
 def _without_label(key: str, spec: Spec) -> None:
@@ -80,8 +95,9 @@ def _without_affinity(spec: Spec) -> None:
     spec.get("affinity", {}).pop("nodeAffinity", None)
 
 
-def _tolerate(key: str, effect: str, spec: Spec) -> None:
-    tolerated = {"key": key, "operator": "Exists", "effect": effect}
+def _tolerate(taint: Taint, spec: Spec) -> None:
+    condition = {"operator": "Equal", "value": taint.value} if taint.value else _EXISTS
+    tolerated = {"key": taint.key, **condition, "effect": taint.effect}
     spec["tolerations"] = [*(spec.get("tolerations") or ()), tolerated]
 
 

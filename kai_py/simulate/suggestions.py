@@ -13,12 +13,18 @@ from collections.abc import Callable, Iterator, Sequence
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.plan import Stage
 from kai_py.simulate.capacity_remedies import add_nodes, end_one_gang, lower_min_available
-from kai_py.simulate.corrections import correct_device_class, correct_names, correct_queue
+from kai_py.simulate.corrections import (
+    correct_device_class,
+    correct_names,
+    correct_queue,
+    correct_references,
+)
 from kai_py.simulate.device_remedies import fewer_device_conditions, tolerated_devices
 from kai_py.simulate.manifest_remedies import (
     relax_node_conditions,
     relax_topology,
     remove_gates,
+    tolerate_taints,
     uncordon_node,
 )
 from kai_py.simulate.objects import Document
@@ -32,6 +38,7 @@ from kai_py.simulate.queue_remedies import (
     relax_disruption_budget,
 )
 from kai_py.simulate.remedy_search import RemedySearch
+from kai_py.simulate.selector_corrections import correct_selectors
 from kai_py.simulate.steps import ApplySteps, combine_steps
 from kai_py.simulate.what_if import CAPACITY_STAGES, LoadedCluster, SettledCluster
 
@@ -43,6 +50,8 @@ REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
     (frozenset({Stage.QUEUE_NOT_FOUND, Stage.INVALID}), correct_queue),
     (NAMES_MATTER, correct_names),
     (frozenset({Stage.DEVICES, Stage.INVALID, Stage.CLAIMS_NOT_READY}), correct_device_class),
+    (frozenset({Stage.DEVICES}), correct_selectors),
+    (frozenset({Stage.CLAIMS_NOT_READY, Stage.BELOW_MIN_MEMBER}), correct_references),
     (frozenset({Stage.QUEUE_NOT_FOUND}), create_queue),
     (frozenset({Stage.SCHEDULING_GATED}), remove_gates),
     (frozenset({Stage.QUEUE_MAX}), raise_maximum),
@@ -51,6 +60,7 @@ REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
     (frozenset({Stage.EVICTION_LIMITS}), raise_eviction_limit),
     (frozenset({Stage.EVICTION_LIMITS}), relax_disruption_budget),
     (frozenset({Stage.VICTIMS_PROTECTED}), disable_min_runtime),
+    (CAPACITY_STAGES, tolerate_taints),
     (CAPACITY_STAGES, relax_node_conditions),
     (CAPACITY_STAGES, uncordon_node),
     (frozenset({Stage.TOPOLOGY}), relax_topology),

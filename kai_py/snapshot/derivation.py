@@ -48,6 +48,7 @@ from kai_py.snapshot.resources import largest_amount
 from kai_py.snapshot.shape import Shape, ShapeTable
 from kai_py.snapshot.tables.claims import PodClaims, group_claims, pod_claims
 from kai_py.snapshot.tables.gpus import NOMINAL_MIB, SharedGpuUsage
+from kai_py.snapshot.tables.known_names import MissingObject
 from kai_py.snapshot.tables.numa import observed_zones
 from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 
@@ -159,7 +160,7 @@ UNREADABLE_SHAPE = Shape(number=-1, requests={})
 
 @dataclass(frozen=True, slots=True)
 class PodDemand:
-    """What a pod requests. ``waiting_for`` and ``problem`` are as in ``Member``.
+    """What a pod requests. ``waiting_for``, ``missing`` and ``problem`` are as in ``Member``.
 
     A pod whose requests cannot be read has ``UNREADABLE_SHAPE``: it requests nothing and is never
     placed. ``closes_node``: it is unknown what it takes of its node, which takes no more pods.
@@ -170,6 +171,7 @@ class PodDemand:
     gpu_share: GpuShare | None
     volumes: PodVolumes = NO_VOLUMES
     waiting_for: str = ""
+    missing: MissingObject | None = None
     problem: str = ""
     closes_node: bool = False
     unrequested_mig: Mapping[str, float] = field(default_factory=dict)
@@ -211,10 +213,12 @@ def pod_demand(
         problem = problem or _unrequested_mig(pod) or excessive_request(shape.requests)
     except QuantityError as error:
         problem, shape = str(error), UNREADABLE_SHAPE
-    waiting = claims.waiting_for or volumes.waiting_for
+    first = claims if claims.waiting_for else volumes
     closes = shape is UNREADABLE_SHAPE or claims.unreadable
     mig = legacy_mig_devices(pod) if pod.spec.node_name else {}
-    return PodDemand(shape, claims, share, volumes, waiting, problem, closes, mig)
+    return PodDemand(
+        shape, claims, share, volumes, first.waiting_for, first.missing, problem, closes, mig
+    )
 
 
 def _unrequested_mig(pod: Pod) -> str:
@@ -368,6 +372,7 @@ def member(
         gated_by_us_only=tuple(gate.name for gate in pod.spec.scheduling_gates)
         == (ADMISSION_GATE,),
         waiting_for=demand.waiting_for or spec.pod_problem or waiting_for,
+        missing=demand.missing,
         stuck_terminating=placement.stuck_terminating,
         problem=demand.problem and f"pod {meta.namespace}/{meta.name}: {demand.problem}",
         checkpoint_by=None if asked is None else asked.timestamp(),

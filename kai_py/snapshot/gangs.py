@@ -18,6 +18,7 @@ from kai_py.grouping.gang import FailureLimit, Owner, Subgroup, is_satisfied
 from kai_py.grouping.gang_settings import GangAffinity, Wording
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.tables.known_names import MissingObject
 from kai_py.snapshot.tables.numa import ZoneAmounts
 from kai_py.snapshot.tables.volumes import Attachment
 
@@ -62,7 +63,8 @@ class Member(Struct, frozen=True):
     ``group_reservation``: those of them that are its group's.
     ``gpus``: the shared GPUs it has a part of; of a pending pod, those that its labels name from an
     attempt before. ``waiting_for`` and ``problem`` are sentences: what must happen first, and what
-    is wrong with the pod itself. ``stuck_terminating``: it should have been gone long ago.
+    is wrong with the pod itself. ``missing``: the object that it waits for, if that does not exist.
+    ``stuck_terminating``: it should have been gone long ago.
     ``gated_by_us_only``: our scheduling gate is the only one that it has. ``failure_limits``: how
     many evictions the workloads that own it survive. ``relies_on``: what waiting pods, by uid, are
     charged with of claims that it shares: it is charged with that if it starts before them.
@@ -90,6 +92,7 @@ class Member(Struct, frozen=True):
     order: int = 0
     may_preempt: bool = True
     waiting_for: str = ""
+    missing: MissingObject | None = None
     problem: str = ""
     stuck_terminating: bool = False
     gated_by_us_only: bool = False

@@ -19,6 +19,7 @@ from kai_py.api.records.storage import (
 from kai_py.api.references import ClaimRef
 from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.resources import amount
+from kai_py.snapshot.tables.known_names import STORAGE_CLASSES, VOLUME_CLAIMS, MissingObject
 from kai_py.snapshot.tables.volumes import (
     NO_VOLUME_REQUIREMENTS,
     Attachment,
@@ -34,11 +35,13 @@ class PodVolumes:
 
     ``requirements`` are those of all pods of the shape; ``attachments`` name the pod's own volumes
     too. ``unbound_claims``: the claims of ``requirements.volume_requests``, in their order.
+    ``missing``: the object that the pod waits for, if that does not exist.
     """
 
     selectors: tuple[NodeSelector, ...] = ()
     to_provision: tuple[str, ...] = ()
     waiting_for: str = ""
+    missing: MissingObject | None = None
     requirements: VolumeRequirements = NO_VOLUME_REQUIREMENTS
     attachments: tuple[Attachment, ...] = ()
     unbound_claims: tuple[ClaimRef, ...] = ()
@@ -57,13 +60,14 @@ def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
     exclusive: list[str] = []
     requests: list[tuple[VolumeRequest, ClaimRef]] = []
     to_make: dict[VolumeToProvision, None] = {}
-    waiting = ""
+    waiting, missing = "", None
     for volume in pod.spec.volumes:
         name = _claim_name(pod, volume)
         if not name:
             continue
         claim = objects.volume_claim(pod.metadata.namespace, name)
         if claim is None:
+            missing = missing if waiting else MissingObject(VOLUME_CLAIMS, name)
             waiting = waiting or f'persistentvolumeclaim "{name}" not found'
             continue
         if READ_WRITE_ONCE_POD in claim.spec.access_modes:
@@ -76,6 +80,8 @@ def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
         else:
             storage = objects.storage_class(claim.spec.storage_class_name or "")
             not_bound = _not_bound_reason(claim, storage)
+            if not_bound and not waiting and storage is None and claim.spec.storage_class_name:
+                missing = MissingObject(STORAGE_CLASSES, claim.spec.storage_class_name)
             waiting = waiting or not_bound
             if storage is not None and storage.provisioner == NO_PROVISIONER and not not_bound:
                 requests.append((_volume_request(claim), ClaimRef.of(claim.metadata)))
@@ -97,6 +103,7 @@ def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
         tuple(selectors),
         tuple(provision),
         waiting,
+        missing,
         requirements,
         tuple(attached),
         tuple(claim for _, claim in requests),

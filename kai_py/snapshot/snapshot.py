@@ -22,6 +22,7 @@ from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
 from kai_py.snapshot.tables.budgets import DisruptionBudget
 from kai_py.snapshot.tables.gpus import GpuSharing
+from kai_py.snapshot.tables.known_names import NamesByScope
 from kai_py.snapshot.tables.numa import NumaNode
 from kai_py.snapshot.tables.pod_rules import PodRuleIndex
 from kai_py.snapshot.tables.queues import QueueInfo
@@ -86,8 +87,9 @@ class Snapshot:
     PodGroup; a claim without users is about to be released.
     ``pod_rules``: pods on nodes as far as rules between pods count them; ``namespaces``: labels by
     name, for such rules. ``gpu_sharing``: GPUs that pods share; each counts in ``used`` as one
-    whole GPU. ``topologies``: name to node label keys, coarse to fine. ``budgets``: disruption
-    budgets that protect pods. ``numa``: by name, the nodes that report NUMA zones.
+    whole GPU. ``topologies``: name to node label keys, coarse to fine. ``known_names``: of objects
+    that pods may refer to. ``budgets``: disruption budgets that protect pods. ``numa``: by name,
+    the nodes that report NUMA zones.
     ``invalid_objects``: those that could not be processed, in full or in part.
     """
 
@@ -123,6 +125,7 @@ class Snapshot:
     pod_rules: PodRuleIndex = field(default_factory=PodRuleIndex)
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    known_names: NamesByScope = field(default_factory=dict)
     gpu_sharing: GpuSharing = field(default_factory=GpuSharing)
     budgets: tuple[DisruptionBudget, ...] = ()
     numa: Mapping[str, NumaNode] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from kai_py.snapshot.accounting import GPU
 from tests.cluster.fake_kubelet.nodes import gpu_class_document, node_document, slice_document
 from tests.simulate.clusters import NOW
 from tests.support.mixtures import MIXTURES
+from tests.support.pending.names import NAMES
 from tests.support.situations import SITUATIONS, Situation, few_fast
 
 NEWS = "2027-01-15T08:00:00Z"
@@ -57,7 +58,7 @@ def explained(cluster: SimulatedCluster, situation: Situation):
     return found
 
 
-@pytest.mark.parametrize("situation", few_fast([*SITUATIONS, *MIXTURES]))
+@pytest.mark.parametrize("situation", few_fast([*SITUATIONS, *MIXTURES, *NAMES]))
 def test_the_first_suggestion_starts_the_gang_as_it_says(situation: Situation):
     cluster = staged(situation)
     found = explained(cluster, situation)

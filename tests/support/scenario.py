@@ -245,6 +245,7 @@ KINDS = {
     "QueueInfo": "queues",
     "ResourceSlice": "resourceslices",
     "ResourceClaim": "resourceclaims",
+    "ResourceClaimTemplate": "resourceclaimtemplates",
     "DeviceClass": "deviceclasses",
     "PartialObjectMetadata": "namespaces",
     "PodDisruptionBudget": "poddisruptionbudgets",

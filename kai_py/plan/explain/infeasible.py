@@ -86,8 +86,11 @@ def explain_infeasible(state: CycleState, gangs: Sequence[Gang]) -> None:
             request = state.next_request(gang)
             problem = _known_problem(empty, gang, request, known) if request is not None else ""
             if problem and not state.turns.spending.cut_short:
-                reason = replace(state.unschedulable[gang.key], infeasible=problem)
-                state.mark_unschedulable(gang, reason)
+                reason = state.unschedulable[gang.key]
+                # What the message has said already is not said twice.
+                known_already = problem in reason.message
+                text = "the same holds while all devices are free" if known_already else problem
+                state.mark_unschedulable(gang, replace(reason, infeasible=text))
 
 
 def _lacks_capacity(state: CycleState, gang: Gang) -> bool:

@@ -12,6 +12,8 @@ from enum import Enum
 
 from kai_py.api.problems import closest_match
 from kai_py.grouping.gang import Subgroup
+from kai_py.plan.explain.unresolved_objects import device_hint, missing_object_hint
+from kai_py.plan.explain.untolerated_taints import taint_hint
 from kai_py.plan.plan import Stage
 from kai_py.plan.session import CycleState
 from kai_py.policy.queue_access import closed_queue
@@ -21,6 +23,7 @@ from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
 QUEUE_STAGES = frozenset({Stage.INVALID, Stage.QUEUE_NOT_FOUND})
+OBJECT_STAGES = frozenset({Stage.CLAIMS_NOT_READY, Stage.BELOW_MIN_MEMBER})
 NODE_STAGES = frozenset({Stage.NODE_FILTERS, Stage.RESOURCES, Stage.TOPOLOGY})
 MAX_EXPLAINED = 64
 """Gangs of one cycle that get such advice."""
@@ -74,15 +77,26 @@ def explain_unresolved_names(state: CycleState, gangs: Sequence[Gang]) -> None:
         if reason is None or not left:
             continue
         with state.turns.of(gang):
-            hint = ""
-            if reason.stage in QUEUE_STAGES and not gang.problem:
-                hint = _queue_hint(state, gang)
-            elif reason.stage in NODE_STAGES:
-                names = _names_of_gang(state.snapshot, gang, by_shape)
-                hint = names[0].text if names else ""
-            if hint:
+            if hint := _hint(state, gang, reason.stage, by_shape):
                 left -= 1
                 state.mark_unschedulable(gang, replace(reason, hint=hint))
+
+
+def _hint(
+    state: CycleState, gang: Gang, stage: Stage, by_shape: dict[int, tuple[UnresolvedName, ...]]
+) -> str:
+    """What in the manifest is probably wrong, for a gang that ``stage`` stops; "" if nothing is."""
+    if stage in QUEUE_STAGES and not gang.problem:
+        return _queue_hint(state, gang)
+    if stage in OBJECT_STAGES:
+        return missing_object_hint(state.snapshot, gang)
+    if stage is Stage.DEVICES:
+        return device_hint(state, gang)
+    if stage in NODE_STAGES:
+        names = _names_of_gang(state.snapshot, gang, by_shape)
+        if names:
+            return names[0].text
+    return taint_hint(state.snapshot, gang) if stage is Stage.NODE_FILTERS else ""
 
 
 def unresolved_names(snapshot: Snapshot, gang: Gang) -> tuple[UnresolvedName, ...]:

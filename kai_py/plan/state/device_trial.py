@@ -8,6 +8,7 @@ from typing import Protocol
 from kai_py.api.records.resource import ResourceClaimSpec
 from kai_py.api.references import ClaimRef
 from kai_py.dra.allocation_query import Alternatives
+from kai_py.dra.published_names import PublishedNames
 from kai_py.plan.plan import ClaimAllocation, ClaimToCreate
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.undo import Undo
@@ -67,6 +68,9 @@ class DeviceTrial(Protocol):
 
     def infeasible_reason(self, shape: Shape, mask: Bools) -> str:
         """Why no node in ``mask`` has the devices while all are free; "" if that may change."""
+
+    def published_names(self) -> PublishedNames:
+        """What the devices of the cluster publish."""
 
     def unschedulable_reason(self, shape: Shape, mask: Bools) -> str:
         """One sentence: why the claims of ``shape`` can't be allocated in ``mask``."""

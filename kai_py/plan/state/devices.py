@@ -31,6 +31,7 @@ from kai_py.dra.device_state import DeviceState, ReleasedAllocation
 from kai_py.dra.explain.diagnosis import diagnose_allocation
 from kai_py.dra.explain.diagnosis_message import diagnosis_message
 from kai_py.dra.identity import AllocationError
+from kai_py.dra.published_names import PublishedNames
 from kai_py.plan.plan import ClaimAllocation
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.claims import (
@@ -253,6 +254,10 @@ class CycleDevices:
         if isinstance(diagnosis, AllocationError) or not diagnosis.is_lasting:
             return ""
         return diagnosis_message(diagnosis, claims)
+
+    def published_names(self) -> PublishedNames:
+        """What the devices of the cluster publish."""
+        return self._devices.inventory.published_names()
 
     def unschedulable_reason(self, shape: Shape, mask: Bools) -> str:
         """One sentence: why the claims of ``shape`` can't be allocated in ``mask``."""

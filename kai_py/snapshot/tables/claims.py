@@ -21,6 +21,7 @@ from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import ClaimRef, GroupRef
 from kai_py.snapshot.gangs import Gang, GroupReservation
 from kai_py.snapshot.shape import ClaimUse
+from kai_py.snapshot.tables.known_names import CLAIMS, TEMPLATES, MissingObject
 
 POD_GROUPS = "podgroups"
 
@@ -98,7 +99,9 @@ ClaimLookup = Callable[[str, str], ResourceClaim | None]
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
-    """The claims of a pod, as placement sees them and by name; ``waiting_for`` is what is missing.
+    """The claims of a pod, as placement sees them and by name; ``waiting_for``: what is missing.
+
+    ``missing``: the object that it waits for, if that does not exist.
 
     ``extended_claims``: the claim that serves its extended resources, once the pod is bound.
     ``group_reservation``: those of ``references`` that are its group's. ``unreadable``: it is
@@ -109,6 +112,7 @@ class PodClaims:
     references: tuple[ClaimRef, ...] = ()
     keys: tuple[tuple[str, str], ...] = ()
     waiting_for: str = ""
+    missing: MissingObject | None = None
     extended_claims: tuple[ClaimRef, ...] = ()
     group_reservation: GroupReservation | None = None
     unreadable: bool = False
@@ -125,7 +129,7 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
     references: list[ClaimRef] = []
     keys: list[tuple[str, str]] = []
     shared: list[ClaimRef] = []
-    waiting, unreadable = "", False
+    waiting, missing, unreadable = "", None, False
     for entry in pod.spec.resource_claims:
         name, reason = _claim_name(pod, entry, group)
         if name is None and not reason:
@@ -137,6 +141,7 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
             reason = _not_ready_reason(pod, entry, name, claim, group)
             unreadable |= claim is not None and bool(claim.metadata.unreadable)
         if claim is None or reason:
+            missing = missing if waiting or claim is not None else _missing(entry)
             waiting = waiting or reason
             continue
         uses.append(_claim_use(entry, claim, shared=group.has(entry)))
@@ -148,8 +153,23 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
     if group.group is not None and shared:
         reservation = GroupReservation(group.group, tuple(shared))
     return PodClaims(
-        tuple(uses), tuple(references), tuple(keys), waiting, extended, reservation, unreadable
+        tuple(uses),
+        tuple(references),
+        tuple(keys),
+        waiting,
+        missing,
+        extended,
+        reservation,
+        unreadable,
     )
+
+
+def _missing(entry: PodResourceClaim) -> MissingObject | None:
+    """What ``entry`` names, a claim or the template of one."""
+    if entry.resource_claim_name:
+        return MissingObject(CLAIMS, entry.resource_claim_name)
+    template = entry.resource_claim_template_name
+    return MissingObject(TEMPLATES, template) if template else None
 
 
 def _extended_claims(pod: Pod, lookup: ClaimLookup) -> tuple[ClaimRef, ...]:

@@ -29,6 +29,7 @@ from kai_py.snapshot.tables.claim_overlays import ClaimOverlays
 from kai_py.snapshot.tables.claims import POD_GROUPS
 from kai_py.snapshot.tables.device_health import UnhealthyPods
 from kai_py.snapshot.tables.gang_members import GangMembers, IgnoredMarkerTable, NodePods
+from kai_py.snapshot.tables.known_names import KnownNames
 from kai_py.snapshot.tables.numa import NumaReports
 from kai_py.snapshot.tables.pod_rules import PodRuleTable
 from kai_py.snapshot.tables.pod_table import ObjectTables, PodTables
@@ -107,6 +108,7 @@ class SnapshotTables:
             queue_exists=self.queue_access.exists,
         )
         self._topologies = Topologies()
+        self._known_names = KnownNames()
         self._budgets = DisruptionBudgets(pods, settings.is_ours)
         self._numa = NumaReports()
         self._ignored_markers = IgnoredMarkerTable()
@@ -120,6 +122,7 @@ class SnapshotTables:
             self._queues,
             self.queue_access,
             self._topologies,
+            self._known_names,
             self._budgets,
             self._numa,
             self._attach_limits,
@@ -138,6 +141,7 @@ class SnapshotTables:
             self._available_volumes,
             self.pod_rules,
             self._ignored_markers,
+            self._known_names,
             self._unhealthy,
             self.gpu_memory,
             self._numa,
@@ -183,6 +187,7 @@ class SnapshotTables:
             pod_rules=self.pod_rules.snapshot(),
             namespaces=self._objects.namespace_labels(),
             topologies=self._topologies.levels(),
+            known_names=self._known_names.snapshot(),
             terminating=tuple(gangs.terminating.values()),
             ignored_markers=self._ignored_markers.snapshot(),
             releasable_claims=self.releasable_claims.snapshot(),

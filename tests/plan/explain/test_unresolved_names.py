@@ -9,9 +9,12 @@ from kai_py.api.records.core import (
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
+    ObjectMeta,
+    PodResourceClaim,
     SelectorRequirement,
     Taint,
 )
+from kai_py.api.records.resource import ResourceClaimTemplate
 from kai_py.grouping.topology_annotations import REQUIRED_LEVEL_KEY
 from kai_py.plan.explain.unresolved_names import MAX_EXPLAINED
 from tests.support.scenario import cluster, job_with_pods, node, pod, queue
@@ -102,3 +105,58 @@ def test_advice_is_bounded():
 def test_of_very_many_names_those_that_begin_alike_are_compared():
     names = [f"node-{i}" for i in range(MAX_CANDIDATES * 3)] + ["zebra-1"]
     assert closest_match("zebra-11", names) == "zebra-1"
+
+
+def claiming(name, *, claim="", template=""):
+    entry = PodResourceClaim(
+        name="gpu",
+        resource_claim_name=claim,
+        resource_claim_template_name=template,
+    )
+    found = pod(name, queue="team-a")
+    return replace(found, spec=replace(found.spec, resource_claims=(entry,)))
+
+
+def template(name, namespace="default"):
+    return ResourceClaimTemplate(metadata=ObjectMeta(name=name, namespace=namespace, uid=name))
+
+
+def test_a_misspelt_template_and_no_longer_once_it_exists():
+    ours = cluster(
+        node("a"), queue("team-a", 8), template("one-gpu"), claiming("p", template="one-gpus")
+    )
+    assert ours.plan().unplaced[0].message.endswith(" Did you mean ResourceClaimTemplate one-gpu?")
+    ours.add(template("one-gpus"))
+    assert "Did you mean" not in ours.plan().unplaced[0].message
+    ours.remove(template("one-gpus"))
+    assert "Did you mean" in ours.plan().unplaced[0].message
+
+
+def test_names_that_nothing_misses_are_no_part_of_the_snapshot():
+    ours = cluster(node("a"), queue("team-a", 8), template("one-gpu"))
+    assert ours.snapshot().known_names == {}
+    waits = claiming("p", template="one-gpus")
+    ours.add(waits)
+    scope = ("resourceclaimtemplates", "default")
+    assert ours.snapshot().known_names == {scope: {"one-gpu"}}
+    ours.add(template("two-gpus"))
+    assert ours.snapshot().known_names == {scope: {"one-gpu", "two-gpus"}}
+    ours.remove(waits)
+    assert ours.snapshot().known_names == {}
+
+
+def test_a_template_of_another_namespace_is_not_meant():
+    text = message(template("one-gpu", "elsewhere"), claiming("p", template="one-gpus"))
+    assert "Did you mean" not in text
+
+
+def test_of_tolerations_the_one_that_admits_most_nodes_is_named():
+    spot = Taint(key="spot", value="true", effect="NoSchedule")
+    rare = Taint(key="rare", effect="NoExecute")
+    passing = Taint(key="node.kubernetes.io/disk-pressure", effect="NoSchedule")
+    nodes = [
+        node(f"n{i}", labels={"pool": "x"}, taints=taints)
+        for i, taints in enumerate([(spot,), (spot,), (rare,), (spot, rare), (passing,)])
+    ]
+    text = message(*nodes, pod("p", queue="team-a", node_selector={"pool": "x"}))
+    assert text.endswith(" A toleration of taint spot=true:NoSchedule would admit 2 nodes.")
