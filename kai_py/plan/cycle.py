@@ -315,20 +315,23 @@ def _actions_in_turn(
     """
     in_order = settings.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST
     splits = in_order and Action.RECLAIM in settings.actions
-    later: list[Gang] = []
+    unplaced, later = list(gangs), list[Gang]()
     for action in settings.actions:
+        if action is Action.ALLOCATE:
+            # It says of every gang what it waits for, also where no pod could be placed.
+            yield action, list(gangs)
+            continue
+        unplaced = _unplaced(state, unplaced)
         if action is Action.CONSOLIDATE and splits:
-            able = _unplaced(state, gangs)
-            due = gangs_within_share(state, able)
+            due = gangs_within_share(state, unplaced)
             keys = {gang.key for gang in due}
-            later = [gang for gang in able if gang.key not in keys] if due else []
-            yield action, due or able
+            later = [gang for gang in unplaced if gang.key not in keys] if due else []
+            yield action, due or unplaced
             continue
         if action is Action.STALE and later:
             yield Action.CONSOLIDATE, _unplaced(state, later)
-            later = []
-        # Allocate says of every gang what it waits for, also where no pod could be placed.
-        yield action, list(gangs) if action is Action.ALLOCATE else _unplaced(state, gangs)
+            unplaced, later = _unplaced(state, unplaced), []
+        yield action, unplaced
     if later:
         yield Action.CONSOLIDATE, _unplaced(state, later)
 
@@ -422,7 +425,7 @@ def _open_session(
 def _has_unplaced_pods(state: CycleState, gang: Gang) -> bool:
     """Whether any pod of the gang is not placed yet."""
     placed = state.statement.placed
-    return any(member.pod.uid not in placed for member in gang.pending)
+    return bool([member for member in gang.pending if member.pod.uid not in placed])
 
 
 def _shape_placer(

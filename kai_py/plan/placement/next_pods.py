@@ -65,7 +65,7 @@ def next_request(gang: Gang, statement: Statement) -> PlacementRequest | None:
     left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting_for]
     if not left:
         return None
-    if any(m.relies_on for m in left):
+    if [m for m in left if m.relies_on]:
         left.sort(key=lambda m: bool(m.relies_on))
     if (
         not gang.placeholders
@@ -88,7 +88,7 @@ def _charged(members: Sequence[Member], statement: Statement) -> tuple[Member, .
 
     :returns: the same pods where none relies on the charge of another.
     """
-    if not any(m.relies_on for m in members):
+    if not [m for m in members if m.relies_on]:
         return tuple(members)
     paid = {m.pod.uid for m in members} | statement.placed.keys()
     found = []

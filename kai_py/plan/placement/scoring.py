@@ -99,8 +99,9 @@ def scoring_of(
         return Scoring.for_snapshot(scores, snapshot, static_fits, on_failure=extensions.fail_score)
     if not default:
         return None
-    waiting = (snapshot.gangs[key] for key in snapshot.pending)
-    shapes = {number: shape for gang in waiting for number, shape in gang.pending_shapes.items()}
+    shapes: dict[int, Shape] = {}
+    for key in snapshot.pending:
+        shapes.update(snapshot.gangs[key].pending_shapes)
     if not could_strand(shapes.values(), snapshot, static_fits):
         return None
     return Scoring.for_snapshot(default, snapshot, static_fits, by_default=True)

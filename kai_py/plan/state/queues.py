@@ -8,7 +8,7 @@ change. Comparing the inputs costs O(resources x queues).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -198,22 +198,40 @@ def due_amounts(snapshot: Snapshot, quota: Quota) -> Floats:
     others leave, so it is not owed to the queue. O(pending gangs + sizes of them x depth).
     """
     usage, counts = quota.usage, dict[tuple[int, bytes], int]()
-    for key in snapshot.pending:
-        gang = snapshot.gangs[key]
+    for gang, number in _pending_by_size(snapshot):
         queue = quota.queue_of(gang)
         if queue is not None:
             size = queue, quota.cost_of(gang.pending).tobytes()
-            counts[size] = counts.get(size, 0) + 1
+            counts[size] = counts.get(size, 0) + number
     sizes = [(queue, np.frombuffer(cost), count) for (queue, cost), count in counts.items()]
     due = usage.allocated.copy()
     for queue, cost, count in sorted(sizes, key=lambda size: (float(size[1].sum()), size[0])):
-        rows = np.flatnonzero(cost)
-        if not len(rows):
+        rows = cost > 0
+        if not rows.any():
             continue
-        where = np.ix_(rows, quota.queues.ancestors(queue))
-        fitting = (usage.fair[where] - due[where] + 1e-9) / cost[rows, None]
-        due[where] += cost[rows, None] * math.floor(min(max(fitting.min(), 0.0), count))
+        path, each = quota.queues.ancestors(queue), cost[:, None]
+        had = due[:, path]
+        fitting = ((usage.fair[:, path] - had + 1e-9)[rows] / each[rows]).min()
+        due[:, path] = had + each * math.floor(min(max(fitting, 0.0), count))
     return due
+
+
+def _pending_by_size(snapshot: Snapshot) -> Iterator[tuple[Gang, int]]:
+    """One pending gang of each queue and size, and how many there are."""
+    alike: dict[tuple[str, int, int], tuple[Gang, int]] = {}
+    gangs = snapshot.gangs
+    for key in snapshot.pending:
+        gang = gangs[key]
+        pods = gang.pending
+        charge = pods[0].charge if pods else None
+        if len(pods) > 1 and len({id(pod.charge) for pod in pods}) > 1:
+            yield gang, 1
+            continue
+        # The gangs keep their charges alive, so an id stands for one charge.
+        size = gang.queue, id(charge), len(pods)
+        found = alike.get(size)
+        alike[size] = (gang, 1) if found is None else (found[0], found[1] + 1)
+    yield from alike.values()
 
 
 def quota_of(
