@@ -25,6 +25,7 @@ from kai_py.api.gpu_share import (
     GPU_GROUP,
     GPU_RESOURCE,
     RESERVATION,
+    SHARE_RESOURCE,
     is_reservation_pod,
     shared_gpus,
 )
@@ -139,7 +140,7 @@ def gpu_environment(pod: Mapping[str, Any], container: str) -> dict[str, Any]:
     """The lists of containers of a pod's manifest with an environment entry for GPUs each.
 
     ``container`` sees the GPUs that are chosen when the pod is bound, the others see none; images
-    that ask for all GPUs are common.
+    that ask for all GPUs are common. It also requests ``SHARE_RESOURCE``.
     """
     return {
         kind: list(_with_entries(containers, container))
@@ -154,4 +155,14 @@ def _with_entries(containers: list[dict[str, Any]], chosen: str) -> Iterator[dic
     none = {"name": VISIBLE_DEVICES, "value": NO_DEVICES}
     for each in containers:
         others = [entry for entry in each.get("env") or () if entry.get("name") != VISIBLE_DEVICES]
-        yield {**each, "env": [*others, visible if each.get("name") == chosen else none]}
+        if each.get("name") != chosen:
+            yield {**each, "env": [*others, none]}
+            continue
+        yield {**each, "env": [*others, visible], "resources": _with_share(each.get("resources"))}
+
+
+def _with_share(resources: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The resources of a container with a request for a share, which needs an equal limit."""
+    present, share = dict(resources or {}), {SHARE_RESOURCE: "1"}
+    both = {kind: {**(present.get(kind) or {}), **share} for kind in ("requests", "limits")}
+    return present | both

@@ -9,6 +9,10 @@ The keys are KAI-Scheduler's, so that its users change nothing:
     label runai-gpu-group: GROUP                written before binding: pods of a group share a GPU
     label runai-gpu-group/GROUP: GROUP          the same for several GPUs, one label for each
 
+The webhook adds a request for one ``scheduling.kai.io/gpu-share`` to the container, which no node
+reports: a kubelet hands the devices of a pod's claim for extended resources to those containers
+alone that request the resource (KEP-5004).
+
 Our own annotation gives the index of each GPU on its node, which we count from 0:
 
     annotation scheduling.kai.io/gpu-index: "0" or "0,1", in the order of the groups' names
@@ -39,6 +43,9 @@ RESERVATION = "kai-resource-reservation"
 
 GPU_RESOURCE = "nvidia.com/gpu"
 """The resource by which the device plugin reports the GPUs that can be shared."""
+
+SHARE_RESOURCE = "scheduling.kai.io/gpu-share"
+"""What the container that uses parts of GPUs requests, so that a claim can serve it."""
 
 GPU_INDEX = "scheduling.kai.io/gpu-index"
 UNKNOWN_INDEX = -1
@@ -82,6 +89,11 @@ class SharedGpu:
     index: int = UNKNOWN_INDEX
 
 
+def requests_gpu_share(pod: Pod) -> bool:
+    """Whether ``pod`` asks for a part of a GPU, valid or not."""
+    return GPU_FRACTION in pod.metadata.annotations or GPU_MEMORY in pod.metadata.annotations
+
+
 def gpu_share(pod: Pod) -> GpuShare | None:
     """The part of a GPU that ``pod`` requests, if any; raises GpuShareError."""
     annotations = pod.metadata.annotations
@@ -111,6 +123,16 @@ def shared_gpus(pod: Pod) -> tuple[SharedGpu, ...]:
     if len(texts) != len(groups) or not all(_COUNT.fullmatch(text) for text in texts):
         return tuple(SharedGpu(group) for group in groups)
     return tuple(SharedGpu(g, int(text)) for g, text in zip(groups, texts, strict=True))
+
+
+def has_claimed_share(pod: Pod) -> bool:
+    """Whether a claim gives the pod its parts of GPUs; the scheduler writes that into its status.
+
+    It has no part of GPUs of a device plugin then, whatever its labels say.
+    """
+    status = pod.status.extended_resource_claim_status
+    mappings = status.request_mappings if status is not None else ()
+    return any(each.resource_name == SHARE_RESOURCE for each in mappings)
 
 
 def is_reservation_pod(pod: Pod) -> bool:

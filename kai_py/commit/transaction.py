@@ -6,7 +6,8 @@
                  the latter is checked once more before the first binding, and so are its nodes
     3. ready     drivers have met the binding conditions of the devices, where there are any
     4. GPUs      a reservation pod keeps each GPU of a device plugin that pods of the gang share
-    5. status    pods name in their status the claim for their extended resources
+    5. status    pods name in their status the claim for their extended resources, and nothing of
+                 an attempt on a node that served them otherwise
     6. bind      all pods, as many at a time as the concurrency limit allows
 
 Nothing is bound before 0 to 5 hold for the whole gang. Up to there any failure releases every
@@ -127,7 +128,7 @@ class GangTransaction:
     with pods whose devices their drivers have to make ready, and a note of what is missing.
     ``is_shared`` tells whether another running transaction uses the claim with a uid; without
     ``find_node`` nodes are not looked at again. ``find_pod`` knows the pods of the mirror; without
-    it they are read.
+    it they are read, and nothing is removed that an earlier attempt wrote on pods.
     """
 
     gang: GangPlacement
@@ -321,8 +322,9 @@ class GangTransaction:
     async def _write_pod_statuses(self) -> None:
         if self._problem:
             return
-        created = [(p.pod, p.create_claim) for p in self.gang.pods if p.create_claim is not None]
-        problems = await asyncio.gather(*(write_pod_status(self.access, *each) for each in created))
+        find = self.find_pod
+        writes = (write_pod_status(self.access, p, find(p.pod)) for p in self.gang.pods)
+        problems = await asyncio.gather(*writes)
         self._problem = self._problem or next((each for each in problems if each), "")
 
     async def _undo(self) -> None:

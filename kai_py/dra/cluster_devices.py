@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kai_py.api.bounded import remember
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.api.records.resource import (
     AllocationResult,
@@ -27,6 +28,7 @@ from kai_py.dra.compute_domains import DAEMON, DRIVER, ChannelClaims
 from kai_py.dra.device_kinds import DeviceKind, DeviceKinds, devices_by_node, max_on_one_node
 from kai_py.dra.device_limits import DeviceLimits
 from kai_py.dra.device_state import DeviceState, unreadable_shares
+from kai_py.dra.divisible_gpus import DivisibleGpu, divisible_by_node, memory_mib
 from kai_py.dra.gpu_weight import GpuWeights, requested_share, share_of
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.inventory import Inventory
@@ -39,6 +41,7 @@ from kai_py.snapshot.accounting import (
     Accounting,
     DeviceRequestSpec,
 )
+from kai_py.snapshot.extended_resources import classes_by_resource
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.quarantine import Quarantine, reference
 from kai_py.snapshot.resources import Floats
@@ -108,6 +111,10 @@ class ClusterDevices:
     _class_infos: dict[str, ClassInfo] = field(default_factory=dict)
     _weights_of_requests: dict[Hashable, tuple[float, ...]] = field(default_factory=dict)
     _node_gpus: tuple[int, int, Floats] | None = None
+    _divisible: dict[str, tuple[int, Mapping[str, tuple[DivisibleGpu, ...]]]] = field(
+        default_factory=dict
+    )
+    _gpu_memory: Mapping[str, float] | None = None
     _limits: DeviceLimits = field(default_factory=DeviceLimits)
     _limits_seen: tuple[object, ...] = ()
 
@@ -220,6 +227,28 @@ class ClusterDevices:
 
     def _counts_as_gpu(self, driver: str, device_class: str) -> bool:
         return driver in self.rules.drivers or device_class in self.rules.classes
+
+    def divisible_gpus(self, device_class: str) -> Mapping[str, tuple[DivisibleGpu, ...]]:
+        """The GPUs of a class of which parts can be claimed, by node."""
+        known = self._divisible.get(device_class)
+        if known is None or known[0] != self.inventory.revision:
+            found = self.classes.get(device_class)
+            kinds = [] if found is None else self._kinds_of_class(found)
+            known = self.inventory.revision, divisible_by_node(kinds)
+            self._divisible[device_class] = known
+        return known[1]
+
+    def published_gpu_memory(self) -> Mapping[str, float]:
+        """MiB of a GPU of which parts can be claimed, by node: of the smallest whose size is known.
+
+        The same object until classes or slices change.
+        """
+        if self._gpu_memory is None:
+            serving = classes_by_resource(self.classes.values()).get(GPU_RESOURCE, "")
+            by_node = self.divisible_gpus(serving) if serving else {}
+            sizes = {node: memory_mib(gpus) for node, gpus in by_node.items()}
+            self._gpu_memory = {node: mib for node, mib in sizes.items() if mib}
+        return self._gpu_memory
 
     def class_resource(self, name: str) -> str:
         """The resource by which a device plugin reports the devices of a class; "" if none."""
@@ -371,6 +400,8 @@ class ClusterDevices:
             [objects.taint_rules[name] for name in sorted(objects.taint_rules)]
         )
         self._weights_of_requests.clear()
+        self._divisible.clear()
+        self._gpu_memory = None
         self._weights.forget(self.inventory.pools())
         self.classes = self.allocator.classes = objects.classes
         self._generation = objects.generation

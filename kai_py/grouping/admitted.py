@@ -18,6 +18,7 @@ from kai_py.api.gpu_share import (
     GPU_GROUP_PREFIX,
     SHARE_KEYS,
     GpuShare,
+    has_claimed_share,
     shared_gpus,
 )
 from kai_py.api.queue import GROUP
@@ -134,7 +135,7 @@ def shortest_runtime(runtimes: Iterable[float | None]) -> float | None:
 def shared_groups(pod: Pod) -> Iterator[GpuGroup]:
     """The GPUs that a pod on a node shares, by its labels and by what it was admitted with."""
     meta, node = pod.metadata, pod.spec.node_name
-    if reserved_group(pod) is not None:
+    if reserved_group(pod) is not None or has_claimed_share(pod):
         return
     if any(key == GPU_GROUP or key.startswith(GPU_GROUP_PREFIX) for key in meta.labels) and any(
         key in meta.annotations for key in (*SHARE_KEYS, ADMITTED_KEY)

@@ -137,7 +137,9 @@ def replicas_that_fit(
 def requests_where_reported(shape: Shape) -> Iterator[tuple[str, float]]:
     """Requests that count only on nodes that report the resource."""
     yield from shape.plugin_equivalents.items()
-    yield from ((name, shape.requests[name]) for name in shape.extended.resources)
+    for name in shape.extended.resources:
+        if name in shape.requests:  # not so where parts of GPUs are requested
+            yield name, shape.requests[name]
 
 
 def matches_own_selectors(shape: Shape, nodes: NodeColumns) -> Bools:

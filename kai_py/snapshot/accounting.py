@@ -99,14 +99,15 @@ class Accounting:
         """The cost that is added to that of ``requests`` where a DeviceClass serves them.
 
         It is the same whether a device plugin or a claim serves them: devices of the class, and
-        GPUs where the resource itself does not count as GPUs.
+        GPUs where the resource itself does not count as GPUs. Parts of GPUs are charged as such
+        (``gpu_share``).
         """
         costs = []
         for request in requests:
             cost = self._exact_request(
                 ExactDeviceRequest(device_class_name=request.device_class, count=request.count)
             )
-            if self.gpus_per_unit(request.resource):
+            if request.part is not None or self.gpus_per_unit(request.resource):
                 cost.pop(GPU, None)
             costs.append(cost)
         return total(costs)

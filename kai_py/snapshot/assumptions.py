@@ -22,7 +22,8 @@ class PodPlacement(Struct, frozen=True):
     """Where a pod is: as the API has it, and as what is being written will make it.
 
     ``node`` is "" while there is none, ``nominated`` the node that is reserved for it or "".
-    ``gpus``: the shared GPUs of which it is being given a part.
+    ``gpus``: the shared GPUs of which it is being given a part. ``gets_claim``: a claim is being
+    made for it.
     """
 
     node: str
@@ -30,6 +31,7 @@ class PodPlacement(Struct, frozen=True):
     terminating: bool = False
     gpus: tuple[SharedGpu, ...] = ()
     stuck_terminating: bool = False
+    gets_claim: bool = False
 
 
 class Assumptions(PodTable):
@@ -40,6 +42,7 @@ class Assumptions(PodTable):
         self._nomination_seconds = nomination_seconds
         self._nodes: dict[str, str] = {}
         self._gpus: dict[str, tuple[SharedGpu, ...]] = {}
+        self._with_new_claim: dict[str, None] = {}
         self._evicted: dict[str, None] = {}
         self._nominations: dict[str, NominatedNode] = {}
         self._backoff_until: dict[str, tuple[float, str]] = {}
@@ -48,6 +51,8 @@ class Assumptions(PodTable):
         """The pod goes to its node, and no nomination is needed any more."""
         self._nodes[binding.pod_uid] = binding.node
         self._gpus[binding.pod_uid] = binding.gpus
+        if binding.new_claim is not None:
+            self._with_new_claim[binding.pod_uid] = None
         self._nominations.pop(binding.pod_uid, None)
         return ()
 
@@ -86,6 +91,7 @@ class Assumptions(PodTable):
         if pod.spec.node_name or pod.status.phase in FINISHED_PHASES:
             self._nodes.pop(uid, None)
             self._gpus.pop(uid, None)
+            self._with_new_claim.pop(uid, None)
             self._nominations.pop(uid, None)
         elif pod.status.nominated_node_name and uid not in self._nominations:
             # Its time begins with the next snapshot: here no clock is known.
@@ -96,6 +102,7 @@ class Assumptions(PodTable):
         """Drop the assumed binding."""
         self._nodes.pop(uid, None)
         self._gpus.pop(uid, None)
+        self._with_new_claim.pop(uid, None)
         return ()
 
     def remove(self, pod: Pod) -> Uids:
@@ -114,6 +121,7 @@ class Assumptions(PodTable):
             nominated=nomination.node if nomination else "",
             terminating=pod.metadata.deletion_timestamp is not None or uid in self._evicted,
             gpus=self._gpus.get(uid, ()),
+            gets_claim=uid in self._with_new_claim,
         )
 
     def nominations(self, now: float) -> Mapping[str, NominatedNode]:

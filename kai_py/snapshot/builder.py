@@ -197,6 +197,7 @@ class SnapshotBuilder:
         if self._devices.sync(self._objects.devices()):
             for kind in ("resourceclaims", "extendedresources"):
                 self._derive_later(self._dependencies.dependents_of_kind(kind))
+        tables.node_usage.set_published_memory(self._devices.published_gpu_memory())
         self._deleted_owners.drop_unused()
         self._owner_kinds.drop_unneeded(self._dependencies)
         self._derive_later(tables.stuck_terminations.newly_stuck(now))

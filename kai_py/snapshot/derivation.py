@@ -22,6 +22,7 @@ from kai_py.api.gpu_share import (
     GpuShareError,
     SharedGpu,
     gpu_share,
+    has_claimed_share,
     is_reservation_pod,
     legacy_mig_devices,
     legacy_mig_profile,
@@ -44,7 +45,7 @@ from kai_py.snapshot.gpu_nodes import REPLICA_RESOURCE, gpu_replicas
 from kai_py.snapshot.node_usage import NodeUsageState, PodUsage
 from kai_py.snapshot.pod_volumes import NO_VOLUMES, PodVolumes, pod_volumes
 from kai_py.snapshot.requests import excessive_request
-from kai_py.snapshot.resources import largest_amount
+from kai_py.snapshot.resources import Floats, largest_amount
 from kai_py.snapshot.shape import Shape, ShapeTable
 from kai_py.snapshot.tables.claims import PodClaims, group_claims, pod_claims
 from kai_py.snapshot.tables.gpus import NOMINAL_MIB, SharedGpuUsage
@@ -54,12 +55,15 @@ from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 
 
 def assigned_gpus(pod: Pod, share: GpuShare | None) -> tuple[SharedGpu, ...]:
-    """The shared GPUs of a pod that has part of them, or reserves one.
+    """The shared GPUs of a device plugin that a pod has part of, or of which it reserves one.
 
-    By its labels, or by its name if it has none and is on a node.
+    By its labels, or by its name if it has none and is on a node. What a claim gives it are no GPUs
+    of a device plugin; only the scheduler may write that into the pod's status.
     """
     if share is None:
         return shared_gpus(pod) if is_reservation_pod(pod) else ()
+    if has_claimed_share(pod):
+        return ()
     labelled = shared_gpus(pod)
     if labelled or not pod.spec.node_name:
         return labelled
@@ -96,6 +100,7 @@ class GpuMemory(PodTable):
     def __init__(self) -> None:
         """Nothing is known before the first state."""
         self._generation = -1
+        self._memory: Floats | None = None
         self._by_node: dict[str, float] = {}
         self._smallest = NOMINAL_MIB
         self._tracked: dict[str, None] = {}
@@ -135,10 +140,10 @@ class GpuMemory(PodTable):
 
     def update(self, state: NodeUsageState) -> Iterable[str]:
         """Take in the nodes; returns the pods, by uid, whose charge may have changed."""
-        if state.nodes.generation == self._generation:
-            return ()
-        self._generation = state.nodes.generation
         sharing = state.gpu_sharing
+        if state.nodes.generation == self._generation and sharing.memory is self._memory:
+            return ()
+        self._generation, self._memory = state.nodes.generation, sharing.memory
         rows = np.flatnonzero(sharing.memory_known)
         by_node = {state.nodes.names[row]: float(sharing.memory[row]) for row in rows}
         counts = gpu_replicas(state.nodes)
@@ -206,7 +211,7 @@ def pod_demand(
             volumes.selectors,
             equivalents,
             share,
-            extended=extended_resources(pod, owners.device_class_for),
+            extended=extended_resources(pod, owners.device_class_for, share),
             volumes=volumes.requirements,
             labels_matter=labels_matter,
         )
@@ -231,6 +236,8 @@ def _unrequested_mig(pod: Pod) -> str:
 
 def shared_gpus_of(pod: Pod, demand: PodDemand, placement: PodPlacement) -> tuple[SharedGpu, ...]:
     """The shared GPUs of which the pod has a part: those being written, else those it names."""
+    if placement.gets_claim and demand.gpu_share is not None:
+        return ()
     return placement.gpus or assigned_gpus(pod, demand.gpu_share)
 
 

@@ -11,11 +11,17 @@ that are missing there:
 Containers and sidecars have requests of their own. A plain init container uses those of the
 containers that start after it, which do not run yet, and shares with its like one request for the
 largest rest.
+
+A part of a GPU (``kai_py.api.gpu_share``) is a part of what the class for ``nvidia.com/gpu``
+selects. Its request is ``gpu-share``, and what it says depends on the GPUs of the node
+(``kai_py.dra.divisible_gpus``).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from kai_py.api.gpu_reservation import gpu_container
+from kai_py.api.gpu_share import GPU_RESOURCE, SHARE_RESOURCE, GpuShare
 from kai_py.api.records.core import Container, ContainerExtendedResourceRequest, Pod
 from kai_py.api.records.resource import (
     DeviceClaim,
@@ -27,6 +33,8 @@ from kai_py.api.records.resource import (
 from kai_py.snapshot.resources import amount
 
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
+SHARE_REQUEST = "gpu-share"
+"""The request of a claim for parts of GPUs."""
 
 ClassFor = Callable[[str], str]
 """The DeviceClass that serves a resource, or ""."""
@@ -34,12 +42,16 @@ ClassFor = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class ExtendedRequest:
-    """``count`` devices of a class, in place of so many units of a resource."""
+    """``count`` devices of a class, in place of so many units of a resource.
+
+    ``part``: of each of them only this; None for whole devices.
+    """
 
     name: str
     resource: str
     device_class: str
     count: int
+    part: GpuShare | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +63,20 @@ class ExtendedResources:
     resources: tuple[str, ...] = ()
     """Names, sorted."""
 
+    @property
+    def share(self) -> ExtendedRequest | None:
+        """The request for parts of GPUs, if any."""
+        return next((each for each in self.requests if each.part is not None), None)
+
     def claim_spec(self, missing: Collection[str]) -> ResourceClaimSpec:
-        """The claim for a node that reports none of ``missing``."""
+        """The claim for a node that reports none of ``missing``, but for the parts of GPUs."""
         requests = tuple(
             DeviceRequest(
                 name=each.name,
                 exactly=ExactDeviceRequest(device_class_name=each.device_class, count=each.count),
             )
             for each in self.requests
-            if each.resource in missing
+            if each.resource in missing and each.part is None
         )
         return ResourceClaimSpec(devices=DeviceClaim(requests=requests))
 
@@ -84,28 +101,52 @@ def classes_by_resource(classes: Iterable[DeviceClass]) -> Mapping[str, str]:
     }
 
 
-def extended_resources(pod: Pod, class_for: ClassFor) -> ExtendedResources:
-    """The requests of ``pod`` for such resources; raises QuantityError for a malformed quantity."""
+def extended_resources(
+    pod: Pod, class_for: ClassFor, share: GpuShare | None = None
+) -> ExtendedResources:
+    """The requests of ``pod`` for such resources, and for ``share``, its part of GPUs.
+
+    Raises QuantityError for a malformed quantity.
+    """
     containers = (*pod.spec.init_containers, *pod.spec.containers)
+    named = {name for each in containers for name in _resource_amounts(each)}
+    if share is not None:
+        named.discard(SHARE_RESOURCE)
     classes = {
         resource: device_class
-        for resource in sorted({name for each in containers for name in _resource_amounts(each)})
+        for resource in sorted(named)
         if "/" in resource and (device_class := class_for(resource))
     }
-    if not classes:
-        return NO_EXTENDED_RESOURCES
     requests: list[ExtendedRequest] = []
     uses: list[ContainerExtendedResourceRequest] = []
     for resource, device_class in classes.items():
         new_requests, new_uses = _requests_for(pod, resource, device_class)
         requests += new_requests
         uses += new_uses
+    if share is not None and _is_marked(pod) and (gpu_class := class_for(GPU_RESOURCE)):
+        requests.append(
+            ExtendedRequest(SHARE_REQUEST, GPU_RESOURCE, gpu_class, share.devices, share)
+        )
+        uses.append(
+            ContainerExtendedResourceRequest(gpu_container(pod), SHARE_RESOURCE, SHARE_REQUEST)
+        )
     if not requests:
         return NO_EXTENDED_RESOURCES
     return ExtendedResources(
         requests=tuple(sorted(requests, key=lambda each: each.name)),
         container_uses=tuple(uses),
-        resources=tuple(dict.fromkeys(each.resource for each in requests)),
+        resources=tuple(sorted({each.resource for each in requests})),
+    )
+
+
+def _is_marked(pod: Pod) -> bool:
+    """Whether the container that uses the parts of GPUs requests them by name."""
+    name = gpu_container(pod)
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    return any(
+        int(amount(SHARE_RESOURCE, _resource_amounts(each).get(SHARE_RESOURCE, 0))) > 0
+        for each in containers
+        if each.name == name
     )
 
 

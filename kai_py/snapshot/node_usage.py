@@ -144,6 +144,10 @@ class NodeUsageTable(PodTable):
             self._usages[pod_uid] = usage
             self._apply_usage(pod_uid, usage, 1.0)
 
+    def set_published_memory(self, published: Mapping[str, float]) -> None:
+        """Set what drivers publish of their GPUs: MiB by node."""
+        self._shared_gpus.set_published_memory(published)
+
     def snapshot(self) -> NodeUsageState:
         """The current state; the arrays must not be written to."""
         if self._stale:

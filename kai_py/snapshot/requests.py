@@ -3,11 +3,13 @@
 The rule is Kubernetes' own (resource helpers, KEP-753 sidecars, KEP-2837 pod-level resources):
 containers and sidecars run together; a plain init container runs beside the sidecars started
 before it; the pod asks for the larger of both, per resource. Pod-level requests replace the sum
-where they are set. Overhead comes on top, and every pod takes one of the node's pod slots.
+where they are set. Overhead comes on top, and every pod takes one of the node's pod slots. The mark
+of a pod that shares GPUs is no amount of anything.
 """
 
 from collections.abc import Mapping
 
+from kai_py.api.gpu_share import SHARE_RESOURCE, requests_gpu_share
 from kai_py.api.records.core import Container, Pod, QuantityText, ResourceRequirements
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.resources import amounts, largest_amount
@@ -33,6 +35,8 @@ def pod_requests(pod: Pod) -> Amounts:
         requests |= effective_requests(spec.resources)
     requests = total((requests, amounts(spec.overhead)))
     requests["pods"] = 1.0
+    if requests_gpu_share(pod):
+        requests.pop(SHARE_RESOURCE, None)
     return {name: min(amount, largest_amount(name)) for name, amount in requests.items() if amount}
 
 

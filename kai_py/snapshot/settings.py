@@ -1,6 +1,6 @@
 """Settings of the snapshot builder, and the registry of devices that it depends on."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,3 +68,6 @@ class DeviceRegistry(Protocol):
 
     def sync(self, objects: DeviceObjects) -> bool:
         """Take in the objects; whether what classes stand for has changed."""
+
+    def published_gpu_memory(self) -> Mapping[str, float]:
+        """MiB of a GPU of which parts are given, by node; the same object while it is the same."""

@@ -110,7 +110,10 @@ def test_one_container_sees_the_gpu_and_the_others_none():
     manifest = {
         "spec": {
             "initContainers": [{"name": "init"}],
-            "containers": [{"name": "first", "env": [mine, kept]}, {"name": "second"}],
+            "containers": [
+                {"name": "first", "env": [mine, kept], "resources": {"limits": {"cpu": "1"}}},
+                {"name": "second"},
+            ],
         }
     }
     changed = gpu_environment(manifest, "first")
@@ -121,3 +124,6 @@ def test_one_container_sees_the_gpu_and_the_others_none():
     path = "metadata.annotations['scheduling.kai.io/visible-gpus']"
     visible = {"name": mine["name"], "valueFrom": {"fieldRef": {"fieldPath": path}}}
     assert first["env"] == [kept, visible]
+    share = {"scheduling.kai.io/gpu-share": "1"}
+    assert first["resources"] == {"limits": {"cpu": "1", **share}, "requests": share}
+    assert "resources" not in second

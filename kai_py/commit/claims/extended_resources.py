@@ -10,14 +10,16 @@ from typing import Any
 
 import msgspec
 
+from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER, ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone, preconditions
 from kai_py.commit.claims.exact_writes import ClaimPatch, removing_finalizer, send_patch
 from kai_py.commit.claims.reconcile import ClaimFailure
+from kai_py.commit.gpus.reservations import has_shared_gpus, remove_shared_gpus
 from kai_py.commit.pod_state import fence_pod
 from kai_py.commit.retry import retry_transient
-from kai_py.plan.plan import ClaimToCreate
+from kai_py.plan.plan import ClaimToCreate, Placement
 from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
 
 
@@ -80,8 +82,24 @@ async def delete_claim(access: ApiAccess, claim: ClaimRef) -> None:
             raise
 
 
-async def write_pod_status(access: ApiAccess, pod: PodRef, claim: ClaimToCreate) -> str:
-    """Write the name of its claim into the pod's status; returns why that failed, else ""."""
+async def write_pod_status(access: ApiAccess, placement: Placement, found: Pod | None) -> str:
+    """Write the name of its claim into the pod's status; returns why that failed, else "".
+
+    ``found``: the pod as known. What an earlier attempt wrote on it is removed: the claim for a
+    node that needs none now, shared GPUs of a device plugin for one that gets a claim.
+    """
+    claim = placement.create_claim
+    if claim is None:
+        stale = found is not None and found.status.extended_resource_claim_status is not None
+        return await _clear_pod_status(access, placement.pod) if stale else ""
+    if found is not None and has_shared_gpus(found):
+        problem = await remove_shared_gpus(access, found)
+        if problem:
+            return problem
+    return await _write_claim(access, placement.pod, claim)
+
+
+async def _write_claim(access: ApiAccess, pod: PodRef, claim: ClaimToCreate) -> str:
     status = {
         "resourceClaimName": claim.claim.metadata.name,
         "requestMappings": msgspec.to_builtins(claim.uses),
@@ -103,6 +121,23 @@ async def write_pod_status(access: ApiAccess, pod: PodRef, claim: ClaimToCreate)
             f"pod {pod}: the API server doesn't keep status.extendedResourceClaimStatus; extended "
             "resources are served by claims where its feature gate DRAExtendedResource is on"
         )
+    return ""
+
+
+async def _clear_pod_status(access: ApiAccess, pod: PodRef) -> str:
+    """Remove the name of the claim: a kubelet would wait for it."""
+    body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": None}}
+    try:
+        await retry_transient(
+            lambda: access.call(
+                lambda: access.client.patch(
+                    access.pods, pod.name, body, namespace=pod.namespace, subresource="status"
+                )
+            ),
+            access.retry,
+        )
+    except ApiError as error:
+        return f"pod {pod}: {error}"
     return ""
 
 

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from kai_py.api.gpu_reservation import (
     GPU_CONTAINER,
     RESERVED_GPU,
+    VISIBLE_GPUS,
     GpuGroup,
     ReservationTemplate,
     gpu_container,
     is_live,
     reservation_pod,
 )
-from kai_py.api.gpu_share import RESERVATION
+from kai_py.api.gpu_share import RESERVATION, shared_gpu_metadata, shared_gpus
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone
@@ -170,6 +171,33 @@ class GpuReservations:
         except ApiError as error:
             return "" if is_gone(error, pod.name) else str(error)
         return ""
+
+
+def has_shared_gpus(pod: Pod) -> bool:
+    """Whether an attempt wrote GPUs of a device plugin on the pod."""
+    return bool(shared_gpus(pod)) or VISIBLE_GPUS in pod.metadata.annotations
+
+
+async def remove_shared_gpus(access: ApiAccess, pod: Pod) -> str:
+    """Remove what ``has_shared_gpus`` found; returns why that failed, else ""."""
+    ref, (labels, annotations) = PodRef.of(pod.metadata), shared_gpu_metadata(shared_gpus(pod))
+    body = {
+        "metadata": {
+            "uid": ref.uid,
+            "labels": dict.fromkeys(labels),
+            "annotations": dict.fromkeys((*annotations, VISIBLE_GPUS)),
+        }
+    }
+    try:
+        await retry_transient(
+            lambda: access.call(
+                lambda: access.client.patch(access.pods, ref.name, body, namespace=ref.namespace)
+            ),
+            access.retry,
+        )
+    except ApiError as error:
+        return f"pod {ref}: {error}"
+    return ""
 
 
 def _shared_by_plugin(node: str, uuid: str) -> str:

@@ -33,8 +33,7 @@ WORKS, DIFFERS, MISSING = Compatibility
 
 SHARED_GPU = (
     WORKS,
-    "as in KAI; GPUs of a device plugin need the admission webhook (kai-py install --webhook), see "
-    "docs/gpu-sharing.md",
+    "as in KAI; needs the admission webhook (kai-py install --webhook), see docs/gpu-sharing.md",
 )
 READ = (WORKS, "read as it is")
 OWN_STATE = (WORKS, "written by KAI's binder; read on running pods")

@@ -133,7 +133,7 @@ def _min_request(state: CycleState, member: Member) -> Floats:
     known = {n: a for n, a in reported.items() if n in resources.positions}
     taken = resources.vector(known)
     card = resources.positions.get(GPU_RESOURCE)
-    if share is not None and card is not None:
+    if share is not None and card is not None and member.shape.extended.share is None:
         taken[card] += share.fraction * share.devices
     return taken
 

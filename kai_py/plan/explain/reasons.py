@@ -164,13 +164,25 @@ def _insufficient_gpu_shares(
     if share is None or parts is None:
         return [], rest
     row = statement.snapshot.resources.positions.get(GPU_RESOURCE)
-    without = rest & ~_has_device_plugin(statement, row)
-    unknown = rest & ~without & np.isinf(statement.shared_gpus.required_mib(share))
-    insufficient = rest & ~without & ~unknown & (parts.total < 1)
+    claimed = statement.claims_gpu_share(shape)
+    by_claim = rest & (False if claimed is None else claimed)
+    without = rest & ~_has_device_plugin(statement, row) & ~by_claim
+    with_plugin = rest & ~without & ~by_claim
+    unknown = with_plugin & np.isinf(statement.shared_gpus.required_mib(share))
+    insufficient = with_plugin & ~unknown & (parts.total < 1)
     texts: list[str] = []
     if without.any():
+        drivers = (
+            f"no webhook of kai-py has seen the pod, or no DeviceClass serves {GPU_RESOURCE}, so "
+            "that none is claimed of a DRA driver's"
+            if claimed is None
+            else "and none of a DRA driver that allow multiple allocations and have capacity; for "
+            "parts of several a uuid"
+        )
         count = np.count_nonzero(without)
-        texts.append(f"{count} have no GPUs of a device plugin, of which parts are given")
+        texts.append(
+            f"{count} have no GPUs of a device plugin, of which parts are given ({drivers})"
+        )
     if insufficient.any():
         count = np.count_nonzero(insufficient)
         texts.append(f"{count} Insufficient GPU fraction ({share} requested)")

@@ -2,7 +2,9 @@
 
 *Extended resources* (KEP-5004): a node whose device plugin reports a resource serves it as before;
 on other nodes a claim is created for the pod. Nodes that lack the same resources get the same
-claim. Its name is fixed here, so that a repeated attempt finds the claim of an earlier one.
+claim. Parts of GPUs are claimed likewise, by what the driver publishes of the GPUs there; a node
+with neither a device plugin nor GPUs that can be divided serves none. The name of the claim
+is fixed here, so that a repeated attempt finds the claim of an earlier one.
 
 *Users*: devices are free once the last user of their claim has left. Users are the consumers in
 ``status.reservedFor`` and the pods placed with the claim in this cycle; a PodGroup counts as those
@@ -13,7 +15,7 @@ placed in this cycle. A PodGroup is one entry.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import msgspec
@@ -25,8 +27,10 @@ from kai_py.api.records.resource import (
     AllocationResult,
     ResourceClaim,
     ResourceClaimConsumerReference,
+    ResourceClaimSpec,
     ResourceClaimStatus,
 )
+from kai_py.dra.divisible_gpus import DivisibleGpu, serving, share_constraints, share_request
 from kai_py.plan.plan import ClaimToCreate
 from kai_py.plan.state.undo import Undo
 from kai_py.snapshot.gangs import Member
@@ -39,12 +43,20 @@ UNNAMED_CLAIM = "<extended-resources>"
 MAX_BASE_LENGTH = 53
 """Characters of a name before its suffix of 10, so that it fits into a label (63)."""
 
+FindDivisible = Callable[[str], Mapping[str, tuple[DivisibleGpu, ...]]]
+"""The GPUs of a class of which parts can be claimed, by node."""
+
 NodeClaims = tuple[tuple[ResourceClaim, ...], Ints]
 """The claim to create, if any, and the rows of the nodes that need it."""
 
 
-def extended_claims_by_node(shape: Shape, snapshot: Snapshot, rows: Ints) -> Iterator[NodeClaims]:
-    """Split ``rows`` by the claim that their nodes need; O(rows x extended resources)."""
+def extended_claims_by_node(
+    shape: Shape, snapshot: Snapshot, rows: Ints, divisible: FindDivisible
+) -> Iterator[NodeClaims]:
+    """Split ``rows`` by the claim that their nodes need; O(rows x extended resources).
+
+    Nodes that can serve the pod neither way are left out.
+    """
     resources = shape.extended.resources
     if not resources:
         yield (), rows
@@ -58,18 +70,38 @@ def extended_claims_by_node(shape: Shape, snapshot: Snapshot, rows: Ints) -> Ite
             missing |= (snapshot.nodes.allocatable[position, rows] <= 0).astype(np.int64) << bit
     for code in np.unique(missing):
         names = tuple(name for bit, name in enumerate(resources) if code >> bit & 1)
-        yield _claim_template(shape, names), rows[missing == code]
+        for gpus, same in _by_gpus(shape, snapshot, names, rows[missing == code], divisible):
+            yield _claim_template(shape, names, gpus), same
+
+
+def _by_gpus(
+    shape: Shape, snapshot: Snapshot, missing: Sequence[str], rows: Ints, divisible: FindDivisible
+) -> Iterator[tuple[tuple[DivisibleGpu, ...], Ints]]:
+    """Split ``rows`` by the GPUs of which parts are claimed there."""
+    share = shape.extended.share
+    if share is None or share.part is None or share.resource not in missing:
+        yield (), rows
+        return
+    by_node = divisible(share.device_class)
+    groups: dict[tuple[DivisibleGpu, ...], list[int]] = {}
+    for row in rows.tolist():
+        groups.setdefault(by_node.get(snapshot.nodes.names[row], ()), []).append(row)
+    for gpus, same in groups.items():
+        if found := serving(gpus, share.part):
+            yield found, np.array(same)
 
 
 def extended_claims_of_pod(
-    member: Member, snapshot: Snapshot, row: int
-) -> tuple[ResourceClaim, ...]:
-    """The claim that a pod needs on a node, if any, under an identity of its own."""
-    [(templates, _)] = extended_claims_by_node(member.shape, snapshot, np.array([row]))
-    return tuple(
-        msgspec.structs.replace(claim, metadata=ObjectMeta(name=UNNAMED_CLAIM, uid=member.pod.uid))
-        for claim in templates
-    )
+    member: Member, snapshot: Snapshot, row: int, divisible: FindDivisible
+) -> tuple[ResourceClaim, ...] | None:
+    """The claim that a pod needs on a node, if any, under an identity of its own.
+
+    None where the node cannot serve the pod.
+    """
+    meta = ObjectMeta(name=UNNAMED_CLAIM, uid=member.pod.uid)
+    for templates, _ in extended_claims_by_node(member.shape, snapshot, np.array([row]), divisible):
+        return tuple(msgspec.structs.replace(claim, metadata=meta) for claim in templates)
+    return None
 
 
 def claim_to_create(
@@ -101,10 +133,21 @@ def claim_to_create(
     return ClaimToCreate(claim, uses)
 
 
-def _claim_template(shape: Shape, missing: Sequence[str]) -> tuple[ResourceClaim, ...]:
+def _claim_template(
+    shape: Shape, missing: Sequence[str], gpus: Sequence[DivisibleGpu]
+) -> tuple[ResourceClaim, ...]:
     if not missing:
         return ()
     spec = shape.extended.claim_spec(missing)
+    share = shape.extended.share
+    if share is not None and share.part is not None and gpus:
+        request = share_request(share.name, share.device_class, share.part, gpus)
+        devices = msgspec.structs.replace(
+            spec.devices,
+            requests=(*spec.devices.requests, request),
+            constraints=share_constraints(share.name, share.part, gpus),
+        )
+        spec = ResourceClaimSpec(devices=devices)
     return (ResourceClaim(metadata=ObjectMeta(name=UNNAMED_CLAIM), spec=spec),)
 
 

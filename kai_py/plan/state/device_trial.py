@@ -45,6 +45,9 @@ class DeviceTrial(Protocol):
         None where the shape has no such requests. To be called after ``replicas``.
         """
 
+    def divides_gpus(self, shape: Shape) -> Bools:
+        """(nodes,) bool: where parts of GPUs can be claimed for ``shape``, were they free."""
+
     def allocate(self, member: Member, row: int, capacity: Capacity) -> PodDevices | None:
         """Allocate the pod's claims on a node; None when the devices are not available."""
 

@@ -28,6 +28,7 @@ from kai_py.dra.allocation_query import Alternatives
 from kai_py.dra.allocator import Allocation
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.device_state import DeviceState, ReleasedAllocation
+from kai_py.dra.divisible_gpus import serving
 from kai_py.dra.explain.diagnosis import diagnose_allocation
 from kai_py.dra.explain.diagnosis_message import diagnosis_message
 from kai_py.dra.identity import AllocationError
@@ -36,6 +37,7 @@ from kai_py.plan.plan import ClaimAllocation
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.claims import (
     ClaimUsers,
+    NodeClaims,
     claim_to_create,
     extended_claims_by_node,
     extended_claims_of_pod,
@@ -88,9 +90,7 @@ class CycleDevices:
     def _count_replicas(self, shape: Shape, mask: Bools, count: int, state: DeviceState) -> Ints:
         reachable, missing = self._shape_claims(shape, mask)
         replicas = np.zeros(len(mask), dtype=np.int64)
-        for templates, rows in extended_claims_by_node(
-            shape, self._snapshot, np.flatnonzero(reachable)
-        ):
+        for templates, rows in self._claims_by_node(shape, np.flatnonzero(reachable)):
             replicas += self._cluster.count_fits(
                 [*missing, *templates],
                 self._snapshot.nodes.records,
@@ -106,9 +106,7 @@ class CycleDevices:
         """Which alternatives up to ``count`` pods of ``shape`` get on each node."""
         reachable, missing = self._shape_claims(shape, mask)
         result = Alternatives(*np.zeros((2, len(mask)), dtype=np.int64))
-        for templates, rows in extended_claims_by_node(
-            shape, self._snapshot, np.flatnonzero(reachable)
-        ):
+        for templates, rows in self._claims_by_node(shape, np.flatnonzero(reachable)):
             part = self._cluster.alternatives(
                 [*missing, *templates],
                 self._snapshot.nodes.records,
@@ -130,7 +128,11 @@ class CycleDevices:
         is_fixed = all(self._devices.has_fixed_charge(uses[ref].spec) for ref in missing)
         own = {} if is_fixed else self.own_claims(member)
         claims = [self._claim(member, ref) for ref in missing]
-        templates = extended_claims_of_pod(member, self._snapshot, row)
+        templates = extended_claims_of_pod(
+            member, self._snapshot, row, self._devices.divisible_gpus
+        )
+        if templates is None:
+            return None
         result = self._cluster.allocate(
             [*claims, *templates], self._snapshot.nodes.records, row, self._states[capacity]
         )
@@ -151,6 +153,21 @@ class CycleDevices:
         undo += [each for each in reserved if each is not None]
         allocate = tuple(ClaimAllocation(ref, found) for ref, found in new)
         return PodDevices(allocate, _undo_all(undo), to_create, self._refund(own, allocate))
+
+    def _claims_by_node(self, shape: Shape, rows: Ints) -> Iterator[NodeClaims]:
+        return extended_claims_by_node(shape, self._snapshot, rows, self._devices.divisible_gpus)
+
+    def divides_gpus(self, shape: Shape) -> Bools:
+        """(nodes,) bool: where parts of GPUs can be claimed for ``shape``, were they free."""
+        found = np.zeros(len(self._snapshot.nodes), dtype=np.bool_)
+        request = shape.extended.share
+        if request is None or request.part is None:
+            return found
+        for node, gpus in self._devices.divisible_gpus(request.device_class).items():
+            row = self._snapshot.nodes.positions.get(node)
+            if row is not None:
+                found[row] = bool(serving(gpus, request.part))
+        return found
 
     def crowded_claim(self, members: Sequence[Member], capacity: Capacity) -> str:
         """The first claim that has too many users with ``members``, as a sentence; else ""."""
@@ -277,7 +294,7 @@ class CycleDevices:
         """The claims without devices, where most are wanted, and the rows of the nodes there."""
         reachable, missing = self._shape_claims(shape, mask)
         templates, rows = max(
-            extended_claims_by_node(shape, self._snapshot, np.flatnonzero(reachable)),
+            self._claims_by_node(shape, np.flatnonzero(reachable)),
             key=lambda part: (len(part[0]), len(part[1])),
             default=((), np.flatnonzero(reachable)),
         )

@@ -39,7 +39,7 @@ from kai_py.plan.state.queues import Quota
 from kai_py.policy.round_robin import GangCosts
 from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.gangs import Charge, Gang, Member
-from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_tree import Index
@@ -132,6 +132,7 @@ class Statement:
         self.placed: dict[str, Assignment] = {}
         self.evicted: dict[str, Evicted] = {}
         self._vectors: dict[int, Floats] = {}
+        self._claimed_shares: dict[int, Bools] = {}
         self._undo: list[Callable[[], None]] = []
 
     def trial(self) -> Trial:
@@ -163,7 +164,26 @@ class Statement:
         idle_gpus = np.zeros(len(self.snapshot.nodes))
         if self._gpu_row is not None:
             idle_gpus = self.free(capacity)[self._gpu_row]
-        return self.shared_gpus.replicas(shape.gpu_share, idle_gpus, capacity, count)
+        found = self.shared_gpus.replicas(shape.gpu_share, idle_gpus, capacity, count)
+        claimed = self.claims_gpu_share(shape)
+        if claimed is None:
+            return found
+        return ShareReplicas(found.shared, np.where(claimed, count, found.total))
+
+    def claims_gpu_share(self, shape: Shape) -> Bools | None:
+        """(nodes,) bool: where a claim gives the shape its parts of GPUs; None if nowhere.
+
+        A node whose device plugin reports GPUs gives parts of those.
+        """
+        if shape.extended.share is None:
+            return None
+        known = self._claimed_shares.get(shape.number)
+        if known is None:
+            known = self.devices.divides_gpus(shape)
+            if self._gpu_row is not None:
+                known &= self.snapshot.nodes.allocatable[self._gpu_row] <= 0
+            self._claimed_shares[shape.number] = known
+        return known
 
     def request_vector(self, shape: Shape) -> Floats:
         """(resources,) request of a shape; resources that no node has are left out."""
@@ -292,8 +312,11 @@ class Statement:
     def _allocate_gpu_share(
         self, member: Member, row: int, capacity: Capacity, gpu_fraction: float | None
     ) -> tuple[SharedGpu, ...] | None:
-        """The pod's parts of GPUs, empty if it requests none; None where they don't fit."""
+        """The pod's parts of GPUs, empty if it requests none or claims them; None: don't fit."""
         if member.shape.gpu_share is None:
+            return ()
+        claimed = self.claims_gpu_share(member.shape)
+        if claimed is not None and claimed[row]:
             return ()
         idle_gpus = 0.0 if self._gpu_row is None else float(self.free(capacity)[self._gpu_row, row])
         preferred = self._sharing_strategy if gpu_fraction is None else gpu_fraction

@@ -5,13 +5,15 @@ by the device plugin's resource. A shared GPU counts there as one whole GPU in u
 requests whole GPUs may get it.
 
 How much memory a GPU has is a label of its node, in MiB, rounded down to hundreds, so that GPUs of
-one product count as equal whatever their firmware reserves. Without the label a fraction still has
-a meaning, an amount of memory has none.
+one product count as equal whatever their firmware reserves; without the label it is what a driver
+publishes of its smallest GPU there. If neither says, a fraction still has a meaning, an amount of
+memory has none.
 
 A pod costs O(1); ``snapshot`` copies the columns, O(shared GPUs), and looks every group's node up
 again only when the set of nodes has changed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -103,6 +105,7 @@ class SharedGpuTable:
         self._index = np.full(16, UNKNOWN_INDEX, dtype=np.int64)
         self._nodes = NO_NODES
         self._memory: tuple[Floats, Bools] = (np.zeros(0), np.zeros(0, dtype=np.bool_))
+        self._published: Mapping[str, float] = {}
 
     def add(self, node: str, usage: SharedGpuUsage, sign: float, *, releasing: bool) -> None:
         """Add a pod on ``node`` (or with -1 take it away)."""
@@ -127,13 +130,18 @@ class SharedGpuTable:
             if not sums[self._SHARERS] and not sums[self._RESERVED]:
                 self._drop(slot)
 
+    def set_published_memory(self, published: Mapping[str, float]) -> None:
+        """Set what drivers publish: MiB of a GPU by node."""
+        if published is not self._published:
+            self._published, self._memory = published, node_gpu_memory(self._nodes, published)
+
     def snapshot(self, nodes: NodeColumns) -> GpuSharing:
         """The shared GPUs of ``nodes``."""
         if nodes.positions is not self._nodes.positions:
             found = [nodes.positions.get(node, -1) for node, _ in self._names]
             self._rows[: len(found)] = found
         if nodes is not self._nodes:
-            self._nodes, self._memory = nodes, node_gpu_memory(nodes)
+            self._nodes, self._memory = nodes, node_gpu_memory(nodes, self._published)
         memory, known = self._memory
         kept = np.flatnonzero(self._rows[: len(self._names)] >= 0)
         rows, sums = self._rows[kept], self._sums[:, kept]
@@ -213,12 +221,17 @@ def without_exposed_gpus(
     return adjusted
 
 
-def node_gpu_memory(nodes: NodeColumns) -> tuple[Floats, Bools]:
-    """(nodes,) MiB of one GPU, and whether the node says so."""
+def node_gpu_memory(nodes: NodeColumns, published: Mapping[str, float]) -> tuple[Floats, Bools]:
+    """(nodes,) MiB of one GPU, and whether it is known; ``published``: by drivers, by node."""
     column = nodes.label(MEMORY_LABEL)
     by_code = np.array([parse_gpu_memory(value) for value in column.values])
-    known = by_code[column.codes] > 0
-    return np.where(known, by_code[column.codes], NOMINAL_MIB), known
+    memory = by_code[column.codes]
+    for node, mib in published.items():
+        row = nodes.positions.get(node)
+        if row is not None and memory[row] <= 0:
+            memory[row] = mib
+    known = memory > 0
+    return np.where(known, memory, NOMINAL_MIB), known
 
 
 def parse_gpu_memory(text: str) -> float:

@@ -33,6 +33,8 @@ class FakeNode:
     """Of all published GPUs."""
     product: str = H100
     gpu_memory: str = "81559Mi"
+    shareable: bool = False
+    """Whether several claims may have parts of a published GPU's memory."""
 
     @property
     def resources(self) -> dict[str, str]:
@@ -47,6 +49,7 @@ def gpu_nodes(
     prefix: str = "node",
     published_gpus: int = 0,
     plugin_gpus: int = 0,
+    shareable: bool = False,
     labels: Mapping[str, str] | None = None,
 ) -> list[FakeNode]:
     """Return `count` alike nodes named PREFIX-0, PREFIX-1, ..."""
@@ -57,6 +60,7 @@ def gpu_nodes(
             labels=dict(labels or {}),
             allocatable=allocatable,
             published_gpus=published_gpus,
+            shareable=shareable,
         )
         for i in range(count)
     ]
@@ -169,6 +173,7 @@ def _gpu(node: FakeNode, index: int) -> Document:
             "resource.kubernetes.io/numaNode": {"int": index * 2 // max(node.published_gpus, 1)},
         },
         "capacity": {"memory": {"value": node.gpu_memory}},
+        **({"allowMultipleAllocations": True} if node.shareable else {}),
         **({"taints": [dict(taint) for taint in node.device_taints]} if node.device_taints else {}),
     }
 
