@@ -72,6 +72,39 @@ def closest_match(word: str, known: Iterable[str]) -> str | None:
     return by_lower[matches[0]] if matches else None
 
 
+MAX_EDITS = 2
+MIN_LENGTH = 5
+"""Shorter words differ by two letters without being misspelt."""
+
+
+def is_misspelling(word: str, meant: str) -> bool:
+    """Whether ``word`` is ``meant`` but for case, separators or two letters.
+
+    Letters are those that are missing, added, changed, or swapped with the next one. Stricter than
+    ``closest_match``: for words that may well be names of something else.
+    """
+    left, right = (each.lower().replace("-", "").replace("_", "") for each in (word, meant))
+    if left == right:
+        return word != meant
+    if min(len(left), len(right)) < MIN_LENGTH or abs(len(left) - len(right)) > MAX_EDITS:
+        return False
+    return _edits(left, right) <= MAX_EDITS
+
+
+def _edits(left: str, right: str) -> int:
+    """The optimal string alignment distance (Damerau, 1964)."""
+    before: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        before, last, row = row, before, [i]
+        for j, b in enumerate(right, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+                cost = min(cost, last[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
+
+
 def _common_prefix(left: str, right: str) -> int:
     pairs = enumerate(zip(left, right, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(left), len(right)))

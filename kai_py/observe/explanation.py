@@ -15,7 +15,13 @@ from itertools import islice
 from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.decision_log import Decision
 from kai_py.observe.pending_order import queue_positions
-from kai_py.observe.subject import Subject, claim_funnel_of, deleted_gang_key, gang_keys
+from kai_py.observe.subject import (
+    Subject,
+    claim_funnel_of,
+    deleted_gang_key,
+    gang_keys,
+    misnamed_scheduler,
+)
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.plan import Plan, Protection, QueueShare, Shortage, Unplaced
 from kai_py.plan.survival import effect_text
@@ -27,6 +33,9 @@ from kai_py.snapshot.snapshot import Snapshot
 DELETED = "Deleted"
 RUNNING = "Running"
 STARTING = "Starting"
+OTHER_SCHEDULER = "OtherScheduler"
+"""Its pods name another scheduler than this one, almost."""
+NO_PODS = "NoPods"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +55,10 @@ class QueueLevel:
 class Explanation:
     """A gang as of one cycle.
 
-    ``state`` is Running, Starting, Gone or the stage that stops it; ``message`` says why. ``floor``
-    is minMember. ``position`` counts from 1 among the ``waiting`` gangs of the queue: higher
-    priority first, with the points ``gained`` by waiting, then older; 0 where the gang is not
-    pending.
+    ``state`` is Running, Starting, Deleted, OtherScheduler, NoPods or the stage that stops it;
+    ``message`` says why. ``position`` counts from 1 among the ``waiting`` gangs of the queue:
+    higher priority first, with the points ``gained`` by waiting, then older; 0 where the gang is
+    not pending.
     """
 
     gang: str
@@ -172,7 +181,7 @@ def explain_subject(
     history: Callable[[str], tuple[Decision, ...]],
     limit: int | None = None,
 ) -> list[Explanation]:
-    """The first ``limit`` gangs that ``name`` stands for; if there is none, a deleted one.
+    """The first ``limit`` gangs that ``name`` stands for; if there is none, why, or a deleted one.
 
     ``decisions``: those known, oldest first, by which deleted gangs are found; ``history`` returns
     those of a gang. A claim takes seconds in a cluster of ten thousand nodes, since the index of
@@ -185,18 +194,29 @@ def explain_subject(
         for each in map(explainer.explain, keys)
         if each is not None
     ]
-    if not found and (key := deleted_gang_key(subject, name, decisions)):
-        return [explain_deleted(key, history(key))]
-    return found
+    if found:
+        return found
+    misnamed = misnamed_scheduler(snapshot, subject, name)
+    if misnamed is not None:
+        key = "/".join((misnamed.pod.namespace, *misnamed.owner))
+        return [explain_without_gang(key, OTHER_SCHEDULER, misnamed.message)]
+    key = deleted_gang_key(subject, name, decisions)
+    return [explain_deleted(key, history(key))] if key else []
 
 
 def explain_deleted(key: str, history: tuple[Decision, ...]) -> Explanation:
     """A gang that no longer exists, of which only decisions are known."""
+    queue = next((each.queue for each in history if each.gang == key), "")
+    return replace(explain_without_gang(key, DELETED, ""), queue=queue, history=history)
+
+
+def explain_without_gang(key: str, state: str, message: str) -> Explanation:
+    """A workload that is no gang of this scheduler."""
     return Explanation(
         gang=key,
-        state=DELETED,
-        message="",
-        queue=next((each.queue for each in history if each.gang == key), ""),
+        state=state,
+        message=message,
+        queue="",
         priority=0,
         min_members=0,
         bound=0,
@@ -205,7 +225,6 @@ def explain_deleted(key: str, history: tuple[Decision, ...]) -> Explanation:
         queue_length=0,
         nodes=(),
         queues=(),
-        history=history,
     )
 
 

@@ -12,6 +12,7 @@ from kai_py.observe.decision_log import Decision, decisions_about
 from kai_py.observe.pending_order import pending_by_queue
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.misnamed_schedulers import MisnamedScheduler
 
 
 class Subject(enum.StrEnum):
@@ -50,6 +51,25 @@ def gangs_of_queue(snapshot: Snapshot, plan: Plan, queue: str) -> list[str]:
 def claim_funnel_of(snapshot: Snapshot, subject: Subject, name: str) -> ClaimFunnel | None:
     """The device funnel of the claim, if the subject is one."""
     return claim_funnel(snapshot, *_namespaced(name)) if subject is Subject.CLAIM else None
+
+
+def misnamed_scheduler(snapshot: Snapshot, subject: Subject, name: str) -> MisnamedScheduler | None:
+    """The pod, or the first of the workload, whose schedulerName is almost this scheduler's."""
+    namespace, own_name = _namespaced(name)
+    kind = ""
+    if subject is Subject.GANG and namespace.count("/") == 1:
+        namespace, _, kind = namespace.partition("/")
+    for each in snapshot.misnamed_schedulers:
+        named = (
+            (each.pod.name,)
+            if subject is Subject.POD
+            else (each.owner[1],)
+            if subject in (Subject.GANG, Subject.JOB)
+            else ()
+        )
+        if each.pod.namespace == namespace and own_name in named and kind in ("", each.owner[0]):
+            return each
+    return None
 
 
 def deleted_gang_key(subject: Subject, name: str, decisions: Sequence[Decision]) -> str:

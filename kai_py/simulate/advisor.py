@@ -37,7 +37,13 @@ if TYPE_CHECKING:
 from collections.abc import Iterable
 
 from kai_py.observe.event_history import DecisionHistory, SchedulerEvent, decisions_of_events
-from kai_py.observe.explanation import Explanation, explain_subject
+from kai_py.observe.explanation import (
+    NO_PODS,
+    OTHER_SCHEDULER,
+    Explanation,
+    explain_subject,
+)
+from kai_py.simulate.absent_gangs import correct_absent, explain_absent
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import LoadedCluster
 
@@ -74,6 +80,11 @@ def explain_cluster(
         decisions=history.decisions,
         history=partial(history.about, since=since),
     )
+    if not found and (absent := explain_absent(documents, subject, name)) is not None:
+        found = [absent]
+    if with_suggestions and found and found[0].state in (OTHER_SCHEDULER, NO_PODS):
+        corrected = correct_absent(documents, cluster, cluster.settled(), found[0])
+        return [replace(found[0], suggestions=corrected), *found[1:]]
     pending = {unplaced.gang for unplaced in plan.unplaced}
     pending_keys = [each.gang for each in found if each.gang in pending]
     advised = pending_keys[:MAX_ADVISED] if with_suggestions else []

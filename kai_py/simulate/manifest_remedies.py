@@ -60,7 +60,7 @@ def tolerate_taints(search: RemedySearch) -> Iterator[Suggestion]:
     return first_verified(
         search.verified(
             f"tolerate the taint {taint_text(taint)}",
-            *(replace(each, partial(_edit_pod_spec, partial(_tolerate, taint))) for each in owners),
+            *(replace(each, partial(edit_pod_spec, partial(_tolerate, taint))) for each in owners),
         )
         for taint in (ordered if pod_specs(owners) else ())
     )
@@ -70,7 +70,7 @@ def relax_node_conditions(search: RemedySearch) -> Iterator[Suggestion]:
     """Relax the node constraints: a label less, or no affinity."""
     owners = search.owners(search.gang)
     return first_verified(
-        search.verified(text, *(replace(each, partial(_edit_pod_spec, change)) for each in owners))
+        search.verified(text, *(replace(each, partial(edit_pod_spec, change)) for each in owners))
         for text, change in _node_changes(pod_specs(owners))
     )
 
@@ -143,7 +143,8 @@ def _pod_spec(document: Document) -> Spec | None:
     return spec if isinstance(spec, dict) else None
 
 
-def _edit_pod_spec(change: Callable[[Spec], object], manifest: Document) -> None:
+def edit_pod_spec(change: Callable[[Spec], object], manifest: Document) -> None:
+    """Change the pod spec of a manifest, if its form is known."""
     spec = _pod_spec(manifest)
     if spec is not None:
         change(spec)

@@ -23,6 +23,7 @@ from kai_py.snapshot.shape import HostPort
 from kai_py.snapshot.tables.budgets import DisruptionBudget
 from kai_py.snapshot.tables.gpus import GpuSharing
 from kai_py.snapshot.tables.known_names import NamesByScope
+from kai_py.snapshot.tables.misnamed_schedulers import MisnamedScheduler
 from kai_py.snapshot.tables.numa import NumaNode
 from kai_py.snapshot.tables.pod_rules import PodRuleIndex
 from kai_py.snapshot.tables.queues import QueueInfo
@@ -91,6 +92,7 @@ class Snapshot:
     that pods may refer to. ``budgets``: disruption budgets that protect pods. ``numa``: by name,
     the nodes that report NUMA zones.
     ``invalid_objects``: those that could not be processed, in full or in part.
+    ``misnamed_schedulers``: pods that are no scheduler's, as they name almost this one.
     """
 
     now: float
@@ -130,3 +132,4 @@ class Snapshot:
     budgets: tuple[DisruptionBudget, ...] = ()
     numa: Mapping[str, NumaNode] = field(default_factory=dict)
     invalid_objects: tuple[InvalidObject, ...] = ()
+    misnamed_schedulers: tuple[MisnamedScheduler, ...] = ()

@@ -40,7 +40,8 @@ class Situation:
     """
 
     name: str
-    stage: Stage
+    stage: Stage | str
+    """A state of an explanation where it is no gang."""
     nodes: Sequence[FakeNode]
     objects: Sequence[Document]
     waits: Sequence[Document]

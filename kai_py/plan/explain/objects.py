@@ -3,7 +3,8 @@
 Nodes with amounts that are negative or no quantities, and device pools that are incomplete or
 contradict themselves, are left out of placement; a pool is reported at its first slice. Pods that
 name several groups belong to one of them. Nodes with a NUMA report that can't be read in full count
-without the rest of it. Objects of any kind that could not be processed are set aside.
+without the rest of it. Pods that almost name this scheduler are no scheduler's. Objects of any kind
+that could not be processed are set aside.
 """
 
 from kai_py.api.records.core import ObjectMeta
@@ -11,6 +12,9 @@ from kai_py.dra.inventory import Inventory
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import ObjectProblem
 from kai_py.snapshot.snapshot import Snapshot
+
+MAX_MISNAMED = 64
+"""Pods that are reported for the name of their scheduler."""
 
 
 def object_problems(snapshot: Snapshot, inventory: Inventory) -> tuple[ObjectProblem, ...]:
@@ -36,8 +40,15 @@ def object_problems(snapshot: Snapshot, inventory: Inventory) -> tuple[ObjectPro
         )
         for each in snapshot.ignored_markers
     ]
+    misnamed = [
+        ObjectProblem(
+            Owner("v1", "Pod", each.pod.namespace, each.pod.name, each.pod.uid), each.message
+        )
+        for each in snapshot.misnamed_schedulers[:MAX_MISNAMED]
+    ]
     set_aside = [ObjectProblem(each.object, each.message) for each in snapshot.invalid_objects]
-    return (*faulty_nodes, *faulty_reports, *faulty_pools, *ambiguous_pods, *set_aside)
+    pods = (*ambiguous_pods, *misnamed)
+    return (*faulty_nodes, *faulty_reports, *faulty_pools, *pods, *set_aside)
 
 
 def _owner(api_version: str, kind: str, meta: ObjectMeta) -> Owner:

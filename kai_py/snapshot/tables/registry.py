@@ -30,6 +30,7 @@ from kai_py.snapshot.tables.claims import POD_GROUPS
 from kai_py.snapshot.tables.device_health import UnhealthyPods
 from kai_py.snapshot.tables.gang_members import GangMembers, IgnoredMarkerTable, NodePods
 from kai_py.snapshot.tables.known_names import KnownNames
+from kai_py.snapshot.tables.misnamed_schedulers import MisnamedSchedulers
 from kai_py.snapshot.tables.numa import NumaReports
 from kai_py.snapshot.tables.pod_rules import PodRuleTable
 from kai_py.snapshot.tables.pod_table import ObjectTables, PodTables
@@ -109,6 +110,7 @@ class SnapshotTables:
         )
         self._topologies = Topologies()
         self._known_names = KnownNames()
+        self._misnamed = MisnamedSchedulers((settings.scheduler_name, *settings.scheduler_aliases))
         self._budgets = DisruptionBudgets(pods, settings.is_ours)
         self._numa = NumaReports()
         self._ignored_markers = IgnoredMarkerTable()
@@ -142,6 +144,7 @@ class SnapshotTables:
             self.pod_rules,
             self._ignored_markers,
             self._known_names,
+            self._misnamed,
             self._unhealthy,
             self.gpu_memory,
             self._numa,
@@ -195,6 +198,7 @@ class SnapshotTables:
             budgets=self._budgets.snapshot(),
             numa=self._numa.snapshot(),
             invalid_objects=self._quarantine.snapshot(),
+            misnamed_schedulers=self._misnamed.snapshot(),
         )
 
     def _is_unplaced(self, uid: str) -> bool:

@@ -1,9 +1,17 @@
 """Gangs that wait for a name that does not exist: a letter too many, another domain, no queue."""
 
+from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER
 from kai_py.plan.plan import Stage
 from tests.cluster.fake_kubelet.nodes import GPU_DRIVER, H100, FakeNode, gpu_nodes
 from tests.support.cluster.api import Document
-from tests.support.cluster.manifests import TEMPLATE, claim, claim_template, job, pod_spec
+from tests.support.cluster.manifests import (
+    TEMPLATE,
+    claim,
+    claim_template,
+    job,
+    pod_spec,
+    priority_class,
+)
 from tests.support.situations import (
     JOB,
     POOL,
@@ -129,6 +137,36 @@ NAMES = (
         pods=1,
         says="Queues for namespace default: open.",
         suggests="use queue open instead of theirs",
+    ),
+    Situation(
+        name="scheduler-misspelt",
+        stage=OTHER_SCHEDULER,
+        nodes=nodes(),
+        objects=[team()],
+        waits=[
+            job(
+                "waiting",
+                2,
+                pod_spec(gpus=1, scheduler="kai-schedular"),
+                annotations=in_queue("team"),
+            )
+        ],
+        gang=JOB,
+        pods=2,
+        says='no pod with spec.schedulerName "kai-schedular" was ever placed; '
+        "did you mean kai-scheduler?",
+        suggests="correct schedulerName kai-schedular to kai-scheduler",
+    ),
+    Situation(
+        name="priority-class-misspelt",
+        stage=NO_PODS,
+        nodes=nodes(),
+        objects=[team(), priority_class("urgent", 100)],
+        waits=[gpus("waiting", 2, priorityClassName="urgnet")],
+        gang=JOB,
+        pods=2,
+        says='it has no pods: PriorityClass "urgnet" does not exist; did you mean urgent?',
+        suggests="correct PriorityClass urgnet to urgent",
     ),
     node_name(
         "label-value-misspelt",

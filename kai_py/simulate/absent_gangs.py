@@ -1,0 +1,153 @@
+"""Workloads that are no gang of this scheduler although they should be, and the correction.
+
+Their pods almost name this scheduler, or the API server refuses to create them. A correction is
+suggested if the workload starts with it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from kai_py.api.problems import closest_match
+from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER, Explanation, explain_without_gang
+from kai_py.observe.subject import Subject
+from kai_py.observe.suggestion import Suggestion
+from kai_py.simulate.manifest_remedies import Spec, edit_pod_spec, pod_specs
+from kai_py.simulate.objects import Document
+from kai_py.simulate.remedy_search import replace
+from kai_py.simulate.steps import ApplySteps
+from kai_py.simulate.what_if import LoadedCluster, SettledCluster, compare
+
+BUILT_IN_CLASSES = ("system-cluster-critical", "system-node-critical")
+
+
+def explain_absent(
+    documents: Sequence[Document], subject: Subject, name: str
+) -> Explanation | None:
+    """Why a workload has no pods; None if it has some, has ended or does not exist."""
+    workload = _workload(documents, subject, name)
+    if workload is None or _is_idle(workload):
+        return None
+    owned = {
+        owner["uid"]
+        for each in documents
+        for owner in each["metadata"].get("ownerReferences") or ()
+    }
+    if workload["metadata"].get("uid") in owned:
+        return None
+    key = _key(workload)
+    wrong = _unknown_class(documents, workload)
+    if wrong is not None:
+        missing, nearest = wrong
+        advice = f"did you mean {nearest}?" if nearest else "create it, or name another one."
+        message = f'it has no pods: PriorityClass "{missing}" does not exist; {advice}'
+    else:
+        described = f"kubectl describe {workload['kind'].lower()} {workload['metadata']['name']}"
+        message = (
+            "it has no pods: a quota, an admission webhook or another rule of the API server "
+            f"may refuse them; {described} has the events of its controller"
+        )
+    return explain_without_gang(key, NO_PODS, message)
+
+
+def correct_absent(
+    documents: Sequence[Document],
+    cluster: LoadedCluster,
+    baseline: SettledCluster,
+    explanation: Explanation,
+) -> tuple[Suggestion, ...]:
+    """The correction with which a workload that is no gang starts; () if there is none."""
+    workload = next((each for each in documents if _key(each) == explanation.gang), None)
+    if workload is None:
+        return ()
+    edits = _scheduler_edits if explanation.state == OTHER_SCHEDULER else _class_edits
+    for text, edit in edits(documents, cluster, workload):
+        steps = (replace(workload, partial(edit_pod_spec, edit)),)
+        outcome = cluster.settled(ApplySteps(steps))
+        comparison = compare(baseline, outcome)
+        if explanation.gang in outcome.running:
+            evicted = dict.fromkeys(eviction.gang for eviction in comparison.victims)
+            return (
+                Suggestion(
+                    text,
+                    steps,
+                    evicts=tuple(evicted),
+                    starts=tuple(each.gang for each in comparison.starts),
+                    stops=tuple(each.gang for each in comparison.stops),
+                    queues=comparison.queues,
+                ),
+            )
+    return ()
+
+
+Edits = Iterator[tuple[str, Callable[[Spec], object]]]
+
+
+def _scheduler_edits(
+    _documents: Sequence[Document], cluster: LoadedCluster, workload: Document
+) -> Edits:
+    named = {spec.get("schedulerName") for spec in pod_specs([workload])}
+    for each in cluster.snapshot.misnamed_schedulers:
+        if each.named in named:
+            text = f"correct schedulerName {each.named} to {each.meant}"
+            yield text, partial(_set, "schedulerName", each.meant)
+            return
+
+
+def _class_edits(
+    documents: Sequence[Document], _cluster: LoadedCluster, workload: Document
+) -> Edits:
+    wrong = _unknown_class(documents, workload)
+    if wrong is not None and wrong[1]:
+        text = f"correct PriorityClass {wrong[0]} to {wrong[1]}"
+        yield text, partial(_set, "priorityClassName", wrong[1])
+
+
+def _set(field: str, value: str, spec: Spec) -> None:
+    spec[field] = value
+
+
+def _workload(documents: Sequence[Document], subject: Subject, name: str) -> Document | None:
+    if subject not in (Subject.JOB, Subject.GANG):
+        return None
+    *place, own_name = name.split("/")
+    namespace = place[0] if place else "default"
+    kind = place[1] if len(place) > 1 else "Job" if subject is Subject.JOB else ""
+    return next(
+        (
+            each
+            for each in documents
+            if each["metadata"]["name"] == own_name
+            and each["metadata"].get("namespace") == namespace
+            and each["kind"] != "Pod"
+            and kind in ("", each["kind"])
+            and pod_specs([each])
+        ),
+        None,
+    )
+
+
+def _is_idle(workload: Document) -> bool:
+    """Whether no pods are expected: it is suspended or has ended."""
+    spec, status = workload.get("spec") or {}, workload.get("status") or {}
+    ended = {"Complete", "Failed"}
+    conditions = status.get("conditions") or ()
+    return (
+        bool(spec.get("suspend"))
+        or 0 in (spec.get("parallelism"), spec.get("replicas"))
+        or any(each["type"] in ended and each["status"] == "True" for each in conditions)
+    )
+
+
+def _unknown_class(documents: Sequence[Document], workload: Document) -> tuple[str, str] | None:
+    """The PriorityClass that its pods name and that does not exist, and the nearest or ""."""
+    known = {each["metadata"]["name"] for each in documents if each["kind"] == "PriorityClass"}
+    for spec in pod_specs([workload]):
+        named = spec.get("priorityClassName") or ""
+        if named and named not in known and named not in BUILT_IN_CLASSES:
+            return named, closest_match(named, sorted(known)) or ""
+    return None
+
+
+def _key(document: Document) -> str:
+    meta = document["metadata"]
+    return f"{meta.get('namespace', '')}/{document['kind']}/{meta['name']}"
