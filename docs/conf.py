@@ -3,8 +3,13 @@
 Everything a page needs lies beside it, so the site works from a folder without a network.
 """
 
+from pathlib import Path
+
 from sphinx.application import Sphinx
 
+RUNBOOKS = sorted(
+    f"runbooks/{page.stem}" for page in (Path(__file__).parent / "runbooks").glob("*.md")
+)
 NAVIGATION = {
     "Start": ["quickstart", "tasks/share-a-cluster", "concepts", "install"],
     "Tasks": [
@@ -35,6 +40,7 @@ NAVIGATION = {
         "dashboard",
         "metrics",
     ],
+    "Runbooks": RUNBOOKS,
     "Reference": [
         "reference/commands",
         "reference/configuration",

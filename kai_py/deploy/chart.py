@@ -54,6 +54,18 @@ OPTIONAL_KINDS = {
 """Kinds that a value enables, and the value."""
 WEBHOOK_SWITCH = "webhook.enabled"
 SHARING_SWITCH = "gpuSharing.enabled"
+RULES_TEMPLATE = """\
+  {{- $rules := .Files.Get "monitoring/rules.yaml" }}
+  {{- with .Values.monitoring.runbookURL }}
+  {{- $base := trimSuffix "/" . }}
+  {{- $rules = $rules | replace "runbook: runbooks/" (printf "runbook_url: %s/" $base) }}
+  {{- end }}
+  {{- $rules | nindent 2 }}
+"""
+"""The rules verbatim, as their template expressions are Prometheus'.
+
+The runbooks of alerts become links where the value says where docs/runbooks is served.
+"""
 DASHBOARDS_SWITCH = "monitoring.dashboards"
 DIGEST_KEY = "kai-py/configuration"
 
@@ -156,7 +168,7 @@ def _template(document: Document) -> str:
         document["metadata"]["annotations"] = {"values-account-annotations": ""}
     if kind == "PrometheusRule":
         return _conditional(
-            _without_last_field(document, "spec") + _file_of(RULES, 2), OPTIONAL_KINDS[kind]
+            _without_last_field(document, "spec") + RULES_TEMPLATE, OPTIONAL_KINDS[kind]
         )
     text = _with_values(text_of_manifest(document))
     if kind == "ClusterRole" and not _is_webhook(document):

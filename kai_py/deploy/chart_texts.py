@@ -72,6 +72,8 @@ monitoring:
   podMonitor: false
   rules: false
   dashboards: false
+  # Where the pages of docs/runbooks are served; alerts then carry runbook_url.
+  runbookURL: ""
 # The scheduler's configuration; `kai-py run --config` reads the same file.
 config: {}
 webhook:

@@ -63,7 +63,13 @@ def values_schema() -> Document:
             "admissionPolicies": {"type": "boolean"},
             "rights": _switches(*Right),
             "gpuSharing": _switches("enabled", "createNamespace"),
-            "monitoring": _switches("serviceMonitor", "podMonitor", "rules", "dashboards"),
+            "monitoring": _object(
+                {
+                    name: {"type": "boolean"}
+                    for name in ("serviceMonitor", "podMonitor", "rules", "dashboards")
+                }
+                | {"runbookURL": {"type": "string", "pattern": "^(https?://.+)?$"}}
+            ),
             "config": config,
             "webhook": _switches("enabled"),
             "global": {"type": "object"},

@@ -195,6 +195,20 @@ def test_the_dashboard_may_have_an_address_outside():
 
 
 @built_once
+def test_alerts_link_their_runbooks_where_the_pages_are_served():
+    def annotations(**values):
+        text = render(CHART, "gpu", json.dumps({"image": "i", "monitoring": values}))
+        (rules,) = [each for each in documents(text) if each["kind"] == "PrometheusRule"]
+        return next(rule["annotations"] for group in rules["spec"]["groups"]
+                for rule in group["rules"] if rule.get("alert") == "KaiPyNoLeader")  # fmt: skip
+
+    assert annotations(rules=True)["runbook"] == "runbooks/KaiPyNoLeader.html"
+    linked = annotations(rules=True, runbookURL="https://docs.example/kai/")
+    assert linked["runbook_url"] == "https://docs.example/kai/KaiPyNoLeader.html"
+    assert "runbook" not in linked
+
+
+@built_once
 def test_values_of_an_earlier_release_may_be_reused():
     new = ("env", "envFrom", "extraArgs", "extraVolumes", "extraVolumeMounts", "affinity")
     new += ("podAnnotations", "podLabels", "serviceAccountAnnotations", "ingress", "route")

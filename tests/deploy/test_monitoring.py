@@ -54,6 +54,31 @@ def test_every_recorded_series_is_told_on_the_page():
     assert {name for name in recorded() if name not in page} == set()
 
 
+SECTIONS = ["Impact", "Diagnosis", "Mitigation"]
+
+
+def test_every_alert_leads_to_a_runbook_of_its_own():
+    alerts = {rule["alert"]: rule for group in rule_groups()["groups"] for rule in group["rules"]
+              if "alert" in rule}  # fmt: skip
+    assert {page.stem for page in (DOCS / "runbooks").glob("*.md")} == {*alerts}
+    for name, rule in alerts.items():
+        assert rule["annotations"]["runbook"] == f"runbooks/{name}.html"
+        text = (DOCS / "runbooks" / f"{name}.md").read_text()
+        assert text.startswith(f"# {name}\n")
+        assert re.findall(r"^## (.*)$", text, re.MULTILINE) == SECTIONS
+
+
+def test_every_panel_is_described_and_follows_the_chosen_queues():
+    for name in DASHBOARDS:
+        board = json.loads(text_of(name))
+        assert {"datasource", "queue"} <= {each["name"] for each in board["templating"]["list"]}
+        for panel in board["panels"]:
+            assert len(panel["description"]) > 40
+            for target in panel["targets"]:
+                by_queue = "queue" in target["expr"].partition("by (")[2].partition(")")[0]
+                assert not by_queue or '{queue=~"$queue"}' in target["expr"], target
+
+
 def test_panels_are_told_apart_and_do_not_overlap():
     for name in DASHBOARDS:
         board = json.loads(text_of(name))
