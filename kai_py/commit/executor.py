@@ -11,9 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from kai_py.api.records.core import Pod
-from kai_py.api.records.resource import ResourceClaim
-from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.checkpoints import CheckpointRequester
 from kai_py.commit.claims.device_conflicts import DeviceConflictResolver
@@ -25,14 +22,16 @@ from kai_py.commit.claims.recovery import (
     find_leftover_claims,
     planned_pods,
 )
-from kai_py.commit.claims.repair import DamagedPod, PodRepair, find_damaged_pods
+from kai_py.commit.claims.repair import DamagedPod, PodRepair, RepairPasses, find_damaged_pods
 from kai_py.commit.cluster_view import AssumeCache
 from kai_py.commit.committer import Committer
 from kai_py.commit.event_writer import EventWriter
-from kai_py.commit.events import EventRecorder, TokenBucket, queue_reference
+from kai_py.commit.events import EventRecorder, TokenBucket
+from kai_py.commit.forced_evictions import ForcedEvictions
 from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.commit.gpus.reservations import GpuReservations
 from kai_py.commit.gpus.upkeep import GpuUpkeep
+from kai_py.commit.lookups import Lookups
 from kai_py.commit.provisioner import Provisioner
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.scale_ups import ScaleUpTracker
@@ -49,10 +48,9 @@ from kai_py.observe.failures import Failures
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import ObjectProblem, Plan
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.tables.claims import pod_claims
 from kai_py.watch.client import Client
 from kai_py.watch.freshness import Freshness
-from kai_py.watch.kinds import NODES, PODS, QUEUES, RESOURCE_CLAIMS, WatchedQueue
+from kai_py.watch.kinds import NODES, PODS, QUEUES, RESOURCE_CLAIMS
 from kai_py.watch.mirror import Mirror
 
 log = logging.getLogger(__name__)
@@ -91,7 +89,9 @@ class Executor:
 
     def __init__(self, dependencies: ExecutorDependencies) -> None:
         self._dependencies = dependencies
+        self._lookups = Lookups(dependencies.mirror)
         self._plan = Plan()
+        self._gangs: Collection[Gang] = ()
         self._stale: tuple[str, ...] = ()
         self._last_problems: tuple[ObjectProblem, ...] = ()
         self._grace = LeftoverTracker(dependencies.settings.claim_grace)
@@ -105,11 +105,11 @@ class Executor:
             on_dropped=dependencies.metrics.events_dropped.inc,
         )
         self._event_writer = EventWriter(
-            self._recorder, self._find_queue_reference, self._unallocated_claims
+            self._recorder, self._lookups.queue_reference, self._lookups.unallocated_claims
         )
         self._pod_statuses = PodStatusWriter(
             self._access(dependencies.settings.status_concurrency),
-            self._find_pod,
+            self._lookups.pod,
             message_interval=dependencies.settings.message_interval,
             on_transition=self._event_writer.report_transition,
             wake=dependencies.wake,
@@ -117,7 +117,7 @@ class Executor:
         self._queue_statuses = QueueStatusWriter(
             dependencies.client,
             dependencies.mirror.served(QUEUES) or QUEUES.at(),
-            self._find_queue,
+            self._lookups.queue,
             interval=dependencies.settings.queue_status_interval,
             backoff=ObjectBackoff(dependencies.settings.backoff),
             on_transition=self._event_writer.report_queue,
@@ -127,9 +127,9 @@ class Executor:
             dependencies.claiming_groups,
             ObjectBackoff(dependencies.settings.backoff),
         )
-        self._gates = GateRemover(self._access(GATE_CONCURRENCY), self._find_pod)
+        self._gates = GateRemover(self._access(GATE_CONCURRENCY), self._lookups.pod)
         self._checkpoints = CheckpointRequester(
-            self._access(GATE_CONCURRENCY), self._find_pod, self._event_writer.report_checkpoint
+            self._access(GATE_CONCURRENCY), self._lookups.pod, self._event_writer.report_checkpoint
         )
         self._native_statuses = NativeGroupStatusWriter(
             dependencies.client, dependencies.mirror, dependencies.settings
@@ -152,16 +152,21 @@ class Executor:
         self.committer = Committer(
             access=self._access(dependencies.settings.concurrency),
             assume_cache=dependencies.assume_cache,
-            find_claim=self._find_claim,
+            find_claim=self._lookups.claim,
             holders=dependencies.holders,
             event_writer=self._event_writer,
             metrics=dependencies.metrics,
             settings=dependencies.settings,
             wake=dependencies.wake,
             freshness=dependencies.freshness,
-            find_node=lambda name: dependencies.mirror.objects(NODES).get(("", name)),
-            find_pod=self._find_pod,
+            find_node=self._lookups.node,
+            find_pod=self._lookups.pod,
             gpu_reservations=self._gpu_reservations,
+        )
+        self._evictions = ForcedEvictions(
+            access=self._access(dependencies.settings.status_concurrency),
+            scheduler_name=dependencies.settings.scheduler_name,
+            gangs=lambda: self._gangs,
         )
         self._device_conflicts = DeviceConflictResolver(
             access=self._access(dependencies.settings.status_concurrency),
@@ -172,6 +177,7 @@ class Executor:
             releasing=self.committer.releasing,
             catch_up=dependencies.freshness.catch_up,
             event_writer=self._event_writer,
+            evictions=self._evictions,
             count=dependencies.metrics.double_allocations.inc,
             policy=dependencies.settings.double_allocation,
         )
@@ -179,7 +185,7 @@ class Executor:
     def execute(self, plan: Plan, gangs: Collection[Gang], now: float) -> None:
         """Carry out a plan made of ``gangs``; ``now`` is its time, seconds since the epoch."""
         plan = self._with_autoscaling(with_kai_messages(plan, gangs, now), gangs, now)
-        self._plan = plan
+        self._plan, self._gangs = plan, gangs
         self.committer.commit(self._supported(plan), now)
         contained = self._dependencies.failures.contained
         with contained("statuses of pods"):
@@ -293,27 +299,27 @@ class Executor:
             self._report_lasting_problems()
 
     async def _repair(self) -> None:
-        """Repair pods that were found damaged in two passes: the mirror may be a moment behind."""
-        mirror, freshness = self._dependencies.mirror, self._dependencies.freshness
-        repair = PodRepair(
-            access=self._access(self._dependencies.settings.status_concurrency),
-            holders=self._dependencies.holders,
-            event_writer=self._event_writer,
-            count=lambda outcome: self._dependencies.metrics.repairs.labels(outcome).inc(),
-        )
-        previous: frozenset[DamagedPod] = frozenset()
-        while True:
-            await asyncio.sleep(self._dependencies.settings.repair_interval)
-            found = find_damaged_pods(
+        mirror = self._dependencies.mirror
+        passes = RepairPasses(
+            repair=PodRepair(
+                access=self._access(self._dependencies.settings.status_concurrency),
+                holders=self._dependencies.holders,
+                event_writer=self._event_writer,
+                evictions=self._evictions,
+                count=lambda outcome: self._dependencies.metrics.repairs.labels(outcome).inc(),
+            ),
+            find=lambda: find_damaged_pods(
                 mirror.objects(PODS).values(),
                 mirror.objects(RESOURCE_CLAIMS),
                 self._dependencies.settings.scheduler_names,
-            )
-            damaged = {each: None for each in found if not self._is_written(each)}
-            for each in damaged:
-                if each in previous and not freshness.behind() and not await freshness.catch_up():
-                    await repair.repair(each)
-            previous = frozenset(damaged)
+            ),
+            is_written=self._is_written,
+            catch_up=self._dependencies.freshness.catch_up,
+        )
+        while True:
+            await asyncio.sleep(self._dependencies.settings.repair_interval)
+            if not self._dependencies.freshness.behind():
+                await passes.run_once()
 
     async def _keep_gpus(self) -> None:
         """Delete reservation pods that are not needed; nothing is decided on a stale view."""
@@ -327,6 +333,7 @@ class Executor:
             releasing=self.committer.releasing_gpus,
             catch_up=dependencies.freshness.catch_up,
             event_writer=self._event_writer,
+            evictions=self._evictions,
             count=lambda outcome: dependencies.metrics.repairs.labels(outcome).inc(),
             scheduler_names=dependencies.settings.scheduler_names,
         )
@@ -376,33 +383,6 @@ class Executor:
         return GpuReservations(
             access=self._access(self._dependencies.settings.concurrency),
             groups=self._dependencies.gpu_groups,
-            find_pod=self._find_pod,
+            find_pod=self._lookups.pod,
             delivery=delivery,
         )
-
-    def _find_pod(self, ref: PodRef) -> Pod | None:
-        pod = self._dependencies.mirror.objects(PODS).get((ref.namespace, ref.name))
-        return pod if pod is not None and pod.metadata.uid == ref.uid else None
-
-    def _unallocated_claims(self, ref: PodRef) -> tuple[ClaimRef, ...]:
-        pod, claims = self._find_pod(ref), self._dependencies.mirror.objects(RESOURCE_CLAIMS)
-        if pod is None:
-            return ()
-        references = pod_claims(
-            pod, lambda namespace, name: claims.get((namespace, name))
-        ).references
-        claims_by_reference = ((claim, self._find_claim(claim)) for claim in references)
-        return tuple(
-            ref for ref, claim in claims_by_reference if claim and claim.status.allocation is None
-        )
-
-    def _find_claim(self, ref: ClaimRef) -> ResourceClaim | None:
-        claim = self._dependencies.mirror.objects(RESOURCE_CLAIMS).get((ref.namespace, ref.name))
-        return claim if claim is not None and claim.metadata.uid == ref.uid else None
-
-    def _find_queue(self, name: str) -> WatchedQueue | None:
-        return self._dependencies.mirror.objects(QUEUES).get(("", name))
-
-    def _find_queue_reference(self, name: str) -> Owner | None:
-        queue = self._find_queue(name)
-        return queue_reference(queue.metadata) if queue is not None else None

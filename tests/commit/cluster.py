@@ -30,6 +30,7 @@ from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.committer import Committer
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import EventRecorder, TokenBucket
+from kai_py.commit.forced_evictions import ForcedEvictions
 from kai_py.commit.retry import RetryPolicy
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.transaction import GangOutcome, GangTransaction
@@ -41,13 +42,15 @@ from kai_py.embedded.resources import CLAIMS, NAMESPACES, PODS, Registry
 from kai_py.embedded.routing import parse_path
 from kai_py.embedded.store import Store
 from kai_py.embedded.writes import WriteRequest, execute, read
-from kai_py.grouping.gang import Owner
+from kai_py.grouping.gang import FailureLimit, Owner
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Action, ClaimAllocation, GangPlacement, Placement
 from kai_py.watch import kinds
 from kai_py.watch.client import Client
 from kai_py.watch.errors import TimedOut, from_response
 from kai_py.watch.transport import ApiCall
+from tests.support import worlds
+from tests.support.replacing import replace
 
 NAMESPACE = "team-a"
 DRIVER = "gpu.example.com"
@@ -233,6 +236,24 @@ class Cluster:
 
     def shown_pod(self, ref: PodRef) -> Pod | None:
         return self.current(self.pod(ref.name), ref.uid)
+
+    def evictions(self, owner: Owner = JOB, limits: tuple[FailureLimit, ...] = ()):
+        """Forced evictions; all pods are one gang of ``owner``, each with these limits."""
+
+        def gangs():
+            found = self.pods()
+            members = tuple(
+                replace(
+                    worlds.member(pod.metadata.name, 1, pod.spec.node_name),
+                    pod=PodRef.of(pod.metadata),
+                    failure_limits=limits,
+                )
+                for pod in found
+                if pod is not None and pod.metadata.deletion_timestamp is None
+            )
+            return [replace(worlds.gang("all"), owner=owner, members=members)]
+
+        return ForcedEvictions(access=self.access(), scheduler_name=SCHEDULER, gangs=gangs)
 
     def current(self, record, uid):
         return record if record is not None and record.metadata.uid == uid else None

@@ -27,7 +27,7 @@ class Told:
 class World(Cluster):
     """A pod of ours, bound and holding a device, and the watch for clashes."""
 
-    def __init__(self, rule=RULE.GIVE_WAY_BEFORE_START):
+    def __init__(self, rule=RULE.GIVE_WAY_BEFORE_START, limits=()):
         super().__init__()
         self.told, self.counted, self.carried = Told(), 0, False
         self.clashes = DeviceConflictResolver(
@@ -39,6 +39,7 @@ class World(Cluster):
             releasing=set(),
             catch_up=Fresh().catch_up,
             event_writer=self.told,
+            evictions=self.evictions(limits=limits),
             count=self._count,
             policy=rule,
         )

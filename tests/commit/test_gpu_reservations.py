@@ -170,7 +170,7 @@ async def test_a_reservation_that_its_node_refused_is_told_and_deleted(cluster, 
     assert kept(cluster) == []
 
 
-def upkeep(cluster, groups, *, in_use=(), events=None, stale=""):
+def upkeep(cluster, groups, *, in_use=(), events=None, stale="", evictions=None):
     async def catch_up():
         return stale
 
@@ -181,6 +181,7 @@ def upkeep(cluster, groups, *, in_use=(), events=None, stale=""):
         releasing=set(),
         catch_up=catch_up,
         event_writer=events or Told(),
+        evictions=evictions or cluster.evictions(),
         count=lambda _outcome: None,
         scheduler_names={SCHEDULER},
     )

@@ -95,8 +95,8 @@ def test_a_binding_made_before_the_leader_was_replaced_is_refused_after_recovery
 
     async def main():
         late = Late(cluster, {BINDING}, None)
-        await asyncio.wait([former := asyncio.create_task(attempt(cluster, gang, late))], timeout=1)
-        former.cancel()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(attempt(cluster, gang, late), 0.5)
         leftovers = find_leftover_claims(cluster.claims(), cluster.pods(), {SCHEDULER}, set())
         for leftover in leftovers:
             assert await release_leftover(cluster.access(), leftover) == ""
@@ -113,8 +113,8 @@ def test_a_binding_that_arrives_before_recovery_keeps_its_claim():
 
     async def main():
         late = Late(cluster, {BINDING}, None)
-        await asyncio.wait([former := asyncio.create_task(attempt(cluster, gang, late))], timeout=1)
-        former.cancel()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(attempt(cluster, gang, late), 0.5)
         leftovers = find_leftover_claims(cluster.claims(), cluster.pods(), {SCHEDULER}, set())
         await late.arrive()
         for leftover in leftovers:

@@ -5,7 +5,8 @@ import pytest
 
 from kai_py.commit.claims.repair import PodRepair, find_damaged_pods
 from kai_py.embedded.resources import CLAIMS, PODS
-from tests.commit.cluster import NAMESPACE, SCHEDULER, Cluster, device, first, refuse
+from kai_py.grouping.gang import FailureLimit, Owner
+from tests.commit.cluster import JOB, NAMESPACE, SCHEDULER, Cluster, device, first, refuse
 
 GPU = device("gpu-0", "node-a")
 
@@ -20,6 +21,8 @@ class Reports:
 
 class World(Cluster):
     """A pod of ours on node-a with gpu-0, and a stranger's claim."""
+
+    owner, limits = JOB, ()
 
     def __init__(self, *, phase="Running", scheduler=SCHEDULER, seen=True, **spec):
         super().__init__()
@@ -47,6 +50,7 @@ class World(Cluster):
             access=self.access(),
             holders=self.holders,
             event_writer=self.reports,
+            evictions=self.evictions(self.owner, self.limits),
             count=self.outcomes.append,
         )
         for each in self.damaged():
@@ -158,3 +162,13 @@ async def test_a_claim_reserved_for_the_pods_group_is_well():
     held = world.api.find(CLAIMS, "gpu", NAMESPACE)
     world.api.patch_status(CLAIMS, held, {"reservedFor": [{**consumer, "uid": "group-uid"}]})
     assert world.damaged() == []
+
+
+async def test_a_pod_whose_workload_would_fail_is_kept_and_reported():
+    world = World(seen=False)
+    world.owner = Owner("jobset.x-k8s.io/v1alpha2", "JobSet", NAMESPACE, "train", "uid")
+    world.limits = (FailureLimit("train", world.owner, 0, "spec.failurePolicy.maxRestarts is 0"),)
+    world.clear()
+    await world.repair()
+    assert (world.outcomes, world.is_leaving()) == (["failed"], False)
+    assert "kept, as its workload would fail (JobSet team-a/train" in world.reports.notes[0][2]

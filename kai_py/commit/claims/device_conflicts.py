@@ -8,8 +8,9 @@ every such device is counted, reported on both claims, and resolved by the confi
     keep                    nothing is done
 
 Of two claims of ours the later one gives way. Its pods are read first: those that are bound are
-evicted, which frees their claim; of a claim none of whose pods is bound the pods' reservations are
-removed. What can't be read, and what the API refuses, is tried again with backoff.
+evicted if their workload survives that, which frees their claim; of a claim none of whose pods is
+bound the pods' reservations are removed. What can't be read, and what the API refuses, is tried
+again with backoff.
 """
 
 import asyncio
@@ -24,7 +25,8 @@ from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.claims.device_holders import DeviceConflict, DeviceHolders
 from kai_py.commit.claims.reconcile import release_claim
 from kai_py.commit.event_writer import EventWriter
-from kai_py.commit.eviction import EvictionOutcome, evict_pod
+from kai_py.commit.eviction import EvictionOutcome
+from kai_py.commit.forced_evictions import ForcedEvictions
 from kai_py.commit.pod_state import ReadState, fence_group, fence_pod
 from kai_py.config import DoubleAllocationPolicy
 from kai_py.snapshot.assumptions import FINISHED_PHASES
@@ -53,6 +55,7 @@ class DeviceConflictResolver:
     releasing: set[str]
     catch_up: Callable[[], Awaitable[str]]
     event_writer: EventWriter
+    evictions: ForcedEvictions
     count: Callable[[], None]
     policy: DoubleAllocationPolicy
     _unresolved: dict[DeviceConflict, bool] = field(default_factory=dict)
@@ -151,9 +154,9 @@ class DeviceConflictResolver:
             return True  # one of them has started meanwhile
         other = conflict.earlier if claim == conflict.later else conflict.later
         reason = f"device {'/'.join(conflict.device)} is also allocated to claim {other}"
-        results = [await evict_pod(self.access, pod, reason) for pod in bound]
+        results = [await self.evictions.evict(pod, reason) for pod in bound]
         released = (EvictionOutcome.EVICTED, EvictionOutcome.DELETED)
-        return all(outcome in released for outcome, _, _ in results)
+        return all(outcome in released for outcome, _ in results)
 
     async def _release(self, ref: ClaimRef, unused: Sequence[PodRef]) -> bool:
         """Remove ``unused`` pods, and groups none of whose pods is bound; others stay."""

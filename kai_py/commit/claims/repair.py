@@ -6,7 +6,7 @@ is found in the mirror, and once reads of pod and claim confirm it:
 
     allocated for the pod's node, not reserved for it   it is reserved for the pod again
     not allocated, its devices are known and free       they are allocated to the claim again
-    otherwise                                           the pod is evicted
+    otherwise                                           the pod is evicted, if its workload survives
 
 Its devices are known if this process saw the allocation that was cleared. Others would not do: the
 containers hold the ones they started with, and these would go on counting as free. A pod of which
@@ -16,7 +16,7 @@ Cost: O(bound pods with claims) per pass, two reads per pod that is found.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -36,7 +36,8 @@ from kai_py.commit.claims.reconcile import (
     selects_node,
 )
 from kai_py.commit.event_writer import EventWriter
-from kai_py.commit.eviction import EvictionOutcome, evict_pod
+from kai_py.commit.eviction import EvictionOutcome
+from kai_py.commit.forced_evictions import ForcedEvictions
 from kai_py.commit.pod_state import ReadState, read_pod_state
 from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
@@ -112,6 +113,7 @@ class PodRepair:
     access: ApiAccess
     holders: DeviceHolders
     event_writer: EventWriter
+    evictions: ForcedEvictions
     count: Callable[[str], None]
 
     async def repair(self, damaged: DamagedPod) -> None:
@@ -152,10 +154,10 @@ class PodRepair:
                 return RepairOutcome.RESTORED, "the same devices are allocated to it again"
             return RepairOutcome.FAILED, f"{result.reason}; this is tried again"
         reason = f"{problem}, so the pod is evicted"
-        outcome, detail, _ = await evict_pod(self.access, damaged.pod, reason)
+        outcome, effect = await self.evictions.evict(damaged.pod, reason)
         if outcome in (EvictionOutcome.EVICTED, EvictionOutcome.DELETED):
-            return RepairOutcome.EVICTED, reason
-        return RepairOutcome.FAILED, f"{problem}, and the pod can't be evicted: {detail}"
+            return RepairOutcome.EVICTED, f"{problem}, so {effect}"
+        return RepairOutcome.FAILED, f"{problem}, but {effect}"
 
     def _problem(self, ref: ClaimRef, allocation: AllocationResult | None, node: str) -> str:
         """Why the pod can't have ``allocation`` back, "" if it can."""
@@ -165,3 +167,26 @@ class PodRepair:
             return f"its devices are not on node {node}"
         others = self.holders.other_holders(ref, allocation)
         return str(others[0]) if others else ""
+
+
+@dataclass(kw_only=True)
+class RepairPasses:
+    """Repairs pods that were found damaged in two passes: the mirror may be a moment behind.
+
+    ``find``: what the mirror shows; ``is_written``: whether a transaction or release is at work on
+    it; ``catch_up``: why the mirror doesn't show our own writes, "" if it does.
+    """
+
+    repair: PodRepair
+    find: Callable[[], Iterable[DamagedPod]]
+    is_written: Callable[[DamagedPod], bool]
+    catch_up: Callable[[], Awaitable[str]]
+    _previous: frozenset[DamagedPod] = frozenset()
+
+    async def run_once(self) -> None:
+        """One pass."""
+        damaged = {each: None for each in self.find() if not self.is_written(each)}
+        for each in damaged:
+            if each in self._previous and not await self.catch_up():
+                await self.repair.repair(each)
+        self._previous = frozenset(damaged)

@@ -3,7 +3,8 @@
     no pod shares the GPU               the reservation pod is deleted: the GPU is a whole one again
     the reservation pod has ended       it is deleted, so that another can be made
     its GPU is not the one in use       the pods that share it are evicted: the device plugin may
-                                        give their GPU to others at any time
+                                        give their GPU to others at any time (unless their workload
+                                        would fail by it)
 
 Each is seen in two passes before anything is done, and confirmed by reads. A reservation pod of
 KAI's is left alone for two minutes longer: its scheduler makes it before it labels the pods.
@@ -27,7 +28,8 @@ from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
 from kai_py.commit.claims.repair import RepairOutcome
 from kai_py.commit.event_writer import EventWriter
-from kai_py.commit.eviction import EvictionOutcome, evict_pod
+from kai_py.commit.eviction import EvictionOutcome
+from kai_py.commit.forced_evictions import ForcedEvictions
 from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.commit.gpus.reservations import GpuReservations
 from kai_py.commit.pod_state import ReadState, read_pod_state
@@ -51,6 +53,7 @@ class GpuUpkeep:
     releasing: set[GpuGroup]
     catch_up: Callable[[], Awaitable[str]]
     event_writer: EventWriter
+    evictions: ForcedEvictions
     count: Callable[[str], None]
     scheduler_names: Set[str]
     _unused: dict[str, float] = field(default_factory=dict)
@@ -125,9 +128,9 @@ class GpuUpkeep:
         if reading.state is not ReadState.BOUND or reading.pod is None:
             return
         reason = f"the reservation pod of {gpu} is gone, so other pods may get the GPU"
-        outcome, detail, _ = await evict_pod(access, ref, reason)
+        outcome, effect = await self.evictions.evict(ref, reason)
         done = outcome in (EvictionOutcome.EVICTED, EvictionOutcome.DELETED)
-        note = f"{reason}: {'the pod is evicted' if done else f'it cannot be evicted: {detail}'}"
+        note = f"{reason}: {effect}"
         self.count((RepairOutcome.EVICTED if done else RepairOutcome.FAILED).value)
         self.event_writer.report_gpu_lost(ref, note)
         log.warning("pod %s: %s", ref, note)
