@@ -19,6 +19,7 @@ from kai_py.api.model import ApiModel, Name, QualifiedName
 from kai_py.api.node_departures import NodeDeparturesConfig
 from kai_py.api.placement import InstalledAction, PlacementConfig
 from kai_py.api.problems import field_problems
+from kai_py.api.spot import SpotConfig
 from kai_py.api.times import Duration
 from kai_py.grouping.rule import RuleFile as GroupingRules
 from kai_py.grouping.rule_table import RuleTable
@@ -353,6 +354,8 @@ class Configuration(ApiModel):
     """When running pods may be relocated or evicted for others."""
     node_departures: NodeDeparturesConfig = NodeDeparturesConfig()
     """Nodes that are about to go."""
+    spot: SpotConfig = SpotConfig()
+    """Spot nodes."""
     extra_actions: Annotated[tuple[InstalledAction, ...], Field(max_length=16)] = ()
     """Installed actions that run in each cycle after ``allocate`` and before pods are evicted."""
     budgets: BudgetsConfig = BudgetsConfig()

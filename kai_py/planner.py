@@ -32,6 +32,7 @@ from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.deadlines import next_deadline
 from kai_py.plan.departure_rules import DepartureRules
 from kai_py.plan.plan import Action, Plan
+from kai_py.plan.spot_choices import SpotRules
 from kai_py.plan.state.queues import PastUsage, Quota, gpus_of_nodes, quota_of
 from kai_py.plan.turns import CycleWatch
 from kai_py.policy.ageing import Ageing
@@ -228,6 +229,9 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
         max_relocated_pods=configuration.eviction.consolidate_at_most,
         staleness_grace=configuration.eviction.staleness_grace,
         departures=_departure_rules(configuration),
+        spot=SpotRules(
+            tuple(sorted(configuration.spot.labels.items())), configuration.spot.price_ratio
+        ),
         ageing=Ageing(configuration.order.ageing or 0.0, configuration.order.ageing_limit),
         reservation_seconds=configuration.eviction.hold_expiry,
         cooldown=configuration.eviction.cooldown,

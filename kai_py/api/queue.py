@@ -27,6 +27,7 @@ from kai_py.api.model import (
 from kai_py.api.problems import FieldProblem, field_problems
 from kai_py.api.quantity import Quantity
 from kai_py.api.queue_status import QueueStatus
+from kai_py.api.spot import SpotFallback, SpotUse
 from kai_py.api.times import Duration
 
 GROUP = "scheduling.kai.io"
@@ -227,6 +228,12 @@ class QueueSpec(ApiModel):
     """Maximum points of priority that a gang gains by pending."""
     max_evictions_per_hour: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] | None = None
     """Maximum number of pods of the queue evicted for others in an hour; absent means no limit."""
+    spot: SpotUse | None = None
+    """Whether pods of the queue go to spot nodes: prefer, only or never; absent means as the queue
+    above, or as workloads say by the annotation scheduling.kai.io/spot."""
+    spot_fallback: SpotFallback | None = None
+    """When gangs that use spot nodes only may use on-demand nodes; absent means as the queue above,
+    or never."""
     admission_gate: Annotated[bool, Field(strict=True)] = False
     """New pods of the queue are gated until its quota admits them, where the webhook runs."""
     namespaces: NamespaceFilter | None = None

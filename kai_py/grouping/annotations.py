@@ -6,6 +6,8 @@ ageing              how much waiting counts as one point of priority; 0: none
 preemptibility      whether it may be evicted for others; see ``preemptibility``
 on-node-departure   checkpoint, move, shrink or go-down: what becomes of it with a node that goes
 checkpoint-grace    how long its pods take to save their work when asked to
+spot                prefer, only or never: whether it goes to spot nodes
+spot-fallback-after how long it waits for spot nodes before it may use others
 on-eviction         suspend: when all of a Job must go it is suspended, and resumed later
 preemption-delay    how long the gang waits before it may evict others
 provisioning-class-name  the class of the ProvisioningRequest made while it waits, or none
@@ -21,6 +23,7 @@ from dataclasses import replace
 
 from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.queue import GROUP
+from kai_py.api.spot import SpotUse
 from kai_py.api.times import DurationError, parse_duration
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.gang_settings import Preemptibility, parse_preemptibility
@@ -34,6 +37,8 @@ PREEMPTION_DELAY_KEY = f"{GROUP}/preemption-delay"
 ON_EVICTION_KEY = f"{GROUP}/on-eviction"
 ON_DEPARTURE_KEY = f"{GROUP}/on-node-departure"
 CHECKPOINT_GRACE_KEY = f"{GROUP}/checkpoint-grace"
+SPOT_KEY = f"{GROUP}/spot"
+SPOT_FALLBACK_KEY = f"{GROUP}/spot-fallback-after"
 ON_EVICTION = {"suspend": True, "evict": False}
 PROVISIONING_CLASS_KEY = f"{GROUP}/provisioning-class-name"
 ANNOTATION_KEYS = frozenset(
@@ -46,6 +51,8 @@ ANNOTATION_KEYS = frozenset(
         ON_EVICTION_KEY,
         ON_DEPARTURE_KEY,
         CHECKPOINT_GRACE_KEY,
+        SPOT_KEY,
+        SPOT_FALLBACK_KEY,
         PROVISIONING_CLASS_KEY,
     }
 )
@@ -58,7 +65,7 @@ def with_annotations(spec: GangSpec, chain: OwnerChain) -> GangSpec:
         return spec
     try:
         spec = _on_eviction(_preemptibility(_durations(spec, values), values), values)
-        spec = _on_departure(spec, values)
+        spec = _spot(_on_departure(spec, values), values)
     except ValueError as error:
         meta = chain.pod.metadata
         problem = f"pod {meta.namespace}/{meta.name}: {error}"
@@ -116,6 +123,18 @@ def _on_departure(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
         settings = replace(settings, on_departure=DepartureTreatment(text))
     if grace is not None:
         settings = replace(settings, checkpoint_grace=grace)
+    return spec if settings is spec.settings else replace(spec, settings=settings)
+
+
+def _spot(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
+    text, after = values.get(SPOT_KEY), _seconds(values, SPOT_FALLBACK_KEY)
+    settings = spec.settings
+    if text is not None:
+        if text not in list(SpotUse):
+            raise ValueError(f'{SPOT_KEY} must be one of {", ".join(SpotUse)}, is "{text}"')
+        settings = replace(settings, spot=SpotUse(text))
+    if after is not None:
+        settings = replace(settings, spot_fallback_after=after)
     return spec if settings is spec.settings else replace(spec, settings=settings)
 
 

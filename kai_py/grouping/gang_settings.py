@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kai_py.api.node_departures import DepartureTreatment
+from kai_py.api.spot import SpotUse
 
 
 class Preemptibility(StrEnum):
@@ -56,7 +57,8 @@ class GangSettings:
     ``gang_affinity``: preferred locations, the most preferred first. ``wording``: the terms of
     messages to its users. ``on_departure``: what becomes of it when a node of it is about to go,
     ``checkpoint_grace`` how long its pods take to save their work. ``is_default_priority``: its
-    group names no class, so ``priority`` is only what the API server fills in.
+    group names no class, so ``priority`` is only what the API server fills in. ``spot``: whether it
+    goes to spot nodes, ``spot_fallback_after`` how long it waits for those before it uses others.
     """
 
     priority: int | None = None
@@ -73,6 +75,8 @@ class GangSettings:
     on_departure: DepartureTreatment | None = None
     checkpoint_grace: float | None = None
     is_default_priority: bool = False
+    spot: SpotUse | None = None
+    spot_fallback_after: float | None = None
 
 
 DEFAULT_SETTINGS = GangSettings()

@@ -22,6 +22,7 @@ from kai_py.plan.actions.reclaim import gangs_within_share, reclaim
 from kai_py.plan.actions.registry import registered_action
 from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
+from kai_py.plan.actions.return_to_spot import explain_fallback, return_to_spot
 from kai_py.plan.actions.stale import stale
 from kai_py.plan.actions.unhealthy import evict_unhealthy
 from kai_py.plan.deadlines import next_deadline
@@ -46,6 +47,7 @@ from kai_py.plan.search_cache.settled import (
     settle,
 )
 from kai_py.plan.session import CycleState, decisions_so_far
+from kai_py.plan.spot_choices import DEFAULT_SPOT_RULES, SpotChoices, SpotRules
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.eviction_limits import EvictionHistory, EvictionLimits
 from kai_py.plan.state.queues import FairShareCache, PastUsage, due_amounts, quota_of
@@ -113,6 +115,7 @@ class CycleSettings:
     cooldown: float = 0.0
     loss_rules: LossRules = NO_LOSS_RULES
     departures: DepartureRules = DEFAULT_DEPARTURE_RULES
+    spot: SpotRules = DEFAULT_SPOT_RULES
     suspend_jobs: bool = False
     actions: tuple[Action, ...] = tuple(ACTIONS)
     extra_actions: tuple[str, ...] = ()
@@ -147,6 +150,7 @@ class CycleMemory:
     settled: SettledCycle | None = None
     runtimes: RuntimeHistory = field(default_factory=RuntimeHistory)
     served: ServedShare = field(default_factory=ServedShare)
+    spot: SpotChoices = field(default_factory=SpotChoices)
     wake_at: float | None = None
 
     def start_cycle(self, snapshot: Snapshot, settings: CycleSettings) -> None:
@@ -230,8 +234,9 @@ def run_cycle(
 ) -> Plan:
     """Decide everything that can be decided at ``snapshot.now``; ``watch`` may end it earlier."""
     # 1. Devices, queues and fair shares as the snapshot has them.
+    given, (snapshot, spot) = snapshot, memory.spot.applied(snapshot, settings.spot)
     state = _open_session(snapshot, settings, memory, watch or Unwatched())
-    given, snapshot = snapshot, state.snapshot
+    state.spot = spot
     pending = [snapshot.gangs[key] for key in snapshot.pending]
     ready = [g for g in pending if g.key not in snapshot.in_backoff and not g.attempts_exhausted]
     ready = list(state.turns.able(ready))
@@ -266,10 +271,12 @@ def run_cycle(
         if action is Action.ALLOCATE:
             for name in settings.extra_actions:
                 _run_added_action(state, _unplaced(state, ready), name)
+    return_to_spot(state)
     ready = _unplaced(state, ready)
     explain_infeasible(state, ready)
     explain_unresolved_names(state, ready)
     explain_protections(state, ready, settings.actions)
+    explain_fallback(state, ready)
     is_settled = decided == (len(state.statement.placed), len(state.statement.evicted)) and not (
         state.is_unfinished or state.placer.reservations.active
     )
@@ -286,7 +293,7 @@ def run_cycle(
     memory.runtimes.record_evicted((each.pod.uid for each in evictions), snapshot.now)
     settled_at = state.eviction_limits.settled_at
     ends = [*state.waiting.values(), *(() if settled_at is None else (settled_at,))]
-    ends += state.checkpoint_ends
+    ends += (*state.checkpoint_ends, *spot.fallback_at.values())
     memory.wake_at = min(ends, default=None)
     plan = build_plan(
         state,

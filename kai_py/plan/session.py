@@ -22,6 +22,7 @@ from kai_py.plan.plan import Action, CheckpointRequest, GangAtRisk
 from kai_py.plan.search_cache.backoff import BackedOff, BackedOffSearches, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache, SearchEntries, SearchKey, SearchResult
 from kai_py.plan.search_cache.inputs import Decisions
+from kai_py.plan.spot_choices import NO_SPOT, CycleSpot
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
@@ -52,8 +53,8 @@ class CycleState:
     suffice for it, ``cut``: those of this cycle. ``waiting``: keys of gangs that evict nothing yet
     because pods are about to end, and until when. ``departures``: what becomes of gangs on nodes
     that are about to go, ``checkpoints`` the requests to save work, ``at_risk`` the gangs by key,
-    ``checkpoint_ends`` until when others were asked before. ``turns``: of the gangs, so that
-    what fails in one stays there.
+    ``checkpoint_ends`` until when others were asked before. ``spot``: who uses spot nodes.
+    ``turns``: of the gangs, so that what fails in one stays there.
     """
 
     snapshot: Snapshot
@@ -73,6 +74,7 @@ class CycleState:
     waiting: dict[str, float] = field(default_factory=dict)
     loss_rules: LossRules = NO_LOSS_RULES
     departures: DepartureRules = DEFAULT_DEPARTURE_RULES
+    spot: CycleSpot = NO_SPOT
     checkpoints: list[CheckpointRequest] = field(default_factory=list)
     checkpoint_ends: list[float] = field(default_factory=list)
     at_risk: dict[str, GangAtRisk] = field(default_factory=dict)

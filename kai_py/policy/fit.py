@@ -15,12 +15,14 @@ import numpy as np
 from kai_py.api.gpu_share import GPU_RESOURCE, MIG_PREFIX
 from kai_py.api.node_departures import DepartureStage
 from kai_py.api.records.core import Taint
+from kai_py.api.spot import SpotUse
 from kai_py.policy.node_selector import matches_labels, matches_selector, matches_term
 from kai_py.policy.tolerations import tolerates, untolerated_nodes, unwanted_taints
 from kai_py.snapshot.gpu_nodes import mixed_strategy, replicated, single_strategy
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.spot import spot_nodes
 
 NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -160,6 +162,12 @@ def _filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
     for taint, where in untolerated_nodes(shape.tolerations, nodes):
         yield f"had untolerated taint {taint}", ~where
     yield from _departure_filters(nodes)
+    if shape.spot is not None and shape.spot.use is not SpotUse.PREFER:
+        on_spot = spot_nodes(shape.spot.labels, nodes)
+        if shape.spot.use is SpotUse.ONLY:
+            yield "not a spot node, and only those may be used", on_spot
+        else:
+            yield "a spot node, and those may not be used", ~on_spot
     yield from _gpu_filters(shape, nodes)
     if shape.node_selector:
         yield "didn't match Pod's node selector", matches_labels(shape.node_selector, nodes)

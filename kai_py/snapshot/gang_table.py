@@ -64,6 +64,7 @@ class GangTable:
         self._below_min_since: dict[str, float] = {}
         self._seen_satisfied: dict[str, None] = {}
         self._started_in_part: dict[str, None] = {}
+        self._choosing_spot: dict[str, None] = {}
         self.gangs: dict[str, Gang] = {}
         self.pending: set[str] = set()
         self.terminating: dict[str, Member] = {}
@@ -142,6 +143,10 @@ class GangTable:
         """Keys of gangs that have started and whose other pods are created later, in order."""
         return tuple(sorted(self._started_in_part))
 
+    def choosing_spot(self) -> tuple[str, ...]:
+        """Keys of gangs whose workloads say whether they go to spot nodes, in order."""
+        return tuple(sorted(self._choosing_spot))
+
     def update(self, now: float, at_most: int) -> bool:
         """Bring gangs and sums up to date, ``at_most`` so many; whether there are more.
 
@@ -163,12 +168,15 @@ class GangTable:
         before = self.gangs.pop(key, None)
         self.pending.discard(key)
         self._started_in_part.pop(key, None)
+        self._choosing_spot.pop(key, None)
         if not self._members.get(key):
             self._forget(key)
             self._update_sums(before, None)
             return
         gang = self.gangs[key] = self._readable_gang(key, now)
         self._update_sums(before, gang)
+        if gang.spot is not None:
+            self._choosing_spot[key] = None
         if gang.starts_in_part and gang.bound:
             self._started_in_part[key] = None
         all_run = len(gang.bound) == len(gang.members)
@@ -271,6 +279,8 @@ class GangTable:
             rule=spec.rule,
             on_departure=own.on_departure,
             checkpoint_grace=own.checkpoint_grace,
+            spot=own.spot,
+            spot_fallback_after=own.spot_fallback_after,
         )
 
     def _with_charge(self, member: Member, *, charged: bool) -> Member:

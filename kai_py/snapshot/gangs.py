@@ -14,6 +14,7 @@ from msgspec import Struct
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
+from kai_py.api.spot import SpotUse
 from kai_py.grouping.gang import FailureLimit, Owner, Subgroup, is_satisfied
 from kai_py.grouping.gang_settings import GangAffinity, Wording
 from kai_py.snapshot.accounting import total
@@ -124,7 +125,8 @@ class Gang(Struct, frozen=True, dict=True):
     charged with it; not where the gang's namespace may not use that queue. ``rule``: what
     made these pods a gang, as people read it. ``on_departure``: what becomes of it when a node of
     it is about to go, ``checkpoint_grace`` (seconds) how long its pods take to save their work;
-    None: as configured.
+    None: as configured. ``spot``: whether its workload goes to spot nodes, ``spot_fallback_after``
+    (seconds) how long it waits for them; None: as its queue says.
     """
 
     key: str
@@ -161,6 +163,8 @@ class Gang(Struct, frozen=True, dict=True):
     rule: str = ""
     on_departure: DepartureTreatment | None = None
     checkpoint_grace: float | None = None
+    spot: SpotUse | None = None
+    spot_fallback_after: float | None = None
 
     @cached_property
     def pending(self) -> tuple[Member, ...]:

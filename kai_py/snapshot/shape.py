@@ -20,6 +20,7 @@ from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
 from kai_py.snapshot.extended_resources import NO_EXTENDED_RESOURCES, ExtendedResources
 from kai_py.snapshot.pod_selection import has_rules
 from kai_py.snapshot.requests import pod_requests
+from kai_py.snapshot.spot import SpotChoice
 from kai_py.snapshot.tables.numa import Alignment, alignment
 from kai_py.snapshot.tables.volumes import NO_VOLUME_REQUIREMENTS, VolumeRequirements
 
@@ -61,7 +62,8 @@ class Shape:
     ``plugin_equivalents``: what the claims take of resources that a device plugin may report for
     the same devices (``nvidia.com/gpu`` beside ``gpu.nvidia.com``). ``extended``: those of the
     requests that nodes without a device plugin for them serve by claim. ``alignment``: what nodes
-    with NUMA zones align to them.
+    with NUMA zones align to them. ``spot``: whether it goes to spot nodes, as its gang and
+    its queue say.
     """
 
     number: int
@@ -80,6 +82,7 @@ class Shape:
     alignment: Alignment | None = None
     namespace: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    spot: SpotChoice | None = None
 
     @property
     def pod_affinity(self) -> PodAffinity | None:

@@ -79,7 +79,8 @@ class Snapshot:
     ``queue_allocated``: queue name to what its bound pods cost; ``queue_requested`` adds pending
     pods, ``queue_non_preemptible`` is the part of the former that cannot be preempted.
     ``below_min_members``: keys of gangs that run below minMember; ``started_in_part``: of those
-    that have started while some of their pods are created once others run.
+    that have started while some of their pods are created once others run; ``choosing_spot``: of
+    those whose workloads say whether they go to spot nodes.
     ``next_device``: when the next device that failed may be allocated again, inf if none did.
     ``unhealthy``: by gang, the uids of pods that lost a device, each with its name.
     ``nominations``: pod uid to the node reserved for it. ``in_backoff``: gangs that are not placed
@@ -108,6 +109,7 @@ class Snapshot:
     queue_non_preemptible: Mapping[str, Mapping[str, float]]
     below_min_members: tuple[str, ...] = ()
     started_in_part: tuple[str, ...] = ()
+    choosing_spot: tuple[str, ...] = ()
     devices: DeviceObjects = field(default_factory=DeviceObjects)
     next_device: float = math.inf
     unhealthy: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

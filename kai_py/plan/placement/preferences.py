@@ -15,11 +15,13 @@ from types import MappingProxyType
 import numpy as np
 
 from kai_py.api.node_departures import DepartureStage
+from kai_py.api.spot import SpotUse
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFit, replicas_that_fit
 from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Ints
 from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.spot import spot_nodes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +43,11 @@ STEADY = PreferenceTier(
     "steady",
     "nodes without a sign that they may go or are faulty",
     "`nodeDepartures` in the configuration, stage `suspect`",
+)
+SPOT = PreferenceTier(
+    "spot",
+    "spot nodes, for gangs that prefer them or fell back from them",
+    "`spot` of the queue or the workload",
 )
 GPU_NODES = PreferenceTier(
     "gpu-nodes",
@@ -85,6 +92,7 @@ IDLE = PreferenceTier(
 TIERS = (
     STATED,
     STEADY,
+    SPOT,
     GPU_NODES,
     NEAR_GANG,
     DOMAIN,
@@ -156,6 +164,8 @@ def static_preferences(statement: Statement, shape: Shape, static: StaticFit) ->
     nodes = statement.snapshot.nodes
     if nodes.departures:
         preferences[STEADY] = ~nodes.departing(DepartureStage.SUSPECT)
+    if shape.spot is not None and shape.spot.use is SpotUse.PREFER:
+        preferences[SPOT] = spot_nodes(shape.spot.labels, nodes)
     if not requests_devices(shape):
         preferences[GPU_NODES] = ~device_nodes(statement)
     elif static.served_by_plugin is not None:

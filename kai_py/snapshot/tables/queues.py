@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from kai_py.api.queue import API_VERSION, QUEUE_NAME_KEY
 from kai_py.api.records.core import LabelSelector
+from kai_py.api.spot import SpotFallback, SpotUse
 
 DEVICE_ATTRIBUTE = "deviceattribute/"
 DEVICE_SELECTOR = "deviceselector/"
@@ -87,7 +88,8 @@ class QueueInfo:
     ``api_version``: the API it was written in; ``problems``: faults already found there;
     ``device_limits``: what its rows by attribute count; ``usage`` and ``evictions``: as recorded in
     its status; ``namespaces`` whose workloads it takes (None: all). To an ``unlimited`` queue
-    every resource that it does not name is guaranteed without limit.
+    every resource that it does not name is guaranteed without limit. ``spot``, ``spot_fallback``:
+    None is inherited.
     """
 
     name: str
@@ -111,6 +113,8 @@ class QueueInfo:
     device_limits: tuple[DeviceLimit, ...] = ()
     namespaces: NamespaceRule | None = None
     unlimited: bool = False
+    spot: SpotUse | None = None
+    spot_fallback: SpotFallback | None = None
 
 
 def inherited(

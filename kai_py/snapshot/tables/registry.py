@@ -181,6 +181,7 @@ class SnapshotTables:
             queue_non_preemptible=gangs.non_preemptible.snapshot(),
             below_min_members=gangs.below_min_members(),
             started_in_part=gangs.started_in_part(),
+            choosing_spot=gangs.choosing_spot(),
             devices=self._objects.devices(),
             next_device=next_device,
             unhealthy=self._unhealthy.snapshot(),
