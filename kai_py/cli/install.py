@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from kai_py.api.choices import Profile
 from kai_py.cli.connection import configuration_from, with_options
 from kai_py.cli.errors import CommandError
 from kai_py.deploy.chart import chart
@@ -44,6 +45,13 @@ def command(
         list[Right] | None,
         typer.Option(help="Leave out a right of the scheduler's account, and its feature."),
     ] = None,
+    with_kai_api: Annotated[
+        bool,
+        typer.Option(
+            "--with-kai-api",
+            help="Include KAI's CRDs, priority classes and default queues, and its rules.",
+        ),
+    ] = False,
     chart_dir: Annotated[
         Path | None, typer.Option("--chart", help="Write the Helm chart into this directory.")
     ] = None,
@@ -57,8 +65,14 @@ def command(
     if not re.fullmatch(IMAGE_NAME, image):
         form = "an image is named like registry.example/kai-py:0.1.0"
         raise CommandError(f"--image {image}: is not an image name", hint=form)
-    options = {"leaderElection": {"namespace": namespace}, "webhook": {"namespace": namespace}}
-    configuration = with_options(configuration_from(config), options)
+    configured = configuration_from(config)
+    options: dict[str, object] = {
+        "leaderElection": {"namespace": namespace},
+        "webhook": {"namespace": namespace},
+    }
+    if with_kai_api and "rules" not in configured.model_fields_set:
+        options["rules"] = Profile.KAI
+    configuration = with_options(configured, options)
     if configuration.http.port == 0:
         raise CommandError("http.port: a Service requires a fixed port, not 0")
     installation = Installation(
@@ -69,6 +83,7 @@ def command(
         monitoring=monitoring,
         webhook=webhook,
         policies=policies,
+        kai_api=with_kai_api,
         without=frozenset(without or ()),
     )
     texts = [text_of_manifest(each, installation.without) for each in manifests(installation)]

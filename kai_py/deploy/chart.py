@@ -15,6 +15,7 @@ from kai_py.api.crd import crds, plain_yaml
 from kai_py.api.gpu_share import RESERVATION
 from kai_py.config import Configuration, HttpConfig, LeaderElectionConfig, WebhookConfig
 from kai_py.deploy.chart_texts import HELPERS, INGRESS, NOTES, README_HEAD, ROUTE, VALUES
+from kai_py.deploy.kai_api import kai_defaults, kai_definitions
 from kai_py.deploy.monitoring import DASHBOARDS, RULES, scraping, text_of
 from kai_py.deploy.objects import NAME, Installation, dashboards, manifests, text_of_manifest
 from kai_py.deploy.parts import CONFIGURATION_FILE, Document, labels_of, named_object
@@ -53,6 +54,7 @@ OPTIONAL_KINDS = {
 }
 """Kinds that a value enables, and the value."""
 WEBHOOK_SWITCH = "webhook.enabled"
+KAI_API_SWITCH = "withKaiApi"
 SHARING_SWITCH = "gpuSharing.enabled"
 RULES_TEMPLATE = """\
   {{- $rules := .Files.Get "monitoring/rules.yaml" }}
@@ -67,6 +69,7 @@ RULES_TEMPLATE = """\
 The runbooks of alerts become links where the value says where docs/runbooks is served.
 """
 DASHBOARDS_SWITCH = "monitoring.dashboards"
+KEPT = {"helm.sh/resource-policy": "keep"}
 DIGEST_KEY = "kai-py/configuration"
 
 SCHEDULERS = (
@@ -90,6 +93,8 @@ def chart() -> dict[str, str]:
     for name, document in crds().items():
         files[f"crds/{name}"] = plain_yaml(document)
     files |= {f"monitoring/{name}": text_of(name) for name in (RULES, *DASHBOARDS)}
+    for document in (*kai_definitions(), *kai_defaults(NAME)):
+        files[f"templates/kai-api/{_kai_file(document)}.yaml"] = _kai_template(document)
     for document in (*manifests(_installation()), _pod_monitor()):
         kind = document["kind"]
         if document["metadata"]["name"] == f"{NAME}-dashboards":
@@ -178,6 +183,27 @@ def _template(document: Document) -> str:
     if kind in OPTIONAL_KINDS:
         text = _conditional(text, OPTIONAL_KINDS[kind])
     return _conditional(text, WEBHOOK_SWITCH) if _is_webhook(document) else text
+
+
+def _kai_file(document: Document) -> str:
+    return f"{str(document['kind']).lower()}-{document['metadata']['name']}"
+
+
+def _kai_template(document: Document) -> str:
+    """An object of KAI's API, unless KAI or a user has made it; it outlives the release.
+
+    Queues are made after their definition, and only where they do not exist: users change them.
+    """
+    kind, name = str(document["kind"]), str(document["metadata"]["name"])
+    keys = {"helm.sh/hook": "post-install,post-upgrade"} if kind == "Queue" else KEPT
+    metadata = {**document["metadata"], "annotations": keys}
+    subject = f'"{document["apiVersion"]}" "{kind}"'
+    condition = f'include "kai-py.mayMake" (list . {subject} "{name}")'
+    if kind == "Queue":
+        condition = f'not (lookup {subject} "" "{name}")'
+    text = plain_yaml({**document, "metadata": metadata})
+    guarded = f"{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n"
+    return _conditional(guarded, KAI_API_SWITCH)
 
 
 def _with_pod_values(deployment: Document) -> Document:

@@ -6,7 +6,18 @@ HELPERS = """\
 {{- if .Values.webhook.enabled -}}
 {{- $_ := set $own "webhook" (dict "namespace" .Release.Namespace) -}}
 {{- end -}}
+{{- if .Values.withKaiApi -}}
+{{- $_ := set $own "rules" "kai" -}}
+{{- end -}}
 {{- mustMergeOverwrite $own (deepCopy .Values.config) | toYaml -}}
+{{- end -}}
+{{- define "kai-py.mayMake" -}}
+{{- /* Nothing has made this object, or this release has. */ -}}
+{{- $found := lookup (index . 1) (index . 2) "" (index . 3) | default dict -}}
+{{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" "" $found -}}
+{{- if or (not $found) (eq $owner (index . 0).Release.Name) -}}
+true
+{{- end -}}
 {{- end -}}
 """
 
@@ -74,6 +85,9 @@ monitoring:
   dashboards: false
   # Where the pages of docs/runbooks are served; alerts then carry runbook_url.
   runbookURL: ""
+# The API of KAI-Scheduler, where KAI is not installed: its CRDs, priority classes and default
+# queues, and rules: kai, unless config says otherwise (docs/migrate-from-kai.md).
+withKaiApi: false
 # The scheduler's configuration; `kai-py run --config` reads the same file.
 config: {}
 webhook:

@@ -17,6 +17,7 @@ from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.crd import crds, plain_yaml
 from kai_py.api.gpu_reservation import RESERVATION_ACCOUNT
 from kai_py.config import Configuration, GpuIsolation
+from kai_py.deploy.kai_api import kai_defaults, kai_definitions
 from kai_py.deploy.monitoring import (
     DASHBOARD_LABEL,
     DASHBOARDS,
@@ -67,7 +68,8 @@ class Installation:
 
     ``pod``: further fields of the pod's spec, such as node selector and tolerations.
     ``monitoring``: with the objects of a Prometheus operator and Grafana's sidecar. ``policies``:
-    with the admission policies. ``without``: rights that the account does not get.
+    with the admission policies. ``kai_api``: with KAI's definitions, priority classes and default
+    queues. ``without``: rights that the account does not get.
     """
 
     image: str
@@ -80,6 +82,7 @@ class Installation:
     monitoring: bool = False
     webhook: bool = False
     policies: bool = True
+    kai_api: bool = False
     without: frozenset[Right] = frozenset()
 
 
@@ -87,6 +90,7 @@ def manifests(installation: Installation) -> list[Document]:
     """All objects, in an order in which each finds what it needs."""
     return [
         *crds().values(),
+        *(kai_definitions() if installation.kai_api else ()),
         _namespace(installation),
         *permissions(
             NAME,
@@ -104,6 +108,7 @@ def manifests(installation: Installation) -> list[Document]:
         network_policy(NAME, installation.namespace, _container(installation)),
         *(_webhook(installation) if installation.webhook else ()),
         *(_monitoring(installation) if installation.monitoring else ()),
+        *(kai_defaults(NAME) if installation.kai_api else ()),
     ]
 
 

@@ -72,6 +72,7 @@ def values_schema() -> Document:
             ),
             "config": config,
             "webhook": _switches("enabled"),
+            "withKaiApi": {"type": "boolean"},
             "global": {"type": "object"},
         },
         "image",

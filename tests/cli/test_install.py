@@ -1,4 +1,5 @@
 import pytest
+import yaml
 
 from kai_py.cli.errors import CommandError
 from kai_py.cli.install import command
@@ -19,3 +20,29 @@ def test_what_is_no_name_of_an_image_is_refused(image):
 def test_names_of_images_are_taken(image, capsys):
     command(image=image)
     assert f"image: {image}\n" in capsys.readouterr().out
+
+
+def printed(capsys, **options):
+    command(image="i", **options)
+    return list(yaml.safe_load_all(capsys.readouterr().out))
+
+
+def test_kais_api_is_left_out_unless_it_is_wanted(capsys):
+    assert not [each for each in printed(capsys) if "run.ai" in each["metadata"]["name"]]
+
+
+def test_kais_api_has_its_definitions_classes_and_queues(capsys, tmp_path):
+    found = printed(capsys, with_kai_api=True)
+    names = {each["metadata"]["name"] for each in found}
+    assert names >= {
+        *("queues.scheduling.run.ai", "podgroups.scheduling.run.ai", "topologies.kai.scheduler"),
+        *("train", "build", "build-preemptible", "inference"),
+        *("default-parent-queue", "default-queue"),
+    }
+    (configuration,) = [each for each in found if each["kind"] == "ConfigMap"]
+    assert "rules: kai" in configuration["data"]["config.yaml"]
+    file = tmp_path / "config.yaml"
+    file.write_text("rules: native\n")
+    found = printed(capsys, with_kai_api=True, config=file)
+    (configuration,) = [each for each in found if each["kind"] == "ConfigMap"]
+    assert "rules: kai" not in configuration["data"]["config.yaml"]

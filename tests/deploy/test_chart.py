@@ -114,6 +114,39 @@ def test_helm_renders_what_install_prints():
     assert named(documents(render(CHART, "gpu", json.dumps(values)))) == named(printed)
 
 
+def without_annotations(found):
+    for each in found:
+        each["metadata"].pop("annotations", None)
+    return found
+
+
+@built_once
+def test_kais_api_comes_with_its_rules():
+    wanted = Installation(
+        image="i",
+        namespace="gpu",
+        replicas=2,
+        configuration=Configuration(
+            rules="kai", leader_election=LeaderElectionConfig(namespace="gpu")
+        ),
+        kai_api=True,
+    )
+    own = {"CustomResourceDefinition", "PriorityClass", "Queue", "ConfigMap"}
+    ours = "queues.scheduling.kai.io"
+    printed = [
+        each
+        for each in manifests(wanted)
+        if each["kind"] in own and each["metadata"]["name"] != ours
+    ]
+    found = documents(render(CHART, "gpu", json.dumps({"image": "i", "withKaiApi": True})))
+    rendered = without_annotations([each for each in found if each["kind"] in own])
+    assert named(rendered) == named(printed)
+    native = {"image": "i", "withKaiApi": True, "config": {"rules": "native"}}
+    found = documents(render(CHART, "gpu", json.dumps(native)))
+    (configuration,) = [each for each in found if each["kind"] == "ConfigMap"]
+    assert "rules: native" in configuration["data"][CONFIGURATION_FILE]
+
+
 @built_once
 def test_values_reach_their_objects():
     values = {

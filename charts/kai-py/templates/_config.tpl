@@ -3,5 +3,16 @@
 {{- if .Values.webhook.enabled -}}
 {{- $_ := set $own "webhook" (dict "namespace" .Release.Namespace) -}}
 {{- end -}}
+{{- if .Values.withKaiApi -}}
+{{- $_ := set $own "rules" "kai" -}}
+{{- end -}}
 {{- mustMergeOverwrite $own (deepCopy .Values.config) | toYaml -}}
+{{- end -}}
+{{- define "kai-py.mayMake" -}}
+{{- /* Nothing has made this object, or this release has. */ -}}
+{{- $found := lookup (index . 1) (index . 2) "" (index . 3) | default dict -}}
+{{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" "" $found -}}
+{{- if or (not $found) (eq $owner (index . 0).Release.Name) -}}
+true
+{{- end -}}
 {{- end -}}

@@ -12,7 +12,7 @@ from tests.cluster.gangs.test_frameworks import Framework, served
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
-from tests.support.cluster.kai_definitions import install_kai_definitions
+from tests.support.cluster.kai_definitions import install_kai_api
 from tests.support.cluster.manifests import IN_TEAM_A, queue
 from tests.support.cluster.scheduling import EAGER, scheduling
 from tests.support.cluster.view import View, condition
@@ -59,7 +59,7 @@ async def test_the_pod_group_that_newer_groves_make_goes_before_the_gang(
 ) -> None:
     template, clique_set = example()
     name = clique_set["metadata"]["name"]
-    await install_kai_definitions(cluster.api)
+    await install_kai_api(cluster.api)
     async with (
         served(cluster, POD_GANG),
         scheduling(cluster, SPEAKING),

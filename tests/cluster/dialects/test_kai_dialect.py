@@ -13,7 +13,7 @@ from tests.cluster.fake_kubelet import gpu_nodes
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
-from tests.support.cluster.kai_definitions import install_kai_definitions
+from tests.support.cluster.kai_definitions import install_kai_api
 from tests.support.cluster.manifests import TEMPLATE, claim_template, job, pod, pod_spec, queue
 from tests.support.cluster.scheduling import DEFINITIONS, Running, scheduling
 from tests.support.cluster.view import View, condition
@@ -25,7 +25,7 @@ UNLIMITED = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 
 @pytest.fixture(autouse=True)
 async def kai_scheduler(cluster: Cluster, definitions: None) -> AsyncIterator[Running]:
-    await install_kai_definitions(cluster.api)
+    await install_kai_api(cluster.api)
     async with scheduling(cluster) as running:
         yield running
 
@@ -251,7 +251,7 @@ async def test_the_definition_of_groups_may_go_and_come_back(
         await cluster.submit(*members("late", 2))
         message = await view.wait_pending("late", 2, reason="Invalid")
         assert message == "PodGroup default/late does not exist (yet)"
-        await install_kai_definitions(cluster.api)
+        await install_kai_api(cluster.api)
         await eventually(lambda: served(wanted=True), within=45.0)
         await cluster.submit(pod_group("late", minMember=2))
         await view.wait_bound("late", 2)

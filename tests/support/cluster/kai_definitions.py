@@ -1,5 +1,6 @@
 """The smallest structural definitions of KAI's kinds; fields that nobody checks are kept."""
 
+from kai_py.deploy.kai_api import kai_definitions
 from tests.support.cluster.api import Api, Document
 from tests.support.cluster.scheduling import install
 
@@ -34,3 +35,9 @@ async def install_kai_definitions(api: Api) -> None:
     """Define KAI's kinds and wait until they are served."""
     for kind in KINDS:
         await install(api, definition(*kind))
+
+
+async def install_kai_api(api: Api) -> None:
+    """Define KAI's kinds as ``kai-py install --with-kai-api`` does."""
+    for each in kai_definitions():
+        await install(api, each)
