@@ -57,6 +57,7 @@ _MAX_GPUS_BELOW_DESERVED = "maxGPUs must be at least deservedGPUs (leave maxGPUs
 _ONE_DEVICE_SELECTOR = "set exactly one of deviceClassName and attribute"
 _VALUES_WITH_ATTRIBUTE = "values belong to attribute: set both or neither"
 _OWN_PARENT = "a queue cannot be its own parent"
+_SPARES_EMPTY = "set matchLabels or matchExpressions: a selector without any would match all nodes"
 _NAMESPACES_EMPTY = "set names or selector; leave namespaces out to allow every namespace"
 
 _MAX_AT_LEAST_DESERVED = cel_rule(
@@ -178,6 +179,29 @@ class NamespaceFilter(ApiModel):
         return self
 
 
+class SpareNodes(ApiModel):
+    """A label selector of nodes; all requirements must hold."""
+
+    model_config = with_cel_rules(
+        cel_rule(
+            "(has(self.matchLabels) && size(self.matchLabels) > 0) || "
+            "(has(self.matchExpressions) && size(self.matchExpressions) > 0)",
+            _SPARES_EMPTY,
+        )
+    )
+
+    match_labels: Annotated[dict[str, LabelValue], Field(max_length=32, default_factory=dict)]
+    """Labels that must be present with these values."""
+    match_expressions: Annotated[tuple[LabelRequirement, ...], Field(max_length=32)] = ()
+    """Further requirements."""
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if not self.match_labels and not self.match_expressions:
+            raise ValueError(_SPARES_EMPTY)
+        return self
+
+
 class QueueSpec(ApiModel):
     """Entitlement of the queue and the namespaces that may use it."""
 
@@ -238,6 +262,9 @@ class QueueSpec(ApiModel):
     """New pods of the queue are gated until its quota admits them, where the webhook runs."""
     namespaces: NamespaceFilter | None = None
     """Namespaces whose workloads may use the queue; absent means every namespace."""
+    spares: SpareNodes | None = None
+    """Nodes that no workload may use, except those of this queue and below that replace pods which
+    they lost with a node or a device."""
 
     @model_validator(mode="after")
     def _max_at_least_deserved_gpus(self) -> Self:

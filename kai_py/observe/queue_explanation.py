@@ -14,6 +14,7 @@ from kai_py.plan.plan import Plan, QueueShare, Stage
 from kai_py.snapshot.accounting import GPU
 
 MAX_QUEUES_NAMED = 3
+MAX_NODES_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ def explain_queue(plan: Plan, name: str) -> QueueExplanation | None:
             _allocation(share),
             _entitlement(share),
             *_borrowing(share, plan),
+            *_spares(share),
             *_changes(share, stages),
             *(f"Problem: {problem.reason}" for problem in share.problems),
         ),
@@ -93,6 +95,14 @@ def _borrowing(share: QueueShare, plan: Plan) -> Iterator[str]:
         }
         if borrowers:
             yield f"{_named(borrowers)} borrow GPUs, and lose them when this queue needs its own."
+
+
+def _spares(share: QueueShare) -> Iterator[str]:
+    if share.spares:
+        others = len(share.spares) - MAX_NODES_NAMED
+        named = ", ".join(share.spares[:MAX_NODES_NAMED])
+        more = f" and {others} more" if others > 0 else ""
+        yield f"Spare nodes, which only repairs use: {named}{more}."
 
 
 def _unused(share: QueueShare) -> float:

@@ -71,6 +71,7 @@ from kai_py.policy.min_runtime import min_runtimes
 from kai_py.policy.runtime_history import ExpectedEnds, RuntimeHistory
 from kai_py.policy.score.registry import WeightedScore
 from kai_py.policy.served_share import ServedShare
+from kai_py.policy.spares import Spares, StartedGangs, spare_rows
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -151,6 +152,7 @@ class CycleMemory:
     runtimes: RuntimeHistory = field(default_factory=RuntimeHistory)
     served: ServedShare = field(default_factory=ServedShare)
     spot: SpotChoices = field(default_factory=SpotChoices)
+    started: StartedGangs = field(default_factory=StartedGangs)
     wake_at: float | None = None
 
     def start_cycle(self, snapshot: Snapshot, settings: CycleSettings) -> None:
@@ -290,6 +292,15 @@ def run_cycle(
     # 6. What was decided, and why the rest stays pending.
     evictions = list_evictions(state, suspend_jobs=settings.suspend_jobs)
     memory.evictions.record(evictions, snapshot.now)
+    if state.placer.reservations.spares.exist:
+        memory.started.record_evicted(
+            (
+                each.gang
+                for each in state.statement.evicted.values()
+                if each.action in VICTIM_ACTIONS
+            ),
+            snapshot.now,
+        )
     memory.runtimes.record_evicted((each.pod.uid for each in evictions), snapshot.now)
     settled_at = state.eviction_limits.settled_at
     ends = [*state.waiting.values(), *(() if settled_at is None else (settled_at,))]
@@ -385,9 +396,12 @@ def _open_session(
     scoring = scoring_of(
         snapshot, settings.scores, settings.default_scores, memory.static_fits, extensions
     )
+    spares = Spares(spare_rows(snapshot.queues, snapshot.nodes), quota.queues, memory.started)
+    if spares.exist:
+        memory.started.observe(snapshot.gangs.values(), snapshot.now)
     placer = Placer(
         _shape_placer(settings, memory.static_fits, scoring),
-        Reservations(ageing, ends),
+        Reservations(ageing, ends, spares=spares),
         watch.poll,
         compute_domains=ComputeDomains.of(snapshot, memory.devices),
     )

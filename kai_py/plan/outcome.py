@@ -80,10 +80,23 @@ def _asks_for_suspension(
     )
 
 
+def _spares(state: CycleState) -> dict[str, tuple[str, ...]]:
+    """The names of the spare nodes of each queue."""
+    names = state.snapshot.nodes.names
+    by_queue = state.placer.reservations.spares.rows
+    return {queue: tuple(names[row] for row in rows) for queue, rows in by_queue.items()}
+
+
 def queue_shares(
-    quota: Quota, pending: Sequence[Gang], eviction_limits: EvictionLimits
+    quota: Quota,
+    pending: Sequence[Gang],
+    eviction_limits: EvictionLimits,
+    spares: Mapping[str, tuple[str, ...]],
 ) -> tuple[QueueShare, ...]:
-    """Every queue as this cycle saw it, by name; includes what the cycle placed."""
+    """Every queue as this cycle saw it, by name; includes what the cycle placed.
+
+    ``spares``: nodes by queue.
+    """
     pending_by_queue: dict[str, int] = {}
     for gang in pending:
         pending_by_queue[gang.queue] = pending_by_queue.get(gang.queue, 0) + 1
@@ -109,6 +122,7 @@ def queue_shares(
             scaled_deserved={key: amount for key, amount in scaled[q].items() if not isnan(amount)},
             non_preemptible=non_preemptible[q],
             priority=int(queues.priority[q]),
+            spares=spares.get(name, ()),
             is_open=all(queues.namespaces[above] is None for above in queues.ancestry[q]),
             past_usage=quota.past_usage.get(name),
             evictions=eviction_limits.counted_evictions(name),
@@ -156,7 +170,7 @@ def build_plan(
         nominations=tuple(nominations),
         evictions=evictions,
         unplaced=tuple(_unplaced(state, pending, answers)),
-        queues=queue_shares(state.quota, pending, state.eviction_limits),
+        queues=queue_shares(state.quota, pending, state.eviction_limits, _spares(state)),
         problems=object_problems(state.snapshot, inventory),
         admissions=admissions,
         holds=tuple(capacity_holds(state.snapshot, state.reservation_seconds)),

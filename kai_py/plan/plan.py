@@ -336,6 +336,8 @@ class QueueShare:
     non_preemptible: dict[str, float] = field(default_factory=dict)
     priority: int = 100
     is_open: bool = False
+    spares: tuple[str, ...] = ()
+    """Nodes that the queue keeps for repairs."""
     past_usage: UsageRecord | None = field(default=None, compare=False)
     """Past usage up to this cycle, where a history of it is kept."""
     evictions: tuple[EvictionRecord, ...] = ()

@@ -222,7 +222,10 @@ def place_earliest(
 
 def request_signature(state: CycleState, gang: Gang, request: PlacementRequest) -> int | None:
     """The number of the shape of all pods of the request; None where more than that decides."""
-    if state.placer.reservations.active or has_topology_constraint(gang.tree):
+    reservations = state.placer.reservations
+    if reservations.active or has_topology_constraint(gang.tree):
+        return None
+    if reservations.spares.usable(gang):
         return None
     domains = state.placer.compute_domains
     if domains is not None and domains.domain_of(gang, request.members[0]) is not None:

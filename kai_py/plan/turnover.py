@@ -223,6 +223,7 @@ class Turnover:
             return None
         count = ShapeCount(state, members)
         closed = set(state.placer.reservations.rows_closed_to(gang))
+        closed |= set(state.placer.reservations.spares.closed(gang))
         replicas = [0 if row in closed else n for row, n in enumerate(count.initial_replicas())]
         free: dict[int, list[float]] = {}
         devices: dict[int, float] = {}

@@ -130,7 +130,7 @@ class EquivalentGangs:
 
     def _have_capacity(self, gangs: Iterable[Gang]) -> bool:
         """Whether capacity alone decides where the pods of these gangs go, and there is some."""
-        if self._state.placer.reservations.active:
+        if self._state.placer.reservations.close_nodes:
             return False
         fits = map(self._fit, gangs)
         return all(fit is not None and fit.is_feasible() for fit in fits)

@@ -118,6 +118,14 @@ def with_reserved_nodes(reason: Unschedulable, nodes: int, replicas: int) -> Uns
     return replace(reason, stage=stage, message=f"{reason.message.rstrip('.')}; {note}.")
 
 
+def with_spares(reason: Unschedulable, nodes: int) -> Unschedulable:
+    """The reason of a gang that is kept from so many spares of queues."""
+    if not reason.message:
+        return reason
+    note = f"{nodes} nodes are spares that only repairs of their queues use (spec.spares)"
+    return replace(reason, message=f"{reason.message.rstrip('.')}; {note}.")
+
+
 def _insufficient_resources(
     statement: Statement, shape: Shape, static: StaticFit, replicas: Ints, *, found: int
 ) -> tuple[list[str], Bools]:

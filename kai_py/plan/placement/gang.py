@@ -15,7 +15,7 @@ from itertools import islice
 import numpy as np
 
 from kai_py.grouping.gang import Subgroup, has_topology_constraint
-from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable, with_reserved_nodes
+from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable, with_reserved_nodes, with_spares
 from kai_py.plan.placement.affinity import followers_last, held_together
 from kai_py.plan.placement.compute_domains import (
     MAX_CLIQUES_TO_TRY,
@@ -78,6 +78,40 @@ class Placer:
         ``explain``: whether what stops them is reported.
         """
         self.poll()
+        spares = self.reservations.spares
+        if not spares.exist:
+            return self._place(
+                statement,
+                gang,
+                members,
+                action,
+                capacity=capacity,
+                allowed=allowed,
+                explain=explain,
+            )
+        # Spares are used last, and by repairs only.
+        closed = dict.fromkeys((*spares.closed(gang), *spares.usable(gang)))
+        for rows in (tuple(closed), spares.closed(gang)):
+            nodes = exclude_rows(rows, allowed, len(statement.snapshot.nodes))
+            reason = self._place(
+                statement, gang, members, action, capacity=capacity, allowed=nodes, explain=explain
+            )
+            if reason is None or not spares.usable(gang):
+                break
+        closed_now = spares.closed(gang)
+        return reason if reason is None or not closed_now else with_spares(reason, len(closed_now))
+
+    def _place(
+        self,
+        statement: Statement,
+        gang: Gang,
+        members: Sequence[Member],
+        action: Action,
+        *,
+        capacity: Capacity,
+        allowed: Bools | None,
+        explain: bool,
+    ) -> Unschedulable | None:
         kept = self.reservations.rows_closed_to(gang)
         if kept:
             allowed = exclude_rows(kept, allowed, len(statement.snapshot.nodes))

@@ -18,6 +18,7 @@ import numpy as np
 from kai_py.api.references import PodRef
 from kai_py.policy.ageing import QueueAgeing
 from kai_py.policy.runtime_history import ExpectedEnds
+from kai_py.policy.spares import Spares
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools, Floats
 
@@ -39,12 +40,14 @@ class Reservation:
 class Reservations:
     """The reservations of a cycle; no two share a node. ``ageing`` has the priorities, and now.
 
+    ``spares``: nodes that queues keep for repairs.
     ``ended``: gangs that have none any more, each with a pod whose end is unknown.
     """
 
     ageing: QueueAgeing = field(default_factory=QueueAgeing)
     runtimes: ExpectedEnds = field(default_factory=ExpectedEnds)
     active: list[Reservation] = field(default_factory=list)
+    spares: Spares = field(default_factory=Spares)
     ended: list[tuple[Gang, PodRef]] = field(default_factory=list)
 
     def rows_closed_to(self, gang: Gang) -> tuple[int, ...]:
@@ -59,6 +62,11 @@ class Reservations:
             if self._applies_to(each, gang) and (math.isinf(each.start) or ends > each.start)
             for row in each.rows
         )
+
+    @property
+    def close_nodes(self) -> bool:
+        """Whether any node is closed to some gangs."""
+        return bool(self.active) or self.spares.exist
 
     def is_for(self, gang: Gang) -> bool:
         """Whether nodes are reserved for ``gang`` itself."""

@@ -79,7 +79,7 @@ class VictimBatch:
             or not is_equivalent(gang, gang)
             or not is_exact(state, gang, gang.members)
             or state.quota.queues.has_max[queue]
-            or state.placer.reservations.active
+            or state.placer.reservations.close_nodes
             or not state.eviction_limits.is_unlimited
         ):
             return None

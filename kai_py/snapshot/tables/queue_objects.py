@@ -3,7 +3,14 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from kai_py.api.queue import API_VERSION, DeviceShare, NamespaceFilter, Queue
+from kai_py.api.queue import (
+    API_VERSION,
+    DeviceShare,
+    NamespaceFilter,
+    NamespaceSelector,
+    Queue,
+    SpareNodes,
+)
 from kai_py.api.queue_status import PastEviction, RecordedUsage
 from kai_py.api.records.core import LabelSelector, SelectorRequirement
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
@@ -67,20 +74,22 @@ def queue_info(queue: Queue, created: float = 0.0) -> QueueInfo:
         ),
         namespaces=None if spec.namespaces is None else _namespace_rule(spec.namespaces),
         device_limits=(*(limit for limit in by_attribute if limit is not None), *selectors),
+        spares=None if spec.spares is None else _label_selector(spec.spares),
     )
 
 
 def _namespace_rule(namespaces: NamespaceFilter) -> NamespaceRule:
     if namespaces.selector is None:
         return NamespaceRule(namespaces.names)
+    return NamespaceRule(namespaces.names, _label_selector(namespaces.selector))
+
+
+def _label_selector(selector: NamespaceSelector | SpareNodes) -> LabelSelector:
     expressions = tuple(
         SelectorRequirement(key=each.key, operator=each.operator, values=each.values)
-        for each in namespaces.selector.match_expressions
+        for each in selector.match_expressions
     )
-    labels = dict(namespaces.selector.match_labels)
-    return NamespaceRule(
-        namespaces.names, LabelSelector(match_labels=labels, match_expressions=expressions)
-    )
+    return LabelSelector(match_labels=dict(selector.match_labels), match_expressions=expressions)
 
 
 def usage_status(record: UsageRecord) -> RecordedUsage:

@@ -1,0 +1,156 @@
+"""Spare nodes of a queue: only gangs that lost pods use them, and after all other nodes."""
+
+import pytest
+from msgspec.structs import replace
+
+from kai_py.api.queue import InvalidQueueError, read_queue
+from kai_py.observe.queue_explanation import explain_queue
+from tests.support.scenario import cluster, evicted, job, node, placed, pod, queue
+
+SPARE = {"kai/spare": "team"}
+SELECTOR = {"matchLabels": SPARE}
+
+
+def nodes(*names):
+    return [node(name, 1) for name in names]
+
+
+def spare(name="spare"):
+    return node(name, 1, labels=SPARE)
+
+
+def worker(number, owner, **options):
+    return pod(f"w{number}", 1, owner=owner, **options)
+
+
+def running(world, plan):
+    """The world after the plan was carried out."""
+    for name, where in placed(plan).items():
+        before = world._known["pods", ("default", name)]
+        status = replace(before.status, phase="Running")
+        world.add(replace(before, spec=replace(before.spec, node_name=where), status=status))
+
+
+def started(size=2, owner_queue="team", **spec):
+    owner = job("train", size, owner_queue)
+    world = cluster(
+        queue("team", 8, spares=SELECTOR, **spec),
+        nodes("a", "b"),
+        spare(),
+        owner,
+        [worker(i, owner) for i in range(size)],
+    )
+    running(world, world.plan())
+    world.plan()
+    return world, owner
+
+
+def pods_of(world):
+    return [each for (kind, _), each in world._known.items() if kind == "pods"]
+
+
+def left(world):
+    return [key[1] for kind, key in world._known if kind == "nodes"]
+
+
+def lose(world, owner, name, number):
+    """A node fails under a worker, which its Job creates again."""
+    world.remove(world._known["nodes", ("", name)])
+    world.remove(*(each for each in pods_of(world) if each.spec.node_name == name))
+    world.add(worker(number, owner))
+
+
+def test_a_gang_that_starts_or_grows_uses_no_spare():
+    world = cluster(queue("team", 8, spares=SELECTOR), nodes("a"), spare(), pod("p", queue="team"))
+    world.add(pod("q", queue="team"))
+    plan = world.plan()
+    assert len(placed(plan)) == 1
+    assert "spare" not in placed(plan).values()
+    [waiting] = plan.unplaced
+    assert "1 nodes are spares that only repairs of their queues use" in waiting.message
+
+
+def test_a_gang_that_lost_a_node_uses_the_spare():
+    world, owner = started()
+    lose(world, owner, "b", 7)
+    assert placed(world.plan()) == {"w7": "spare"}
+
+
+def test_other_nodes_come_first():
+    world, owner = started()
+    lose(world, owner, "b", 7)
+    world.add(node("c", 1))
+    assert placed(world.plan()) == {"w7": "c"}
+
+
+def test_a_gang_that_restarts_whole_uses_the_spare():
+    world, owner = started(size=1)
+    [only] = pods_of(world)
+    lose(world, owner, only.spec.node_name, 7)
+    world.remove(*(world._known["nodes", ("", name)] for name in "ab" if name in left(world)))
+    assert placed(world.plan()) == {"w7": "spare"}
+
+
+def test_spares_are_of_the_queue_and_of_those_below_it():
+    for own, may in (("child", True), ("other", False)):
+        owner = job("train", 1, own)
+        world = cluster(
+            queue("team", 8, spares=SELECTOR),
+            queue("child", 8, parent="team"),
+            queue("other", 8),
+            nodes("a"),
+            spare(),
+            owner,
+            worker(0, owner),
+        )
+        running(world, world.plan())
+        world.plan()
+        lose(world, owner, "a", 7)
+        assert placed(world.plan()) == ({"w7": "spare"} if may else {})
+
+
+def test_a_gang_that_was_evicted_for_another_does_not_repair():
+    owner = job("train", 1, "team")
+    world = cluster(
+        queue("team", 1, spares=SELECTOR), nodes("a"), spare(), owner, worker(0, owner, priority=1)
+    )
+    running(world, world.plan())
+    world.plan()
+    world.add(pod("urgent", queue="team", priority=9, created=5))
+    assert evicted(world.plan()) == ["w0"]
+    world.remove(world._known["pods", ("default", "w0")])
+    running_now = pod("urgent", queue="team", priority=9, created=5, node="a")
+    world.add(running_now, worker(1, owner, priority=1, created=6))
+    assert placed(world.plan()) == {}
+
+
+def test_after_a_restart_of_the_scheduler_a_gang_is_known_by_what_is_left_of_it():
+    world, owner = started()
+    lose(world, owner, "b", 7)
+    again = cluster(*world._known.values())
+    assert placed(again.plan()) == {"w7": "spare"}
+
+
+def test_many_equal_pods_leave_the_spares_alone():
+    pods = [pod(f"p{i}", queue="team") for i in range(40)]
+    world = cluster(queue("team", 80, spares=SELECTOR), node("a", 32), spare(), pods)
+    assert set(placed(world.plan()).values()) == {"a"}
+
+
+def test_the_explanation_of_the_queue_names_its_spares():
+    world, _ = started()
+    explained = explain_queue(world.plan(), "team")
+    assert "Spare nodes, which only repairs use: spare." in explained.sentences
+
+
+@pytest.mark.parametrize("selector", [{}, {"matchLabels": {}}, {"matchExpressions": []}])
+def test_a_selector_of_all_nodes_is_refused(selector):
+    document = {"metadata": {"name": "team"}, "spec": {"spares": selector}}
+    with pytest.raises(InvalidQueueError, match="set matchLabels or matchExpressions"):
+        read_queue(document)
+
+
+def test_expressions_select_spares():
+    selector = {"matchExpressions": [{"key": "kai/spare", "operator": "Exists"}]}
+    world = cluster(queue("team", 8, spares=selector), spare(), pod("p", queue="team"))
+    assert placed(world.plan()) == {}
