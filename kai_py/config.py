@@ -275,8 +275,8 @@ class HttpConfig(ApiModel):
     variable KAI_PY_HTTP_TOKEN. Without either /v1 is open on loopback and closed elsewhere;
     metrics and probes are always open."""
     review_tokens: bool = True
-    """Whether the API server reviews other bearer tokens: their user (TokenReview), and whether
-    that user may get the path (SubjectAccessReview)."""
+    """Whether the API server reviews other bearer tokens: their user (TokenReview), and what that
+    user may see (SubjectAccessReview)."""
 
 
 class LogConfig(ApiModel):

@@ -16,6 +16,7 @@ from kai_py.api.manifests import ManifestError, read_documents
 from kai_py.cli.connection import cluster_client
 from kai_py.cli.errors import CommandError
 from kai_py.cli.output import say
+from kai_py.cli.reading import check_rights
 from kai_py.simulate.objects import Document, ObjectsError, load_objects, read_objects
 from kai_py.watch.resource import Kind
 
@@ -82,6 +83,7 @@ async def read_now(kubeconfig: str, context: str) -> list[Document]:
     What is left out is reported on standard error. Raises CommandError.
     """
     async with cluster_client(kubeconfig, context) as client:
+        await check_rights(client)
         return await read_objects(client, _report_refused)
 
 

@@ -17,10 +17,18 @@ from kai_py.cli.output import (
     print_table,
 )
 from kai_py.cli.reading import plan_cluster
-from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder, list_devices
-from kai_py.observe.plugin_devices import list_plugin_devices
-from kai_py.snapshot.snapshot import Snapshot
+from kai_py.cli.scheduler_http import (
+    DEFAULT_SERVICE,
+    SchedulerAddress,
+    Service,
+    TokenFile,
+    Url,
+    ask_list,
+    read_or_ask,
+)
+from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder
+from kai_py.observe.device_entries import entries_of
+from kai_py.observe.http_lists import DeviceList
 
 HEADINGS = ("NODE", "DEVICE", "PRODUCT", "KIND", "STATUS", "CLAIM", "PODS", "GANG", "QUEUE")
 WIDE_HEADINGS = (HEADINGS[0], "DRIVER", "POOL", *HEADINGS[1:])
@@ -47,17 +55,33 @@ def command(
     free: Annotated[bool, typer.Option("--free", help="Only free devices.")] = False,
     tree: Annotated[bool, typer.Option("--tree", help="Partitions below their GPU.")] = False,
     by: Annotated[Grouping | None, typer.Option(help="Count instead of list.")] = None,
+    url: Url = "",
+    token_file: TokenFile = None,
+    service: Service = DEFAULT_SERVICE,
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
-    """List devices and who holds them."""
-    snapshot, plan = plan_cluster(kubeconfig, context, configuration_from(config))
-    check_known("--node", node, snapshot.nodes.names, hint="kubectl get nodes lists them")
-    queues = (share.queue for share in plan.queues)
-    check_known("--queue", queue, queues, hint="kai-py queues lists them")
+    """List devices and the pods that use them.
+
+    Without the right to read the cluster, the scheduler tells the devices of your claims and pods,
+    and how many others there are.
+    """
+    configuration = configuration_from(config)
+
+    def read() -> list[DeviceEntry]:
+        snapshot, plan = plan_cluster(kubeconfig, context, configuration)
+        check_known("--node", node, snapshot.nodes.names, hint="kubectl get nodes lists them")
+        queues = (share.queue for share in plan.queues)
+        check_known("--queue", queue, queues, hint="kai-py queues lists them")
+        return entries_of(snapshot)
+
+    address = SchedulerAddress(url, token_file, service, kubeconfig, context)
+    found = read_or_ask(
+        address, read, lambda: ask_list(address, "list/devices", DeviceList).devices
+    )
     entries = [
         entry
-        for entry in entries_of(snapshot)
+        for entry in found
         if node in ("", entry.node)
         and (not queue or any(holder.queue == queue for holder in entry.claims))
         and not (free and entry.status is not DeviceStatus.FREE)
@@ -74,20 +98,6 @@ def command(
         print_table(WIDE_HEADINGS, (_wide_cells(*row) for row in rows))
     else:
         print_table(HEADINGS, (_cells(*row) for row in rows))
-
-
-def entries_of(snapshot: Snapshot) -> list[DeviceEntry]:
-    """The devices of a snapshot, by node: those in ResourceSlices, then those of plugins."""
-    devices = ClusterDevices()
-    devices.sync(snapshot.devices)
-    published = list_devices(
-        devices.inventory,
-        devices.state,
-        snapshot.nodes.records,
-        snapshot.devices.claims.values(),
-        snapshot.gangs,
-    )
-    return sorted([*published, *list_plugin_devices(snapshot)], key=lambda each: each.node)
 
 
 def tree_rows(entries: Sequence[DeviceEntry]) -> Iterable[tuple[DeviceEntry, str]]:

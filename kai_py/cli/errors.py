@@ -31,3 +31,10 @@ class CommandError(Exception):
     def __str__(self) -> str:
         message = super().__str__()
         return f"{message} ({self.hint})" if self.hint else message
+
+
+class RightsMissingError(CommandError):
+    """The user may not read the whole cluster; the scheduler may tell the part it may see."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=ExitCode.CLUSTER)

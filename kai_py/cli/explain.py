@@ -10,12 +10,9 @@ import asyncio
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, NamedTuple
 from urllib.parse import quote
 
-import aiohttp
-import msgspec
 import typer
 
 from kai_py.cli.claim_funnel import print_claim
@@ -29,7 +26,7 @@ from kai_py.cli.connection import (
 )
 from kai_py.cli.decisions import seconds_of
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.gangs import gang_rows, print_gangs
+from kai_py.cli.gangs import print_gangs
 from kai_py.cli.naming import NamespaceOption, context_namespace, parse_subject
 from kai_py.cli.output import (
     JsonFlag,
@@ -41,11 +38,24 @@ from kai_py.cli.output import (
     progress,
     say,
 )
-from kai_py.cli.scheduler_http import TokenFile, get, session
+from kai_py.cli.scheduler_http import (
+    DEFAULT_SERVICE,
+    SEARCH_SECONDS,
+    Link,
+    Query,
+    SchedulerAddress,
+    Service,
+    TokenFile,
+    ask_list,
+    decoded,
+    read_or_ask,
+)
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.event_history import SchedulerEvent, read_scheduler_events
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation, QueueLevel
+from kai_py.observe.gang_rows import gang_rows
+from kai_py.observe.http_lists import QueuePage
 from kai_py.observe.queue_explanation import explain_queue
 from kai_py.observe.share_steps import format_amount
 from kai_py.observe.subject import Subject
@@ -55,8 +65,6 @@ from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import LoadedCluster
 
 MAX_NODES_SHOWN = 4
-SEARCH_SECONDS = 300.0
-"""The scheduler answers one such question at a time, each in two minutes at most."""
 
 
 def command(
@@ -81,6 +89,7 @@ def command(
         str, typer.Option(help="URL of a running scheduler; adds its past decisions.")
     ] = "",
     token_file: TokenFile = None,
+    service: Service = DEFAULT_SERVICE,
     since: Annotated[
         str, typer.Option(help="Only decisions of this last period, such as 10m or 2h.")
     ] = "",
@@ -93,21 +102,27 @@ def command(
     own_namespace = namespace or ("default" if saved else context_namespace(kubeconfig, context))
     subject, name = parse_subject(kind, name, own_namespace)
     as_text = output in (Output.TABLE, Output.WIDE) and not json
-    if subject is Subject.QUEUE and not url:
-        _explain_queue(
-            cluster_objects(saved, kubeconfig, context), configuration, name, output, json=json
+    address = SchedulerAddress(url, token_file, service, kubeconfig, context)
+    if subject is Subject.QUEUE:
+        page = read_or_ask(
+            address,
+            lambda: _read_queue(cluster_objects(saved, kubeconfig, context), configuration, name),
+            lambda: ask_list(address, f"queues/{quote(name, safe='')}", QueuePage),
         )
+        _print_queue(page, output, json=json)
         return
-    if url:
-        query = {"seconds": str(seconds_of("--since", since))} if since else {}
+
+    def ask() -> Sequence[Explanation]:
+        query = (("seconds", str(seconds_of("--since", since))),) if since else ()
         path = f"/v1/explain/{subject.value}/{quote(name)}"
-        question = _Question(url, path, query, token_file)
-        answers = asyncio.run(_ask_scheduler(question, search=suggestions, as_text=as_text))
-    else:
-        now = time.time()
+        question = _Question(address, path, query)
+        return asyncio.run(_ask_scheduler(question, search=suggestions, as_text=as_text))
+
+    def read() -> Sequence[Explanation]:
+        documents, now = cluster_objects(saved, kubeconfig, context), time.time()
         with progress("simulating"):
-            answers = explain_cluster(
-                cluster_objects(saved, kubeconfig, context),
+            found = explain_cluster(
+                documents,
                 configuration,
                 now=now,
                 subject=subject,
@@ -117,7 +132,10 @@ def command(
                 since=now - seconds_of("--since", since) if since else 0.0,
             )
         if as_text:
-            _print_all(answers)
+            _print_all(found)
+        return found
+
+    answers = read_or_ask(address, read, ask)
     if not answers:
         raise CommandError(
             f"{subject.value} {name}: not part of any gang of this scheduler",
@@ -129,30 +147,31 @@ def command(
         raise typer.Exit(ExitCode.FOUND)
 
 
-def _explain_queue(
-    documents: Sequence[Document],
-    configuration: Configuration,
-    name: str,
-    output: Output,
-    *,
-    json: bool,
-) -> None:
-    """Print what is known of a queue and its gangs; the exit code is 1 where any is pending."""
+def _read_queue(
+    documents: Sequence[Document], configuration: Configuration, name: str
+) -> QueuePage:
+    """What is known of a queue and its gangs; raises CommandError if there is none."""
     cluster = LoadedCluster(documents, configuration, time.time())
     plan = cluster.plan()
     names = [share.queue for share in plan.queues]
     check_known("queue", name, names, hint="kai-py queues lists them")
     found = explain_queue(plan, name)
     if found is None:
-        return
+        raise CommandError(f"queue {name}: not found", hint="kai-py queues lists them")
+    rows = [row for row in gang_rows(cluster.snapshot, plan) if row.queue == name]
+    return QueuePage(found, rows)
+
+
+def _print_queue(page: QueuePage, output: Output, *, json: bool) -> None:
+    """Print a queue and its gangs; the exit code is 1 where any is pending."""
+    found = page.explanation
     if not print_document(found, output, json=json):
-        say(f"Queue {name}:")
+        say(f"Queue {found.queue}:")
         for sentence in found.sentences:
             say(f"  {sentence}")
-        rows = [row for row in gang_rows(cluster.snapshot, plan) if row.queue == name]
-        if rows:
+        if page.gangs:
             typer.echo()
-            print_gangs(rows, output)
+            print_gangs(page.gangs, output)
     if found.pending:
         raise typer.Exit(ExitCode.FOUND)
 
@@ -178,10 +197,9 @@ def _events(
 class _Question(NamedTuple):
     """What is asked of a running scheduler."""
 
-    url: str
+    address: SchedulerAddress
     path: str
-    query: dict[str, str]
-    token_file: Path | None
+    query: Query
 
 
 async def _ask_scheduler(
@@ -191,15 +209,15 @@ async def _ask_scheduler(
 
     ``as_text``: answers are printed as they come.
     """
-    async with session(question.token_file, read_seconds=SEARCH_SECONDS) as http:
-        answers = await _explanations(http, question, search=False)
+    async with question.address.connect(SEARCH_SECONDS) as link:
+        answers = await _explanations(link, question, search=False)
         if as_text:
             _print_all(answers)
         if not search or not any(answer.message for answer in answers):
             return answers
         try:
             with progress("simulating"):
-                found = await _explanations(http, question, search=True)
+                found = await _explanations(link, question, search=True)
         except CommandError as error:
             say(f"kai-py: no suggestions: {error}", err=True)
             return answers
@@ -209,12 +227,9 @@ async def _ask_scheduler(
     return found
 
 
-async def _explanations(
-    http: aiohttp.ClientSession, question: _Question, *, search: bool
-) -> list[Explanation]:
-    query = {**question.query, "suggestions": "true" if search else "false"}
-    body = await get(http, question.url, question.path, query)
-    return msgspec.json.decode(body, type=list[Explanation])
+async def _explanations(link: Link, question: _Question, *, search: bool) -> list[Explanation]:
+    query = (*question.query, ("suggestions", "true" if search else "false"))
+    return decoded(await link.get(question.path, query), list[Explanation])
 
 
 def _print_all(answers: Iterable[Explanation]) -> None:
@@ -285,7 +300,7 @@ def _level(level: QueueLevel) -> tuple[str, ...]:
     return (
         level.queue,
         _amount(level.deserved),
-        "-" if level.maximum is None else _amount(level.maximum),
+        _amount(level.maximum),
         _amount(level.fair_share),
         _amount(level.allocated),
         _amount(level.requested),
@@ -293,8 +308,8 @@ def _level(level: QueueLevel) -> tuple[str, ...]:
     )
 
 
-def _amount(amount: float) -> str:
-    return "-" if math.isinf(amount) else format_amount(amount)
+def _amount(amount: float | None) -> str:
+    return "-" if amount is None or math.isinf(amount) else format_amount(amount)
 
 
 def _cost(suggestion: Suggestion) -> str:

@@ -3,60 +3,16 @@
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from kai_py.cli.output import say
-from kai_py.grouping.gang import Subgroup, TopologyConstraint
-from kai_py.grouping.gang_settings import Preemptibility
-from kai_py.snapshot.gangs import Gang, PodState
+from kai_py.grouping.gang import TopologyConstraint
+from kai_py.observe.gang_rows import TreeRow
 
 LAST, NEXT = "└─ ", "├─ "
 BELOW_LAST, BELOW_NEXT = "   ", "│  "
 INDENT = "  "
 WHOLE_GANG = "(whole)"
-
-
-@dataclass(frozen=True, slots=True)
-class TreeRow:
-    """A subgroup; the gang itself has no name.
-
-    A leaf needs ``min_members`` pods; ``min_subgroups`` of the ``children`` must reach theirs, None
-    for all of them. ``bound`` of the ``pods`` below it are bound.
-    """
-
-    name: str
-    min_members: int
-    min_subgroups: int | None
-    bound: int
-    pods: int
-    topology: TopologyConstraint | None
-    children: tuple["TreeRow", ...]
-
-
-def preemptibility_of(gang: Gang) -> Preemptibility:
-    """Whether the gang may be evicted for others."""
-    if not gang.preemptible:
-        return Preemptibility.NON_PREEMPTIBLE
-    return Preemptibility.SEMI_PREEMPTIBLE if gang.semi_preemptible else Preemptibility.PREEMPTIBLE
-
-
-def tree_of(gang: Gang) -> TreeRow:
-    """The subgroups of a gang with their pods; O(pods + subgroups)."""
-    return _row(gang.tree, gang.counts(PodState.BOUND), gang.counts(*PodState))
-
-
-def _row(tree: Subgroup, bound: Mapping[str, int], pods: Mapping[str, int]) -> TreeRow:
-    children = tuple(_row(child, bound, pods) for child in tree.children)
-    return TreeRow(
-        name=tree.name,
-        min_members=tree.min_pods(),
-        min_subgroups=tree.min_subgroups,
-        bound=sum(each.bound for each in children) if children else bound.get(tree.name, 0),
-        pods=sum(each.pods for each in children) if children else pods.get(tree.name, 0),
-        topology=tree.topology,
-        children=children,
-    )
 
 
 def print_tree(title: str, facts: Sequence[str], tree: TreeRow) -> None:

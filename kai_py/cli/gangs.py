@@ -3,8 +3,8 @@
 The cluster is read once and one cycle is run on it; STATE and WHY are from that cycle.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, NamedTuple
 
@@ -13,47 +13,36 @@ import typer
 from kai_py.api.problems import closest_match
 from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
 from kai_py.cli.errors import CommandError
-from kai_py.cli.gang_tree import TreeRow, preemptibility_of, print_tree, tree_of
+from kai_py.cli.gang_tree import print_tree
 from kai_py.cli.output import (
     JsonFlag,
     Output,
     OutputOption,
     check_known,
+    count_of,
     print_document,
     print_table,
     say,
 )
 from kai_py.cli.reading import plan_cluster, watch_cluster
-from kai_py.grouping.gang_settings import Preemptibility
+from kai_py.cli.scheduler_http import (
+    DEFAULT_SERVICE,
+    SchedulerAddress,
+    Service,
+    TokenFile,
+    Url,
+    ask_list,
+    read_or_ask,
+)
+from kai_py.config import Configuration
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING
+from kai_py.observe.gang_rows import GangRow, gang_rows
+from kai_py.observe.http_lists import GangList
+from kai_py.observe.share_steps import format_amount
 from kai_py.plan.plan import Plan
-from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
 HEADINGS = ("GANG", "QUEUE", "PRIORITY", "BOUND", "MIN MEMBER", "PODS", "STATE", "MESSAGE")
-
-
-@dataclass(frozen=True, slots=True)
-class GangRow:
-    """A gang: ``bound`` of ``pods`` are bound; ``message``: why it is pending.
-
-    ``nodes``: where the bound pods are. ``ageing_points``: points of priority for waiting.
-    ``rule``: what made these pods a gang. ``tree``: its subgroups.
-    """
-
-    gang: str
-    queue: str
-    priority: int
-    bound: int
-    min_members: int
-    pods: int
-    state: str
-    nodes: tuple[str, ...]
-    message: str
-    ageing_points: int
-    preemptibility: Preemptibility
-    rule: str
-    tree: TreeRow
 
 
 def command(
@@ -81,10 +70,17 @@ def command(
             "--tree", help="Show subgroups with minMember and topology, and the rule of each gang."
         ),
     ] = False,
+    url: Url = "",
+    token_file: TokenFile = None,
+    service: Service = DEFAULT_SERVICE,
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
-    """List gangs with their members and why they wait."""
+    """List gangs with their members and why they wait.
+
+    Without the right to read the cluster, the scheduler tells the gangs of the namespaces whose
+    pods you may list.
+    """
     configuration = configuration_from(config)
     if namespace and all_namespaces:
         raise CommandError("--namespace and --all-namespaces exclude each other")
@@ -93,17 +89,23 @@ def command(
         show = _print_trees if tree else partial(print_gangs, output=output)
         watch_cluster(kubeconfig, context, configuration, _Changes(wanted, show).show)
         return
-    snapshot, plan = plan_cluster(kubeconfig, context, configuration)
-    gang_queues = {gang.queue for gang in snapshot.gangs.values()}
-    queues = gang_queues.union(share.queue for share in plan.queues)
-    check_known("--queue", queue, queues, hint="kai-py queues lists them")
-    rows = list(filter(wanted.includes, gang_rows(snapshot, plan)))
-    namespaces = {gang.partition("/")[0] for gang in snapshot.gangs}
+    address = SchedulerAddress(url, token_file, service, kubeconfig, context)
+    listing = read_or_ask(
+        address,
+        lambda: _read(kubeconfig, context, configuration),
+        lambda: ask_list(address, "list/gangs", GangList, namespace),
+    )
+    gangs = listing.gangs
+    if listing.others is None:
+        queues = {*listing.queues, *(gang.queue for gang in gangs)}
+        check_known("--queue", queue, queues, hint="kai-py queues lists them")
+    rows = list(filter(wanted.includes, gangs))
+    namespaces = {row.gang.partition("/")[0] for row in gangs}
     if namespace and namespace not in namespaces:
         suggestion = closest_match(namespace, sorted(namespaces))
         hint = f" (did you mean {suggestion}?)" if suggestion else ""
         say(f"no gangs in namespace {namespace}{hint}", err=True)
-    elif not namespaces:
+    elif not namespaces and listing.others is None:
         say(f"no gangs: no pod has schedulerName {configuration.scheduler_name}", err=True)
     if name and not rows:
         raise CommandError(f"gang {name}: not found", hint="kai-py gangs lists them")
@@ -113,6 +115,28 @@ def command(
         _print_trees(rows)
         return
     print_gangs(rows, output)
+    _print_others(listing)
+
+
+def _read(kubeconfig: str, context: str, configuration: Configuration) -> GangList:
+    snapshot, plan = plan_cluster(kubeconfig, context, configuration)
+    queues = tuple(share.queue for share in plan.queues)
+    return GangList(0, list(gang_rows(snapshot, plan)), queues=queues)
+
+
+def _print_others(listing: GangList) -> None:
+    others = listing.others
+    if others is None:
+        return
+    gangs = count_of(others.running + others.pending, "gang")
+    say(
+        f"Other namespaces: {gangs}, {others.pending} of them pending, with "
+        f"{format_amount(others.gpus)} GPUs allocated.",
+        err=True,
+    )
+    if listing.unreviewed:
+        left_out = count_of(listing.unreviewed, "namespace")
+        say(f"{left_out} not looked at: name yours by -n", err=True)
 
 
 class _Wanted(NamedTuple):
@@ -165,36 +189,6 @@ def print_gangs(rows: Sequence[GangRow], output: Output) -> None:
     wide = output is Output.WIDE
     headings = (*HEADINGS[:-1], "NODES", HEADINGS[-1]) if wide else HEADINGS
     print_table(headings, (_cells(row, wide=wide) for row in rows))
-
-
-def gang_rows(snapshot: Snapshot, plan: Plan) -> Iterator[GangRow]:
-    """One row per gang, by key."""
-    waiting = {unplaced.gang: unplaced for unplaced in plan.unplaced}
-    placed = {gang.gang for gang in plan.placements}
-    for key, gang in sorted(snapshot.gangs.items()):
-        unplaced = waiting.get(key)
-        if unplaced is not None:
-            yield _row(gang, unplaced.stage.value, unplaced.message, unplaced.ageing_points)
-        else:
-            yield _row(gang, STARTING if key in placed else RUNNING, "")
-
-
-def _row(gang: Gang, state: str, message: str, gained: int = 0) -> GangRow:
-    return GangRow(
-        gang=gang.key,
-        queue=gang.queue,
-        priority=gang.priority,
-        bound=len(gang.bound),
-        min_members=gang.tree.min_pods(),
-        pods=len(gang.members),
-        state=state,
-        nodes=tuple(sorted({member.node for member in gang.bound})),
-        message=message,
-        ageing_points=gained,
-        preemptibility=preemptibility_of(gang),
-        rule=gang.rule,
-        tree=tree_of(gang),
-    )
 
 
 def _priority(row: GangRow) -> str:

@@ -22,9 +22,20 @@ from kai_py.cli.output import (
     say,
 )
 from kai_py.cli.reading import divide_quota, plan_cluster
+from kai_py.cli.scheduler_http import (
+    DEFAULT_SERVICE,
+    SchedulerAddress,
+    Service,
+    TokenFile,
+    Url,
+    ask_list,
+    read_or_ask,
+)
 from kai_py.config import Configuration
 from kai_py.observe.cluster_state import QueueRow, in_tree_order, queue_rows
+from kai_py.observe.http_lists import QueueList
 from kai_py.observe.share_steps import (
+    NO_LIMIT,
     ShareStep,
     SiblingShare,
     format_amount,
@@ -53,18 +64,30 @@ def command(
     explain: Annotated[
         str, typer.Option(metavar="QUEUE", help="Explain the fair share of QUEUE.")
     ] = "",
+    url: Url = "",
+    token_file: TokenFile = None,
+    service: Service = DEFAULT_SERVICE,
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
-    """List queues with fair share, allocation and pending gangs."""
+    """List queues with fair share, allocation and pending gangs.
+
+    Without the right to read the cluster, the scheduler tells the queues that you may get and
+    those of your namespaces.
+    """
     configuration = configuration_from(config)
     if explain:
         steps = _steps(kubeconfig, context, configuration, explain, resource)
         if not print_document(steps, output, json=json):
             _print_steps(steps)
         return
-    _, plan = plan_cluster(kubeconfig, context, configuration)
-    rows = list(queue_rows(plan))
+    address = SchedulerAddress(url, token_file, service, kubeconfig, context)
+    listing = read_or_ask(
+        address,
+        lambda: _read(kubeconfig, context, configuration),
+        lambda: ask_list(address, "list/queues", QueueList),
+    )
+    rows = listing.queues
     resources = {GPU}.union(*(row.deserved for row in rows))
     check_known("--resource", resource, resources, hint="-o wide lists them")
     if print_document(rows, output, json=json, names=(row.queue for row in rows)):
@@ -75,6 +98,14 @@ def command(
         print_table(WIDE_HEADINGS, _wide_rows(rows))
     else:
         print_table(HEADINGS, (_cells(row, depth, resource) for depth, row in in_tree_order(rows)))
+    if listing.others is not None:
+        amount = _amount(listing.others.get(resource, 0.0))
+        say(f"Other queues have {amount} of {resource} allocated.", err=True)
+
+
+def _read(kubeconfig: str, context: str, configuration: Configuration) -> QueueList:
+    _, plan = plan_cluster(kubeconfig, context, configuration)
+    return QueueList(0, list(queue_rows(plan)))
 
 
 def _steps(
@@ -116,8 +147,8 @@ def _share_cells(share: SiblingShare) -> tuple[str, ...]:
 def _wide_rows(rows: Iterable[QueueRow]) -> Iterator[tuple[str, ...]]:
     """A line per queue and resource of which any is allocated, requested or in its fair share."""
     for depth, row in in_tree_order(rows):
-        views = (row.fair_share, row.allocated, row.requested)
-        used = sorted({name for view in views for name, amount in view.items() if amount})
+        views = (*row.fair_share.items(), *row.allocated.items(), *row.requested.items())
+        used = sorted({name for name, amount in views if amount or amount is None})
         for resource in used or [GPU]:
             queue, *others = _cells(row, depth, resource)
             yield (queue, resource, *others)
@@ -125,10 +156,14 @@ def _wide_rows(rows: Iterable[QueueRow]) -> Iterator[tuple[str, ...]]:
 
 def _cells(row: QueueRow, depth: int, resource: str) -> tuple[str, ...]:
     stages = ", ".join(f"{count} {stage}" for stage, count in sorted(row.pending_by_stage.items()))
-    views = (row.deserved, row.max, row.fair_share, row.allocated, row.requested)
+    entitled = (row.deserved.get(resource, 0.0), row.fair_share.get(resource, 0.0))
+    deserved, fair_share = (NO_LIMIT if each is None else format_amount(each) for each in entitled)
     return (
         "  " * depth + row.queue,
-        *(_amount(view.get(resource, 0.0)) for view in views),
+        deserved,
+        _amount(row.max.get(resource, 0.0)),
+        fair_share,
+        *(format_amount(view.get(resource, 0.0)) for view in (row.allocated, row.requested)),
         stages or "-",
         "; ".join(row.problems),
     )

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from kai_py.cli.connection import cluster_client
-from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError
 from kai_py.config import Configuration
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.observe.health import unsynced_kinds
@@ -21,6 +21,8 @@ from kai_py.plan.state.queues import Quota
 from kai_py.planner import Planner
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
+from kai_py.watch.errors import Forbidden
+from kai_py.watch.kinds import NODES, PODS
 from kai_py.watch.mirror import KindStatus, Mirror
 from kai_py.watch.owner_kinds import OwnerKindWatcher
 from kai_py.watch.resource import Kind
@@ -94,12 +96,26 @@ def watch_cluster(
     asyncio.run(watch())
 
 
+async def check_rights(client: Client) -> None:
+    """Raise RightsMissingError unless the pods and nodes of the cluster may be listed."""
+    refused: dict[str, Forbidden] = {}
+    for kind in (NODES, PODS):
+        try:
+            await client.check_list(kind.at())
+        except Forbidden as error:
+            refused[kind.name] = error
+    if refused:
+        first = next(iter(refused.values()))
+        raise RightsMissingError(f"cannot read {', '.join(refused)}: {first}")
+
+
 @asynccontextmanager
 async def _following(client: Client, configuration: Configuration) -> AsyncIterator[Planner]:
     """A planner that has read the cluster and follows it until the block ends."""
     # What the watches have to say is told below, once.
     logging.getLogger("kai_py.watch").addHandler(logging.NullHandler())
     await client.read("/apis", kind="Discovery")
+    await check_rights(client)
 
     def follow(kind: GroupKind) -> None:
         owner_kinds.want(kind)
@@ -147,7 +163,7 @@ async def wait_until_read(mirror: Mirror) -> None:
         # A server that has just started refuses everything for a moment.
         refused_for = refused_for + POLL_SECONDS if refused else 0.0
         if refused_for >= REFUSAL_SECONDS:
-            raise CommandError(_refusal_message(refused), exit_code=ExitCode.CLUSTER)
+            raise RightsMissingError(_refusal_message(refused))
 
 
 def _refusal_message(refused: Sequence[KindStatus]) -> str:

@@ -39,6 +39,7 @@ from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.log import configure_logging
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_text import describe_plan
+from kai_py.observe.tenant_reader import reader_finder
 from kai_py.observe.token_review import TokenReviews
 from kai_py.plan.plan import Plan
 from kai_py.scheduler import Scheduler
@@ -154,7 +155,8 @@ async def _run(
         try:
             http = configuration.http
             review = TokenReviews(client) if http.review_tokens else None
-            access = HttpAccess(http.host, http.token_file, review)
+            finder = reader_finder(review) if review is not None else None
+            access = HttpAccess(http.host, http.token_file, review, finder)
             with with_advisor(scheduler.probes(), client, configuration) as probes:
                 async with serve(probes, access, http.port) as port:
                     log.info("dashboard, metrics and probes are served on port %d", port)

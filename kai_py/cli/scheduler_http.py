@@ -1,24 +1,189 @@
-"""Requests to a running scheduler over HTTP."""
+"""Requests to a running scheduler over HTTP: at a URL, or through the API server.
 
+The API server's proxy for Services reaches the scheduler wherever kubectl reaches the cluster. That
+proxy removes the header Authorization, so the token of the kubeconfig is sent in a header of the
+scheduler's as well, which asks the API server whose it is. The Service is never searched for: a
+token must not go to whatever carries a label, only to the namespace that was installed or named.
+"""
+
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol, TypeVar
+from urllib.parse import quote
 
 import aiohttp
+import msgspec
 import typer
 
-from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.observe.http_access import TOKEN_VARIABLE
+from kai_py.cli.connection import cluster_client
+from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError
+from kai_py.cli.naming import context_namespace
+from kai_py.observe.http_access import OWN_HEADER, TOKEN_VARIABLE
+from kai_py.watch.errors import ApiError, NotFound, StatusError
+from kai_py.watch.transport import ApiCall, HttpTransport
 
 DEFAULT_URL = "http://127.0.0.1:8080"
+DEFAULT_SERVICE = "kai-py/kai-py"
+SERVICE_VARIABLE = "KAI_PY_SERVICE"
+PORT = "http"
+NOT_INSTALLED = f"is the scheduler installed there? ${SERVICE_VARIABLE} or --service names it"
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
 """For streams too: the server sends something every 15 seconds."""
+SEARCH_SECONDS = 300.0
+"""The scheduler answers one such question at a time, each in two minutes at most."""
+T = TypeVar("T")
 
 TokenFile = Annotated[
     Path | None, typer.Option(help=f"File with the bearer token; otherwise ${TOKEN_VARIABLE}.")
 ]
+Url = Annotated[
+    str, typer.Option(help="URL of a running scheduler, asked instead of reading the cluster.")
+]
+Service = Annotated[
+    str,
+    typer.Option(
+        envvar=SERVICE_VARIABLE,
+        help="NAMESPACE/NAME of the scheduler's Service, asked where rights to read the cluster "
+        "are missing.",
+    ),
+]
+Query = tuple[tuple[str, str], ...]
+
+
+class Link(Protocol):
+    """A connection to a running scheduler."""
+
+    async def get(self, path: str, query: Query = ()) -> bytes:
+        """The body of one answer; raises CommandError."""
+
+
+@dataclass(frozen=True)
+class SchedulerAddress:
+    """Where the scheduler is: at ``url`` if that is given, else a Service of the cluster."""
+
+    url: str = ""
+    token_file: Path | None = None
+    service: str = DEFAULT_SERVICE
+    kubeconfig: str = ""
+    context: str = ""
+
+    @asynccontextmanager
+    async def connect(self, read_seconds: float = READ_SECONDS) -> AsyncIterator[Link]:
+        """Open a link; ``read_seconds``: the longest silence. Raises CommandError."""
+        if self.url:
+            async with session(self.token_file, read_seconds=read_seconds) as http:
+                yield _UrlLink(http, self.url)
+            return
+        path = _proxy_path(self.service)
+        async with cluster_client(self.kubeconfig, self.context) as client:
+            transport = client.transport
+            assert isinstance(transport, HttpTransport)
+            authorization = _given_authorization(self.token_file) or await transport.authorization()
+            if not authorization:
+                raise CommandError(
+                    "the kubeconfig has no token that tells the scheduler who asks",
+                    hint="--token-file takes one: kubectl create token NAME",
+                )
+            yield _ProxyLink(transport, path, authorization, read_seconds)
+
+
+def read_or_ask(address: SchedulerAddress, read: Callable[[], T], ask: Callable[[], T]) -> T:
+    """Read the cluster, or ask the scheduler if it is named or rights to read are missing."""
+    if address.url:
+        return ask()
+    try:
+        return read()
+    except RightsMissingError as missing:
+        try:
+            return ask()
+        except CommandError as error:
+            raise CommandError(
+                f"{missing}; the scheduler was asked instead: {error}", exit_code=ExitCode.CLUSTER
+            ) from None
+
+
+def ask_list(address: SchedulerAddress, kind: str, form: type[T], namespace: str = "") -> T:
+    """The list ``kind`` of the scheduler, for a namespace or that of the context first.
+
+    Raises CommandError.
+    """
+    wanted = namespace or context_namespace(address.kubeconfig, address.context)
+
+    async def ask() -> T:
+        async with address.connect() as link:
+            return decoded(await link.get(f"/v1/{kind}", (("namespace", wanted),)), form)
+
+    return asyncio.run(ask())
+
+
+def decoded(body: bytes, form: type[T]) -> T:
+    """An answer of the scheduler; raises CommandError."""
+    try:
+        return msgspec.json.decode(body, type=form)
+    except msgspec.DecodeError as error:
+        raise CommandError(f"the scheduler is of another version: {error}") from None
+
+
+@dataclass(frozen=True)
+class _UrlLink:
+    http: aiohttp.ClientSession
+    url: str
+
+    async def get(self, path: str, query: Query = ()) -> bytes:
+        return await get(self.http, self.url, path, query)
+
+
+@dataclass(frozen=True)
+class _ProxyLink:
+    transport: HttpTransport
+    service: str
+    authorization: str
+    seconds: float
+
+    async def get(self, path: str, query: Query = ()) -> bytes:
+        text = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query)
+        call = ApiCall(
+            "get",
+            "Service/proxy",
+            f"{self.service}{path}{'?' if text else ''}{text}",
+            headers={OWN_HEADER: self.authorization},
+        )
+        try:
+            return await self.transport.send(call, timeout_seconds=self.seconds)
+        except ApiError as error:
+            # What the scheduler answers is no Status of the API server, and has no reason.
+            of_server = not isinstance(error, StatusError) or bool(error.reason)
+            raise CommandError(
+                str(error) if of_server else str(error).removeprefix(f"{call}: "),
+                hint=NOT_INSTALLED if isinstance(error, NotFound) and of_server else "",
+                exit_code=ExitCode.CLUSTER,
+            ) from None
+
+
+def _proxy_path(service: str) -> str:
+    namespace, _, name = service.partition("/")
+    if not namespace or not name or "/" in name:
+        raise CommandError(f"--service {service}: is not of the form NAMESPACE/NAME")
+    return f"/api/v1/namespaces/{quote(namespace)}/services/{quote(name)}:{PORT}/proxy"
+
+
+def _given_authorization(token_file: Path | None) -> str:
+    token = _token(token_file)
+    return f"Bearer {token}" if token else ""
+
+
+def _token(token_file: Path | None) -> str:
+    if token_file is None:
+        return os.environ.get(TOKEN_VARIABLE, "")
+    try:
+        return token_file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise CommandError(f"{token_file}: {error.strerror}") from None
 
 
 def session(
@@ -28,20 +193,17 @@ def session(
 
     ``read_seconds``: the longest silence of the server.
     """
-    token = os.environ.get(TOKEN_VARIABLE, "")
-    if token_file is not None:
-        try:
-            token = token_file.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise CommandError(f"{token_file}: {error.strerror}") from None
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    authorization = _given_authorization(token_file)
+    headers = {"Authorization": authorization} if authorization else {}
     timeout = aiohttp.ClientTimeout(
         total=None, sock_connect=CONNECT_SECONDS, sock_read=read_seconds
     )
     return aiohttp.ClientSession(headers=headers, timeout=timeout)
 
 
-async def get(http: aiohttp.ClientSession, url: str, path: str, query: Mapping[str, str]) -> bytes:
+async def get(
+    http: aiohttp.ClientSession, url: str, path: str, query: Query | Mapping[str, str]
+) -> bytes:
     """The body of one answer; raises CommandError."""
     try:
         async with http.get(f"{url.rstrip('/')}{path}", params=query) as response:

@@ -3,17 +3,19 @@
 Nothing is written to any cluster. Exit codes: 0 when no gang is pending afterwards, 1 otherwise.
 """
 
+import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
+import msgspec
 import typer
 
 from kai_py.cli.cluster_objects import SavedCluster, cluster_objects, documents_in
 from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.naming import context_namespace
 from kai_py.cli.output import (
     JsonFlag,
     Output,
@@ -23,6 +25,17 @@ from kai_py.cli.output import (
     progress,
     say,
 )
+from kai_py.cli.scheduler_http import (
+    DEFAULT_SERVICE,
+    SEARCH_SECONDS,
+    SchedulerAddress,
+    Service,
+    TokenFile,
+    Url,
+    decoded,
+    read_or_ask,
+)
+from kai_py.config import Configuration
 from kai_py.simulate.change_texts import parse_changes
 from kai_py.simulate.changes import AddNodes, AddObjects, ChangeError, ClusterChange, node_pattern
 from kai_py.simulate.objects import Document
@@ -63,41 +76,87 @@ def command(
             "capacity."
         ),
     ] = "",
+    url: Url = "",
+    token_file: TokenFile = None,
+    service: Service = DEFAULT_SERVICE,
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
     """Tell what a change would do: who starts, who leaves, who waits, what queues get."""
     configuration = configuration_from(config)
-    documents, now = cluster_objects(saved, kubeconfig, context), time.time()
     texts_by_kind = {"set": set_queue, "drain": drain, "remove": remove}
+    changes = tuple((kind, text) for kind, texts in texts_by_kind.items() for text in texts or ())
+    asked = _Asked(changes, tuple(add_nodes or ()), tuple(add or ()), until_placed)
+    address = SchedulerAddress(url, token_file, service, kubeconfig, context)
+    answer = read_or_ask(
+        address,
+        lambda: _simulate(asked, cluster_objects(saved, kubeconfig, context), configuration),
+        lambda: asyncio.run(_ask_scheduler(asked, address)),
+    )
+    if not print_document(answer, output, json=json):
+        if isinstance(answer, NodesNeeded):
+            _print_needed(answer)
+        else:
+            _print_comparison(answer)
+    if answer.nodes is None if isinstance(answer, NodesNeeded) else answer.pending:
+        raise typer.Exit(ExitCode.FOUND)
+
+
+class _Asked(NamedTuple):
+    """The options: changes by kind and text, nodes to add, manifests, and a node."""
+
+    changes: tuple[tuple[str, str], ...]
+    add_nodes: tuple[str, ...]
+    manifests: tuple[Path, ...]
+    until_placed: str
+
+
+def _simulate(
+    asked: _Asked, documents: Sequence[Document], configuration: Configuration
+) -> Comparison | NodesNeeded:
+    now = time.time()
     try:
         changes: tuple[ClusterChange, ...] = (
-            *parse_changes(
-                (kind, text) for kind, texts in texts_by_kind.items() for text in texts or ()
-            ),
-            *map(_nodes, add_nodes or ()),
-            *map(_manifest, add or ()),
+            *parse_changes(asked.changes),
+            *map(_nodes, asked.add_nodes),
+            *map(_manifest, asked.manifests),
         )
         with progress("simulating"):
-            if until_placed:
-                like, pattern = _pattern(until_placed)
-                needed = nodes_needed(
-                    documents, changes, configuration, like=like, pattern=pattern, now=now
-                )
-                answer: object = needed
-                print_answer, is_pending = partial(_print_needed, needed), needed.nodes is None
-            else:
-                answer = comparison = what_if(documents, changes, configuration, now=now)
-                print_answer, is_pending = (
-                    partial(_print_comparison, comparison),
-                    bool(comparison.pending),
-                )
+            if not asked.until_placed:
+                return what_if(documents, changes, configuration, now=now)
+            like, pattern = _pattern(asked.until_placed)
+            return nodes_needed(
+                documents, changes, configuration, like=like, pattern=pattern, now=now
+            )
     except ChangeError as error:
         raise CommandError(str(error)) from None
-    if not print_document(answer, output, json=json):
-        print_answer()
-    if is_pending:
-        raise typer.Exit(ExitCode.FOUND)
+
+
+async def _ask_scheduler(asked: _Asked, address: SchedulerAddress) -> Comparison | NodesNeeded:
+    """The scheduler's answer, in which gangs that you may not see are only counted."""
+    names = (*(text.rpartition("=")[0] for text in asked.add_nodes), asked.until_placed)
+    if asked.manifests or any(map(_is_file, names)):
+        raise CommandError("objects in files are simulated only where you may read the cluster")
+    query = (
+        *asked.changes,
+        *(("add-nodes", text) for text in asked.add_nodes),
+        *((("until-placed", asked.until_placed),) if asked.until_placed else ()),
+        ("namespace", context_namespace(address.kubeconfig, address.context)),
+    )
+    async with address.connect(SEARCH_SECONDS) as link:
+        with progress("simulating"):
+            body = await link.get("/v1/what-if", query)
+    if asked.until_placed:
+        return decoded(body, NodesNeeded)
+    for name, count in decoded(body, _Others).others.items():
+        say(f"Of other namespaces: {count} {name}.", err=True)
+    return decoded(body, Comparison)
+
+
+class _Others(msgspec.Struct):
+    """What the scheduler counts instead of naming it."""
+
+    others: dict[str, int] = {}
 
 
 def _nodes(text: str) -> ClusterChange:

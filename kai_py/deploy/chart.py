@@ -55,6 +55,8 @@ OPTIONAL_KINDS = {
 """Kinds that a value enables, and the value."""
 WEBHOOK_SWITCH = "webhook.enabled"
 KAI_API_SWITCH = "withKaiApi"
+PROXY_CONDITION = '{{- if dig "throughApiServer" true (.Values.readers | default dict) }}\n'
+"""Values of an earlier release lack this one."""
 SHARING_SWITCH = "gpuSharing.enabled"
 RULES_TEMPLATE = """\
   {{- $rules := .Files.Get "monitoring/rules.yaml" }}
@@ -176,10 +178,12 @@ def _template(document: Document) -> str:
             _without_last_field(document, "spec") + RULES_TEMPLATE, OPTIONAL_KINDS[kind]
         )
     text = _with_values(text_of_manifest(document))
-    if kind == "ClusterRole" and not _is_webhook(document):
+    if kind == "ClusterRole" and document["metadata"]["name"] == NAME:
         text = _with_optional_rights(text)
     if document["metadata"].get("namespace") == RESERVATION:
         return _conditional(text, SHARING_SWITCH)
+    if (kind, document["metadata"]["name"]) == ("RoleBinding", f"{NAME}-proxy"):
+        return f"{PROXY_CONDITION}{text}{{{{- end }}}}\n"
     if kind in OPTIONAL_KINDS:
         text = _conditional(text, OPTIONAL_KINDS[kind])
     return _conditional(text, WEBHOOK_SWITCH) if _is_webhook(document) else text

@@ -71,6 +71,10 @@ admissionPolicies: true
 rights:
   localVolumes: true
   provisioning: true
+readers:
+  # All users whom the API server knows may ask the scheduler through it, and sees what own rights
+  # allow (docs/dashboard.md). Without it only those whom you bind to the Role kai-py-proxy.
+  throughApiServer: true
 gpuSharing:
   # What reservation pods of shared GPUs need (docs/gpu-sharing.md): their account, and the right to
   # create them. Their namespace is KAI-Scheduler's, which may exist already.

@@ -49,6 +49,12 @@ from kai_py.deploy.permissions import (
     with_reasons,
 )
 from kai_py.deploy.policies import admission_policies
+from kai_py.deploy.readers import (
+    cluster_reader_grants,
+    proxy_grants,
+    reader_objects,
+    view_grants,
+)
 from kai_py.deploy.reservations import SHARING, reservation_objects
 from kai_py.deploy.webhook import webhook_objects
 
@@ -99,6 +105,7 @@ def manifests(installation: Installation) -> list[Document]:
             installation.configuration.leader_election.namespace,
             lease_rules(),
         ),
+        *reader_objects(NAME, installation.namespace),
         *_reservations(installation),
         *(_policies(installation) if installation.policies else ()),
         _configuration(installation),
@@ -120,6 +127,9 @@ def text_of_manifest(document: Document, without: Collection[Right] = ()) -> str
     grants = {
         (NAME, "ClusterRole"): lambda: cluster_grants(without),
         (NAME, "Role"): lease_grants,
+        (f"{NAME}-view", "ClusterRole"): view_grants,
+        (f"{NAME}-cluster-reader", "ClusterRole"): cluster_reader_grants,
+        (f"{NAME}-proxy", "Role"): lambda: proxy_grants(NAME),
         (WEBHOOK_NAME, "ClusterRole"): webhook_cluster_grants,
         (WEBHOOK_NAME, "Role"): webhook_grants,
         (SHARING, "Role"): gpu_sharing_grants,

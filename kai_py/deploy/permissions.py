@@ -189,7 +189,7 @@ WRITES = (
 
 def cluster_grants(without: Collection[Right] = ()) -> list[Grant]:
     """Grants of the ClusterRole; ``without`` these rights."""
-    return [*_mirrored_grants(), *(each for each in WRITES if each.right not in without)]
+    return [*mirrored_grants(), *(each for each in WRITES if each.right not in without)]
 
 
 def cluster_rules(without: Collection[Right] = ()) -> list[Rule]:
@@ -260,7 +260,8 @@ def with_reasons(text: str, grants: Iterable[Grant]) -> str:
     )
 
 
-def _mirrored_grants() -> list[Grant]:
+def mirrored_grants() -> list[Grant]:
+    """Grants to read what the scheduler reads."""
     plurals = _plurals(WATCHED)
     return [Grant(MIRRORED, group, plurals[group], READ) for group in plurals]
 

@@ -70,6 +70,7 @@ def values_schema() -> Document:
                 }
                 | {"runbookURL": {"type": "string", "pattern": "^(https?://.+)?$"}}
             ),
+            "readers": _switches("throughApiServer"),
             "config": config,
             "webhook": _switches("enabled"),
             "withKaiApi": {"type": "boolean"},

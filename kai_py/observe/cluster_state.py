@@ -21,15 +21,15 @@ from kai_py.snapshot.tables.queue_objects import in_api_units
 class QueueRow:
     """A queue; amounts by resource, CPU in cores.
 
-    Unlimited is None in ``max``, infinite in ``deserved``. Amounts include the queues below;
+    None is unlimited, as it is in JSON. Amounts include the queues below;
     pending gangs are those of the queue itself.
     """
 
     queue: str
     parent: str
-    deserved: dict[str, float]
+    deserved: dict[str, float | None]
     max: dict[str, float | None]
-    fair_share: dict[str, float]
+    fair_share: dict[str, float | None]
     allocated: dict[str, float]
     requested: dict[str, float]
     pending_gangs: int
@@ -51,18 +51,22 @@ def _row(share: QueueShare, stages: dict[str, int]) -> QueueRow:
     return QueueRow(
         queue=share.queue,
         parent=share.parent,
-        deserved=in_api_units(share.deserved),
-        max={
-            name: None if math.isinf(amount) else amount
-            for name, amount in in_api_units(share.maximum).items()
-        },
-        fair_share=in_api_units(share.fair_share),
+        deserved=_or_unlimited(share.deserved),
+        max=_or_unlimited(share.maximum),
+        fair_share=_or_unlimited(share.fair_share),
         allocated=in_api_units(share.allocated),
         requested=in_api_units(share.requested),
         pending_gangs=sum(stages.values()),
         pending_by_stage=stages,
         problems=tuple(problem.reason for problem in share.problems),
     )
+
+
+def _or_unlimited(amounts: Mapping[str, float]) -> dict[str, float | None]:
+    return {
+        name: None if math.isinf(amount) else amount
+        for name, amount in in_api_units(amounts).items()
+    }
 
 
 def in_tree_order(rows: Iterable[QueueRow]) -> Iterator[tuple[int, QueueRow]]:
@@ -126,11 +130,22 @@ class PendingGang:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherGangs:
+    """Sums over the gangs that a reader may not see; ``gpus`` are those allocated to them."""
+
+    running: int
+    pending: int
+    pods: int
+    gpus: float
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterState:
     """The cluster as of cycle ``cycle``, made at ``time`` (seconds since the epoch).
 
     ``levels`` are the node labels by which domains are formed. ``owners`` are queues; "" stands for
     pods of other schedulers. ``pending`` has the first of the ``pending_gangs``, by position.
+    ``others``: the gangs that this reader does not see, None if it sees all.
     """
 
     cycle: int
@@ -145,6 +160,7 @@ class ClusterState:
     owners: tuple[str, ...]
     domains: tuple[Domain, ...]
     pending: tuple[PendingGang, ...]
+    others: OtherGangs | None = None
 
 
 def cluster_state(view: ClusterView) -> ClusterState:

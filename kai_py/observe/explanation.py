@@ -40,12 +40,15 @@ NO_PODS = "NoPods"
 
 @dataclass(frozen=True, slots=True)
 class QueueLevel:
-    """A queue on the path from the gang's queue to the root; amounts in ``unit``."""
+    """A queue on the path from the gang's queue to the root; amounts in ``unit``.
+
+    In JSON, null is no limit.
+    """
 
     queue: str
-    deserved: float
+    deserved: float | None
     maximum: float | None
-    fair_share: float
+    fair_share: float | None
     allocated: float
     requested: float
     unit: str = "GPUs"

@@ -4,6 +4,7 @@ Pending gangs are part of the cluster's state; running gangs may be many, so the
 page, filtered by queue and by a part of their name. Complexity: O(gangs), and the page's pods.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kai_py.observe.cluster_view import ClusterView
@@ -40,13 +41,26 @@ class GangPage:
     gangs: tuple[RunningGang, ...]
 
 
-def gang_page(view: ClusterView, *, queue: str, search: str, limit: int) -> GangPage:
-    """At most ``limit`` running gangs of ``queue`` ("": of all) with ``search`` in their names."""
+def gang_page(
+    view: ClusterView,
+    *,
+    queue: str,
+    search: str,
+    limit: int,
+    sees: Callable[[str], bool] = lambda _gang: True,
+) -> GangPage:
+    """At most ``limit`` running gangs of ``queue`` ("": of all) with ``search`` in their names.
+
+    ``sees``: whether the gang of a key may be shown.
+    """
     found = sorted(
         (
             gang
             for gang in view.snapshot.gangs.values()
-            if gang.bound and queue in ("", gang.queue) and search.lower() in gang.key.lower()
+            if gang.bound
+            and queue in ("", gang.queue)
+            and search.lower() in gang.key.lower()
+            and sees(gang.key)
         ),
         key=lambda gang: (-gang.allocated.get(GPU, 0.0), gang.key),
     )

@@ -1,8 +1,13 @@
 """Access control of the paths under /v1, by bearer token.
 
-Accepted are the configured token, and tokens that ``review`` accepts. Without any, only requests
-from the machine itself are answered; these must also name it as their host, so that a web page
-whose name was made to resolve to loopback (DNS rebinding) reads nothing.
+Accepted are the configured token, and tokens that ``review`` accepts for the path. A token of any
+other user whom the API server knows gets what that user may see (``readers``). Without any token,
+only requests from the machine itself are answered; these must also name it as their host, so that a
+web page whose name was made to resolve to loopback (DNS rebinding) reads nothing.
+
+The API server's proxy for Services removes the header Authorization, so a token may come in
+``OWN_HEADER`` instead. What that proxy brings to /metrics needs a token, too: it comes from outside
+of the cluster's network.
 """
 
 import hmac
@@ -15,22 +20,33 @@ from pathlib import Path
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from kai_py.observe.http_answers import READER, Reader
 from kai_py.observe.token_review import AccessDenial
 
 TOKEN_VARIABLE = "KAI_PY_HTTP_TOKEN"  # the variable's name, not a token
 PROTECTED_PREFIX = "/v1/"
+METRICS_PATH = "/metrics"
+OWN_HEADER = "X-Kai-Authorization"
+PROXY_HEADERS = ("X-Forwarded-Uri", "Upgrade")
+"""Set by the API server's proxy; without the first only connections to be upgraded pass it."""
 TOKEN_NEEDED = "a bearer token is required: Authorization: Bearer TOKEN"
 TokenReviewer = Callable[[str, str], Awaitable[AccessDenial | None]]
 """(token, path) to why the path may not be read with it; None if it may."""
+ReaderFinder = Callable[[str], Awaitable[Reader | AccessDenial]]
+"""The reader whose token it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAccess:
-    """The listen address, the token's file if one is configured, and a reviewer of other tokens."""
+    """The listen address, the token's file if one is configured, and a reviewer of other tokens.
+
+    ``find_reader``: who sees its own part with a token that ``review`` refuses for a path.
+    """
 
     host: str
     token_file: Path | None = None
     review: TokenReviewer | None = None
+    find_reader: ReaderFinder | None = None
 
     def token(self) -> str | None:
         """The token, None if none is configured. Raises OSError if its file can't be read."""
@@ -97,14 +113,31 @@ def require_access(access: HttpAccess) -> Middleware:
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path.startswith(PROTECTED_PREFIX):
-            authorization, host = (request.headers.get(k, "") for k in ("Authorization", "Host"))
-            refusal = await access.denial_after_review(authorization, host, request.path)
-            if refusal is not None:
-                challenge = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
-                return web.Response(
-                    status=refusal.status, text=f"{refusal.reason}\n", headers=challenge
-                )
-        return await handler(request)
+        refusal = await _refusal(access, request) if _is_protected(request) else None
+        if refusal is None:
+            return await handler(request)
+        challenge = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
+        return web.Response(status=refusal.status, text=f"{refusal.reason}\n", headers=challenge)
 
     return check
+
+
+def _is_protected(request: web.Request) -> bool:
+    if request.path == METRICS_PATH:
+        return any(name in request.headers for name in PROXY_HEADERS)
+    return request.path.startswith(PROTECTED_PREFIX)
+
+
+async def _refusal(access: HttpAccess, request: web.Request) -> AccessDenial | None:
+    """Why a request is refused; notes its reader where that does not see everything."""
+    headers = request.headers
+    authorization = headers.get(OWN_HEADER, "") or headers.get("Authorization", "")
+    refusal = await access.denial_after_review(authorization, headers.get("Host", ""), request.path)
+    is_shared = request.path.startswith(PROTECTED_PREFIX)
+    if refusal is None or refusal.status != 403 or access.find_reader is None or not is_shared:
+        return refusal
+    reader = await access.find_reader(bearer(authorization))
+    if isinstance(reader, AccessDenial):
+        return reader
+    request[READER] = reader
+    return None

@@ -13,7 +13,11 @@
     /v1/events?since=               server-sent events ``decision`` and ``cycle``; after a number
                                     or an event's id
     /v1/plan                        the last plan
+    /v1/list/gangs|queues|devices   the rows of ``kai-py gangs``, ``queues``, ``devices``
+    /v1/queues/NAME                 a queue: what it has, is entitled to, borrows, and its gangs
 
+A reader with rights in some namespaces only (``http_access``) gets what it may see, and the others
+as sums; ``namespace=`` names the namespaces in question.
 Records are built on request, in a thread, and once per cycle, at no cost without readers. Before
 the first cycle, and on a standby replica, the answer is 503.
 """
@@ -21,22 +25,40 @@ the first cycle, and on a standby replica, the answer is 503.
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 from aiohttp import web
 
 from kai_py.api.printable import printable
-from kai_py.observe.cluster_state import cluster_state
+from kai_py.observe.cluster_state import ClusterState, cluster_state
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import Decision, DecisionLog, decisions_about
 from kai_py.observe.explanation import Explanation, explain_subject
 from kai_py.observe.gang_page import gang_page
+from kai_py.observe.http_answers import (
+    READER,
+    json_response,
+    parse_flag,
+    parse_integer,
+    visible_to_reader,
+)
+from kai_py.observe.http_lists import LISTS, queue_page
 from kai_py.observe.node_details import MAX_NODES, node_page
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError, SuggestionSearch
+from kai_py.observe.tenant_answers import (
+    as_json,
+    shown_decisions,
+    tenant_comparison,
+    tenant_nodes,
+    tenant_samples,
+    tenant_state,
+)
+from kai_py.observe.tenant_questions import check_changes, check_subject, namespaces_of
+from kai_py.observe.visibility import Visibility
 from kai_py.snapshot.node_kinds import node_kinds
 from kai_py.watch.errors import ApiError
 
@@ -45,7 +67,6 @@ log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 15.0
 MIN_EVENT_INTERVAL = 0.25
 MAX_LISTENERS = 64
-MAX_DIGITS = 15
 MAX_EXPLAINED = 64
 """Most gangs in one answer, the first ones of a queue."""
 BUILD_PAUSE_FACTOR = 3.0
@@ -73,7 +94,7 @@ class Api:
 
     def __init__(self, source: ApiSource) -> None:
         self._source = source
-        self._state: tuple[int, bytes] = (0, b"")
+        self._state: tuple[int, ClusterState | None, bytes] = (0, None, b"")
         self._build_lock = asyncio.Lock()
         self._paused_until = 0.0
         self._listeners = 0
@@ -92,6 +113,8 @@ class Api:
             web.get("/v1/history", self._history),
             web.get("/v1/events", self._events),
             web.get("/v1/plan", self._plan),
+            web.get("/v1/list/{kind}", self._list),
+            web.get("/v1/queues/{name}", self._queue),
         ]
 
     async def close(self, _app: web.Application) -> None:
@@ -100,31 +123,38 @@ class Api:
 
     async def _get_state(self, request: web.Request) -> web.Response:
         view = self._view()
+        seen = await visible_to_reader(request, view)
         tag = _tag(view.number)
-        if request.headers.get("If-None-Match") == tag:
+        # What a reader with rights of its own sees may change without a cycle.
+        if seen is None and request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers={"ETag": tag})
         async with self._build_lock:
-            number, body = await self._newest_state()
-        return _json(request, body, {"ETag": _tag(number)})
+            number, state, body = await self._newest_state()
+        if seen is None:
+            return json_response(request, body, {"ETag": _tag(number)})
+        own = await asyncio.to_thread(lambda: encode(tenant_state(state, view, seen)))
+        return json_response(request, own)
 
-    async def _newest_state(self) -> tuple[int, bytes]:
+    async def _newest_state(self) -> tuple[int, ClusterState, bytes]:
         """The last cycle's state; at most one is built at a time, with pauses to bound the load."""
         loop = asyncio.get_running_loop()
-        if self._state[0] == self._view().number:
-            return self._state
+        number, state, body = self._state
+        if state is not None and number == self._view().number:
+            return number, state, body
         # The lock is held meanwhile: requests that come now share the next state.
         await asyncio.sleep(max(self._paused_until - loop.time(), 0.0))
         view, started = self._view(), loop.time()
-        body = await asyncio.to_thread(lambda: encode(cluster_state(view)))
+        state = await asyncio.to_thread(cluster_state, view)
+        body = await asyncio.to_thread(encode, state)
         self._paused_until = loop.time() + BUILD_PAUSE_FACTOR * (loop.time() - started)
-        self._state = view.number, body
-        return self._state
+        self._state = view.number, state, body
+        return view.number, state, body
 
     async def _nodes(self, request: web.Request) -> web.Response:
         view, query = self._view(), request.query
         offset, limit = (
-            _parse_integer(query.get("offset", "0")),
-            _parse_integer(query.get("limit", "64")),
+            parse_integer(query.get("offset", "0")),
+            parse_integer(query.get("limit", "64")),
         )
         domain = query.get("domain", "")
         page = await asyncio.to_thread(
@@ -132,16 +162,21 @@ class Api:
         )
         if page is None:
             raise web.HTTPNotFound(text=f'no such domain: "{domain}"\n')
-        return _json(request, encode(page))
+        seen = await visible_to_reader(request, view)
+        if seen is not None:
+            page = replace(page, nodes=tuple(tenant_nodes(page.nodes, seen)))
+        return json_response(request, encode(page))
 
     async def _gangs(self, request: web.Request) -> web.Response:
         view, query = self._view(), request.query
         queue, search = query.get("queue", ""), query.get("search", "")
-        limit = _parse_integer(query.get("limit", "50"))
+        limit = parse_integer(query.get("limit", "50"))
+        seen = await visible_to_reader(request, view)
+        sees = seen.sees if seen is not None else lambda _gang: True
         page = await asyncio.to_thread(
-            lambda: gang_page(view, queue=queue, search=search, limit=limit)
+            lambda: gang_page(view, queue=queue, search=search, limit=limit, sees=sees)
         )
-        return _json(request, encode(page))
+        return json_response(request, encode(page))
 
     async def _explain(self, request: web.Request) -> web.Response:
         view, name = self._view(), request.match_info["name"]
@@ -150,8 +185,11 @@ class Api:
         except ValueError:
             known = ", ".join(Subject)
             raise web.HTTPNotFound(text=f"known subjects: {known}\n") from None
+        seen = await visible_to_reader(request, view, namespaces_of(subject, name))
+        if seen is not None:
+            check_subject(seen, subject, name)
         query = request.query
-        since = view.snapshot.now - _parse_integer(query["seconds"]) if "seconds" in query else 0.0
+        since = view.snapshot.now - parse_integer(query["seconds"]) if "seconds" in query else 0.0
         decisions = self._source.decisions.made_after(since)
         explanations = await asyncio.to_thread(
             explain_subject,
@@ -167,9 +205,9 @@ class Api:
             raise web.HTTPNotFound(
                 text=f"{subject} {name}: not part of any gang of this scheduler\n"
             )
-        if _parse_flag(query, "suggestions"):
+        if parse_flag(query, "suggestions"):
             explanations = [await self._with_suggestions(explanations[0]), *explanations[1:]]
-        return _json(request, encode(explanations))
+        return json_response(request, _encoded_for(seen, explanations))
 
     async def _with_suggestions(self, explanation: Explanation) -> Explanation:
         suggest = self._source.suggest
@@ -187,37 +225,69 @@ class Api:
         )
 
     async def _what_if(self, request: web.Request) -> web.Response:
-        self._view()
+        view = self._view()
+        changes = tuple(pair for pair in request.query.items() if pair[0] != "namespace")
+        removed = [text.partition("/")[0] for kind, text in changes if kind == "remove"]
+        seen = await visible_to_reader(request, view, removed)
+        if seen is not None:
+            check_changes(view, seen, changes)
         if self._source.what_if is None:
             raise web.HTTPNotFound(text="simulation is disabled\n")
         try:
-            answer = await self._source.what_if(tuple(request.query.items()))
+            answer = await self._source.what_if(changes)
         except InvalidQuestionError as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
         except (ApiError, NoAnswerError) as error:
             log.warning("what-if failed: %s", error)
             raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
-        return _json(request, encode(answer))
+        if seen is not None:
+            answer = tenant_comparison(as_json(answer), seen)
+        return json_response(request, encode(answer))
 
     async def _node_kinds(self, request: web.Request) -> web.Response:
         kinds = await asyncio.to_thread(node_kinds, self._view().snapshot)
-        return _json(request, encode(kinds))
+        return json_response(request, encode(kinds))
 
     async def _decisions(self, request: web.Request) -> web.Response:
         query, log = request.query, self._source.decisions
+        seen = await self._visible(request)
         if "seconds" in query:
             view = self._view()
-            return _json(
-                request,
-                encode(log.made_after(view.snapshot.now - _parse_integer(query["seconds"]))),
-            )
-        return _json(request, encode(log.since(_parse_integer(query.get("since", "0")))))
+            decisions = log.made_after(view.snapshot.now - parse_integer(query["seconds"]))
+        else:
+            decisions = log.since(parse_integer(query.get("since", "0")))
+        return json_response(request, await asyncio.to_thread(_encoded_for, seen, decisions))
 
     async def _history(self, request: web.Request) -> web.Response:
-        return _json(request, encode(self._source.shares.samples))
+        samples, seen = self._source.shares.samples, await self._visible(request)
+        if seen is not None:
+            samples = tuple(tenant_samples(samples, seen))
+        return json_response(request, encode(samples))
 
     async def _plan(self, request: web.Request) -> web.Response:
-        return _json(request, encode(self._view().plan))
+        view = self._view()
+        if await visible_to_reader(request, view) is not None:
+            raise web.HTTPForbidden(text="the plan is about all namespaces\n")
+        return json_response(request, encode(view.plan))
+
+    async def _list(self, request: web.Request) -> web.Response:
+        view, make = self._view(), LISTS.get(request.match_info["kind"])
+        if make is None:
+            raise web.HTTPNotFound(text=f"known lists: {', '.join(LISTS)}\n")
+        seen = await visible_to_reader(request, view)
+        return json_response(request, await asyncio.to_thread(lambda: encode(make(view, seen))))
+
+    async def _queue(self, request: web.Request) -> web.Response:
+        view, name = self._view(), request.match_info["name"]
+        seen = await visible_to_reader(request, view)
+        page = await asyncio.to_thread(queue_page, view, name, seen)
+        if page is None:
+            raise web.HTTPNotFound(text=f"queue {printable(name[:253])}: not found\n")
+        return json_response(request, encode(page))
+
+    async def _visible(self, request: web.Request) -> Visibility | None:
+        """What the reader sees of decisions and history, which exist before the first cycle."""
+        return await visible_to_reader(request, self._view()) if READER in request else None
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if self._listeners >= MAX_LISTENERS:
@@ -232,14 +302,14 @@ class Api:
         await response.prepare(request)
         self._listeners += 1
         try:
-            await self._stream(response, last_sent)
-        except ConnectionResetError:
-            pass  # the listener went away, which is how streams end
+            await self._stream(request, response, last_sent)
+        except (ConnectionResetError, web.HTTPException):
+            pass  # the listener went away, or what it may see is not known any more
         finally:
             self._listeners -= 1
         return response
 
-    async def _stream(self, response: web.StreamResponse, sent: int) -> None:
+    async def _stream(self, request: web.Request, response: web.StreamResponse, sent: int) -> None:
         log, cycle = self._source.decisions, -1
         while not self._closing.is_set():
             if log.cycle == cycle:
@@ -249,6 +319,8 @@ class Api:
             cycle = log.cycle
             new_decisions = log.since(sent)
             sent = new_decisions[-1].number if new_decisions else sent
+            # Reviewed again for each cycle: a right may be withdrawn while the stream is open.
+            new_decisions = shown_decisions(new_decisions, await self._visible(request))
             cycle_event = f'event: cycle\ndata: {{"cycle":{cycle}}}\n\n'.encode()
             await response.write(b"".join(map(_event, new_decisions)) + cycle_event)
             # Cycles in the meantime are merged into one event.
@@ -274,6 +346,11 @@ class Api:
         return view
 
 
+def _encoded_for(seen: Visibility | None, records: Sequence[object]) -> bytes:
+    """Records as JSON, without what the reader may not see."""
+    return encode(records if seen is None else seen.redacted(as_json(records)))
+
+
 def _tag(cycle: int) -> str:
     return f'"{PROCESS_ID}-{cycle}"'
 
@@ -286,33 +363,4 @@ def _event(decision: Decision) -> bytes:
 def _last_sent(start: str, newest: int) -> int:
     """The number in an event's id; 0 if the id is of an earlier process."""
     process, _, number = start.rpartition("-")
-    return min(_parse_integer(number), newest) if process in ("", PROCESS_ID) else 0
-
-
-def _parse_integer(text: str) -> int:
-    """A whole number of a query; raises HTTPBadRequest for any other text and for a huge one."""
-    if not (text.isascii() and text.isdecimal()) or len(text) > MAX_DIGITS:
-        shown = printable(text[:40]) + ("…" if len(text) > 40 else "")
-        problem = f'expected a whole number of at most {MAX_DIGITS} digits, not "{shown}"'
-        raise web.HTTPBadRequest(text=f"{problem}\n")
-    return int(text)
-
-
-def _parse_flag(query: Mapping[str, str], name: str) -> bool:
-    """Whether a query says true, as it does by default; raises HTTPBadRequest for other texts."""
-    text = query.get(name, "true")
-    if text not in ("true", "false"):
-        shown = printable(text[:40])
-        raise web.HTTPBadRequest(text=f'{name} must be true or false, not "{shown}"\n')
-    return text == "true"
-
-
-def _json(request: web.Request, body: bytes, headers: dict[str, str] | None = None) -> web.Response:
-    response = web.Response(
-        body=body,
-        content_type="application/json",
-        headers={"Cache-Control": "no-cache", **(headers or {})},
-    )
-    if "gzip" in request.headers.get("Accept-Encoding", ""):
-        response.enable_compression(web.ContentCoding.gzip)
-    return response
+    return min(parse_integer(number), newest) if process in ("", PROCESS_ID) else 0

@@ -6,7 +6,7 @@ amount; it lends what it deserves, and neither has nor could use now.
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kai_py.observe.share_steps import format_amount
@@ -31,8 +31,13 @@ class QueueExplanation:
     sentences: tuple[str, ...]
 
 
-def explain_queue(plan: Plan, name: str) -> QueueExplanation | None:
-    """Explain the queue ``name``; None if there is none. O(queues + pending gangs)."""
+def explain_queue(
+    plan: Plan, name: str, shows: Callable[[str], bool] = lambda _queue: True
+) -> QueueExplanation | None:
+    """Explain the queue ``name``; None if there is none. O(queues + pending gangs).
+
+    ``shows``: whether another queue may be named; those that may not are one sum.
+    """
     share = next((each for each in plan.queues if each.queue == name), None)
     if share is None:
         return None
@@ -49,7 +54,7 @@ def explain_queue(plan: Plan, name: str) -> QueueExplanation | None:
         sentences=(
             _allocation(share),
             _entitlement(share),
-            *_borrowing(share, plan),
+            *_borrowing(share, plan, shows),
             *_spares(share),
             *_changes(share, stages),
             *(f"Problem: {problem.reason}" for problem in share.problems),
@@ -80,12 +85,12 @@ def _entitlement(share: QueueShare) -> str:
     return f"{entitled}, all of which it has."
 
 
-def _borrowing(share: QueueShare, plan: Plan) -> Iterator[str]:
+def _borrowing(share: QueueShare, plan: Plan, shows: Callable[[str], bool]) -> Iterator[str]:
     siblings = [each for each in plan.queues if each.parent == share.parent and each is not share]
     above = _gpus(share.allocated) - _gpus(share.deserved)
     if above > 0:
         lenders = {each.queue: _unused(each) for each in siblings if _unused(each) > 0}
-        source = f", of what {_named(lenders)} deserve and do not use" if lenders else ""
+        source = f", of what {_named(lenders, shows)} deserve and do not use" if lenders else ""
         yield f"It borrows {format_amount(above)} GPUs{source}."
     elif _unused(share) > 0:
         borrowers = {
@@ -94,7 +99,8 @@ def _borrowing(share: QueueShare, plan: Plan) -> Iterator[str]:
             if _gpus(each.allocated) > _gpus(each.deserved)
         }
         if borrowers:
-            yield f"{_named(borrowers)} borrow GPUs, and lose them when this queue needs its own."
+            named = _named(borrowers, shows)
+            yield f"{named} borrow GPUs, and lose them when this queue needs its own."
 
 
 def _spares(share: QueueShare) -> Iterator[str]:
@@ -110,7 +116,11 @@ def _unused(share: QueueShare) -> float:
     return 0.0 if math.isinf(deserved) else max(0.0, deserved - _gpus(share.allocated))
 
 
-def _named(amounts: dict[str, float]) -> str:
+def _named(amounts: dict[str, float], shows: Callable[[str], bool]) -> str:
+    hidden = sum(amount for queue, amount in amounts.items() if not shows(queue))
+    amounts = {queue: amount for queue, amount in amounts.items() if shows(queue)}
+    if hidden:
+        amounts["queues of others"] = hidden
     largest = sorted(amounts.items(), key=lambda each: (-each[1], each[0]))
     names = [f"{name} ({format_amount(amount)})" for name, amount in largest[:MAX_QUEUES_NAMED]]
     others = len(largest) - MAX_QUEUES_NAMED

@@ -164,6 +164,9 @@ def _surplus_sentence(share: SiblingShare) -> str:
     )
 
 
+NO_LIMIT = "no limit"
+
+
 def format_amount(amount: float) -> str:
     """An amount with at most two decimals."""
-    return "no limit" if amount == float("inf") else f"{amount:,.2f}".rstrip("0").rstrip(".")
+    return NO_LIMIT if amount == float("inf") else f"{amount:,.2f}".rstrip("0").rstrip(".")

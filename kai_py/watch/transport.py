@@ -54,6 +54,8 @@ class ApiCall:
     body: bytes | None = None
     content_type: str = JSON
     accept: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Further headers; they may hold a token, so they are in no text about the call."""
 
     def __str__(self) -> str:
         return f"{METHODS[self.verb]} {self.path}"
@@ -125,6 +127,10 @@ class HttpTransport:
                 raise
         return await self._send_once(call, limit)
 
+    async def authorization(self) -> str:
+        """The present value of the Authorization header; "" where a certificate identifies us."""
+        return (await self._access.current()).authorization
+
     @asynccontextmanager
     async def stream(self, call: ApiCall, *, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch and yield its chunks; raises TimedOut after ``idle`` seconds of silence."""
@@ -158,7 +164,7 @@ class HttpTransport:
         self, session: aiohttp.ClientSession, call: ApiCall, limit: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         access = await self._access.current()
-        headers = {"Accept": call.accept}
+        headers = {"Accept": call.accept, **call.headers}
         if access.authorization:
             headers["Authorization"] = access.authorization
         if call.body is not None:

@@ -8,7 +8,7 @@ import yaml
 
 from kai_py.config import Configuration, LeaderElectionConfig, WebhookConfig
 from kai_py.deploy.chart import IMAGE, NAMESPACE, PORT, REPLICAS, SCHEDULER, WEBHOOK_PORT, chart
-from kai_py.deploy.objects import CONFIGURATION_FILE, Installation, manifests
+from kai_py.deploy.objects import CONFIGURATION_FILE, NAME, Installation, manifests
 from kai_py.deploy.permissions import Right, cluster_rules
 from tests.deploy.helm import render
 from tests.support.patience import patience
@@ -255,7 +255,8 @@ def test_values_of_an_earlier_release_may_be_reused():
 def test_rights_may_be_left_out():
     def rules(**rights):
         found = documents(render(CHART, "gpu", json.dumps({"image": "i", "rights": rights})))
-        (role,) = [each for each in found if each["kind"] == "ClusterRole"]
+        roles = {each["metadata"]["name"]: each for each in found if each["kind"] == "ClusterRole"}
+        role = roles[NAME]
         return role["rules"]
 
     assert rules() == cluster_rules()

@@ -11,6 +11,7 @@ from kai_py.api.gpu_share import RESERVATION
 from kai_py.cli import main
 from kai_py.config import parse_configuration
 from kai_py.deploy.permissions import cluster_rules, webhook_cluster_grants, webhook_grants
+from kai_py.deploy.readers import reader_objects
 from kai_py.deploy.reservations import SHARING
 from kai_py.watch.kinds import WATCHED
 from tests.support.repository import ROOT
@@ -24,11 +25,14 @@ def printed(*arguments):
 
 
 def of_kind(documents, kind):
-    """The one of the scheduler itself, not of its reservation pods."""
+    """The one of the scheduler itself, not of its reservation pods or of readers."""
+    readers = {each["metadata"]["name"] for each in reader_objects("kai-py", "")}
     (found,) = [
         each
         for each in documents
-        if each["kind"] == kind and RESERVATION not in each["metadata"].values()
+        if each["kind"] == kind
+        and RESERVATION not in each["metadata"].values()
+        and each["metadata"]["name"] not in readers
     ]
     return found
 
@@ -236,7 +240,7 @@ def test_only_what_it_makes_may_be_deleted_and_no_wildcard_is_asked_for():
 )
 def test_a_right_that_is_left_out_is_not_granted(right, resources):
     def granted(*arguments):
-        (role,) = [e for e in printed(*arguments) if e["kind"] == "ClusterRole"]
+        role = of_kind(printed(*arguments), "ClusterRole")
         return {
             (resource, verb)
             for rule in role["rules"]

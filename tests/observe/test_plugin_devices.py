@@ -1,7 +1,8 @@
 """Devices of device plugins are listed like those of drivers."""
 
-from kai_py.cli.devices import Grouping, count_rows, entries_of
+from kai_py.cli.devices import Grouping, count_rows
 from kai_py.dra.explain.device_list import DeviceStatus
+from kai_py.observe.device_entries import entries_of
 from tests.support.scenario import cluster, device_class, gpu_slice, node, pod, queue
 
 

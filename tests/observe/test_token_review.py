@@ -1,5 +1,7 @@
 """Whom the API server knows and what it lets them read; cluster/test_readers.py asks a real one."""
 
+import asyncio
+
 from kai_py.observe import token_review
 from kai_py.observe.token_review import (
     AccessStatus,
@@ -74,8 +76,11 @@ async def test_few_answers_are_kept_and_no_token(monkeypatch):
     reviews = TokenReviews(ApiServer())
     for number in range(10):
         await reviews(f"secret-{number}", "/v1/state")
-    assert len(reviews._cache) == 3
-    assert "secret" not in repr(reviews._cache)
+        await reviews("anna", f"/v1/{number}")
+    kept = (reviews._users, reviews._rights)
+    assert [len(cache._answers) for cache in kept] == [3, 3]
+    assert "secret" not in repr(kept)
+    assert "anna" not in repr(reviews._users._answers.keys())
 
 
 async def test_a_server_that_does_not_answer_opens_nothing_and_is_asked_again():
@@ -85,3 +90,20 @@ async def test_a_server_that_does_not_answer_opens_nothing_and_is_asked_again():
     assert (await reviews("anna", "/v1/state")).status == 503
     server.down = False
     assert await reviews("anna", "/v1/state") is None
+
+
+async def test_a_review_that_hangs_opens_nothing_and_ends(monkeypatch):
+    monkeypatch.setattr(token_review, "REVIEW_SECONDS", 0.05)
+
+    class Hanging(ApiServer):
+        async def create(self, resource, body):
+            await asyncio.Event().wait()
+
+    refusal = await TokenReviews(Hanging("/v1/state"))("anna", "/v1/state")
+    assert refusal.status == 503
+
+
+async def test_an_enormous_token_is_not_sent_on():
+    server = ApiServer("/v1/state")
+    assert (await TokenReviews(server)("x" * 100_000, "/v1/state")).status == 401
+    assert server.asked == []

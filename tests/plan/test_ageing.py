@@ -2,8 +2,8 @@
 
 import pytest
 
-from kai_py.cli.gangs import gang_rows
 from kai_py.observe.explanation import Explainer
+from kai_py.observe.gang_rows import gang_rows
 from kai_py.observe.subject import gangs_of_queue
 from kai_py.plan.plan import Stage
 from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue

@@ -1,0 +1,106 @@
+"""Rows of gangs for the command line, the API and the dashboard."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.grouping.gang_settings import Preemptibility
+from kai_py.observe.explanation import RUNNING, STARTING
+from kai_py.plan.plan import Plan
+from kai_py.snapshot.gangs import Gang, PodState
+from kai_py.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRow:
+    """A subgroup; the gang itself has no name.
+
+    A leaf needs ``min_members`` pods; ``min_subgroups`` of the ``children`` must reach theirs, None
+    for all of them. ``bound`` of the ``pods`` below it are bound.
+    """
+
+    name: str
+    min_members: int
+    min_subgroups: int | None
+    bound: int
+    pods: int
+    topology: TopologyConstraint | None
+    children: tuple["TreeRow", ...]
+
+
+def preemptibility_of(gang: Gang) -> Preemptibility:
+    """Whether the gang may be evicted for others."""
+    if not gang.preemptible:
+        return Preemptibility.NON_PREEMPTIBLE
+    return Preemptibility.SEMI_PREEMPTIBLE if gang.semi_preemptible else Preemptibility.PREEMPTIBLE
+
+
+def tree_of(gang: Gang) -> TreeRow:
+    """The subgroups of a gang with their pods; O(pods + subgroups)."""
+    return _tree_row(gang.tree, gang.counts(PodState.BOUND), gang.counts(*PodState))
+
+
+def _tree_row(tree: Subgroup, bound: Mapping[str, int], pods: Mapping[str, int]) -> TreeRow:
+    children = tuple(_tree_row(child, bound, pods) for child in tree.children)
+    return TreeRow(
+        name=tree.name,
+        min_members=tree.min_pods(),
+        min_subgroups=tree.min_subgroups,
+        bound=sum(each.bound for each in children) if children else bound.get(tree.name, 0),
+        pods=sum(each.pods for each in children) if children else pods.get(tree.name, 0),
+        topology=tree.topology,
+        children=children,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GangRow:
+    """A gang: ``bound`` of ``pods`` are bound; ``message``: why it is pending.
+
+    ``nodes``: where the bound pods are. ``ageing_points``: points of priority for waiting.
+    ``rule``: what made these pods a gang. ``tree``: its subgroups.
+    """
+
+    gang: str
+    queue: str
+    priority: int
+    bound: int
+    min_members: int
+    pods: int
+    state: str
+    nodes: tuple[str, ...]
+    message: str
+    ageing_points: int
+    preemptibility: Preemptibility
+    rule: str
+    tree: TreeRow
+
+
+def gang_rows(snapshot: Snapshot, plan: Plan) -> Iterator[GangRow]:
+    """One row per gang, by key."""
+    waiting = {unplaced.gang: unplaced for unplaced in plan.unplaced}
+    placed = {gang.gang for gang in plan.placements}
+    for key, gang in sorted(snapshot.gangs.items()):
+        unplaced = waiting.get(key)
+        if unplaced is not None:
+            yield _row(gang, unplaced.stage.value, unplaced.message, unplaced.ageing_points)
+        else:
+            yield _row(gang, STARTING if key in placed else RUNNING, "")
+
+
+def _row(gang: Gang, state: str, message: str, gained: int = 0) -> GangRow:
+    return GangRow(
+        gang=gang.key,
+        queue=gang.queue,
+        priority=gang.priority,
+        bound=len(gang.bound),
+        min_members=gang.tree.min_pods(),
+        pods=len(gang.members),
+        state=state,
+        nodes=tuple(sorted({member.node for member in gang.bound})),
+        message=message,
+        ageing_points=gained,
+        preemptibility=preemptibility_of(gang),
+        rule=gang.rule,
+        tree=tree_of(gang),
+    )

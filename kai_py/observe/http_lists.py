@@ -1,0 +1,105 @@
+"""Lists of the API: the rows that ``kai-py gangs``, ``queues`` and ``devices`` print."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kai_py.dra.explain.device_list import DeviceEntry
+from kai_py.observe.cluster_state import OtherGangs, QueueRow, queue_rows
+from kai_py.observe.cluster_view import ClusterView
+from kai_py.observe.device_entries import entries_of
+from kai_py.observe.gang_rows import GangRow, gang_rows
+from kai_py.observe.queue_explanation import QueueExplanation, explain_queue
+from kai_py.observe.tenant_answers import (
+    other_gangs,
+    other_queues,
+    tenant_devices,
+    tenant_gangs,
+    tenant_queues,
+)
+from kai_py.observe.visibility import Visibility
+
+
+@dataclass(frozen=True, slots=True)
+class GangList:
+    """Gangs of a cycle; ``others``: those that this reader does not see."""
+
+    cycle: int
+    gangs: list[GangRow]
+    others: OtherGangs | None = None
+    unreviewed: int = 0
+    """Namespaces that were not looked at; a query names those that are wanted."""
+    queues: tuple[str, ...] = ()
+    """The queues that there are, as far as the reader sees them."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueList:
+    """Queues of a cycle; ``others``: by resource, what those have that are not shown."""
+
+    cycle: int
+    queues: list[QueueRow]
+    others: dict[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceList:
+    """Devices of a cycle; where nodes may not be seen, those of others are counted."""
+
+    cycle: int
+    devices: list[DeviceEntry]
+
+
+def gang_list(view: ClusterView, seen: Visibility | None) -> GangList:
+    """The gangs by key."""
+    rows = list(gang_rows(view.snapshot, view.plan))
+    queues = tuple(sorted(share.queue for share in view.plan.queues))
+    if seen is None:
+        return GangList(view.number, rows, queues=queues)
+    return GangList(
+        cycle=view.number,
+        gangs=tenant_gangs(rows, seen),
+        others=other_gangs(view, seen),
+        unreviewed=seen.unreviewed,
+        queues=tuple(queue for queue in queues if queue in seen.queues),
+    )
+
+
+def queue_list(view: ClusterView, seen: Visibility | None) -> QueueList:
+    """The queues in the plan's order."""
+    rows = list(queue_rows(view.plan))
+    if seen is None:
+        return QueueList(view.number, rows)
+    return QueueList(view.number, list(tenant_queues(rows, seen)), other_queues(rows, seen))
+
+
+def device_list(view: ClusterView, seen: Visibility | None) -> DeviceList:
+    """The devices by node."""
+    entries = entries_of(view.snapshot)
+    return DeviceList(view.number, entries if seen is None else tenant_devices(entries, seen))
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePage:
+    """A queue and those of its gangs that the reader sees."""
+
+    explanation: QueueExplanation
+    gangs: list[GangRow]
+
+
+def queue_page(view: ClusterView, name: str, seen: Visibility | None) -> QueuePage | None:
+    """What is known of a queue; None if there is none that the reader may see."""
+    if seen is not None and name not in seen.queues:
+        return None
+    shows = seen.queues.__contains__ if seen is not None else lambda _queue: True
+    explanation = explain_queue(view.plan, name, shows)
+    if explanation is None:
+        return None
+    rows = [row for row in gang_rows(view.snapshot, view.plan) if row.queue == name]
+    return QueuePage(explanation, rows if seen is None else tenant_gangs(rows, seen))
+
+
+LISTS: Mapping[str, Callable[[ClusterView, Visibility | None], object]] = {
+    "gangs": gang_list,
+    "queues": queue_list,
+    "devices": device_list,
+}

@@ -1,0 +1,211 @@
+"""Answers of the API as a reader with rights of its own gets them: the others only as sums.
+
+Each function takes the whole answer and what the reader sees, and gives an answer of the same form.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder
+from kai_py.observe.cluster_state import (
+    MAX_PENDING,
+    NO_OWNER,
+    ClusterState,
+    Domain,
+    OtherGangs,
+    QueueRow,
+    pending_gangs,
+)
+from kai_py.observe.cluster_view import OTHER_SCHEDULERS, ClusterView
+from kai_py.observe.decision_log import Decision
+from kai_py.observe.gang_rows import GangRow
+from kai_py.observe.node_details import NodeDetails, Occupant
+from kai_py.observe.share_history import ShareSample
+from kai_py.observe.visibility import Visibility
+from kai_py.snapshot.accounting import GPU
+
+OTHERS = "(others)"
+"""Stands for the devices of others; no device has such a name."""
+
+
+def as_json(answer: object) -> Any:
+    """An answer as the API writes it."""
+    return msgspec.json.decode(msgspec.json.encode(answer))
+
+
+def other_gangs(view: ClusterView, seen: Visibility) -> OtherGangs:
+    """The gangs that are not shown, as sums."""
+    pending = {unplaced.gang for unplaced in view.plan.unplaced}
+    hidden = [gang for key, gang in view.snapshot.gangs.items() if not seen.sees(key)]
+    return OtherGangs(
+        running=sum(bool(gang.bound) for gang in hidden),
+        pending=sum(gang.key in pending for gang in hidden),
+        pods=sum(len(gang.members) for gang in hidden),
+        gpus=sum(gang.allocated.get(GPU, 0.0) for gang in hidden),
+    )
+
+
+def tenant_state(state: ClusterState, view: ClusterView, seen: Visibility) -> ClusterState:
+    """The state with own gangs and queues; GPUs of other queues belong to none."""
+    rows = tuple(tenant_queues(state.queues, seen))
+    owners = (*(row.queue for row in rows), OTHER_SCHEDULERS)
+    positions = {owner: position for position, owner in enumerate(owners)}
+    others = positions[OTHER_SCHEDULERS]
+    moved = [positions.get(owner, others) for owner in state.owners]
+    pending = [
+        replace(gang, message=seen.text(gang.message))
+        for gang in pending_gangs(view)
+        if seen.sees(gang.gang)
+    ]
+    return replace(
+        state,
+        queues=rows,
+        owners=owners,
+        domains=tuple(_domain(domain, moved, seen) for domain in state.domains),
+        pending=tuple(pending[:MAX_PENDING]),
+        others=other_gangs(view, seen),
+    )
+
+
+def _domain(domain: Domain, moved: Sequence[int], seen: Visibility) -> Domain:
+    by_queue: dict[str, float] = {}
+    for queue, gpus in domain.by_queue.items():
+        shown = queue if queue in seen.queues else OTHER_SCHEDULERS
+        by_queue[shown] = by_queue.get(shown, 0.0) + gpus
+    owners = tuple(NO_OWNER if owner == NO_OWNER else moved[owner] for owner in domain.owners)
+    return replace(domain, by_queue=by_queue, owners=owners)
+
+
+def tenant_queues(rows: Iterable[QueueRow], seen: Visibility) -> Iterator[QueueRow]:
+    """The queues that are shown; one below a hidden queue begins a tree."""
+    for row in rows:
+        if row.queue in seen.queues:
+            parent = row.parent if row.parent in seen.queues else ""
+            yield replace(row, parent=parent, problems=tuple(map(seen.text, row.problems)))
+
+
+def other_queues(rows: Sequence[QueueRow], seen: Visibility) -> dict[str, float]:
+    """By resource, what the hidden queues have allocated, each without those below it."""
+    found: dict[str, float] = {}
+
+    def add(queue: str, amounts: Mapping[str, float], sign: float) -> None:
+        if queue and queue not in seen.queues:
+            for resource, amount in amounts.items():
+                found[resource] = found.get(resource, 0.0) + sign * amount
+
+    for row in rows:
+        add(row.queue, row.allocated, 1.0)
+        add(row.parent, row.allocated, -1.0)
+    return {resource: max(amount, 0.0) for resource, amount in sorted(found.items())}
+
+
+def tenant_gangs(rows: Iterable[GangRow], seen: Visibility) -> list[GangRow]:
+    """The rows of own gangs."""
+    return [replace(row, message=seen.text(row.message)) for row in rows if seen.sees(row.gang)]
+
+
+def tenant_devices(entries: Iterable[DeviceEntry], seen: Visibility) -> list[DeviceEntry]:
+    """Devices of own claims, then the number of the others by product, kind and status.
+
+    Readers who may list nodes see every device, with its own claims.
+    """
+    own: list[DeviceEntry] = []
+    sums: dict[tuple[str, str, DeviceStatus], DeviceEntry] = {}
+    for entry in entries:
+        claims = tuple(_holders(entry, seen))
+        if claims or seen.nodes:
+            own.append(replace(entry, claims=claims))
+            continue
+        key = (entry.product, entry.kind, entry.status)
+        before = sums.get(key)
+        sums[key] = replace(
+            entry,
+            node="",
+            driver="",
+            pool="",
+            device=OTHERS,
+            parent="",
+            detail="",
+            claims=(),
+            count=entry.count + (before.count if before else 0),
+        )
+    return [*own, *sums.values()]
+
+
+def _holders(entry: DeviceEntry, seen: Visibility) -> Iterator[Holder]:
+    """The own holders of a device; those of a device plugin have a gang and no claim."""
+    for holder in entry.claims:
+        if seen.sees(holder.gang or holder.claim):
+            yield replace(holder, queue=holder.queue if holder.queue in seen.queues else "")
+
+
+def tenant_nodes(nodes: Iterable[NodeDetails], seen: Visibility) -> list[NodeDetails]:
+    """Nodes with own pods, or all if their names may be seen; pods of others are one sum."""
+    return [
+        replace(
+            node,
+            occupants=tuple(_occupants(node.occupants, seen)),
+            devices=tuple(
+                replace(each, claims=tuple(_holders(each, seen))) for each in node.devices
+            ),
+        )
+        for node in nodes
+        if seen.nodes or any(seen.sees(each.gang) for each in node.occupants)
+    ]
+
+
+def _occupants(occupants: Sequence[Occupant], seen: Visibility) -> Iterator[Occupant]:
+    hidden = [each for each in occupants if not seen.sees(each.gang)]
+    yield from (each for each in occupants if seen.sees(each.gang))
+    if hidden:
+        yield Occupant(
+            gang=OTHERS,
+            queue="",
+            priority=0,
+            pods=sum(each.pods for each in hidden),
+            terminating=sum(each.terminating for each in hidden),
+            gpus=sum(each.gpus for each in hidden),
+        )
+
+
+def tenant_comparison(answer: Any, seen: Visibility) -> Any:
+    """The effect of a change on own gangs and queues, and on how many others."""
+    if not isinstance(answer, dict):
+        return answer
+    lists = {name: rows for name, rows in answer.items() if isinstance(rows, list)}
+    shown = seen.redacted(answer)
+    for name, rows in lists.items():
+        if name == "queues":
+            shown[name] = [row for row in shown[name] if row["queue"]]
+        elif len(rows) > len(shown[name]):
+            shown.setdefault("others", {})[name] = len(rows) - len(shown[name])
+    return shown
+
+
+def shown_decisions(decisions: Sequence[Decision], seen: Visibility | None) -> tuple[Decision, ...]:
+    """Decisions about own gangs; preemptors of others have no name."""
+    if seen is None:
+        return tuple(decisions)
+    return tuple(
+        replace(
+            each,
+            message=seen.text(each.message),
+            preemptor=seen.text(each.preemptor),
+            preemptor_queue=each.preemptor_queue if each.preemptor_queue in seen.queues else "",
+        )
+        for each in decisions
+        if seen.sees(each.gang)
+    )
+
+
+def tenant_samples(samples: Iterable[ShareSample], seen: Visibility) -> Iterator[ShareSample]:
+    """GPUs of own queues over time."""
+    for sample in samples:
+        yield replace(
+            sample,
+            allocated={q: gpus for q, gpus in sample.allocated.items() if q in seen.queues},
+            fair_share={q: gpus for q, gpus in sample.fair_share.items() if q in seen.queues},
+        )

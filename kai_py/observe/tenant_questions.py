@@ -1,0 +1,61 @@
+"""Which questions a reader with rights of its own may ask: those about what it sees."""
+
+from collections.abc import Iterable, Sequence
+
+from aiohttp import web
+
+from kai_py.api.printable import printable
+from kai_py.observe.cluster_view import ClusterView
+from kai_py.observe.subject import Subject
+from kai_py.observe.visibility import Visibility
+
+DEFAULT_NAMESPACE = "default"
+
+
+def namespaces_of(subject: Subject, name: str) -> tuple[str, ...]:
+    """The namespace of a subject; a name without one is of ``default``, as for ``subject``."""
+    if subject is Subject.QUEUE:
+        return ()
+    return (name.partition("/")[0] if "/" in name else DEFAULT_NAMESPACE,)
+
+
+def check_subject(seen: Visibility, subject: Subject, name: str) -> None:
+    """Raise HTTPForbidden unless the subject may be explained to the reader."""
+    if subject is Subject.QUEUE:
+        if name in seen.queues:
+            return
+        needed = f"the right to get queues/{name} is missing"
+    else:
+        [namespace] = namespaces_of(subject, name)
+        if namespace in seen.namespaces:
+            return
+        needed = f"the right to list pods in namespace {namespace} is missing"
+    raise web.HTTPForbidden(text=printable(f"{subject} {name}: {needed}") + "\n")
+
+
+def check_changes(view: ClusterView, seen: Visibility, changes: Iterable[tuple[str, str]]) -> None:
+    """Raise HTTPForbidden unless the reader sees what each change is about.
+
+    ``changes``: pairs of kind and text, as of a query.
+    """
+    for kind, text in changes:
+        if kind == "remove" and not seen.sees(text):
+            raise _refusal(f"remove={text}", "it is in a namespace whose pods you may not list")
+        if kind == "set" and _queue_of(text, sorted(seen.queues)) is None:
+            raise _refusal(f"set={text}", "this queue is not yours, and you may not get it")
+        if kind == "drain" and not (seen.nodes or _has_own_pods(view, seen, text)):
+            reason = "none of your pods is there, and you may not list nodes"
+            raise _refusal(f"drain={text}", reason)
+
+
+def _queue_of(text: str, queues: Sequence[str]) -> str | None:
+    """The queue of NAME.FIELD=VALUE; names may have dots."""
+    return next((queue for queue in queues if text.startswith(f"{queue}.")), None)
+
+
+def _has_own_pods(view: ClusterView, seen: Visibility, node: str) -> bool:
+    return any(seen.sees(gang.key) for gang, _ in view.members_on.get(node, ()))
+
+
+def _refusal(change: str, reason: str) -> web.HTTPForbidden:
+    return web.HTTPForbidden(text=printable(f"{change[:200]}: {reason}") + "\n")

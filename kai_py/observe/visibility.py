@@ -1,0 +1,106 @@
+"""What a reader may see of a cycle: own gangs, own queues, and the others only as sums.
+
+A reader sees the gangs of the namespaces whose pods it may list, the queues that it may get, and
+those that its namespaces use or are named by, with the queues above them: their sums bound what
+the gangs can get. Names of nodes are shown to those who may list nodes.
+
+Everything else is left out of an answer or counted (``tenant_answers``). Texts may name other
+gangs, so names of hidden namespaces are replaced in every text.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kai_py.observe.cluster_view import ClusterView
+from kai_py.snapshot.tables.queues import QueueInfo
+
+HIDDEN = "a workload of another namespace"
+MAX_TEXT = 65_536
+NAMESPACED = re.compile(r"(?<![\w./-])([a-z0-9][-a-z0-9]*)/[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?")
+QUEUE_FIELDS = frozenset({"queue", "parent", "preemptor_queue"})
+GANG_FIELDS = frozenset({"gang", "claim"})
+
+
+@dataclass(frozen=True, slots=True)
+class Visibility:
+    """Namespaces whose gangs, and queues whose rows a reader sees; ``nodes``: names of nodes.
+
+    ``hidden``: the other namespaces that have gangs or claims. ``unreviewed``: how many of them
+    were not looked at, because there are too many; they count as hidden.
+    """
+
+    namespaces: frozenset[str]
+    queues: frozenset[str]
+    nodes: bool
+    hidden: frozenset[str] = field(default_factory=frozenset)
+    unreviewed: int = 0
+
+    def sees(self, key: str) -> bool:
+        """Whether the gang, pod or claim NAMESPACE/… may be seen."""
+        return key.partition("/")[0] in self.namespaces
+
+    def text(self, text: str) -> str:
+        """A text without names of workloads in hidden namespaces."""
+        return NAMESPACED.sub(
+            lambda found: HIDDEN if found[1] in self.hidden else found[0], text[:MAX_TEXT]
+        )
+
+    def redacted(self, value: Any) -> Any:
+        """JSON without what is hidden: records of hidden gangs, names of queues, names in texts.
+
+        A record in a list that is about a hidden gang or claim is left out.
+        """
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {key: self._field(key, each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.redacted(each) for each in value if not self._is_hidden(each)]
+        return value
+
+    def _field(self, name: str, value: Any) -> Any:
+        if name in QUEUE_FIELDS and isinstance(value, str):
+            return value if value in self.queues else ""
+        return self.redacted(value)
+
+    def _is_hidden(self, value: Any) -> bool:
+        if not isinstance(value, dict):
+            return False
+        keys = (value[name] for name in GANG_FIELDS & value.keys())
+        return any(isinstance(key, str) and key and not self.sees(key) for key in keys)
+
+
+def workload_namespaces(view: ClusterView) -> frozenset[str]:
+    """The namespaces that have gangs or claims."""
+    snapshot = view.snapshot
+    claims = (claim.metadata.namespace for claim in snapshot.devices.claims.values())
+    return frozenset((*(key.partition("/")[0] for key in snapshot.gangs), *claims))
+
+
+def own_queues(view: ClusterView, namespaces: Collection[str]) -> frozenset[str]:
+    """Queues that gangs of ``namespaces`` use or that name one of them."""
+    used = {
+        gang.queue
+        for key, gang in view.snapshot.gangs.items()
+        if key.partition("/")[0] in namespaces
+    }
+    named = {
+        spec.name
+        for spec in view.snapshot.queues
+        if spec.namespaces is not None and not set(namespaces).isdisjoint(spec.namespaces.names)
+    }
+    return frozenset(used | named)
+
+
+def with_ancestors(queues: Iterable[str], specs: Iterable[QueueInfo]) -> frozenset[str]:
+    """The queues and all above them; a cycle of parents ends where it closes."""
+    parents = {spec.name: spec.parent for spec in specs}
+    found: set[str] = set()
+    for queue in queues:
+        at = queue
+        while at and at not in found:
+            found.add(at)
+            at = parents.get(at, "")
+    return frozenset(found)

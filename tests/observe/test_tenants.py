@@ -1,0 +1,201 @@
+"""What a user with rights in one namespace is told, and what is kept from it."""
+
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kai_py.observe.suggestion import QueueChange, Suggestion, SuggestionSearch
+from kai_py.observe.visibility import HIDDEN, Visibility
+from kai_py.simulate.what_if import Comparison, PlacedGang
+from tests.observe.tenants import ApiServer, asking, pods_of
+
+ANNA = {pods_of("ml")}
+PATHS = (
+    "/v1/state",
+    "/v1/nodes?domain=",
+    "/v1/gangs",
+    "/v1/decisions",
+    "/v1/history",
+    "/v1/list/gangs",
+    "/v1/list/queues",
+    "/v1/list/devices",
+    "/v1/queues/ml-queue",
+    "/v1/explain/gang/ml/Pod/more?suggestions=false",
+)
+
+
+@pytest.fixture
+def ask(tmp_path):
+    @asynccontextmanager
+    async def as_user(rights=ANNA, **source):
+        token = tmp_path / "token"
+        token.write_text("of the administrator")
+        async with asking(ApiServer(anna=rights), token, **source) as answer:
+
+            async def own(path, token="anna", **headers):
+                status, text = await answer(token, path, **headers)
+                return status, json.loads(text) if status == 200 else text
+
+            own.text = answer
+            yield own
+
+    return as_user
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_nothing_names_the_work_of_others(ask, path):
+    async with ask() as own:
+        status, answer = await own(path)
+        assert status == 200
+        assert "secret" not in json.dumps(answer)
+        assert "vision" not in json.dumps(answer)
+
+
+async def test_own_gangs_are_listed_and_others_counted(ask):
+    async with ask() as own:
+        _, answer = await own("/v1/list/gangs")
+        assert [row["gang"] for row in answer["gangs"]] == ["ml/Pod/more", "ml/Pod/train"]
+        assert answer["others"] == {"running": 1, "pending": 1, "pods": 2, "gpus": 8.0}
+        assert answer["queues"] == ["company", "ml-queue"]
+        _, state = await own("/v1/state")
+        assert [gang["gang"] for gang in state["pending"]] == ["ml/Pod/more"]
+        assert state["others"]["gpus"] == 8.0
+        assert state["allocated"] == 16.0
+        [domain] = state["domains"]
+        assert domain["by_queue"] == {"ml-queue": 8.0, "": 8.0}
+        assert [state["owners"][at] for at in domain["owners"] if at >= 0] == ["ml-queue", ""]
+
+
+async def test_own_queues_are_those_of_own_gangs_and_above(ask):
+    async with ask() as own:
+        _, answer = await own("/v1/list/queues")
+        assert [row["queue"] for row in answer["queues"]] == ["company", "ml-queue"]
+        assert answer["others"]["gpu"] == 8.0
+        assert (await own("/v1/queues/vision-queue"))[0] == 404
+        assert (await own("/v1/explain/queue/vision-queue"))[0] == 403
+    async with ask(ANNA | {("get", "queues", "", "vision-queue")}) as own:
+        assert (await own("/v1/queues/vision-queue"))[1]["gangs"] == []
+    async with ask(ANNA | {("get", "queues", "", "")}) as own:
+        _, answer = await own("/v1/list/queues")
+        assert len(answer["queues"]) == 4
+
+
+async def test_devices_of_others_are_counted(ask):
+    async with ask() as own:
+        _, answer = await own("/v1/list/devices")
+        rows = [(each["node"], each["status"], each["count"]) for each in answer["devices"]]
+        assert rows == [("n0", "Allocated", 8), ("", "Allocated", 8), ("", "Free", 8)]
+    async with ask(ANNA | {("list", "nodes", "", "")}) as own:
+        _, answer = await own("/v1/list/devices")
+        assert {each["node"] for each in answer["devices"]} == {"n0", "n1", "n2"}
+        assert "secret" not in json.dumps(answer)
+
+
+async def test_only_own_work_is_explained(ask):
+    async with ask() as own:
+        status, [answer] = await own("/v1/explain/pod/ml/more")
+        assert (status, answer["gang"]) == (200, "ml/Pod/more")
+        for subject in ("gang/vision/Pod/secret-wait", "pod/vision/secret-wait", "job/vision/none"):
+            status, text = await own(f"/v1/explain/{subject}")
+            assert (status, "list pods in namespace vision" in text) == (403, True)
+        assert (await own("/v1/plan"))[0] == 403
+
+
+async def test_suggestions_do_not_name_others(ask):
+    async def suggest(_gang):
+        found = Suggestion(
+            "evict vision/Pod/secret-run (vision/secret-run-0)",
+            (),
+            evicts=("vision/Pod/secret-run", "ml/Pod/train"),
+            queues=(QueueChange("vision-queue", (1, 2), (1, 2)),),
+        )
+        return SuggestionSearch((found,))
+
+    async with ask(suggest=suggest) as own:
+        _, [answer] = await own("/v1/explain/gang/ml/Pod/more")
+        [suggestion] = answer["suggestions"]
+        assert suggestion["evicts"] == [HIDDEN, "ml/Pod/train"]
+        assert "secret" not in json.dumps(suggestion)
+
+
+async def test_what_if_is_about_own_work(ask):
+    asked = []
+
+    async def what_if(changes):
+        asked.append(changes)
+        started = (PlacedGang("ml/Pod/more", "ml-queue", ("n2",)),)
+        hidden = (PlacedGang("vision/Pod/secret-wait", "vision-queue", ("n2",)),)
+        queues = (
+            QueueChange("ml-queue", (8, 16), (8, 16)),
+            QueueChange("vision-queue", (1, 2), (1, 2)),
+        )
+        return Comparison(starts=started + hidden, queues=queues)
+
+    async with ask(what_if=what_if) as own:
+        _, answer = await own("/v1/what-if?set=ml-queue.maxGPUs=16&namespace=ml")
+        assert asked == [(("set", "ml-queue.maxGPUs=16"),)]
+        assert [each["gang"] for each in answer["starts"]] == ["ml/Pod/more"]
+        assert [each["queue"] for each in answer["queues"]] == ["ml-queue"]
+        assert answer["others"] == {"starts": 1}
+        for change in (
+            "remove=vision/Pod/secret-run",
+            "set=vision-queue.maxGPUs=0",
+            "set=ml.maxGPUs=0",
+            "drain=n1",
+        ):
+            assert (await own(f"/v1/what-if?{change}"))[0] == 403, change
+        assert (await own("/v1/what-if?remove=ml/Pod/train&drain=n0"))[0] == 200
+        assert len(asked) == 2
+
+
+async def test_rights_to_everything_show_everything(ask):
+    everything = {("list", "pods", "", ""), ("list", "nodes", "", ""), ("get", "queues", "", "")}
+    for rights in (everything, {path.partition("?")[0] for path in PATHS}):
+        async with ask(rights) as own:
+            assert len((await own("/v1/list/gangs"))[1]["gangs"]) == 4
+            assert (await own("/v1/state"))[1]["others"] is None
+
+
+async def test_the_namespaces_in_question_are_reviewed_first(ask, monkeypatch):
+    monkeypatch.setattr("kai_py.observe.tenant_reader.MAX_NAMESPACES", 1)
+    async with ask({pods_of("vision")}) as own:
+        _, answer = await own("/v1/list/gangs")
+        assert (answer["gangs"], answer["unreviewed"]) == ([], 1)
+        _, answer = await own("/v1/list/gangs?namespace=vision")
+        assert len(answer["gangs"]) == 2
+
+
+async def test_a_stream_has_own_decisions(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("of the administrator")
+    async with asking(ApiServer(anna=ANNA), token) as answer:
+        text = await answer.stream("anna", "/v1/events?since=0")
+        assert "ml/Pod/more" in text
+        assert "vision" not in text
+
+
+async def test_metrics_need_a_token_only_through_the_api_server(ask):
+    through = {"X-Forwarded-Uri": "/api/v1/namespaces/kai-py/services/kai-py:http/proxy"}
+    for headers in (through, {"Connection": "Upgrade", "Upgrade": "websocket"}):
+        async with ask({"/metrics"}) as own:
+            assert (await own.text("", "/metrics"))[0] == 200
+            assert (await own.text("", "/metrics", **headers))[0] == 401
+            assert (await own.text("anna", "/metrics", **headers))[0] == 200
+        async with ask() as own:
+            assert (await own.text("anna", "/metrics", **headers))[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("vision/Pod/a needs it", f"{HIDDEN} needs it"),
+        ("(vision/a-0, ml/a-0)", f"({HIDDEN}, ml/a-0)"),
+        ("vision/Job.batch/x.", HIDDEN),
+        ("key example.com/vision/x stays", "key example.com/vision/x stays"),
+        ("revision/3 stays", "revision/3 stays"),
+    ],
+)
+def test_names_in_texts(text, shown):
+    seen = Visibility(frozenset({"ml"}), frozenset(), nodes=False, hidden=frozenset({"vision"}))
+    assert seen.text(text).rstrip(".") == shown.rstrip(".")
