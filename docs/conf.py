@@ -36,6 +36,7 @@ NAVIGATION = {
         "audit",
         "security",
         "reliability",
+        "upgrade",
         "webhook",
         "dashboard",
         "metrics",

@@ -92,8 +92,7 @@ def chart() -> dict[str, str]:
         "templates/NOTES.txt": NOTES,
         "README.md": README_HEAD + "".join(_value_rows(yaml.safe_load(VALUES))),
     }
-    for name, document in crds().items():
-        files[f"crds/{name}"] = plain_yaml(document)
+    files |= {f"templates/crd-{name}": _definition(crd) for name, crd in crds().items()}
     files |= {f"monitoring/{name}": text_of(name) for name in (RULES, *DASHBOARDS)}
     for document in (*kai_definitions(), *kai_defaults(NAME)):
         files[f"templates/kai-api/{_kai_file(document)}.yaml"] = _kai_template(document)
@@ -109,6 +108,18 @@ def chart() -> dict[str, str]:
         elif kind not in ("CustomResourceDefinition", "Namespace"):
             files[f"templates/{_file(document)}.yaml"] = _template(document)
     return files
+
+
+def _definition(crd: Document) -> str:
+    """A definition among the templates: Helm never upgrades those of the directory ``crds``.
+
+    It is kept when the release is deleted, as all objects of the kind would be deleted with it.
+    """
+    annotations = {"helm.sh/resource-policy": "keep"} | crd["metadata"].get("annotations", {})
+    kept = crd | {"metadata": crd["metadata"] | {"annotations": annotations}}
+    # Values of an earlier release, reused, may lack the key: then they are installed.
+    condition = '{{- if ne (toString (.Values.crds).install) "false" }}'
+    return f"{condition}\n{plain_yaml(kept)}{{{{- end }}}}\n"
 
 
 def _value_rows(values: Document, prefix: str = "") -> Iterator[str]:

@@ -25,6 +25,9 @@ VALUES = """\
 # Container image whose entry point is kai-py; docs/install.md says how to build it.
 image: ""
 imagePullSecrets: []
+crds:
+  # Install and upgrade the CRD of Queues with the chart.
+  install: true
 # One replica schedules, the others are standbys.
 replicas: 2
 # The process has 540 MiB resident with 10,000 nodes and 100,000 pods of 7 KB (docs/benchmarks.md),
@@ -176,7 +179,10 @@ A scheduler for gangs of GPU work on Kubernetes.
     helm install kai-py charts/kai-py --namespace kai-py --create-namespace --set image=IMAGE
     helm upgrade kai-py charts/kai-py --namespace kai-py --reuse-values
 
-Helm installs CRDs once and does not upgrade them: apply `kai-py crds` before an upgrade.
+The CRD of Queues is one of the templates, so that an upgrade of the chart upgrades it; Helm would
+leave one in the directory `crds` as it was installed. It is kept when the release is deleted, since
+all Queues would be deleted with it. A CRD that was applied before by other means is taken over with
+`--take-ownership`; with `crds.install=false`, apply `kai-py crds` yourself before each upgrade.
 
 ## Values
 

@@ -63,6 +63,7 @@ def values_schema() -> Document:
             "admissionPolicies": {"type": "boolean"},
             "rights": _switches(*Right),
             "gpuSharing": _switches("enabled", "createNamespace"),
+            "crds": _switches("install"),
             "monitoring": _object(
                 {
                     name: {"type": "boolean"}

@@ -107,8 +107,11 @@ def test_helm_renders_what_install_prints():
         monitoring=True,
         webhook=True,
     )
-    apart = {("CustomResourceDefinition", ""), ("Namespace", "gpu")}
-    printed = [each for each in manifests(wanted) if _place(each) not in apart]
+    printed = [each for each in manifests(wanted) if _place(each) != ("Namespace", "gpu")]
+    for document in printed:
+        if document["kind"] == "CustomResourceDefinition":
+            # Kept when the release is deleted.
+            document["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
     switches = dict.fromkeys(("serviceMonitor", "rules", "dashboards"), True)
     values = {"image": wanted.image, "monitoring": switches, "webhook": {"enabled": True}}
     assert named(documents(render(CHART, "gpu", json.dumps(values)))) == named(printed)
@@ -242,9 +245,20 @@ def test_alerts_link_their_runbooks_where_the_pages_are_served():
 
 
 @built_once
+def test_the_definition_of_queues_is_upgraded_unless_it_is_left_to_others():
+    def defined(**values):
+        found = documents(render(CHART, "gpu", json.dumps({"image": "i", **values})))
+        return [each["metadata"]["name"] for each in found
+                if each["kind"] == "CustomResourceDefinition"]  # fmt: skip
+
+    assert defined() == ["queues.scheduling.kai.io"]
+    assert defined(crds={"install": False}) == []
+
+
+@built_once
 def test_values_of_an_earlier_release_may_be_reused():
     new = ("env", "envFrom", "extraArgs", "extraVolumes", "extraVolumeMounts", "affinity")
-    new += ("podAnnotations", "podLabels", "serviceAccountAnnotations", "ingress", "route")
+    new += ("crds", "podAnnotations", "podLabels", "serviceAccountAnnotations", "ingress", "route")
     # Null takes a default away, as --reuse-values does with all that the earlier release lacked.
     reused = render(CHART, "gpu", json.dumps({"image": "i", **dict.fromkeys(new)}))
     plain = render(CHART, "gpu", json.dumps({"image": "i"}))

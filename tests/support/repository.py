@@ -1,7 +1,7 @@
 """The places tests read: the repository, and the data beside it that is no part of the project.
 
 ``KAI_PY_DATA`` names the directory of the data, ``../shared/data`` unless set. Tests that need what
-is missing there skip with one sentence (``needs``), the only skip that ``CI=true`` lets pass.
+is missing there skip with one sentence (``needs``), which ``CI=true`` lets pass.
 """
 
 import os
@@ -18,6 +18,7 @@ DATA = Path(os.environ.get("KAI_PY_DATA") or ROOT.parent / "shared" / "data")
 OPENB = DATA / "openb"
 ARTICLES = DATA.parent / "seed-manifests"
 NO_DATA = "no shared data at "
+NO_HISTORY = "the history of this clone lacks the previous version"
 
 
 def absent(*needed: Path) -> str | None:

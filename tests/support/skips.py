@@ -1,7 +1,7 @@
 """On a machine that checks changes (``CI=true``) nothing is left out for want of a program.
 
-There a test that would be skipped fails instead, with the reason. Shared data is the exception: it
-is no part of the project, and a clone has none.
+There a test that would be skipped fails instead, with the reason. Shared data and the history of
+the project are the exceptions: a clone may have neither.
 """
 
 import os
@@ -9,9 +9,9 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.support.repository import NO_DATA
+from tests.support.repository import NO_DATA, NO_HISTORY
 
-ALLOWED = (NO_DATA,)
+ALLOWED = (NO_DATA, NO_HISTORY)
 """How reasons begin that are good anywhere."""
 
 

@@ -113,6 +113,7 @@ def write_files(folder: Path) -> None:
     (folder / "kai.yaml").write_text("rules: kai\n")
     (folder / "native.yaml").write_text("rules: native\n")
     (folder / "scenario.yaml").write_text(SCENARIO)
+    (folder / "plan.txt").write_text("")
     (folder / "docs").symlink_to(ROOT / "docs")
     (folder / "jobs.csv").write_text(
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,creation_time,deletion_time\n"
