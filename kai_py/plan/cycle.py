@@ -304,7 +304,7 @@ def run_cycle(
     memory.runtimes.record_evicted((each.pod.uid for each in evictions), snapshot.now)
     settled_at = state.eviction_limits.settled_at
     ends = [*state.waiting.values(), *(() if settled_at is None else (settled_at,))]
-    ends += (*state.checkpoint_ends, *spot.fallback_at.values())
+    ends += (*state.postponed.values(), *state.checkpoint_ends, *spot.fallback_at.values())
     memory.wake_at = min(ends, default=None)
     plan = build_plan(
         state,

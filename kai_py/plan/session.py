@@ -51,9 +51,10 @@ class CycleState:
     turn of allocate. ``minimisation_budget``: units that may still be considered to find fewer
     victims. ``cut_short``: gang key to the last cycle whose budget of device searches did not
     suffice for it, ``cut``: those of this cycle. ``waiting``: keys of gangs that evict nothing yet
-    because pods are about to end, and until when. ``departures``: what becomes of gangs on nodes
-    that are about to go, ``checkpoints`` the requests to save work, ``at_risk`` the gangs by key,
-    ``checkpoint_ends`` until when others were asked before. ``spot``: who uses spot nodes.
+    because pods are about to end, and until when. ``postponed``: by action and key, gangs whose
+    victims would lose too much now, and when that may change. ``departures``: what becomes of gangs
+    on nodes that are about to go, ``checkpoints`` the requests to save work, ``at_risk`` the gangs
+    by key, ``checkpoint_ends`` until when others were asked before. ``spot``: who uses spot nodes.
     ``turns``: of the gangs, so that what fails in one stays there.
     """
 
@@ -72,6 +73,7 @@ class CycleState:
     ageing: QueueAgeing = field(default_factory=QueueAgeing)
     expected_ends: ExpectedEnds = field(default_factory=ExpectedEnds)
     waiting: dict[str, float] = field(default_factory=dict)
+    postponed: dict[tuple[Action, str], float] = field(default_factory=dict)
     loss_rules: LossRules = NO_LOSS_RULES
     departures: DepartureRules = DEFAULT_DEPARTURE_RULES
     spot: CycleSpot = NO_SPOT

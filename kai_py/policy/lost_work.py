@@ -17,7 +17,8 @@ from kai_py.snapshot.gangs import Gang, Member
 class LossRules:
     """How evictions are weighed against time; times in seconds, 0 turns a rule off.
 
-    ``patience``: how long a gang waits for pods that are about to end before it evicts others.
+    ``patience``: how long a gang waits for pods that are about to end before it evicts others. A
+    gang that waited longer, by as much as its victims would lose, gets them whatever they lose.
     ``settling``: for how long a pod that will end by itself is not evicted after its start.
     ``evictions_per_day``: after so many of them within a day a gang loses pods only to queues
     within what they deserve. ``restart_cost``: the start-up of a pod. ``reserve_after``: how long
@@ -42,3 +43,12 @@ def lost_seconds(gang: Gang, member: Member, now: float, restart_cost: float) ->
         return restart_cost
     ran, interval = max(now - member.bound_since, 0.0), gang.checkpoint_interval
     return restart_cost + (ran % interval if interval else ran)
+
+
+def next_checkpoint(gang: Gang, member: Member, now: float) -> float | None:
+    """When a running pod next saves its work, seconds since the epoch; None if it never does."""
+    interval = gang.checkpoint_interval
+    if not interval or not member.bound_since:
+        return None
+    taken = max(now - member.bound_since, 0.0) // interval
+    return member.bound_since + (taken + 1.0) * interval

@@ -109,7 +109,7 @@ def _depends_on_time(
     reserves = any(inherited(queues, lambda spec: spec.reserve_after).values())
     return (
         reserves
-        or bool(state.placer.reservations.active or state.waiting)
+        or bool(state.placer.reservations.active or state.waiting or state.postponed)
         or _ages(state.ageing, pending)
         # This goes through all gangs; while none is pending, no pod needs protection.
         or (bool(pending) and state.eviction_limits.has_settling_pods)

@@ -4,7 +4,7 @@ Where a search ended with one victim, those for the next equivalent pods mostly 
 here is what such a search would do:
 
     place the pod in the capacity that is there, else evict the next candidate and place it then;
-    the victim can't be relocated
+    the victim can't be relocated, and is worth it now (``timing``)
 
 but whether the evictions are allowed is checked once for all steps of a batch, and each batch is
 twice as large as the one before. Where a step ends in another way those before it stand; where the
@@ -24,6 +24,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Evicted
 from kai_py.plan.victims.count import is_exact
 from kai_py.plan.victims.relocate import may_fit_elsewhere
+from kai_py.plan.victims.timing import postponed_until
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.gangs import Gang
 
@@ -143,6 +144,8 @@ class VictimBatch:
                 return False
             statement.place(gang, gang.members, row, action, capacity=Capacity.FUTURE_IDLE)
             if may_fit_elsewhere(self.strategy.state, unit):
+                return False
+            if postponed_until(self.strategy.state, gang, gang.members, [unit], action) is not None:
                 return False
             trial.keep()
         victims.append(unit)

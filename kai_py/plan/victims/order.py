@@ -120,11 +120,17 @@ def part_of_cluster(state: CycleState, cost: Floats) -> float:
     return part
 
 
-def lost_work(state: CycleState, unit: VictimUnit) -> float:
-    """Seconds of the whole cluster that evicting the unit destroys, weighted (``lost_work``)."""
-    quota, now, lost = state.quota, state.snapshot.now, 0.0
+def lost_work(state: CycleState, unit: VictimUnit, at: float | None = None) -> float:
+    """Seconds of the whole cluster that evicting the unit destroys, weighted (``lost_work``).
+
+    ``at``: when it is evicted, without the pods that are expected to have ended; None: now.
+    """
+    quota, lost, cost = state.quota, 0.0, state.loss_rules.restart_cost
+    now = state.snapshot.now if at is None else at
     for member in unit.members:
-        seconds = lost_seconds(unit.gang, member, now, state.loss_rules.restart_cost)
+        if now > state.snapshot.now and state.expected_ends.end_of(unit.gang, member) <= now:
+            continue
+        seconds = lost_seconds(unit.gang, member, now, cost)
         lost += part_of_cluster(state, quota.cost(member.charge)) * seconds
     return lost * (1 + state.eviction_limits.evictions_of(unit.gang))
 

@@ -24,7 +24,6 @@ Compare ``dryRunPreemption`` and ``selectVictimsOnDomain`` of kube-scheduler's
 are not needed.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -40,9 +39,10 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Evicted
 from kai_py.plan.victims.count import is_exact
 from kai_py.plan.victims.minimise import MAX_UNITS, EvictionCosts, by_node_eviction_cost
-from kai_py.plan.victims.order import VictimPool, part_of_cluster
+from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.relocate import relocate
 from kai_py.plan.victims.selection import VictimSelection
+from kai_py.plan.victims.timing import postponed_until
 from kai_py.plan.victims.units import (
     VictimUnit,
     elastic_gangs_below_min,
@@ -51,7 +51,6 @@ from kai_py.plan.victims.units import (
     pods_of,
     split_by_pod,
 )
-from kai_py.policy.reclaim_rules import compared_rows
 from kai_py.snapshot.gangs import Gang
 
 MAX_HELPED_SETS = 2
@@ -117,7 +116,7 @@ class SearchOutcome(Enum):
     REJECTED = auto()
     OUT_OF_BUDGET = auto()
     POSTPONED = auto()
-    """The victims would lose more than the gang has lost by waiting."""
+    """The victims would lose more than waiting for their ends costs."""
 
 
 @dataclass
@@ -300,11 +299,19 @@ class VictimSearch:
                 return None
             lost = relocate(self._state, units, self.strategy.action)
             rejected = self.strategy.may_evict(lost)
-            postponed = rejected is None and not is_worth_it(self._state, self.strategy, units)
+            postponed = rejected is None and self._is_postponed(units)
             if rejected is None and not postponed:
                 self.victims = tuple(units)
                 trial.keep()
         return _TriedVictims(rejected, postponed)
+
+    def _is_postponed(self, units: Sequence[VictimUnit]) -> bool:
+        """Whether it is better to wait than to evict the units now."""
+        members, action = self._request.members, self.strategy.action
+        until = postponed_until(self._state, self._gang, members, units, action)
+        if until is not None:
+            self._state.postponed[action, self._gang.key] = until
+        return until is not None
 
     def _place(self, units: Sequence[VictimUnit], *, explain: bool) -> bool:
         """Evict the units and place the request; ``explain``: with reasons, as it may be kept."""
@@ -324,34 +331,6 @@ class VictimSearch:
             explain=False,
         )
         return blocked is None
-
-
-def is_worth_it(state: CycleState, strategy: VictimStrategy, units: Sequence[VictimUnit]) -> bool:
-    """Whether ``units`` lose no more than the gang has lost by waiting, if it can wait at all.
-
-    A gang waits longer where its queue had its share, its patience lasts, and all victims are known
-    to end by themselves. Compare the ski rental problem: what is lost is at most twice of what
-    knowing the future would lose.
-    """
-    gang, rules, now = strategy.gang, state.loss_rules, state.snapshot.now
-    until = gang.waiting_since + rules.patience
-    if not rules.by_loss or now >= until:
-        return True
-    queue, cost = (
-        state.quota.queues.positions[gang.queue],
-        state.quota.cost_of(strategy.request.members),
-    )
-    rows = compared_rows(cost, state.quota.rules)
-    if strategy.action is Action.RECLAIM and not state.served.is_served(queue, rows):
-        return True
-    ends = (state.expected_ends.end_of(u.gang, m) for u in units for m in u.members)
-    if not all(map(math.isfinite, ends)):
-        return True
-    waited = part_of_cluster(state, cost) * (now - gang.waiting_since + rules.restart_cost)
-    if EvictionCosts(state).of(units)[0] <= waited:
-        return True
-    state.waiting[gang.key] = until
-    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,10 @@ class VictimSolver:
 
     def __init__(self, state: CycleState, strategy_class: type[VictimStrategy]) -> None:
         self._state = state
-        self._backs_off = strategy_class.backs_off
+        self._action, self._backs_off = strategy_class.action, strategy_class.backs_off
         self._searches = ActionSearches(state, strategy_class.action)
         self._failed = FailedRequests[SearchResult]()
+        self._postponed: dict[RequestSignature, float] = {}
 
     def solve(self, strategy: VictimStrategy) -> VictimSearch | SearchResult:
         """The search that placed the request, or how it failed."""
@@ -48,16 +49,23 @@ class VictimSolver:
         if signature is not None and self._failed.find(*signature):
             # Probes were charged for the request that failed, so this one costs none.
             return SearchResult()
+        action = self._action, gang.key
+        if signature is not None and signature in self._postponed:
+            self._state.postponed[action] = self._postponed[signature]
+            return SearchResult()
         key = _search_key(gang, request, signature)
         result = self._cached_result(key, gang) or self._backed_off_result(key)
         if result is None:
             found = self._search(strategy)
             if isinstance(found, VictimSearch):
                 self._failed.clear()
+                self._postponed.clear()
                 return found
             result = found
-            if gang.key in self._state.waiting:
-                # It will be worth it in time, so nothing is proven.
+            if action in self._state.postponed:
+                # It may be worth it in time, so nothing is proven.
+                if signature is not None:
+                    self._postponed[signature] = self._state.postponed[action]
                 return result
             if self._state.turns.spending.cut_short:
                 self._state.cut.add(gang.key)

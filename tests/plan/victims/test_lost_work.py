@@ -127,15 +127,58 @@ def test_a_pod_that_just_started_stays_where_such_pods_were_seen_to_end(seen, st
     assert evicted(plan) == ["old-0" if stays else "fresh-0"]
 
 
-def test_a_gang_waits_until_it_has_lost_as_much_as_its_victims_would():
-    rules = replace(BY_LOSS, patience=3000.0)
-    # Too late to be waited for: the end is known, and that is all.
-    victim = replace(ran("victim", "a", 20), expected_runtime=30_000.0)
-    for waited, goes in [(600, False), (1100, False), (1300, True)]:
-        plan = planned(victim, waiting("new", since=NOW - waited), nodes={"a": 1}, rules=rules)
-        assert bool(evicted(plan)) == goes
-    endless = replace(victim, expected_runtime=None)
-    assert evicted(planned(endless, waiting("new"), nodes={"a": 1}, rules=rules))
+WEIGHED = replace(BY_LOSS, patience=600.0)
+"""Too short for any end below to be waited for because it is near."""
+
+
+def ends_in(made, minutes, ran_for):
+    return replace(made, expected_runtime=(ran_for + minutes) * 60.0)
+
+
+@pytest.mark.parametrize(("left", "goes"), [(11, False), (19, False), (22, True), (500, True)])
+def test_an_eviction_destroys_no_more_than_the_wait_that_it_ends(left, goes):
+    """20 minutes of work and one of start-up are lost."""
+    victim = ends_in(ran("victim", "a", 20), left, 20)
+    plan = planned(victim, waiting("new"), nodes={"a": 1}, rules=WEIGHED)
+    assert bool(evicted(plan)) == goes
+    assert evicted(planned(replace(victim, expected_runtime=None), waiting("new"), nodes={"a": 1}))
+
+
+@pytest.mark.parametrize(("pods", "goes"), [(1, False), (2, False), (4, True)])
+def test_many_pods_that_wait_may_cost_a_large_gang(pods, goes):
+    """The gang loses 4 x 21 minutes, and would end in 30."""
+    victim = ends_in(ran("large", "aaaa", 20), 30, 20)
+    burst = [waiting(f"new-{n}") for n in range(pods)]
+    plan = planned(victim, *burst, nodes={"a": 4}, rules=WEIGHED)
+    assert len(evicted(plan)) == (4 if goes else 0)
+
+
+def test_what_ends_in_a_moment_is_waited_for():
+    """Both GPUs are needed; the wait for one of them saves its work, the other loses little."""
+    nearly = ends_in(ran("nearly", "a", 50), 11, 50)
+    young = ends_in(ran("young", "a", 1), 600, 1)
+    both = waiting("both", gpus=2)
+    assert not evicted(planned(nearly, young, both, nodes={"a": 2}, rules=WEIGHED))
+    assert evicted(planned(young, waiting("new"), nodes={"a": 1}, rules=WEIGHED))
+
+
+def test_the_next_checkpoint_is_waited_for():
+    """It comes in five minutes: 16 minutes of work are lost now, one then."""
+    saving = replace(ends_in(ran("saving", "a", 55), 300, 55), checkpoint_interval=1200.0)
+    built = world({"a": 1}, saving, waiting("new"), queues=QUEUES).snapshot(NOW)
+    settings, memory = CycleSettings(loss_rules=WEIGHED), CycleMemory(ClusterDevices())
+    assert not evicted(run_cycle(built, settings, memory))
+    assert next_deadline(built, settings, memory) == START + NOW + 300.0
+    just = replace(saving, checkpoint_interval=1080.0)
+    assert evicted(planned(just, waiting("new"), nodes={"a": 1}, rules=WEIGHED))
+
+
+@pytest.mark.parametrize(("waited", "goes"), [(1800, False), (1900, True)])
+def test_no_wait_is_longer_than_the_patience_and_what_is_lost(waited, goes):
+    """Ten minutes of patience, and 21 that are lost."""
+    victim = ends_in(ran("victim", "a", 20), 15, 20)
+    plan = planned(victim, waiting("new", since=NOW - waited), nodes={"a": 1}, rules=WEIGHED)
+    assert bool(evicted(plan)) == goes
 
 
 def test_relocation_for_a_gang_above_its_share_comes_after_reclaim():

@@ -1,0 +1,89 @@
+"""Whether to evict now: not while waiting for the victims to end costs less than what they lose.
+
+    cost of evicting at t = (t - now) x what is lacking           (part of the cluster)
+                          + lost work of the victims that still run at t
+    evict now, unless it costs less at a later moment: the end of a victim, or its next checkpoint
+
+That is the ski rental problem with known ends. What is lacking while a gang waits to reclaim is
+what its queue lacks of its fair share, as far as the victims release it: forty small pods that wait
+may cost a large gang, one may not. For other gangs it is what they request.
+
+A gang that has waited longer than its patience, by as much as its victims would lose, gets them: no
+wait is without bound. Where the end of any victim is unknown, nothing waits. O(moments x pods).
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from kai_py.plan.plan import Action
+from kai_py.plan.session import CycleState
+from kai_py.plan.victims.order import lost_work, part_of_cluster
+from kai_py.plan.victims.units import VictimUnit
+from kai_py.policy.lost_work import next_checkpoint
+from kai_py.policy.reclaim_rules import compared_rows
+from kai_py.snapshot.gangs import Gang, Member
+
+MAX_MOMENTS = 64
+"""The first moments that are considered, and the last."""
+
+
+def postponed_until(
+    state: CycleState,
+    gang: Gang,
+    members: Sequence[Member],
+    units: Sequence[VictimUnit],
+    action: Action,
+) -> float | None:
+    """When the answer may differ, seconds since the epoch; None if ``units`` may be evicted now.
+
+    ``members``: the pods of ``gang`` that they are evicted for, which count as placed.
+    """
+    rules, now = state.loss_rules, state.snapshot.now
+    if not rules.by_loss or not rules.patience:
+        return None
+    ends = [state.expected_ends.end_of(unit.gang, m) for unit in units for m in unit.members]
+    if not ends or math.isinf(max(ends)):
+        return None
+    lost, lacking = _lost_at(state, units, now), _lacking(state, gang, members, units, action)
+    overdue_at = gang.waiting_since + rules.patience + (lost / lacking if lacking else 0.0)
+    if overdue_at <= now:
+        return None
+    moments = sorted({*(max(end, now) for end in ends), *_checkpoints(units, now)})
+    considered = {*moments[:MAX_MOMENTS], moments[-1]}
+    if all(lost <= (at - now) * lacking + _lost_at(state, units, at) for at in considered):
+        return None
+    return min(overdue_at, max(moments[0], now + 1.0))
+
+
+def _checkpoints(units: Sequence[VictimUnit], now: float) -> set[float]:
+    """When units next save their work."""
+    found = (next_checkpoint(unit.gang, m, now) for unit in units for m in unit.members)
+    return {at for at in found if at is not None}
+
+
+def _lost_at(state: CycleState, units: Sequence[VictimUnit], at: float) -> float:
+    """Seconds of the whole cluster that evicting at ``at`` those that still run destroys."""
+    return sum(lost_work(state, unit, at) for unit in units)
+
+
+def _lacking(
+    state: CycleState,
+    gang: Gang,
+    members: Sequence[Member],
+    units: Sequence[VictimUnit],
+    action: Action,
+) -> float:
+    """The part of the cluster that is missing while the gang waits."""
+    quota, cost = state.quota, state.quota.cost_of(members)
+    if action is not Action.RECLAIM:
+        return part_of_cluster(state, cost)
+    usage, queue = quota.usage, quota.queues.positions[gang.queue]
+    released = sum((quota.cost_of(unit.members) for unit in units), np.zeros(len(cost)))
+    # The gang counts as placed, so what the queue lacks without it is more by its cost.
+    lacking = np.maximum(usage.fair[:, queue] - usage.allocated[:, queue], 0.0) + cost
+    counted = np.zeros(len(cost))
+    rows = compared_rows(cost, quota.rules)
+    counted[rows] = np.minimum(lacking, np.maximum(released, cost))[rows]
+    return part_of_cluster(state, counted)
