@@ -21,6 +21,7 @@ from kai_py.api.placement import InstalledAction, PlacementConfig
 from kai_py.api.problems import field_problems
 from kai_py.api.spot import SpotConfig
 from kai_py.api.times import Duration
+from kai_py.grouping.gang_settings import Preemptibility
 from kai_py.grouping.rule import RuleFile as GroupingRules
 from kai_py.grouping.rule_table import RuleTable
 
@@ -214,6 +215,19 @@ class CommitConfig(ApiModel):
     """
 
 
+class KindDefaultsConfig(ApiModel):
+    """Defaults for the workloads of a kind that use KAI's API and say nothing themselves."""
+
+    kind: Annotated[str, Field(min_length=1, max_length=63)]
+    """Kind of an owner of the pods."""
+    group: Annotated[str, Field(max_length=253)] = ""
+    """Its API group; empty: a kind of that name in any group."""
+    priority_class: Annotated[str, Field(max_length=253)] = ""
+    """PriorityClass; empty: KAI's for the kind."""
+    preemptibility: Preemptibility | None = None
+    """Whether they may be evicted for others; by default those with a priority below 100."""
+
+
 class KaiConfig(ApiModel):
     """The API of KAI-Scheduler, read where a cluster serves it."""
 
@@ -223,6 +237,8 @@ class KaiConfig(ApiModel):
     """Write statuses of KAI's Queues and PodGroups; off while KAI's controllers write them."""
     queue_metrics: bool = False
     """Also serve the metrics kai_queue_* of KAI-Scheduler."""
+    kind_defaults: Annotated[tuple[KindDefaultsConfig, ...], Field(max_length=256)] = ()
+    """Defaults by kind of the workload, as KAI reads them from a ConfigMap."""
 
 
 class GroveConfig(ApiModel):

@@ -18,6 +18,7 @@ from kai_py.api.records.kai import KaiQueue
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
 from kai_py.config import BudgetsConfig, Configuration, ConfigurationError
 from kai_py.dialects.kai.grouping import KaiGrouping
+from kai_py.dialects.kai.kinds import KindDefaults
 from kai_py.dialects.kai.queues import kai_queue_info
 from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.dra.cluster_devices import ClusterDevices, GpuDefinition
@@ -318,6 +319,10 @@ def addressing(configuration: Configuration) -> KaiQueueNaming:
         queue_label=configuration.kai.queue_label,
         all_workloads=speaks_kai,
         default_queue=_default_queue(configuration),
+        kind_defaults=tuple(
+            KindDefaults(each.kind, each.group, each.priority_class, each.preemptibility or "")
+            for each in configuration.kai.kind_defaults
+        ),
     )
 
 

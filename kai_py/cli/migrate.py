@@ -1,19 +1,32 @@
 """``kai-py migrate``: compatibility of KAI-Scheduler's objects with kai_py."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
+import yaml
 
+from kai_py.api.choices import Profile
 from kai_py.cli.cluster_objects import documents_in, name_of
-from kai_py.cli.connection import Context, Kubeconfig, cluster_client
+from kai_py.cli.connection import (
+    ConfigFile,
+    Context,
+    Kubeconfig,
+    cluster_client,
+    configuration_from,
+)
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.migrate_plan import gang_outcomes, print_outcomes
 from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, say
+from kai_py.cli.reading import plan_cluster
+from kai_py.config import Configuration, ConfigurationError, parse_configuration
 from kai_py.dialects.kai.migration import MigrationNote, migration_notes
 from kai_py.dialects.kai.pod_features import Compatibility
+from kai_py.dialects.kai.settings import configurations_of, kind_defaults
 from kai_py.simulate.objects import read_objects
 from kai_py.watch.errors import Forbidden, NotFound
 
@@ -22,6 +35,8 @@ SETTINGS = (
     ("SchedulingShard", "/apis/kai.scheduler/v1/schedulingshards"),
     ("Config", "/apis/kai.scheduler/v1/configs"),
 )
+CONFIG_MAPS = "/api/v1/namespaces/kai-scheduler/configmaps"
+"""Where KAI has its defaults by kind."""
 
 
 def command(
@@ -32,6 +47,20 @@ def command(
     *,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
+    config: ConfigFile = None,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="Print what would start, wait and be evicted if kai_py took over the cluster now.",
+        ),
+    ] = False,
+    write_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write KAI's settings as configurations into this directory, one per shard."
+        ),
+    ] = None,
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
@@ -40,13 +69,51 @@ def command(
     Reads the files, or the cluster where none is named. Exits with 1 when something has no
     counterpart here.
     """
+    if plan:
+        if files or write_config is not None:
+            raise CommandError("--plan: reads a cluster, without FILE and --write-config")
+        _show_plan(kubeconfig, context, config, output, json=json)
+        return
     documents = _read_files(files) if files else asyncio.run(_served(kubeconfig, context))
+    if write_config is not None:
+        _write(write_config, configurations_of(documents))
     notes = list(migration_notes(documents))
     if not print_document(notes, output, json=json):
         print_table(HEADINGS, (_row(note) for note in notes))
         say(_summary(notes))
     if any(note.compatibility is Compatibility.MISSING for note in notes):
         raise typer.Exit(ExitCode.FOUND)
+
+
+def _show_plan(
+    kubeconfig: str, context: str, config: Path | None, output: Output, *, json: bool
+) -> None:
+    """What becomes of the gangs of the cluster, by KAI's rules unless a configuration is named."""
+    configuration = Configuration(rules=Profile.KAI)
+    if config is not None:
+        configuration = configuration_from(config)
+    outcomes = list(gang_outcomes(*plan_cluster(kubeconfig, context, configuration)))
+    names = (each.gang for each in outcomes)
+    if not print_document(outcomes, output, json=json, names=names):
+        print_outcomes(outcomes)
+
+
+def _write(directory: Path, configurations: Mapping[str, Any]) -> None:
+    """Write a file per configuration; raises CommandError for one that is not valid."""
+    for name, document in configurations.items():
+        if not name or "/" in name:
+            raise CommandError(f"SchedulingShard {name}: is not a name")
+        path = directory / f"{name}.yaml"
+        text = yaml.safe_dump(document, sort_keys=False)
+        try:
+            parse_configuration(text, name=str(path))
+            directory.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except ConfigurationError as error:
+            raise CommandError(f"SchedulingShard {name} has an invalid value: {error}") from None
+        except OSError as error:
+            raise CommandError(f"cannot write {error.filename}: {error.strerror}") from error
+        say(f"wrote {path}", err=True)
 
 
 async def _served(kubeconfig: str, context: str) -> list[Any]:
@@ -58,6 +125,10 @@ async def _served(kubeconfig: str, context: str) -> list[Any]:
                 items = msgspec.json.decode(await client.read(path, kind=kind))["items"]
                 type_fields = {"apiVersion": "kai.scheduler/v1", "kind": kind}
                 documents += [{**type_fields, **item} for item in items]
+        with suppress(NotFound, Forbidden):
+            items = msgspec.json.decode(await client.read(CONFIG_MAPS, kind="ConfigMap"))["items"]
+            found = ({"apiVersion": "v1", "kind": "ConfigMap", **item} for item in items)
+            documents += [each for each in found if any(kind_defaults(each))]
     return documents
 
 

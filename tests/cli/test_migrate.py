@@ -6,9 +6,14 @@ import json
 import pytest
 import typer
 
+from kai_py.api.choices import Profile
+from kai_py.cli.errors import CommandError
 from kai_py.cli.migrate import command
+from kai_py.cli.migrate_plan import gang_outcomes
+from kai_py.config import read_configuration
 from kai_py.embedded.cluster import EmbeddedCluster
 from tests.support.cluster.kai_definitions import KINDS, definition
+from tests.support.scenario import cluster, job_with_pods, node, pod, queue
 
 SHARDS = ("kai.scheduler", "v1", "SchedulingShard", "schedulingshards", "Cluster")
 OBJECTS = """
@@ -182,3 +187,109 @@ def test_a_cluster_is_read_where_no_file_is_named(tmp_path, capsys):
         ("Topology/dc", "works"),
         ("SchedulingShard/dc", "missing"),
     ]
+
+
+SETTINGS = """
+apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: default}
+spec:
+  placementStrategy: {gpu: spread, cpu: binpack}
+  kValue: 0.5
+  minRuntime: {preemptMinRuntime: 5m}
+  args: {default-staleness-grace-period: 2m, max-consolidation-preemptees: "4", other: "1"}
+  actions: {consolidation: {enabled: false}}
+  usageDBConfig:
+    clientType: prometheus
+    connectionString: http://prometheus:9090
+    usageParams: {windowType: tumbling, windowSize: 24h, halfLifePeriod: 12h}
+---
+apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: pool-a}
+spec: {partitionLabelValue: a, usageDBConfig: {usageParams: {windowSize: 24h}}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: defaults, namespace: kai-scheduler}
+data:
+  types: >-
+    [{"typeName": "Deployment", "group": "apps", "priorityName": "build",
+    "preemptibility": "Preemptible"}, {"typeName": "Notebook"}, {"group": "x"}, 7]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: theirs, namespace: kai-scheduler}
+data: {types: "not json"}
+"""
+
+
+def test_settings_of_kai_become_configurations(tmp_path, capsys):
+    file = tmp_path / "settings.yaml"
+    file.write_text(SETTINGS)
+    with pytest.raises(typer.Exit):
+        command([str(file)], write_config=tmp_path / "out", json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert ("ConfigMap/kai-scheduler/defaults", "differs") in [
+        (note["subject"], note["compatibility"]) for note in found
+    ]
+    default = read_configuration(tmp_path / "out" / "default.yaml")
+    assert default.rules is Profile.KAI
+    assert (default.placement.gpu, default.placement.cpu) == ("spread", "binpack")
+    assert default.eviction.preempt_min_runtime == 300
+    assert default.eviction.staleness_grace == 120
+    assert default.eviction.consolidate_at_most == 4
+    assert not default.eviction.consolidate
+    assert default.fair_share.usage_weight == 0.5
+    assert default.fair_share.half_life == 12 * 3600
+    assert default.fair_share.prometheus.url == "http://prometheus:9090"
+    assert default.fair_share.prometheus.window.type == "tumbling"
+    assert [each.kind for each in default.kai.kind_defaults] == ["Deployment", "Notebook"]
+    assert default.kai.kind_defaults[0].preemptibility == "preemptible"
+    pool = read_configuration(tmp_path / "out" / "pool-a.yaml")
+    assert pool.node_pool.name == "a"
+    assert pool.fair_share.prometheus is None
+
+
+def test_a_value_that_is_not_one_is_named(tmp_path):
+    file = tmp_path / "settings.yaml"
+    file.write_text(SETTINGS.replace("gpu: spread", "gpu: anywhere"))
+    with pytest.raises(CommandError, match=r"SchedulingShard default has an invalid value.*gpu"):
+        command([str(file)], write_config=tmp_path / "out")
+
+
+def test_a_shard_names_no_file_elsewhere(tmp_path):
+    file = tmp_path / "settings.yaml"
+    file.write_text(SETTINGS.replace("name: pool-a", "name: ../pool-a"))
+    with pytest.raises(CommandError, match=r"SchedulingShard \.\./pool-a: is not a name"):
+        command([str(file)], write_config=tmp_path / "out")
+
+
+def test_the_switch_is_planned_before_it_is_made():
+    runs = pod("runs", 2, queue="a", node="n", created=5.0)
+    made = cluster(
+        node("n", 4),
+        queue("a", 0),
+        queue("b", 3),
+        runs,
+        pod("also", 1, queue="a", node="n"),
+        pod("claims", 3, queue="b"),
+        *job_with_pods("never", 9, queue="b"),
+        pod("starts", 1, queue="a"),
+    )
+    outcomes = {each.gang: each for each in gang_outcomes(made.snapshot(0.0), made.plan())}
+    assert {key: each.outcome.value for key, each in outcomes.items()} == {
+        "default/Pod/runs": "evicted",
+        "default/Pod/also": "runs",
+        "default/Pod/claims": "starts",
+        "default/Job/never": "waits",
+        "default/Pod/starts": "waits",
+    }
+    assert outcomes["default/Pod/claims"].why == "once its victims have ended"
+    assert "reclaimed by workload default/claims" in outcomes["default/Pod/runs"].why
+    assert outcomes["default/Job/never"].why
+
+
+def test_a_plan_needs_a_cluster(written):
+    with pytest.raises(CommandError, match="--plan"):
+        command([written], plan=True)

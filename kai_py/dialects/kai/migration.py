@@ -12,6 +12,7 @@ from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.pod_features import Compatibility, annotation_maps, feature_of
+from kai_py.dialects.kai.settings import kind_defaults
 from kai_py.dialects.kai.subgroups import problems_of
 
 RawObject = Mapping[str, Any]
@@ -78,6 +79,9 @@ def migration_notes(documents: Iterable[RawObject]) -> Iterator[MigrationNote]:
             yield _note(Compatibility.WORKS, document, "", "read as it is")
         elif _is(document, "kai.scheduler", "SchedulingShard"):
             yield from _shard(document)
+        elif any(kind_defaults(document)):
+            text = "belongs in kai.kindDefaults of the configuration, which --write-config writes"
+            yield _note(Compatibility.DIFFERS, document, "data.types", text)
         elif (group, kind) in UNSUPPORTED_KINDS:
             yield _note(Compatibility.MISSING, document, "", UNSUPPORTED_KINDS[group, kind])
         else:
@@ -135,7 +139,10 @@ def _pod_group(document: RawObject) -> Iterator[MigrationNote]:
 
 
 def _shard(document: RawObject) -> Iterator[MigrationNote]:
-    text = "is not read: one process per node pool, each with a configuration file"
+    text = (
+        "is not read: one process per node pool, each with a configuration file, which "
+        "`kai-py migrate --write-config` writes"
+    )
     yield _note(Compatibility.MISSING, document, "", text)
     for field in document.get("spec") or {}:
         compatibility, advice = SHARD_SETTINGS.get(

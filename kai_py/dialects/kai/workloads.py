@@ -8,10 +8,11 @@ one) and the default queue count.
 
 priority          label ``priorityClassName`` or Ray's (if it may name the class, see
                   ``dialects.kai.priority``), else the pod's class, of those that
-                  exist; else by purpose of the workload: serving ``inference``, a Notebook
-                  ``build``, else ``train``; also for a native PodGroup that names no class,
+                  exist; else as the operator or KAI sets it for the kind of the workload
+                  (``dialects.kai.kinds``); also for a native PodGroup that names no class,
                   whose priority is then what the API server fills in
-preemptible       our annotation, else label ``kai.scheduler/preemptibility``, else below 100
+preemptible       our annotation, else label ``kai.scheduler/preemptibility``, else as the operator
+                  sets it for the kind, else below 100
 minMember of Job  annotation ``kai.scheduler/batch-min-member``, else spec.scheduling, else 1
 delay, grace      annotations ``kai.scheduler/preemption-delay``, ``…/staleness-grace-period``
 
@@ -26,6 +27,7 @@ from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.job import Job
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.keys import first_duration
+from kai_py.dialects.kai.kinds import KindDefaults, class_of, defaults_of
 from kai_py.dialects.kai.pod_groups import order_of
 from kai_py.dialects.kai.priority import existing_class, is_preemptible, may_name, priority_of
 from kai_py.grouping.frameworks.job import reachable_min_members
@@ -34,16 +36,18 @@ from kai_py.grouping.gang_settings import GangSettings, Preemptibility, Wording
 from kai_py.grouping.group_sources import PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
 
-TRAIN_CLASS = "train"
-
 
 @dataclass(frozen=True, slots=True)
 class KaiQueueNaming:
-    """How KAI's users name a queue; ``all_workloads``: also those that name no queue of ours."""
+    """How KAI's users name a queue; ``all_workloads``: also those that name no queue of ours.
+
+    ``kind_defaults``: an operator's defaults for the workloads of a kind.
+    """
 
     queue_label: str = keys.QUEUE
     all_workloads: bool = False
     default_queue: str = ""
+    kind_defaults: tuple[KindDefaults, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +73,19 @@ def with_kai_defaults(spec: GangSpec, context: PodContext, naming: KaiQueueNamin
         return spec
     group_queue = spec.queue if spec.queue != context.queue.name else ""
     queue = queue or group_queue or _fallback_queue(metadata, pod, naming)
-    return _with_defaults(spec, context, metadata, queue)
+    return _with_defaults(spec, context, metadata, queue, naming.kind_defaults)
 
 
 def _with_defaults(
-    spec: GangSpec, context: PodContext, metadata: _WorkloadMetadata, queue: str
+    spec: GangSpec,
+    context: PodContext,
+    metadata: _WorkloadMetadata,
+    queue: str,
+    kind_defaults: tuple[KindDefaults, ...],
 ) -> GangSpec:
-    pod, owners = context.chain.pod, context.owners
-    settings, problem = _gang_settings(spec, pod, owners, metadata)
+    pod = context.chain.pod
+    defaults = tuple(defaults_of(context.chain, kind_defaults)) if kind_defaults else ()
+    settings, problem = _gang_settings(spec, context, metadata, defaults)
     min_members, bad_min_members = _min_members(spec, context.chain, metadata)
     problem = spec.problem or problem or bad_min_members
     result = replace(
@@ -90,7 +99,9 @@ def _with_defaults(
         settings=settings,
     )
     if spec.preemptible is None:
-        preemptibility = metadata.value(keys.PREEMPTIBILITY)
+        preemptibility = metadata.value(keys.PREEMPTIBILITY) or next(
+            (each.preemptibility for each in defaults if each.preemptibility), ""
+        )
         result = replace(
             result,
             preemptible=is_preemptible(preemptibility, settings.priority or 0),
@@ -133,18 +144,24 @@ def _min_members(spec: GangSpec, chain: OwnerChain, metadata: _WorkloadMetadata)
 
 
 def _gang_settings(
-    spec: GangSpec, pod: Pod, owners: Owners, metadata: _WorkloadMetadata
+    spec: GangSpec,
+    context: PodContext,
+    metadata: _WorkloadMetadata,
+    defaults: tuple[KindDefaults, ...],
 ) -> tuple[GangSettings, str]:
+    pod, owners = context.chain.pod, context.owners
     labelled = (metadata.value(keys.PRIORITY_CLASS), metadata.value(keys.RAY_PRIORITY_CLASS))
     allowed = [each for each in labelled if may_name(each, pod.metadata.namespace, owners)]
-    priority_class = existing_class((*allowed, pod.spec.priority_class_name), owners)
+    by_kind = (each.priority_class for each in defaults)
+    named = (*allowed, pod.spec.priority_class_name, *by_kind)
+    priority_class = existing_class(named, owners) or class_of(context.chain).value
     grace, bad_grace = first_duration((keys.STALENESS_GRACE, metadata.value(keys.STALENESS_GRACE)))
     delay, bad_delay = first_duration(
         (keys.PREEMPTION_DELAY, metadata.value(keys.PREEMPTION_DELAY))
     )
     priority = spec.settings.priority
     if priority is None or spec.settings.is_default_priority:
-        priority = priority_of(priority_class or spec.workload_class or TRAIN_CLASS, owners)
+        priority = priority_of(priority_class, owners)
     settings = replace(
         spec.settings,
         priority=priority,

@@ -1,0 +1,66 @@
+"""What KAI decides by the kind of a workload: its class, and defaults that an operator sets.
+
+KAI asks the topmost owner, except above which it passes (Argo Workflows, TrainJobs, Dynamo graphs,
+workloads of run.ai): there the next one. Kinds that it does not know are training work, also those
+that serve. An operator's defaults go by kind, with or without its group; the nearest owner that has
+one decides, but after those kinds above which KAI passes.
+
+Source: KAI-Scheduler, pkg/podgrouper/podgrouper/hub and plugins/defaultgrouper.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kai_py.grouping.owner_chain import GroupKind, OwnerChain
+from kai_py.grouping.rule import WorkloadClass
+
+PASSED = frozenset(
+    {
+        GroupKind("argoproj.io", "Workflow"),
+        GroupKind("trainer.kubeflow.org", "TrainJob"),
+        GroupKind("nvidia.com", "DynamoGraphDeployment"),
+        *(
+            GroupKind("run.ai", f"{kind}Workload")
+            for kind in (
+                *("Training", "Interactive", "Distributed", "Inference"),
+                "DistributedInference",
+            )
+        ),
+    }
+)
+"""Kinds below which KAI looks."""
+CLASSES: Mapping[GroupKind, WorkloadClass] = {
+    GroupKind("apps", "Deployment"): WorkloadClass.INFERENCE,
+    GroupKind("serving.knative.dev", "Service"): WorkloadClass.INFERENCE,
+    GroupKind("egx.nvidia.io", "SPOTRequest"): WorkloadClass.INFERENCE,
+    GroupKind("kubeflow.org", "Notebook"): WorkloadClass.BUILD,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KindDefaults:
+    """An operator's defaults for the workloads of a kind; an empty group: in any."""
+
+    kind: str
+    group: str = ""
+    priority_class: str = ""
+    preemptibility: str = ""
+
+
+def class_of(chain: OwnerChain) -> WorkloadClass:
+    """The class of a pod's workload in KAI."""
+    kinds = [link.kind for link in chain.owners]
+    while len(kinds) > 1 and kinds[-1] in PASSED:
+        kinds.pop()
+    return CLASSES.get(kinds[-1], WorkloadClass.TRAIN) if kinds else WorkloadClass.TRAIN
+
+
+def defaults_of(chain: OwnerChain, defaults: Sequence[KindDefaults]) -> Iterator[KindDefaults]:
+    """The operator's defaults that apply to a pod's workload, the deciding ones first."""
+    kinds = [link.kind for link in chain.owners]
+    passed = [kind for kind in reversed(kinds) if kind in PASSED]
+    for kind in (*passed, *(kind for kind in kinds if kind not in PASSED)):
+        exact = [each for each in defaults if (each.group, each.kind) == kind]
+        yield from exact or [
+            each for each in defaults if ("", kind.kind) == (each.group, each.kind)
+        ]
