@@ -1,6 +1,9 @@
 """What a user installs: the wheel, in an environment that knows nothing of this repository."""
 
+import importlib.metadata
+import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -9,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.support.repository import CRDS, ROOT
 
@@ -96,3 +101,38 @@ def test_the_installed_demo_tells_its_story_as_plain_lines_and_ends(kai_py):
     told = kai_py("demo", "--until-idle", "--speed", "20")
     assert "\x1b" not in told
     assert len(told.splitlines()) > 20
+
+
+PERMISSIVE = re.compile(r"MIT|Apache|BSD|PSF|Python-2\.0|ISC")
+NOT_PERMISSIVE = {"certifi": "MPL-2.0"}
+UNDECLARED = {"cel-python"}
+"""Apache-2.0 by the file in its repository; its metadata does not say so."""
+
+
+def installed_with(name: str, found: set[str]) -> set[str]:
+    """The packages that an installation of one brings along."""
+    if (key := canonicalize_name(name)) not in found:
+        found.add(key)
+        for text in importlib.metadata.requires(name) or ():
+            needed = Requirement(text)
+            if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+                installed_with(needed.name, found)
+    return found
+
+
+def test_the_bill_of_materials_has_every_package_with_its_licence(tmp_path):
+    bill = tmp_path / "sbom.cdx.json"
+    program = Path(sys.executable).with_name("cyclonedx-py")
+    command = [program, "environment", "--output-file", bill, sys.executable]
+    subprocess.run(command, check=True, capture_output=True)
+    components = {canonicalize_name(each["name"]): each
+                  for each in json.loads(bill.read_text())["components"]}  # fmt: skip
+    names = installed_with("kai-py", set())
+    assert len(names) > 30
+    for name in names:
+        licences = json.dumps(components[name].get("licenses", []))
+        assert components[name]["version"]
+        if name in NOT_PERMISSIVE:
+            assert NOT_PERMISSIVE[name] in licences
+        elif name not in UNDECLARED:
+            assert PERMISSIVE.search(licences), (name, licences)
