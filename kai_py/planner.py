@@ -248,7 +248,9 @@ def _departure_rules(configuration: Configuration) -> DepartureRules:
     chosen = configuration.node_departures
     native = configuration.rules is Profile.NATIVE
     treatment = chosen.treatment if native else DepartureTreatment.GO_DOWN
-    return DepartureRules(treatment, chosen.checkpoint_grace)
+    return DepartureRules(
+        treatment, chosen.checkpoint_grace, restart_whole=native and chosen.restart_whole
+    )
 
 
 def _loss_rules(configuration: Configuration) -> LossRules:

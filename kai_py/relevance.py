@@ -47,6 +47,7 @@ def _node(node: Node) -> tuple[object, ...]:
         node.spec,
         node.status.allocatable,
         node.status.declared_features,
+        node.status.node_info.boot_id,
         conditions,
     )
 

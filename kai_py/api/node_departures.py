@@ -153,6 +153,11 @@ class NodeDeparturesConfig(ApiModel):
     """Time that pods have to save their work, unless scheduling.kai.io/checkpoint-grace says
     otherwise."""
 
+    restart_whole: bool = True
+    """Whether a gang that falls below minMember because a node was lost, deleted, rebooted or
+    drained restarts whole at once; otherwise after ``eviction.stalenessGrace``, as under the
+    ``kai`` rules. The annotation scheduling.kai.io/on-pod-loss of a workload takes precedence."""
+
     @property
     def table(self) -> tuple[NodeSignal, ...]:
         """All signals."""

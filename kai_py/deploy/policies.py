@@ -22,7 +22,12 @@ from kai_py.api.gpu_share import (
     RECEIVED_TYPE,
     RESERVATION,
 )
-from kai_py.api.queue import ADMISSION_GATE, WITHDRAWN_BINDINGS, WITHDRAWN_RELEASES
+from kai_py.api.queue import (
+    ADMISSION_GATE,
+    CHECKPOINT_BY_KEY,
+    WITHDRAWN_BINDINGS,
+    WITHDRAWN_RELEASES,
+)
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.records.resource import EXTENDED_RESOURCE_CLAIM_ANNOTATION
 from kai_py.deploy.parts import Document, named_object
@@ -38,6 +43,7 @@ OWN_ANNOTATIONS = {
         RECEIVED_TYPE,
         VISIBLE_GPUS,
         WITHDRAWN_BINDINGS,
+        CHECKPOINT_BY_KEY,
         "autoscaling.x-k8s.io/consume-provisioning-request",
         "autoscaling.x-k8s.io/provisioning-class-name",
     ),

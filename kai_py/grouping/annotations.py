@@ -5,6 +5,7 @@ checkpoint-interval how often the pods save their work: less is lost when they a
 ageing              how much waiting counts as one point of priority; 0: none
 preemptibility      whether it may be evicted for others; see ``preemptibility``
 on-node-departure   checkpoint, move, shrink or go-down: what becomes of it with a node that goes
+on-pod-loss         restart or replace: whether the rest restarts as well when a pod is lost
 checkpoint-grace    how long its pods take to save their work when asked to
 spot                prefer, only or never: whether it goes to spot nodes
 spot-fallback-after how long it waits for spot nodes before it may use others
@@ -36,6 +37,8 @@ PREEMPTIBILITY_KEY = f"{GROUP}/preemptibility"
 PREEMPTION_DELAY_KEY = f"{GROUP}/preemption-delay"
 ON_EVICTION_KEY = f"{GROUP}/on-eviction"
 ON_DEPARTURE_KEY = f"{GROUP}/on-node-departure"
+ON_POD_LOSS_KEY = f"{GROUP}/on-pod-loss"
+ON_POD_LOSS = {"restart": True, "replace": False}
 CHECKPOINT_GRACE_KEY = f"{GROUP}/checkpoint-grace"
 SPOT_KEY = f"{GROUP}/spot"
 SPOT_FALLBACK_KEY = f"{GROUP}/spot-fallback-after"
@@ -50,6 +53,7 @@ ANNOTATION_KEYS = frozenset(
         PREEMPTION_DELAY_KEY,
         ON_EVICTION_KEY,
         ON_DEPARTURE_KEY,
+        ON_POD_LOSS_KEY,
         CHECKPOINT_GRACE_KEY,
         SPOT_KEY,
         SPOT_FALLBACK_KEY,
@@ -123,6 +127,11 @@ def _on_departure(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
         settings = replace(settings, on_departure=DepartureTreatment(text))
     if grace is not None:
         settings = replace(settings, checkpoint_grace=grace)
+    loss = values.get(ON_POD_LOSS_KEY)
+    if loss is not None:
+        if loss not in ON_POD_LOSS:
+            raise ValueError(f'{ON_POD_LOSS_KEY} must be restart or replace, is "{loss}"')
+        settings = replace(settings, restarts_whole=ON_POD_LOSS[loss])
     return spec if settings is spec.settings else replace(spec, settings=settings)
 
 

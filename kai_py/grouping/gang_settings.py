@@ -59,6 +59,7 @@ class GangSettings:
     ``checkpoint_grace`` how long its pods take to save their work. ``is_default_priority``: its
     group names no class, so ``priority`` is only what the API server fills in. ``spot``: whether it
     goes to spot nodes, ``spot_fallback_after`` how long it waits for those before it uses others.
+    ``restarts_whole``: whether all of it restarts when pods that it needs are lost.
     """
 
     priority: int | None = None
@@ -75,6 +76,7 @@ class GangSettings:
     on_departure: DepartureTreatment | None = None
     checkpoint_grace: float | None = None
     is_default_priority: bool = False
+    restarts_whole: bool | None = None
     spot: SpotUse | None = None
     spot_fallback_after: float | None = None
 

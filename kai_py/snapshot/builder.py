@@ -218,7 +218,10 @@ class SnapshotBuilder:
         node = new if new is not None else old
         if isinstance(node, Node):
             exists = new is not None
-            on_it = self._tables.node_pods.set_node(node.metadata.name, exists=exists)
+            boot_id = node.status.node_info.boot_id
+            on_it = self._tables.node_pods.set_node(
+                node.metadata.name, exists=exists, boot_id=boot_id
+            )
             self._tables.gangs.charge_again(on_it)
             present = new is not None and self._settings.in_pool(node.metadata)
             self._tables.node_usage.set_node(node.metadata.name, node if present else None)

@@ -382,6 +382,7 @@ def member(
         missing=demand.missing,
         stuck_terminating=placement.stuck_terminating,
         problem=demand.problem and f"pod {meta.namespace}/{meta.name}: {demand.problem}",
+        disruption=_disruption(pod),
         checkpoint_by=None if asked is None else asked.timestamp(),
         checkpointed=asked is not None and meta.annotations.get(CHECKPOINTED_KEY) == by,
     )
@@ -401,6 +402,11 @@ def _pod_state(pod: Pod, placement: PodPlacement) -> PodState:
     if placement.node:
         return PodState.BOUND
     return PodState.GATED if pod.spec.scheduling_gates else PodState.PENDING
+
+
+def _disruption(pod: Pod) -> str:
+    found = (c for c in pod.status.conditions if c.type == "DisruptionTarget")
+    return next((c.reason or c.type for c in found if c.status == "True"), "")
 
 
 def _bound_since(pod: Pod) -> float:

@@ -65,6 +65,7 @@ class GangTable:
         self._seen_satisfied: dict[str, None] = {}
         self._started_in_part: dict[str, None] = {}
         self._choosing_spot: dict[str, None] = {}
+        self._disrupted: dict[str, str] = {}
         self.gangs: dict[str, Gang] = {}
         self.pending: set[str] = set()
         self.terminating: dict[str, Member] = {}
@@ -89,6 +90,10 @@ class GangTable:
             self._unordered[spec.key] = None
         members[uid] = tracked
         self._changed[spec.key] = None
+        if before is not None and _is_disrupted(before.member, member):
+            pod, where = member.pod, f"on node {member.node}"
+            text = f"pod {pod.namespace}/{pod.name} {where} ends ({member.disruption})"
+            self._disrupted.setdefault(spec.key, text)
         self.terminating.pop(uid, None)
         if member.state == PodState.RELEASING and not member.stuck_terminating:
             self.terminating[uid] = member
@@ -143,6 +148,10 @@ class GangTable:
         """Keys of gangs that have started and whose other pods are created later, in order."""
         return tuple(sorted(self._started_in_part))
 
+    def disrupted(self) -> Mapping[str, str]:
+        """Gangs that fell below minMember as pods were ended from outside, and the first pod."""
+        return dict(sorted(self._disrupted.items()))
+
     def choosing_spot(self) -> tuple[str, ...]:
         """Keys of gangs whose workloads say whether they go to spot nodes, in order."""
         return tuple(sorted(self._choosing_spot))
@@ -174,6 +183,8 @@ class GangTable:
             self._update_sums(before, None)
             return
         gang = self.gangs[key] = self._readable_gang(key, now)
+        if not gang.bound or gang.is_satisfied:
+            self._disrupted.pop(key, None)
         self._update_sums(before, gang)
         if gang.spot is not None:
             self._choosing_spot[key] = None
@@ -199,6 +210,7 @@ class GangTable:
         self._members.pop(key, None)
         self._unordered.pop(key, None)
         self._below_min_since.pop(key, None)
+        self._disrupted.pop(key, None)
         self._seen_satisfied.pop(key, None)
         if key not in self._succeeded_counts:
             self._finishing.pop(key, None)
@@ -279,6 +291,7 @@ class GangTable:
             rule=spec.rule,
             on_departure=own.on_departure,
             checkpoint_grace=own.checkpoint_grace,
+            restarts_whole=own.restarts_whole,
             spot=own.spot,
             spot_fallback_after=own.spot_fallback_after,
         )
@@ -320,6 +333,12 @@ def _invalid_gang(by_order: list[GangMember], invalid: InvalidObject) -> Gang:
 def _moves(before: Member, now: Member) -> bool:
     """Whether a pod comes at another place of its gang."""
     return (before.order, before.created) != (now.order, now.created)
+
+
+def _is_disrupted(before: Member, now: Member) -> bool:
+    """Whether a pod that ran is ended by others: one that we evict counts as terminating before."""
+    ends = before.state is PodState.BOUND and now.state is PodState.RELEASING
+    return ends and bool(now.disruption)
 
 
 def _sort_key(tracked: GangMember) -> tuple[int, float, str, str, str]:

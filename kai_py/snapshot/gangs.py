@@ -70,7 +70,8 @@ class Member(Struct, frozen=True):
     many evictions the workloads that own it survive. ``relies_on``: what waiting pods, by uid, are
     charged with of claims that it shares: it is charged with that if it starts before them.
     ``checkpoint_by``: until when it was asked to save its work, seconds since the epoch;
-    ``checkpointed``: whether it says that it has.
+    ``checkpointed``: whether it says that it has. ``disruption``: the reason of its condition
+    DisruptionTarget, of a pod that is ended from outside.
     """
 
     pod: PodRef
@@ -100,6 +101,7 @@ class Member(Struct, frozen=True):
     group_reservation: GroupReservation | None = None
     failure_limits: tuple[FailureLimit, ...] = ()
     relies_on: tuple[tuple[str, Charge], ...] = ()
+    disruption: str = ""
     checkpoint_by: float | None = None
     checkpointed: bool = False
 
@@ -126,7 +128,8 @@ class Gang(Struct, frozen=True, dict=True):
     made these pods a gang, as people read it. ``on_departure``: what becomes of it when a node of
     it is about to go, ``checkpoint_grace`` (seconds) how long its pods take to save their work;
     None: as configured. ``spot``: whether its workload goes to spot nodes, ``spot_fallback_after``
-    (seconds) how long it waits for them; None: as its queue says.
+    (seconds) how long it waits for them; None: as its queue says. ``restarts_whole``: whether all
+    of it restarts when pods that it needs are lost; None: as configured.
     """
 
     key: str
@@ -163,6 +166,7 @@ class Gang(Struct, frozen=True, dict=True):
     rule: str = ""
     on_departure: DepartureTreatment | None = None
     checkpoint_grace: float | None = None
+    restarts_whole: bool | None = None
     spot: SpotUse | None = None
     spot_fallback_after: float | None = None
 

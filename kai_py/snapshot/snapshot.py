@@ -80,7 +80,9 @@ class Snapshot:
     pods, ``queue_non_preemptible`` is the part of the former that cannot be preempted.
     ``below_min_members``: keys of gangs that run below minMember; ``started_in_part``: of those
     that have started while some of their pods are created once others run; ``choosing_spot``: of
-    those whose workloads say whether they go to spot nodes.
+    those whose workloads say whether they go to spot nodes. ``disrupted``: those that fell below
+    minMember as pods were ended from outside, and what happened. ``deleted_nodes``: those that were
+    deleted with pods on them; ``rebooted``: pods, by uid, whose node was rebooted under them.
     ``next_device``: when the next device that failed may be allocated again, inf if none did.
     ``unhealthy``: by gang, the uids of pods that lost a device, each with its name.
     ``nominations``: pod uid to the node reserved for it. ``in_backoff``: gangs that are not placed
@@ -110,6 +112,9 @@ class Snapshot:
     below_min_members: tuple[str, ...] = ()
     started_in_part: tuple[str, ...] = ()
     choosing_spot: tuple[str, ...] = ()
+    disrupted: Mapping[str, str] = field(default_factory=dict)
+    deleted_nodes: frozenset[str] = frozenset()
+    rebooted: Mapping[str, str] = field(default_factory=dict)
     devices: DeviceObjects = field(default_factory=DeviceObjects)
     next_device: float = math.inf
     unhealthy: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

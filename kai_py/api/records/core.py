@@ -341,6 +341,12 @@ class NodeSpec(Record, frozen=True):
     taints: tuple[Taint, ...] = ()
 
 
+class NodeSystemInfo(Record, frozen=True):
+    """node.status.nodeInfo: the boot id changes with each boot."""
+
+    boot_id: str = msgspec.field(default="", name="bootID")
+
+
 class NodeStatus(Record, frozen=True):
     """node.status."""
 
@@ -348,6 +354,7 @@ class NodeStatus(Record, frozen=True):
     capacity: dict[str, QuantityText] = {}
     conditions: tuple[Condition, ...] = ()
     declared_features: tuple[str, ...] = ()
+    node_info: NodeSystemInfo = NodeSystemInfo()
 
 
 class Node(Record, frozen=True):

@@ -6,9 +6,12 @@ move        it is evicted whole as soon as all of it fits on other nodes
 shrink      its pods on the node are evicted where minMember holds without them; else as move
 go-down     it runs until the node is lost
 
-A gang with pods on a node that is lost loses these where minMember holds without them, and restarts
-whole otherwise: the rest would keep capacity and wait for pods that do not answer. Gangs that may
-run below minMember for ever keep the rest, and a gang whose workload would fail stays.
+A gang with pods on a node that is lost or was deleted loses these where minMember holds without
+them, and restarts whole otherwise: the rest would keep capacity and wait for pods that do not
+answer. So do gangs that fell below minMember because pods of theirs were ended from outside, as by
+a drain, and gangs some of whose nodes were rebooted. Not so gangs that replace what they lost: by
+annotation, by the kind of their owner, or because they may run below minMember for ever. A gang
+whose workload would fail stays.
 
 By priority, then age. O(pods) while any node is about to go, and a placement for each such gang.
 """
@@ -27,6 +30,12 @@ from kai_py.plan.survival import is_lost
 from kai_py.plan.victims.relocate import as_recreated, owns_all_claims
 from kai_py.snapshot.gangs import Gang, Member
 
+REPLACING_KINDS = frozenset(
+    {"Deployment", "ReplicaSet", "StatefulSet", "RayCluster", "RayJob", "RayService"}
+    | {"SparkApplication", "Service", "InferenceService"}
+)
+"""Kinds of owners whose frameworks go on with a new pod in place of one that they lost."""
+
 REQUEST_LIFETIME = 600.0
 """Seconds after its end for which a request to save work counts: an older one was another's."""
 
@@ -34,35 +43,69 @@ REQUEST_LIFETIME = 600.0
 def leave_nodes(state: CycleState) -> None:
     """Run for every gang with pods on nodes that are about to go, or were lost."""
     stages = {name: each.stage for name, each in state.snapshot.nodes.departures.items()}
-    going = {name: stage for name, stage in stages.items() if stage is not DepartureStage.SUSPECT}
-    if not going:
+    going = {name for name, stage in stages.items() if stage is not DepartureStage.SUSPECT}
+    going |= state.snapshot.deleted_nodes
+    disrupted, rebooted = state.snapshot.disrupted, state.snapshot.rebooted
+    if not (going or disrupted or rebooted):
         return
-    gangs = (g for g in state.snapshot.gangs.values() if any(m.node in going for m in g.bound))
+    gangs = (
+        gang
+        for gang in state.snapshot.gangs.values()
+        if gang.key in disrupted
+        or any(m.node in going or m.pod.uid in rebooted for m in gang.bound)
+    )
     in_order = sorted(gangs, key=lambda g: (-g.priority, g.created, g.key))
     for gang in state.turns.able(in_order):
         with state.turns.of(gang):
-            lost = _on(state, gang, DepartureStage.LOST)
-            if lost:
-                _restart(state, gang, lost)
-            elif leaving := _on(state, gang, DepartureStage.LEAVING):
-                _treat(state, gang, leaving)
+            _leave(state, gang)
+
+
+def _leave(state: CycleState, gang: Gang) -> None:
+    lost = _on(state, gang, DepartureStage.LOST)
+    if lost:
+        _restart(state, gang, lost)
+    elif gang.key in state.snapshot.disrupted and not gang.is_satisfied:
+        _restart_rest(state, gang, state.snapshot.disrupted[gang.key])
+    elif rebooted := _rebooted_apart(state, gang):
+        _restart_rest(state, gang, f"node {state.snapshot.rebooted[rebooted]} was rebooted")
+    elif leaving := _on(state, gang, DepartureStage.LEAVING):
+        _treat(state, gang, leaving)
+
+
+def _rebooted_apart(state: CycleState, gang: Gang) -> str:
+    """A pod, by uid, whose node was rebooted while others that it works with ran on; "" if none."""
+    rebooted = [m for m in gang.bound if m.pod.uid in state.snapshot.rebooted]
+    if not rebooted or len(rebooted) == len(gang.bound) or _works_without(state, gang, rebooted):
+        return ""
+    return rebooted[0].pod.uid
+
+
+def _restart_rest(state: CycleState, gang: Gang, why: str) -> None:
+    members = [*_running(state, gang)]
+    if _restarts_whole(state, gang) and not is_lost(gang, members):
+        _evict(state, gang, members, f"{why}; the gang restarts whole")
+
+
+def _restarts_whole(state: CycleState, gang: Gang) -> bool:
+    if gang.staleness_grace is not None and gang.staleness_grace < 0:
+        return False
+    if gang.restarts_whole is not None:
+        return gang.restarts_whole
+    return state.departures.restart_whole and gang.owner.kind not in REPLACING_KINDS
 
 
 def _on(state: CycleState, gang: Gang, stage: DepartureStage) -> list[Member]:
-    departures, evicted = state.snapshot.nodes.departures, state.statement.evicted
+    departures, deleted = state.snapshot.nodes.departures, state.snapshot.deleted_nodes
     return [
         member
-        for member in gang.bound
-        if member.node in departures
-        and departures[member.node].stage is stage
-        and member.pod.uid not in evicted
+        for member in _running(state, gang)
+        if (member.node in departures and departures[member.node].stage is stage)
+        or (stage is DepartureStage.LOST and member.node in deleted)
     ]
 
 
 def _restart(state: CycleState, gang: Gang, lost: Sequence[Member]) -> None:
-    whole = not _works_without(state, gang, lost)
-    if whole and gang.staleness_grace is not None and gang.staleness_grace < 0:
-        whole = False
+    whole = not _works_without(state, gang, lost) and _restarts_whole(state, gang)
     members = [*_running(state, gang)] if whole else list(lost)
     if is_lost(gang, members):
         return
@@ -161,7 +204,10 @@ def _works_without(state: CycleState, gang: Gang, leaving: Sequence[Member]) -> 
 
 
 def _why(state: CycleState, member: Member, what: str) -> str:
-    return f"node {member.node} {what} ({state.snapshot.nodes.departures[member.node].signal})"
+    departure = state.snapshot.nodes.departures.get(member.node)
+    if departure is None:
+        return f"node {member.node} was deleted"
+    return f"node {member.node} {what} ({departure.signal})"
 
 
 def _note(state: CycleState, gang: Gang, message: str) -> None:

@@ -3,7 +3,7 @@
 Waiting pods that ask for more than one gang, and the markers of those they are not in.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from kai_py.api.references import PodRef
@@ -85,23 +85,43 @@ class GangMembers(PodTable):
 
 
 class NodePods(PodTable):
-    """Pods of ours by node, and which nodes exist, in whatever pool."""
+    """Pods of ours by node, which nodes exist, in whatever pool, and which were rebooted."""
 
     def __init__(self) -> None:
         """Start empty."""
         self._existing: dict[str, None] = {}
         self._pods: dict[str, dict[str, None]] = {}
         self._node_of: dict[str, str] = {}
+        self._boots: dict[str, str] = {}
+        self._deleted: dict[str, None] = {}
+        self._rebooted: dict[str, str] = {}
 
-    def set_node(self, name: str, *, exists: bool) -> Uids:
+    def set_node(self, name: str, *, exists: bool, boot_id: str = "") -> Uids:
         """A node came, changed or went; returns the pods on it if it came or went."""
+        on_it = tuple(self._pods.get(name, ()))
+        booted = self._boots.pop(name, "")
+        if exists:
+            self._boots[name] = boot_id
+        if exists and booted and boot_id and booted != boot_id:
+            self._rebooted.update(dict.fromkeys(on_it, name))
         if exists == (name in self._existing):
             return ()
         if exists:
             self._existing[name] = None
+            self._deleted.pop(name, None)
         else:
             del self._existing[name]
-        return tuple(self._pods.get(name, ()))
+            self._deleted[name] = None
+        return on_it
+
+    def deleted_nodes(self) -> frozenset[str]:
+        """Nodes that were deleted while pods were on them."""
+        self._deleted = {name: None for name in self._deleted if name in self._pods}
+        return frozenset(self._deleted)
+
+    def rebooted(self) -> Mapping[str, str]:
+        """Pods, by uid, that were on a node when it was rebooted, and the node."""
+        return dict(self._rebooted)
 
     def exists(self, name: str) -> bool:
         """Whether there is such a node."""
@@ -120,6 +140,7 @@ class NodePods(PodTable):
     def release(self, uid: str) -> Uids:
         """The pod is on no node any more."""
         node = self._node_of.pop(uid, "")
+        self._rebooted.pop(uid, None)
         pods = self._pods.get(node)
         if pods is not None:
             pods.pop(uid, None)

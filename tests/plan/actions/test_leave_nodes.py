@@ -4,13 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.node_departures import DepartureTreatment
-from kai_py.api.records.core import Condition, Taint
+from kai_py.api.records.core import Condition, NodeSystemInfo, Taint
 from kai_py.api.records.disruption import PodDisruptionBudget
 from kai_py.api.records.resource_versions import from_json
 from kai_py.api.times import format_time
 from kai_py.plan.departure_rules import DepartureRules
 from kai_py.relevance import affects_plan
-from tests.support.scenario import START, cluster, evicted, job, node, placed, pod, queue
+from tests.support.scenario import START, at, cluster, evicted, job, node, placed, pod, queue
 
 DEPARTURE = "scheduling.kai.io/on-node-departure"
 MINIMUM = "scheduling.kai.io/min-available"
@@ -201,3 +201,103 @@ def test_a_condition_that_appears_is_relevant_and_counts():
 def test_a_treatment_that_does_not_exist_is_told():
     world = cluster(queue("q", 8), node("b", 8), train([""], **{DEPARTURE: "fly"}))
     assert f"{DEPARTURE} must be one of" in world.plan().unplaced[0].message
+
+
+def booted(name, boot, **options):
+    each = node(name, 8, **options)
+    return replace(each, status=replace(each.status, node_info=NodeSystemInfo(boot)))
+
+
+def rebooting(*objects):
+    """A world whose node a is rebooted after all else is known."""
+    world = cluster(queue("q", 64), booted("a", "1"), node("b", 8), node("spare", 8), *objects)
+    return world.add(booted("a", "2"))
+
+
+def test_a_gang_whose_node_was_deleted_restarts_whole_at_once():
+    world = cluster(queue("q", 64), node("a", 8), node("b", 8), train(["a", "b"]))
+    assert evicted(world.plan()) == []
+    plan = world.remove(node("a", 8)).plan()
+    assert evicted(plan) == ["train-0", "train-1"]
+    assert plan.evictions[0].reason == "node a was deleted; the gang restarts whole"
+
+
+def test_a_node_that_comes_back_is_not_deleted():
+    world = cluster(queue("q", 64), node("a", 8), node("b", 8), train(["a", "b"]))
+    world.remove(node("a", 8)).add(node("a", 8))
+    assert evicted(world.plan()) == []
+
+
+def test_a_node_of_another_pool_was_not_deleted():
+    each = node("a", 8)
+    world = cluster(queue("q", 64), each, node("b", 8), train(["a", "b"]))
+    moved = replace(each, metadata=replace(each.metadata, labels={"pool": "other"}))
+    assert evicted(world.add(moved).plan()) == []
+
+
+def test_a_gang_one_of_whose_nodes_was_rebooted_restarts_whole():
+    plan = rebooting(train(["a", "b"])).plan()
+    assert evicted(plan) == ["train-0", "train-1"]
+    assert plan.evictions[0].reason == "node a was rebooted; the gang restarts whole"
+
+
+def test_a_reboot_is_relevant():
+    assert affects_plan(booted("a", "1"), booted("a", "2"))
+
+
+@pytest.mark.parametrize("marks", [{MINIMUM: "1"}, {"scheduling.kai.io/on-pod-loss": "replace"}])
+def test_what_works_without_rebooted_pods_goes_on(marks):
+    assert evicted(rebooting(train(["a", "b"], **marks)).plan()) == []
+
+
+def test_a_gang_on_the_rebooted_node_alone_starts_again_by_itself():
+    assert evicted(rebooting(train(["a", "a"])).plan()) == []
+
+
+def drained(each, reason="EvictionByEvictionAPI"):
+    found = (Condition(type="DisruptionTarget", status="True", reason=reason),) if reason else ()
+    meta = replace(each.metadata, deletion_timestamp=at(NOW))
+    return replace(each, metadata=meta, status=replace(each.status, conditions=found))
+
+
+def draining(reason="EvictionByEvictionAPI", gone=False, settings=None, **annotations):
+    owner, first, *others = train(["a", "b"], **annotations)
+    world = small_world(owner, first, others, taints=(), **(settings or {}))
+    world.plan()
+    world.add(drained(first, reason))
+    return world.remove(first) if gone else world
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_the_rest_of_a_gang_that_is_drained_restarts_at_once(gone):
+    plan = draining(gone=gone).plan()
+    assert evicted(plan) == ["train-1"]
+    assert plan.evictions[0].reason == (
+        "pod default/train-0 on node a ends (EvictionByEvictionAPI); the gang restarts whole"
+    )
+
+
+def test_a_pod_that_its_user_deletes_is_replaced():
+    assert evicted(draining(reason="").plan()) == []
+
+
+def test_a_drain_leaves_a_gang_that_works_on():
+    assert evicted(draining(**{MINIMUM: "1"}).plan()) == []
+
+
+def test_a_gang_that_may_wait_for_ever_is_left_alone():
+    marks = {"scheduling.kai.io/on-pod-loss": "replace"}
+    assert evicted(draining(**marks).plan()) == []
+
+
+def test_the_configuration_may_leave_it_to_the_grace_period():
+    rules = DepartureRules(restart_whole=False)
+    assert evicted(draining(settings={"departures": rules}).plan()) == []
+
+
+def test_our_own_evictions_are_no_drain():
+    owner, first, *others = train(["a", "b"])
+    world = small_world(owner, first, others, taints=())
+    world.builder.expect_eviction(first.metadata.uid)
+    world.add(drained(first))
+    assert evicted(world.plan()) == []
