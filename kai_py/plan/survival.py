@@ -17,14 +17,11 @@ from kai_py.snapshot.suspended_jobs import MAX_PLACEHOLDERS
 
 def exceeded_limit(gang: Gang, leaving: Iterable[Member]) -> FailureLimit | None:
     """The first limit that the eviction of these pods of the gang exceeds; None if it survives."""
-    counts: Counter[str] = Counter()
-    limits: dict[str, FailureLimit] = {}
-    for member in leaving:
-        for limit in member.failure_limits:
-            limits[limit.key] = limit
-            counts[limit.key] += 1
-    if not limits:
+    found = [limit for member in leaving for limit in member.failure_limits]
+    if not found:
         return None
+    counts = Counter(limit.key for limit in found)
+    limits = {limit.key: limit for limit in found}
     counts.update(_terminating(gang))
     return next((each for key, each in limits.items() if counts[key] > each.remaining), None)
 

@@ -86,7 +86,8 @@ class EvictionHistory:
 
     def evictions_of(self, gang: str, now: float) -> int:
         """How often the gang lost pods within the last day."""
-        return sum(at > now - DAY for at in self.by_gang.get(gang, ()))
+        times = self.by_gang.get(gang)
+        return 0 if times is None else sum([at > now - DAY for at in times])
 
     def evicted_last_hour(self, now: float) -> dict[str, int]:
         """Pods that each queue lost in the last hour."""

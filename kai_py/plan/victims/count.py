@@ -7,6 +7,7 @@ count is exact: the request fits if and only if a sum reaches it. For every othe
 is necessary, and only placing tells. O(nodes) once, O(resources) per pod released.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -24,6 +25,9 @@ from kai_py.snapshot.resources import Floats, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.topology import NO_DOMAIN
 
+MANY_NODES = 16
+"""Nodes that are faster counted as arrays than one by one."""
+
 
 class CapacityCount:
     """Capacity for the pods of a request as other pods are released."""
@@ -38,9 +42,12 @@ class CapacityCount:
         self._free = dict[int, list[float]]()
         self._freed_devices: dict[int, float] = {}
         self._freed = FreedResources(state)
+        self._max_by_shape: dict[int, int] = {}
         self._shapes = [ShapeCount(state, group, self._domains) for group in by_shape(members)]
         counts = [each.is_enough for each in self._shapes]
         self._domain_is_enough = [all(each) for each in zip(*counts, strict=True)]
+        is_simple = self._domains is None and len(self._shapes) == 1
+        self._only = self._shapes[0] if is_simple and self._shapes[0].is_by_resources else None
         self._enough_domains = sum(self._domain_is_enough)
 
     @property
@@ -64,8 +71,44 @@ class CapacityCount:
                 devices = self._freed_devices.get(row, 0.0) + sign * member.charge.get(GPU, 0.0)
                 self._freed_devices[row] = devices
             touched[row] = None
+        if self._only is not None and len(touched) >= MANY_NODES:
+            self._recount_together(self._only, list(touched))
+            return
         for row in touched:
             self._recount(row)
+
+    @property
+    def missing(self) -> int:
+        """How many replicas are missing, if ``max_gained`` counts on them; else 0."""
+        return 0 if self._only is None else self._only.missing
+
+    def max_gained(self, members: Iterable[Member]) -> int:
+        """A bound of the replicas that fit in addition once these pods are released."""
+        gained = 0
+        for member in members:
+            most = self._max_by_shape.get(member.shape.number)
+            if most is None:
+                most = 0 if self._only is None else self._only.max_gained(self._freed.of(member))
+                self._max_by_shape[member.shape.number] = most
+            gained += most
+        return gained
+
+    def must_leave(self, members: Sequence[Member]) -> bool:
+        """Whether the request is certain not to fit if these pods, that were released, stay.
+
+        True for single pods only; whatever else stays too, it is true as well.
+        """
+        if self._only is None or len(members) != 1:
+            return False
+        member = members[0]
+        row = self._state.snapshot.nodes.positions.get(member.node)
+        if row is None:
+            return False
+        free = self._free[row].copy()
+        for position, amount in self._freed.of(member):
+            free[position] -= amount
+        lost = self._only.on_row(row) - self._only.replicas(row, free, 0.0)
+        return lost > -self._only.missing
 
     def has_gained(self, node: str) -> bool:
         """Whether a node holds more replicas than before any pod was released."""
@@ -87,6 +130,13 @@ class CapacityCount:
             )
             self._enough_domains += now - before
             self._domain_is_enough[domain] = now
+
+    def _recount_together(self, shape: "ShapeCount", rows: Sequence[int]) -> None:
+        free = np.array([self._free[row] for row in rows])
+        for row, copies in zip(rows, shape.replicas_of_rows(rows, free), strict=True):
+            shape.set_replicas(row, 0, copies)
+        self._domain_is_enough = shape.is_enough.copy()
+        self._enough_domains = sum(self._domain_is_enough)
 
 
 class FreedResources:
@@ -179,6 +229,38 @@ class ShapeCount:
             fitting = min(fitting, self._device_replicas[row] + released)
         return max(0, int(min(fitting, 1 if self._one_per_node else self._count)))
 
+    @property
+    def is_by_resources(self) -> bool:
+        """Whether resources alone decide how many replicas fit on a node."""
+        return self._share is None and not self._device_replicas
+
+    @property
+    def missing(self) -> int:
+        """Replicas that are missing on all nodes together; less than 0 if there are more."""
+        return self._count - self._sums[0]
+
+    def on_row(self, row: int) -> int:
+        """The replicas of a node."""
+        copies = self._by_row.get(row)
+        return int(self._initial[row]) if copies is None else copies
+
+    def max_gained(self, freed: Iterable[tuple[int, float]]) -> int:
+        """A bound of the replicas by which any node grows that gets this much back."""
+        amounts = dict(freed)
+        gained = (math.ceil(amounts.get(at, 0.0) / amount) for at, amount, _ in self._request)
+        return max(gained, default=0)
+
+    def replicas_of_rows(self, rows: Sequence[int], free: Floats) -> list[int]:
+        """``replicas`` of many nodes, by resources; ``free``: (rows, resources)."""
+        fitting = np.full(len(rows), float(1 if self._one_per_node else self._count))
+        for position, amount, mirrored in self._request:
+            there = free[:, position] / amount
+            counts = self._allocatable[position, rows] > 0 if mirrored else True
+            np.minimum(fitting, there, out=fitting, where=counts)
+        fitting[~self._mask[rows]] = 0.0
+        copies: list[int] = np.maximum(fitting, 0.0).astype(np.int64).tolist()
+        return copies if self._possible else [0] * len(rows)
+
     def scarcest_resource(self, row: int, free: Sequence[float]) -> int | None:
         """The resource that allows the fewest replicas there; None: devices, or no request."""
         if self._device_replicas or self._share is not None:
@@ -193,7 +275,7 @@ class ShapeCount:
     def has_gained(self, row: int) -> bool:
         """Whether the node holds more replicas than at first."""
         copies = self._by_row.get(row)
-        return copies is not None and copies > self._initial[row]
+        return copies is not None and copies > int(self._initial[row])
 
     def set_replicas(self, row: int, domain: int, replicas: int) -> bool:
         """Set the replicas of a node; whether that changed them."""

@@ -20,7 +20,7 @@ from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session import CycleState
 from kai_py.plan.victims.count import FreedResources, ShapeCount
-from kai_py.plan.victims.order import lost_work
+from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.units import VictimUnit, is_orphaned
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Member
@@ -33,39 +33,41 @@ EvictionCost = tuple[float, int, int]
 
 
 class EvictionCosts:
-    """What it costs to evict units; the lost work of each is computed once."""
+    """What it costs to evict units."""
 
-    def __init__(self, state: CycleState) -> None:
+    def __init__(self, state: CycleState, pool: VictimPool) -> None:
         """Lost work counts where the cycle weighs it."""
-        self._state, self._lost = state, dict[int, float]()
+        self.by_loss = state.loss_rules.by_loss
+        self._pool = pool
 
     def of(self, units: Iterable[VictimUnit]) -> EvictionCost:
         """The cost of all of ``units``."""
         gangs, pods, lost = set[str](), 0, 0.0
+        lost_work = self._pool.lost_work
         for unit in units:
             pods += len(unit.members)
-            lost += self.lost_work(unit)
-            if not unit.is_elastic:
+            if self.by_loss:
+                lost += lost_work(unit)
+            if unit.leaves_below_min:
                 gangs.add(unit.gang.key)
         return lost, len(gangs), pods
 
+    def of_unit(self, unit: VictimUnit) -> EvictionCost:
+        """The cost of one unit."""
+        return self.lost_work(unit), 0 if unit.is_elastic else 1, len(unit.members)
+
     def lost_work(self, unit: VictimUnit) -> float:
         """Seconds of the whole cluster that its eviction destroys; 0 where they don't count."""
-        if not self._state.loss_rules.by_loss:
-            return 0.0
-        if id(unit) not in self._lost:
-            self._lost[id(unit)] = lost_work(self._state, unit)
-        return self._lost[id(unit)]
+        return self._pool.lost_work(unit) if self.by_loss else 0.0
 
 
 def by_node_eviction_cost(
     state: CycleState,
     request: PlacementRequest,
     units: Sequence[VictimUnit],
-    costs: EvictionCosts | None = None,
+    costs: EvictionCosts,
 ) -> list[VictimUnit]:
     """Those of ``units`` that release capacity for pods of the request, the lowest cost first."""
-    costs = costs or EvictionCosts(state)
     replicas = _ReplicaSteps(state, request, units, costs)
     steps = {row: list(replicas.steps(row, there)) for row, there in _by_node(state, units).items()}
     queue = [(costs.of(made[0]), row, 0) for row, made in steps.items() if made]
@@ -113,42 +115,55 @@ class _ReplicaSteps:
             self._shape.replicas(row, free, 0.0),
             self._shape.scarcest_resource(row, free),
         )
-        pods = {unit: self._pods_on(unit, row) for unit in there}
         step: dict[VictimUnit, None] = {}
-        for unit in sorted(pods, key=lambda u: self._rank(u, pods[u], scarcest)):
-            for member in pods[unit]:
+        for _, pods, unit in sorted(
+            [self._ranked(unit, row, scarcest) for unit in there], key=lambda each: each[0]
+        ):
+            for member in pods:
                 for position, amount in self._freed.of(member):
                     free[position] += amount
                 released += member.charge.get(GPU, 0.0) if member.claims else 0.0
-            step |= dict.fromkeys([*self._orphaned_units(unit), unit])
+            if len(self._units_by_gang[unit.gang.key]) > 1:
+                step |= dict.fromkeys(self._orphaned_units(unit))
+            step[unit] = None
             now = self._shape.replicas(row, free, released)
             if now > fitting:
                 fitting = now
                 yield list(step)
                 step.clear()
 
-    def _rank(
-        self, unit: VictimUnit, pods: Iterable[Member], scarcest: int | None
-    ) -> tuple[bool, float]:
-        """Elastic pods first, then what releases most, or loses least for what it releases."""
-        freed, lost = self._freed_amount(pods, scarcest), self._costs.lost_work(unit)
-        if not self._state.loss_rules.by_loss:
-            return not unit.is_elastic, -freed
-        return not unit.is_elastic, lost / freed if freed > 0 else math.inf
+    def _ranked(
+        self, unit: VictimUnit, row: int, scarcest: int | None
+    ) -> tuple[tuple[bool, float], Sequence[Member], VictimUnit]:
+        """The unit, its pods on the node and its rank there.
 
-    def _pods_on(self, unit: VictimUnit, row: int) -> list[Member]:
+        Elastic pods come first, then what releases most, or loses least for what it releases.
+        """
+        pods = self._pods_on(unit, row)
+        freed = self._freed_amount(pods, scarcest)
+        if not self._costs.by_loss:
+            return (not unit.is_elastic, -freed), pods, unit
+        lost = self._costs.lost_work(unit) / freed if freed > 0 else math.inf
+        return (not unit.is_elastic, lost), pods, unit
+
+    def _pods_on(self, unit: VictimUnit, row: int) -> Sequence[Member]:
+        if len(unit.members) == 1:
+            return unit.members
         node = self._state.snapshot.nodes.names[row]
         return [member for member in unit.members if member.node == node]
 
     def _freed_amount(self, pods: Iterable[Member], resource: int | None) -> float:
         """What these pods release of a resource; of GPUs, if None."""
-        if resource is None:
-            return sum(member.charge.get(GPU, 0.0) for member in pods)
-        freed = (each for member in pods for each in self._freed.of(member))
-        return sum(amount for position, amount in freed if position == resource)
+        amount = 0.0
+        for member in pods:
+            if resource is None:
+                amount += member.charge.get(GPU, 0.0)
+            else:
+                amount += sum([x for at, x in self._freed.of(member) if at == resource])
+        return amount
 
     def _orphaned_units(self, unit: VictimUnit) -> list[VictimUnit]:
         peers = self._units_by_gang[unit.gang.key]
-        if len(peers) == 1 or unit.is_elastic:
+        if unit.is_elastic:
             return []
         return [each for each in peers if is_orphaned(each, [unit])]

@@ -30,6 +30,7 @@ class VictimPool:
         self._state = state
         self._lowest_priority: dict[int, int | None] = {}
         self._units: dict[int, list[VictimUnit]] = {}
+        self._lost_work: dict[VictimUnit, float] = {}
         self._limits: dict[int, FailureLimit | None] = {}
         self._evicted_count: dict[int, int] = {}
 
@@ -63,7 +64,7 @@ class VictimPool:
 
     def _remaining(self, queue: int) -> Iterator[VictimUnit]:
         if queue not in self._units:
-            self._units[queue] = in_eviction_order(self._state, self.gangs(queue))
+            self._units[queue] = self._in_eviction_order(self.gangs(queue))
             self._limits[queue] = next(filter(None, map(_limit_of, self.gangs(queue))), None)
         limit = self._limits[queue]
         if limit is not None:
@@ -75,36 +76,43 @@ class VictimPool:
             first += 1
         self._evicted_count[queue] = first
         for position in range(first, len(units)):
-            if not any(member.pod.uid in evicted for member in units[position].members):
-                yield units[position]
+            unit = units[position]
+            if not evicted or not any(member.pod.uid in evicted for member in unit.members):
+                yield unit
 
     def invalidate(self, queue: int) -> None:
         """Pods of a running gang of the queue were placed: its units differ now."""
         self._units.pop(queue, None)
         self._evicted_count.pop(queue, None)
 
+    def lost_work(self, unit: VictimUnit) -> float:
+        """Seconds of the whole cluster that evicting the unit destroys (``policy.lost_work``)."""
+        lost = self._lost_work.get(unit)
+        if lost is None:
+            lost = self._lost_work[unit] = lost_work(self._state, unit)
+        return lost
+
+    def _in_eviction_order(self, gangs: Iterable[Gang]) -> list[VictimUnit]:
+        """The order inside a queue; the units of a gang keep theirs."""
+        ranked = [
+            (self._eviction_rank(unit), unit)
+            for gang in sorted(gangs, key=lambda g: g.key, reverse=True)
+            for unit in _units_of(self._state, gang)
+        ]
+        return [unit for _, unit in sorted(ranked, key=lambda each: each[0])]
+
+    def _eviction_rank(self, unit: VictimUnit) -> tuple[float, ...]:
+        gang = unit.gang
+        if not self._state.loss_rules.by_loss:
+            return gang.priority, not unit.is_elastic, -gang.created
+        often = gang.key in self._state.eviction_limits.evicted_often
+        lost = self.lost_work(unit)
+        return often, gang.priority, not unit.is_elastic, lost, -gang.created
+
 
 def _limit_of(gang: Gang) -> FailureLimit | None:
     """Why the gang can't be evicted whole; None if it can."""
     return None if can_be_suspended(gang) else exceeded_limit(gang, gang.bound)
-
-
-def in_eviction_order(state: CycleState, gangs: Iterable[Gang]) -> list[VictimUnit]:
-    """The order inside a queue; the units of a gang keep theirs."""
-    ranked = [
-        (_eviction_rank(state, unit), unit)
-        for gang in sorted(gangs, key=lambda g: g.key, reverse=True)
-        for unit in _units_of(state, gang)
-    ]
-    return [unit for _, unit in sorted(ranked, key=lambda each: each[0])]
-
-
-def _eviction_rank(state: CycleState, unit: VictimUnit) -> tuple[float, ...]:
-    gang, rules = unit.gang, state.loss_rules
-    if not rules.by_loss:
-        return gang.priority, not unit.is_elastic, -gang.created
-    often = gang.key in state.eviction_limits.evicted_often
-    return often, gang.priority, not unit.is_elastic, lost_work(state, unit), -gang.created
 
 
 def part_of_cluster(state: CycleState, cost: Floats) -> float:

@@ -30,11 +30,12 @@ def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> 
     for unit in units:
         by_gang.setdefault(unit.gang.key, []).append(unit)
     relocated: set[int] = set()
+    full: set[int] = set()
     for group in sorted(by_gang.values(), key=lambda group: _relocation_order(group[0].gang)):
         lost_leaves: set[str] = set()
         for unit in reversed(group):
             orphaned = any(member.subgroup in lost_leaves for member in unit.members)
-            if not orphaned and _relocate_unit(state, unit, action):
+            if not orphaned and _relocate_unit(state, unit, action, full):
                 relocated.add(id(unit))
             else:
                 lost_leaves.update(unit.leaves_below_min)
@@ -45,13 +46,18 @@ def _relocation_order(gang: Gang) -> tuple[int, float, str]:
     return (-gang.priority, gang.created, gang.key)
 
 
-def _relocate_unit(state: CycleState, unit: VictimUnit, action: Action) -> bool:
-    gang, quota = unit.gang, state.quota
+def _relocate_unit(state: CycleState, unit: VictimUnit, action: Action, full: set[int]) -> bool:
+    """``full``: numbers of shapes of which no node has capacity for one pod, until the end."""
+    gang, quota, shape = unit.gang, state.quota, unit.members[0].shape.number
+    if len(unit.members) == 1 and shape in full:
+        return False
     if quota.queue_of(gang) is None or not all(map(owns_all_claims, unit.members)):
         return False
     if check_quota(quota, gang, unit.members, quota.cost_of(unit.members)) is not None:
         return False
     if not may_fit_elsewhere(state, unit):
+        if len(unit.members) == 1:
+            full.add(shape)
         return False
     may_stay = len(unit.members) > 1 or unit.members[0].claims
     if may_stay and _try_relocation(state, unit, action, keep_in_place=True):

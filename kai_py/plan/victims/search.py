@@ -197,10 +197,10 @@ class VictimSearch:
             return needed
         units = list(islice(proposed, min(MAX_UNITS, self._state.minimisation_budget)))
         self._state.minimisation_budget -= len(units)
-        cost = EvictionCosts(self._state)
+        cost = EvictionCosts(self._state, self.strategy.pool)
         proposals = [by_node_eviction_cost(self._state, self._request, units, cost)]
         if by_loss:
-            proposals.append(sorted(units, key=lambda unit: cost.of([unit])))
+            proposals.append(sorted(units, key=cost.of_unit))
         others = (self._enough_of(offered) for offered in proposals)
         return min([needed, *(each for each in others if each)], key=cost.of)
 
@@ -246,7 +246,10 @@ class VictimSearch:
         by_gang: dict[str, list[VictimUnit]] = {}
         for unit in kept.values():
             by_gang.setdefault(unit.gang.key, []).append(unit)
+        must_leave = selection.must_leave(kept.values())
         for unit in reversed(list(kept.values())):
+            if unit in must_leave:
+                continue
             peers = by_gang[unit.gang.key]
             if is_orphaned(unit, peers):
                 continue

@@ -6,13 +6,13 @@ counted in O(pods of the unit) each; nothing is placed.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session import CycleState
 from kai_py.plan.victims.count import CapacityCount
 from kai_py.plan.victims.order import released_quota
-from kai_py.plan.victims.units import VictimUnit, is_orphaned
+from kai_py.plan.victims.units import VictimUnit, is_orphaned, pods_of
 from kai_py.policy.queue_usage import exceeds, shared_depth
 from kai_py.snapshot.gangs import Gang
 
@@ -46,21 +46,50 @@ class VictimSelection:
         """
         added = False
         while not (self.is_enough and len(self.units) >= min_units):
-            self._poll()
-            unit = next(candidates, None)
-            if unit is None:
+            taken = self._next_units(candidates)
+            if not taken:
                 return added and self.is_enough
-            if any(is_orphaned(each, [unit]) for each in self._excluded.get(unit.gang.key, ())):
-                continue
-            self.units.append(unit)
-            self.count(unit, 1.0)
+            self.units += taken
+            self._capacity_count.release(pods_of(taken))
+            for unit in taken:
+                self._queue_limits.release(unit, 1.0)
             added = True
         return True
+
+    def _next_units(self, candidates: Iterator[VictimUnit]) -> list[VictimUnit]:
+        """The next unit, with those after it as long as all of them can't be enough."""
+        taken: list[VictimUnit] = []
+        missing = self._capacity_count.missing if self._queue_limits.never_exceeded else 0
+        self._poll()
+        for unit in candidates:
+            stays = self._excluded.get(unit.gang.key)
+            if stays is None or not any(is_orphaned(each, [unit]) for each in stays):
+                taken.append(unit)
+                missing -= self._capacity_count.max_gained(unit.members)
+                if missing <= 0:
+                    break
+            self._poll()
+        return taken
 
     def count(self, unit: VictimUnit, sign: float) -> None:
         """Count the unit as evicted (or, with -1, as back again)."""
         self._capacity_count.release(unit.members, sign)
         self._queue_limits.release(unit, sign)
+
+    def must_leave(self, units: Iterable[VictimUnit]) -> set[VictimUnit]:
+        """Units without which the request is certain not to fit, whatever else leaves."""
+        known: dict[tuple[str, int], bool] = {}
+        found: set[VictimUnit] = set()
+        for unit in units:
+            first = unit.members[0]
+            kind = first.node, first.shape.number
+            if len(unit.members) > 1:
+                continue
+            if kind not in known:
+                known[kind] = self._capacity_count.must_leave(unit.members)
+            if known[kind]:
+                found.add(unit)
+        return found
 
     def unneeded(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
         """Units that counting shows to be of no use, each the only one of its gang.
@@ -70,16 +99,15 @@ class VictimSelection:
         """
         if not self._queue_limits.never_exceeded:
             return []
-        gained = dict[str, bool]()
-        for unit in units:
-            for member in unit.members:
-                if member.node not in gained:
-                    gained[member.node] = self._capacity_count.has_gained(member.node)
+        nodes = {member.node for unit in units for member in unit.members}
+        without = {node for node in nodes if not self._capacity_count.has_gained(node)}
+        if not without:
+            return []
         of_gang = Counter(unit.gang.key for unit in units)
         return [
             unit
             for unit in units
-            if of_gang[unit.gang.key] == 1 and not any(gained[m.node] for m in unit.members)
+            if of_gang[unit.gang.key] == 1 and all(m.node in without for m in unit.members)
         ]
 
     def exclude(self, unit: VictimUnit) -> None:

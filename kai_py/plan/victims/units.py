@@ -225,10 +225,13 @@ def keeps_min_members(gang: Gang, units: Sequence[VictimUnit], statement: Statem
 
 
 def _has_elastic_pods(gang: Gang, statement: Statement) -> bool:
-    if gang.semi_preemptible or _evicted_whole(gang.tree):
+    tree = gang.tree
+    if gang.semi_preemptible or (not tree.children and len(gang.bound) <= tree.min_members):
+        return False
+    if _evicted_whole(tree):
         return False
     left = _running_by_leaf(gang, statement)
-    return any(left.get(leaf.name, 0) > leaf.min_members for leaf in gang.tree.leaves())
+    return any(left.get(leaf.name, 0) > leaf.min_members for leaf in tree.leaves())
 
 
 def _evicted_whole(tree: Subgroup) -> bool:
