@@ -1,11 +1,12 @@
 """When the next plan could differ though nothing in the cluster changes.
 
-The clock alone ends eight things: the grace period of a gang below minMember, the delay before a
+The clock alone ends nine things: the grace period of a gang below minMember, the delay before a
 pending gang may evict, the time for which capacity stays reserved for pods that are not created
 yet, the backoff of a gang that failed, the settling time of pods that could be victims, the time
-for which a gang waits for pods that are about to end, the time before nodes may be reserved for
-it, and, while a gang is pending, the min runtime of a running one. Every min runtime that is set
-anywhere counts for every gang: a superfluous cycle costs little.
+for which a gang waits for pods that are about to end, the time that terminating pods usually take,
+the time before nodes may be reserved for a gang, and, while one is pending, the min runtime of a
+running one. Every min runtime that is set anywhere counts for every gang: a superfluous cycle costs
+little.
 Deadlines are rounded up to whole seconds, so that many of them cause few cycles.
 
 Complexity: O(gangs that are pending, below minMember or started in part), and while a gang is
@@ -59,6 +60,7 @@ def _deadlines(snapshot: Snapshot, settings: "CycleSettings") -> Iterator[float]
             yield from (gang.started + runtime for runtime in runtimes)
     if snapshot.pending:
         yield snapshot.next_device
+        yield snapshot.next_overdue
     for key in snapshot.pending:
         gang = snapshot.gangs[key]
         delayed = preemption_delay(

@@ -7,6 +7,7 @@ the nodes that are left. O(distinct GPU sizes x depth of the queue).
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Stage
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.queues import Quota
-from kai_py.policy.limits import QuotaBound, check_limits, check_max
+from kai_py.policy.limits import QuotaBound, check_limits, check_max, display_unit
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats
@@ -35,7 +36,23 @@ def check_quota(
     stage = Stage.QUEUE_MAX if over.bound is QuotaBound.MAX else Stage.NON_PREEMPTIBLE
     resource = quota.resources[over.resource]
     infeasible = over.infeasible(resource) if over.requested > over.limit else ""
-    return Unschedulable(stage, over.message(resource), infeasible=infeasible)
+    message = over.message(resource)
+    leaving = quota.leaving[over.resource, quota.queues.positions[over.queue]]
+    if leaving > 0:
+        noun, per_unit = display_unit(resource)
+        message += f" ({leaving / per_unit:g} {noun} of it by pods that are terminating)"
+    return Unschedulable(stage, message, infeasible=infeasible)
+
+
+def waits_for_leaving(quota: Quota, gang: Gang, members: Sequence[Member], cost: Floats) -> bool:
+    """Whether the bounds allow ``members`` once the pods have gone that are terminating now."""
+    if not quota.leaving.any():
+        return False
+    queue, preemptible = quota.queues.positions[gang.queue], gang.is_preemptible(members)
+    if check_limits(quota.usage, queue, cost, preemptible=preemptible) is None:
+        return False
+    later = replace(quota.usage, allocated=quota.usage.allocated - quota.leaving)
+    return check_limits(later, queue, cost, preemptible=preemptible) is None
 
 
 def nodes_within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> Bools | None:

@@ -310,11 +310,14 @@ def decisions_so_far(state: CycleState, *, by_share: bool) -> Decisions | None:
     """
     if state.placer.reservations.active:
         return None
-    usage, statement = state.quota.usage, state.statement
+    quota, statement = state.quota, state.statement
+    usage = quota.usage
     return Decisions(
         placed=tuple((uid, each.row, each.capacity) for uid, each in statement.placed.items()),
         evicted=tuple(statement.evicted),
-        usage=(usage.allocated.tobytes(), usage.non_preemptible.tobytes()),
+        usage=tuple(
+            each.tobytes() for each in (usage.allocated, usage.non_preemptible, quota.leaving)
+        ),
         shares=(usage.fair.tobytes(), usage.total.tobytes()) if by_share else (),
         past_evictions=state.eviction_limits.snapshot(),
         scores=state.score_inputs,

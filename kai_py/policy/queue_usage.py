@@ -23,8 +23,8 @@ from kai_py.snapshot.tables.queue_tree import Index, QueueTable
 class QueueUsage:
     """Amounts (resources, queues), each with the queue's subtree; ``total`` (resources,).
 
-    ``allocated`` counts pods on nodes (not those that terminate), ``non_preemptible`` those of them
-    that may not be evicted.
+    ``allocated`` counts pods on nodes (of those that terminate the lingering ones),
+    ``non_preemptible`` those of them that may not be evicted.
     """
 
     queues: QueueTable

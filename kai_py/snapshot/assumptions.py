@@ -5,9 +5,10 @@ when the watch shows the outcome, or when commit withdraws it. Allocations of cl
 assumed in ``tables.claim_overlays`` and ``tables.volumes``.
 """
 
+import math
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Pod
@@ -23,7 +24,7 @@ class PodPlacement(Struct, frozen=True):
 
     ``node`` is "" while there is none, ``nominated`` the node that is reserved for it or "".
     ``gpus``: the shared GPUs of which it is being given a part. ``gets_claim``: a claim is being
-    made for it.
+    made for it. ``lingering``, ``overdue``: as in ``Member``.
     """
 
     node: str
@@ -32,6 +33,8 @@ class PodPlacement(Struct, frozen=True):
     gpus: tuple[SharedGpu, ...] = ()
     stuck_terminating: bool = False
     gets_claim: bool = False
+    lingering: bool = False
+    overdue: bool = False
 
 
 class Assumptions(PodTable):
@@ -116,10 +119,12 @@ class Assumptions(PodTable):
         """Where ``pod`` is; it is terminating also while its eviction is being written."""
         uid = pod.metadata.uid
         nomination = self._nominations.get(uid)
+        deleted = pod.metadata.deletion_timestamp is not None
         return PodPlacement(
             node=pod.spec.node_name or self._nodes.get(uid, ""),
             nominated=nomination.node if nomination else "",
-            terminating=pod.metadata.deletion_timestamp is not None or uid in self._evicted,
+            terminating=deleted or uid in self._evicted,
+            lingering=deleted and uid not in self._evicted and not was_preempted(pod),
             gpus=self._gpus.get(uid, ()),
             gets_claim=uid in self._with_new_claim,
         )
@@ -135,28 +140,46 @@ class Assumptions(PodTable):
         return dict(self._nominations)
 
 
+def was_preempted(pod: Pod) -> bool:
+    """Whether a scheduler evicted the pod; tenants can't write the status that says so."""
+    return any(
+        each.type == "DisruptionTarget"
+        and each.status == "True"
+        and each.reason == "PreemptionByScheduler"
+        for each in pod.status.conditions
+    )
+
+
 STUCK_AFTER_SECONDS = 120.0
 """How long after the end of its grace a pod that still exists counts as stuck."""
+ORDINARY_SECONDS = 60.0
+"""What a pod takes to end after its deletion: 30 s of grace, and the node's work, twice over."""
 
 
 class StuckTerminations(PodTable):
-    """Terminating pods by uid, and those that should have been gone long ago.
+    """Terminating pods by uid, those that take long, and those that should be long gone.
 
-    A pod's ``deletionTimestamp`` is when its grace ends. One that still exists
-    ``STUCK_AFTER_SECONDS`` later (a finalizer that is never removed, a node that is gone) keeps
-    what it occupies, and no plan counts on its end.
+    A pod that still exists ``ORDINARY_SECONDS`` after its deletion is overdue: its queue is charged
+    with it whoever deleted it, and no gang waits for its quota. A pod's ``deletionTimestamp`` is
+    when its grace ends. One that still exists ``STUCK_AFTER_SECONDS`` later (a finalizer that is
+    never removed, a node that is gone) keeps what it occupies, and no plan counts on its end.
     """
 
     def __init__(self) -> None:
         """Start empty."""
         self._due: dict[str, float] = {}
         self._stuck: dict[str, None] = {}
+        self._ordinary_until: dict[str, float] = {}
+        self._overdue: dict[str, None] = {}
 
     def observe(self, pod: Pod) -> Uids:
         """Note when a terminating pod is due to be gone."""
         uid, grace_ends = pod.metadata.uid, pod.metadata.deletion_timestamp
         if grace_ends is not None and uid not in self._stuck:
             self._due[uid] = grace_ends.timestamp() + STUCK_AFTER_SECONDS
+        if grace_ends is not None and uid not in self._overdue:
+            grace = max(pod.metadata.deletion_grace_period_seconds, 0)
+            self._ordinary_until[uid] = grace_ends.timestamp() - grace + ORDINARY_SECONDS
         return ()
 
     def remove(self, pod: Pod) -> Uids:
@@ -164,16 +187,35 @@ class StuckTerminations(PodTable):
         uid = pod.metadata.uid
         self._due.pop(uid, None)
         self._stuck.pop(uid, None)
+        self._ordinary_until.pop(uid, None)
+        self._overdue.pop(uid, None)
         return ()
 
-    def newly_stuck(self, now: float) -> tuple[str, ...]:
-        """The pods that became stuck by ``now`` since the last call; O(terminating pods)."""
-        found = tuple(uid for uid, due in self._due.items() if due <= now)
-        for uid in found:
-            del self._due[uid]
-            self._stuck[uid] = None
-        return found
+    def update(self, now: float) -> tuple[str, ...]:
+        """The pods that became overdue or stuck since the last call; O(terminating pods)."""
+        late = _move_due(self._ordinary_until, self._overdue, now)
+        return tuple(dict.fromkeys((*late, *_move_due(self._due, self._stuck, now))))
 
-    def __contains__(self, uid: str) -> bool:
-        """Whether the pod was found to be stuck."""
-        return uid in self._stuck
+    def next_change(self) -> float:
+        """When the next pod becomes overdue or stuck, inf if none does; O(terminating pods)."""
+        return min((*self._ordinary_until.values(), *self._due.values()), default=math.inf)
+
+    def on(self, placement: PodPlacement, uid: str) -> PodPlacement:
+        """The placement of the pod, with what is known of its end."""
+        stuck, overdue = uid in self._stuck, uid in self._overdue
+        if not stuck and not overdue:
+            return placement
+        return structs.replace(
+            placement,
+            stuck_terminating=stuck,
+            overdue=overdue,
+            lingering=placement.lingering or overdue,
+        )
+
+
+def _move_due(waiting: dict[str, float], over: dict[str, None], now: float) -> tuple[str, ...]:
+    found = tuple(uid for uid, due in waiting.items() if due <= now)
+    for uid in found:
+        del waiting[uid]
+        over[uid] = None
+    return found

@@ -8,8 +8,6 @@ objects that they name, the tables see them, and ``snapshot`` hands out what the
 from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import chain, islice
 
-from msgspec import structs
-
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Node, Pod
 from kai_py.api.records.partial import unreadable_fields
@@ -200,7 +198,7 @@ class SnapshotBuilder:
         tables.node_usage.set_published_memory(self._devices.published_gpu_memory())
         self._deleted_owners.drop_unused()
         self._owner_kinds.drop_unneeded(self._dependencies)
-        self._derive_later(tables.stuck_terminations.newly_stuck(now))
+        self._derive_later(tables.stuck_terminations.update(now))
         yield from self._derive_outdated()
         # The memory of GPUs changes charges only, so that the state stays valid below.
         state = tables.node_usage.snapshot()
@@ -358,9 +356,7 @@ class SnapshotBuilder:
 
     def _placement(self, pod: Pod) -> PodPlacement:
         placement = self._tables.assumptions.placement(pod)
-        if pod.metadata.uid in self._tables.stuck_terminations:
-            return structs.replace(placement, stuck_terminating=True)
-        return placement
+        return self._tables.stuck_terminations.on(placement, pod.metadata.uid)
 
     def _derived(self, pod: Pod, placement: PodPlacement, *, ours: bool) -> DerivedPod:
         tables = self._tables

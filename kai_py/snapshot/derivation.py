@@ -381,6 +381,8 @@ def member(
         waiting_for=demand.waiting_for or spec.pod_problem or waiting_for,
         missing=demand.missing,
         stuck_terminating=placement.stuck_terminating,
+        lingering=placement.lingering and bool(placement.node),
+        overdue=placement.overdue,
         problem=demand.problem and f"pod {meta.namespace}/{meta.name}: {demand.problem}",
         disruption=_disruption(pod),
         checkpoint_by=None if asked is None else asked.timestamp(),

@@ -34,7 +34,7 @@ class GangMember:
 
 
 class GangTable:
-    """Gangs by key; the sums ``allocated``, ``requested`` and ``non_preemptible`` are by queue."""
+    """Gangs by key; the sums ``allocated``, ``requested``, … are by queue."""
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class GangTable:
         self.allocated = QueueSums()
         self.requested = QueueSums()
         self.non_preemptible = QueueSums()
+        self.leaving = QueueSums()
 
     def join(
         self, uid: str, spec: GangSpec, member: Member, expected: tuple[ExpectedMembers, ...] = ()
@@ -304,7 +305,7 @@ class GangTable:
 
     def _update_sums(self, before: Gang | None, now: Gang | None) -> None:
         """Correct the sums of queues where a gang became another; None: there is none."""
-        accounts = (self.allocated, self.requested, self.non_preemptible)
+        accounts = (self.allocated, self.requested, self.non_preemptible, self.leaving)
         for sums, was, becomes in zip(accounts, _charges(before), _charges(now), strict=True):
             if was == becomes:
                 continue
@@ -352,14 +353,12 @@ QueueCharge = tuple[str, Charge]
 """A queue, and what something costs it."""
 
 
-def _charges(
-    gang: Gang | None,
-) -> tuple[QueueCharge | None, QueueCharge | None, QueueCharge | None]:
-    """What the gang has allocated, requests, and has allocated as non-preemptible."""
+def _charges(gang: Gang | None) -> tuple[QueueCharge | None, ...]:
+    """What the gang has allocated, requests, has as non-preemptible, and is about to leave."""
     if gang is None:
-        return None, None, None
-    queue = gang.queue
-    return (queue, gang.allocated), (queue, gang.requested), (queue, gang.non_preemptible)
+        return None, None, None, None
+    charges = gang.allocated, gang.requested, gang.non_preemptible, gang.leaving
+    return tuple((gang.queue, charge) for charge in charges)
 
 
 def _placeholders(

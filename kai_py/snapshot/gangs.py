@@ -65,7 +65,9 @@ class Member(Struct, frozen=True):
     ``gpus``: the shared GPUs it has a part of; of a pending pod, those that its labels name from an
     attempt before. ``waiting_for`` and ``problem`` are sentences: what must happen first, and what
     is wrong with the pod itself. ``missing``: the object that it waits for, if that does not exist.
-    ``stuck_terminating``: it should have been gone long ago.
+    ``stuck_terminating``: it should have been gone long ago. ``lingering``: it is terminating and
+    its queue is charged with it until it is gone, as no scheduler evicted it, or as it is
+    ``overdue``: it takes longer to end than pods do.
     ``gated_by_us_only``: our scheduling gate is the only one that it has. ``failure_limits``: how
     many evictions the workloads that own it survive. ``relies_on``: what waiting pods, by uid, are
     charged with of claims that it shares: it is charged with that if it starts before them.
@@ -97,6 +99,8 @@ class Member(Struct, frozen=True):
     missing: MissingObject | None = None
     problem: str = ""
     stuck_terminating: bool = False
+    lingering: bool = False
+    overdue: bool = False
     gated_by_us_only: bool = False
     group_reservation: GroupReservation | None = None
     failure_limits: tuple[FailureLimit, ...] = ()
@@ -193,16 +197,27 @@ class Gang(Struct, frozen=True, dict=True):
         return tuple([m for m in self.members if m.state is wanted])
 
     @cached_property
+    def lingering(self) -> tuple[Member, ...]:
+        """Pods that are terminating, and charged until they are gone."""
+        return tuple([m for m in self.members if m.lingering])
+
+    @cached_property
     def allocated(self) -> Charge:
-        """What the bound pods cost."""
-        return _total_charge(self.bound)
+        """What the bound pods cost, and those that linger."""
+        return _total_charge((*self.bound, *self.lingering))
+
+    @property
+    def leaving(self) -> Charge:
+        """What of ``allocated`` will be free as soon as pods usually end."""
+        return _total_charge([m for m in self.lingering if not m.overdue])
 
     @property
     def non_preemptible(self) -> Charge:
-        """What the non-preemptible ones of the bound pods cost."""
+        """What the non-preemptible ones of the bound and lingering pods cost."""
         if not self.semi_preemptible:
             return {} if self.preemptible else self.allocated
-        return _total_charge([m for m in self.bound if self.is_non_preemptible(m)])
+        charged = (*self.bound, *self.lingering)
+        return _total_charge([m for m in charged if self.is_non_preemptible(m)])
 
     def is_non_preemptible(self, member: Member) -> bool:
         """Whether the pod cannot be preempted once it is bound."""
@@ -229,10 +244,11 @@ class Gang(Struct, frozen=True, dict=True):
 
     @property
     def requested(self) -> Charge:
-        """What bound and pending pods cost together; nothing where the queue is not charged."""
+        """What ``allocated`` and pending pods cost; nothing where the queue is not charged."""
         if not self.charged:
             return {}
-        return _total_charge((*self.bound, *self.pending)) if self.pending else self.allocated
+        charged = (*self.bound, *self.lingering)
+        return _total_charge((*charged, *self.pending)) if self.pending else self.allocated
 
     @cached_property
     def started(self) -> float:

@@ -76,14 +76,16 @@ class Snapshot:
     ``exclusive_claims``: volume claims whose only pod is on a node.
     ``available_volumes``: existing volumes without a claim, the smallest first.
     ``storage_capacities``: of drivers that report how large a volume may be, and where.
-    ``queue_allocated``: queue name to what its bound pods cost; ``queue_requested`` adds pending
-    pods, ``queue_non_preemptible`` is the part of the former that cannot be preempted.
+    ``queue_allocated``: queue name to what its bound pods cost, and those that linger;
+    ``queue_requested`` adds pending pods, ``queue_non_preemptible`` is the part of the former that
+    cannot be preempted, ``queue_leaving`` the part of lingering pods that are not overdue.
     ``below_min_members``: keys of gangs that run below minMember; ``started_in_part``: of those
     that have started while some of their pods are created once others run; ``choosing_spot``: of
     those whose workloads say whether they go to spot nodes. ``disrupted``: those that fell below
     minMember as pods were ended from outside, and what happened. ``deleted_nodes``: those that were
     deleted with pods on them; ``rebooted``: pods, by uid, whose node was rebooted under them.
-    ``next_device``: when the next device that failed may be allocated again, inf if none did.
+    ``next_device``: when the next device that failed may be allocated again, inf if none did;
+    ``next_overdue``: when the next terminating pod takes longer than usual, or is stuck.
     ``unhealthy``: by gang, the uids of pods that lost a device, each with its name.
     ``nominations``: pod uid to the node reserved for it. ``in_backoff``: gangs that are not placed
     now, and why. ``terminating``: our pods that are terminating. ``releasable_claims``: claims
@@ -109,6 +111,7 @@ class Snapshot:
     queue_allocated: Mapping[str, Mapping[str, float]]
     queue_requested: Mapping[str, Mapping[str, float]]
     queue_non_preemptible: Mapping[str, Mapping[str, float]]
+    queue_leaving: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     below_min_members: tuple[str, ...] = ()
     started_in_part: tuple[str, ...] = ()
     choosing_spot: tuple[str, ...] = ()
@@ -117,6 +120,7 @@ class Snapshot:
     rebooted: Mapping[str, str] = field(default_factory=dict)
     devices: DeviceObjects = field(default_factory=DeviceObjects)
     next_device: float = math.inf
+    next_overdue: float = math.inf
     unhealthy: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     host_ports: Mapping[int, tuple[tuple[HostPort, bool], ...]] = field(default_factory=dict)
     attached: Mapping[int, tuple[tuple[Attachment, bool], ...]] = field(default_factory=dict)

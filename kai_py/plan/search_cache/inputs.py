@@ -33,11 +33,13 @@ ENTER_AS_FACTS = frozenset(
     {
         "now",
         "next_device",
+        "next_overdue",
         "gangs",
         "pending",
         "queue_allocated",
         "queue_requested",
         "queue_non_preemptible",
+        "queue_leaving",
         "ignored_markers",
         "in_backoff",
         "below_min_members",

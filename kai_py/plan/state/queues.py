@@ -95,6 +95,8 @@ class Quota:
     shares: FairShare
     demand: Floats
     rules: FairnessRules
+    leaving: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    """(resources, queues) what of the allocated amounts terminating pods are about to leave."""
     problems: tuple[QueueProblem, ...] = ()
     past_usage: Mapping[str, UsageRecord] = field(default_factory=dict)
     """Past usage by queue, where it counts."""
@@ -253,9 +255,14 @@ def quota_of(
     problems = (*problems, *selector_problems(snapshot.queues))
     positions = {name: row for row, name in enumerate(resources)}
     empty = np.zeros((len(resources), len(queues)))
-    own, demand, non_preemptible = empty.copy(), empty.copy(), empty.copy()
-    sums = (snapshot.queue_allocated, snapshot.queue_requested, snapshot.queue_non_preemptible)
-    for table, amounts in zip((own, demand, non_preemptible), sums, strict=True):
+    own, demand, non_preemptible, leaving = (empty.copy() for _ in range(4))
+    sums = (
+        snapshot.queue_allocated,
+        snapshot.queue_requested,
+        snapshot.queue_non_preemptible,
+        snapshot.queue_leaving,
+    )
+    for table, amounts in zip((own, demand, non_preemptible, leaving), sums, strict=True):
         for queue, charge in amounts.items():
             _add_charge(table, queues, positions, queue, charge)
     totals = _cluster_totals(snapshot, resources, accounting, device_gpus)
@@ -287,6 +294,7 @@ def quota_of(
         shares=shares,
         demand=demand,
         rules=rules,
+        leaving=queues.subtree_sums(leaving),
         problems=problems,
         past_usage=history.records(snapshot.now) if isinstance(history, UsageHistory) else {},
         _positions=positions,

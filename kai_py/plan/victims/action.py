@@ -15,7 +15,7 @@ from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.gang_queue import GangQueue
 from kai_py.plan.placement.next_pods import PlacementRequest, next_request
 from kai_py.plan.plan import Stage
-from kai_py.plan.quota_check import check_reserved_quota
+from kai_py.plan.quota_check import check_reserved_quota, waits_for_leaving
 from kai_py.plan.search_cache.cache import SearchResult
 from kai_py.plan.session import CycleState
 from kai_py.plan.victims.order import VictimPool
@@ -66,13 +66,16 @@ def _may_preempt(state: CycleState, gang: Gang) -> bool:
 
 
 def _within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> bool:
-    """Whether no bound is exceeded that stays so whatever is evicted."""
+    """Whether no bound is exceeded that stays so whatever is evicted, or needs no eviction."""
+    cost = state.request_cost(gang)
+    if waits_for_leaving(state.quota, gang, request.members, cost):
+        return False
     if not gang.is_preemptible(request.members):
-        quota, cost = state.quota, state.quota.cost_of(request.members)
+        quota = state.quota
         queue = quota.queues.positions[gang.queue]
-        if check_deserved(quota.usage, queue, cost) is not None:
+        if check_deserved(quota.usage, queue, quota.cost_of(request.members)) is not None:
             return False
-    return check_reserved_quota(state, gang, state.request_cost(gang)) is None
+    return check_reserved_quota(state, gang, cost) is None
 
 
 def _apply(gang_queue: GangQueue, strategy: VictimStrategy, search: VictimSearch) -> None:
