@@ -9,9 +9,17 @@ from typing import Annotated
 from pydantic import Field
 
 from kai_py.api.model import ApiModel, Name
+from kai_py.api.queue import GROUP
 from kai_py.api.times import Duration
 
 NO_CLASS = "none"
+PROTECTING_ANNOTATIONS = (
+    "karpenter.sh/do-not-disrupt",
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled",
+)
+"""Annotations of nodes that keep Karpenter and Cluster Autoscaler from removing them."""
+PROMISED_KEY = f"{GROUP}/promised"
+"""Annotation of nodes: which of those the scheduler has written, separated by commas."""
 
 
 class ProvisioningConfig(ApiModel):
@@ -37,5 +45,8 @@ class AutoscalingConfig(ApiModel):
     """After this many scale-ups without more capacity for it, a gang triggers no more."""
     settled_after: Annotated[Duration, Field(gt=0)] = 300.0
     """Time from the first new node of a scale-up until all of it is ready for pods."""
+    protect_promised: bool = True
+    """Whether nodes on which capacity is promised to pods are annotated, so that Karpenter and
+    Cluster Autoscaler do not remove them meanwhile."""
     provisioning: ProvisioningConfig = ProvisioningConfig()
     """Requests for the nodes of a whole gang at once."""

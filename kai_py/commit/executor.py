@@ -32,6 +32,7 @@ from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.commit.gpus.reservations import GpuReservations
 from kai_py.commit.gpus.upkeep import GpuUpkeep
 from kai_py.commit.lookups import Lookups
+from kai_py.commit.promised_nodes import NodeProtector
 from kai_py.commit.provisioner import Provisioner
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.scale_ups import ScaleUpTracker
@@ -131,6 +132,11 @@ class Executor:
         self._checkpoints = CheckpointRequester(
             self._access(GATE_CONCURRENCY), self._lookups.pod, self._event_writer.report_checkpoint
         )
+        self._node_protector = (
+            NodeProtector(dependencies.client, lambda: dependencies.mirror.objects(NODES))
+            if dependencies.settings.autoscaling.protect_promised
+            else None
+        )
         self._native_statuses = NativeGroupStatusWriter(
             dependencies.client, dependencies.mirror, dependencies.settings
         )
@@ -206,6 +212,8 @@ class Executor:
             self._queue_statuses.update(plan)
         self._gates.update(plan.admissions)
         self._checkpoints.update(plan.checkpoints)
+        if self._node_protector is not None:
+            self._node_protector.update(plan.promised_nodes)
         for each in plan.at_risk:
             with contained("events", each.gang):
                 self._event_writer.report_at_risk(each)
@@ -271,6 +279,8 @@ class Executor:
         yield "recovery", self._recover
         yield "repair", self._repair
         yield "device conflicts", self._device_conflicts.run
+        if self._node_protector is not None:
+            yield "annotations of nodes", self._node_protector.run
         if self._gpu_reservations is not None:
             yield "shared GPUs", self._keep_gpus
 

@@ -70,10 +70,12 @@ networkPolicy: true
 # Policies by which tenants can't write what the scheduler writes, and its account nothing else.
 admissionPolicies: true
 # Rights of the scheduler's account that may be left out, and with them what needs them: binding
-# volumes without a provisioner, ProvisioningRequests.
+# volumes without a provisioner, ProvisioningRequests, and keeping autoscalers from removing nodes
+# that are promised to pods.
 rights:
   localVolumes: true
   provisioning: true
+  promisedNodes: true
 readers:
   # All users whom the API server knows may ask the scheduler through it, and sees what own rights
   # allow (docs/dashboard.md). Without it only those whom you bind to the Role kai-py-proxy.

@@ -32,6 +32,8 @@ class Right(StrEnum):
     """Claims of classes without a provisioner stay unbound without it."""
     PROVISIONING = "provisioning"
     """No ProvisioningRequests are made without it."""
+    PROMISED_NODES = "promisedNodes"
+    """Autoscalers may remove nodes that are promised to pods without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,13 @@ WRITES = (
         ("podtemplates",),
         ("create", "delete", "get"),
         right=Right.PROVISIONING,
+    ),
+    Grant(
+        "Annotations that keep autoscalers from removing nodes that are promised to pods.",
+        "",
+        ("nodes",),
+        ("patch",),
+        right=Right.PROMISED_NODES,
     ),
     Grant(
         "Decisions, as events on pods, gangs and queues.",

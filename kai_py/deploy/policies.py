@@ -14,6 +14,7 @@ account          the scheduler's account writes its own labels, annotations, gat
 import json
 from collections.abc import Mapping, Sequence
 
+from kai_py.api.autoscaling import PROMISED_KEY, PROTECTING_ANNOTATIONS
 from kai_py.api.gpu_reservation import VISIBLE_GPUS
 from kai_py.api.gpu_share import (
     GPU_GROUP,
@@ -47,6 +48,7 @@ OWN_ANNOTATIONS = {
         "autoscaling.x-k8s.io/consume-provisioning-request",
         "autoscaling.x-k8s.io/provisioning-class-name",
     ),
+    "nodes": (PROMISED_KEY, *PROTECTING_ANNOTATIONS),
     "jobs": (SUSPENDED_BY_KEY, SUSPENDED_AT_KEY),
     "persistentvolumeclaims": ("volume.kubernetes.io/selected-node",),
     "persistentvolumes": ("pv.kubernetes.io/bound-by-controller",),
@@ -191,7 +193,7 @@ def _no_posing() -> Validation:
 def _account_rules() -> list[Document]:
     return [
         _rule("", ("pods", "pods/status"), "UPDATE"),
-        _rule("", ("persistentvolumeclaims", "persistentvolumes"), "UPDATE"),
+        _rule("", ("nodes", "persistentvolumeclaims", "persistentvolumes"), "UPDATE"),
         _rule("batch", ("jobs",), "UPDATE"),
         _rule("scheduling.run.ai", ("podgroups",), "UPDATE"),
         _rule("resource.k8s.io", ("resourceclaims",), "UPDATE", "DELETE"),

@@ -176,9 +176,22 @@ def build_plan(
         holds=tuple(capacity_holds(state.snapshot, state.reservation_seconds)),
         checkpoints=tuple(state.checkpoints),
         at_risk=tuple(state.at_risk.values()),
+        promised_nodes=_promised_nodes(state),
         set_aside=tuple(state.turns.failed.values()),
         failed_extensions=tuple(state.turns.extensions.failed.values()),
     )
+
+
+def _promised_nodes(state: CycleState) -> tuple[str, ...]:
+    """Nodes whose capacity waits for pods: nominated, held for pods to come, or reserved."""
+    rows = {
+        each.row
+        for uid, each in state.statement.placed.items()
+        if uid not in state.statement.evicted
+        and (each.member.state is PodState.EXPECTED or each.capacity is Capacity.FUTURE_IDLE)
+    }
+    rows.update(row for each in state.placer.reservations.active for row in each.rows)
+    return tuple(state.snapshot.nodes.names[row] for row in sorted(rows))
 
 
 def _gang_placement(state: CycleState, pods: Sequence[Assignment]) -> GangPlacement:

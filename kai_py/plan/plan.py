@@ -403,6 +403,7 @@ class Plan:
 
     ``set_aside``: the gangs that failed in this cycle; ``failed_extensions``: the scores and
     actions of installed packages that did. ``holds``: of gangs that started in part.
+    ``promised_nodes``: on which capacity is nominated, held or reserved, in order.
     """
 
     placements: tuple[GangPlacement, ...] = ()
@@ -415,6 +416,7 @@ class Plan:
     holds: tuple[CapacityHold, ...] = ()
     checkpoints: tuple[CheckpointRequest, ...] = ()
     at_risk: tuple[GangAtRisk, ...] = ()
+    promised_nodes: tuple[str, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
     failed_extensions: tuple[SetAside, ...] = ()
 

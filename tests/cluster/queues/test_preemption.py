@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from kai_py.api.autoscaling import PROTECTING_ANNOTATIONS
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
@@ -72,6 +73,12 @@ async def test_a_higher_priority_job_takes_the_room_of_a_lower_one(cluster: Clus
 
         await eventually(nominated, what="eight pods that name the node they wait for")
         await view.wait_pending("high", 8, reason="Nominated")
+
+        async def protected() -> bool:
+            meta = (await cluster.api.get("/api/v1/nodes/node-0"))["metadata"]
+            return set(PROTECTING_ANNOTATIONS) <= meta.get("annotations", {}).keys()
+
+        await eventually(protected, what="a node that autoscalers must not remove now")
         # Somebody else who comes now, small enough for what leaves first, gets nothing of it.
         await cluster.submit(pod("late"))
         await view.wait_bound("high", 8)

@@ -1,0 +1,106 @@
+"""Keeps autoscalers from removing nodes on which capacity is promised to pods.
+
+A promise is a nomination, capacity held for pods that a framework creates later, or a reservation.
+Such a node may look empty, and autoscalers do not know why. While it lasts the node has the
+annotations of ``PROTECTING_ANNOTATIONS``; another one names those that were not there before, so
+that a later leader removes these, and no others, once the promise has ended for a while.
+
+Sources: disruption controls of Karpenter, FAQ of Cluster Autoscaler. Cost: the promised nodes and
+those that are annotated, per pass; all nodes once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from kai_py.api.autoscaling import PROMISED_KEY, PROTECTING_ANNOTATIONS
+from kai_py.api.records.core import Node
+from kai_py.watch.client import Client
+from kai_py.watch.errors import ApiError, NotFound
+from kai_py.watch.kinds import NODES
+from kai_py.watch.resource import Key
+
+log = logging.getLogger(__name__)
+
+PAUSE = 1.0
+"""Seconds between two passes."""
+LINGER = 30.0
+"""Seconds for which a node stays protected after the promise: promises are renewed."""
+DENIED_PAUSE = 300.0
+
+
+class NodeProtector:
+    """Follows the last plan, outside the scheduling cycle."""
+
+    def __init__(self, client: Client, nodes: Callable[[], Mapping[Key, Node]]) -> None:
+        self._client = client
+        self._nodes = nodes
+        self._promised: frozenset[str] = frozenset()
+        self._protected_until: dict[str, float] = {}
+        self._is_started = False
+
+    def update(self, promised: Iterable[str]) -> None:
+        """Protect these nodes from now on, and no others after a while."""
+        self._promised = frozenset(promised)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            denied = await self.run_once(loop.time())
+            await asyncio.sleep(DENIED_PAUSE if denied else PAUSE)
+
+    async def run_once(self, now: float) -> bool:
+        """Bring the annotations in line; whether a write was denied. ``now``: of the event loop."""
+        nodes = self._nodes()
+        if not self._is_started and nodes:
+            self._is_started = True
+            marked = (n for (_, n), each in nodes.items() if PROMISED_KEY in _annotations(each))
+            self._protected_until = dict.fromkeys(marked, now + LINGER)
+        for name in self._promised:
+            self._protected_until[name] = now + LINGER
+        for name, until in sorted(self._protected_until.items()):
+            node = nodes.get(("", name))
+            if node is None:
+                del self._protected_until[name]
+                continue
+            change = _protection(node) if until > now else _release(node)
+            if change and await self._denied(name, change):
+                return True
+            if until <= now and PROMISED_KEY not in _annotations(node):
+                del self._protected_until[name]
+        return False
+
+    async def _denied(self, name: str, annotations: Mapping[str, str | None]) -> bool:
+        try:
+            await self._client.patch(
+                NODES.at(), name, {"metadata": {"annotations": dict(annotations)}}
+            )
+        except NotFound:
+            return False
+        except ApiError as error:
+            log.warning("cannot annotate node %s, which autoscalers may remove: %s", name, error)
+            return True
+        return False
+
+
+def _annotations(node: Node) -> Mapping[str, str]:
+    return node.metadata.annotations
+
+
+def _protection(node: Node) -> dict[str, str | None]:
+    """The annotations that a promised node lacks."""
+    annotations = _annotations(node)
+    if PROMISED_KEY in annotations:
+        return {}
+    missing = [key for key in PROTECTING_ANNOTATIONS if key not in annotations]
+    return {**dict.fromkeys(missing, "true"), PROMISED_KEY: ",".join(missing)}
+
+
+def _release(node: Node) -> dict[str, str | None]:
+    """What to remove from a node: what was written for a promise."""
+    written = _annotations(node).get(PROMISED_KEY)
+    if written is None:
+        return {}
+    ours = [key for key in written.split(",") if key in PROTECTING_ANNOTATIONS]
+    return dict.fromkeys((*ours, PROMISED_KEY))
