@@ -49,8 +49,8 @@ def elector_for(client: Client, election: Election) -> Elector | ElectorThread:
     return Elector(client, election)
 
 
-def election_of(configuration: Configuration, identity: str) -> Election:
-    """The election for the Lease of this node pool."""
+def election_of(configuration: Configuration, identity: str, address: str = "") -> Election:
+    """The election for the Lease of this node pool; ``address``: as of ``Election``."""
     election, pool = configuration.leader_election, configuration.node_pool.name
     return Election(
         namespace=election.namespace,
@@ -59,4 +59,5 @@ def election_of(configuration: Configuration, identity: str) -> Election:
         duration=election.duration,
         renew=election.renew_deadline,
         retry=election.retry,
+        address=address,
     )

@@ -37,7 +37,9 @@ from kai_py.observe.failures import Failures
 from kai_py.observe.http import Probes
 from kai_py.observe.http_api import ApiSource
 from kai_py.observe.kai_metrics import KaiQueueMetrics
+from kai_py.observe.kept_shares import NAME_SUFFIX, KeptShares
 from kai_py.observe.metrics import Metrics
+from kai_py.observe.replica import Replica
 from kai_py.observe.share_history import ShareHistory
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner, spec_of_queue
@@ -46,6 +48,7 @@ from kai_py.relevance import affects_plan
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
+from kai_py.watch.elector import Leader
 from kai_py.watch.errors import ApiError
 from kai_py.watch.freshness import Freshness
 from kai_py.watch.kinds import (
@@ -140,7 +143,10 @@ class Scheduler:
         )
         self._set_aside_log = SetAsideLog()
         self._executor: Executor | None = None
+        self._kept_shares: KeptShares | None = None
         self._elector: Elector | ElectorThread | None = None
+        self.address = ""
+        """URL at which other replicas reach this one; to be set before ``run``."""
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
         self._cycle_began: float | None = None
@@ -199,9 +205,20 @@ class Scheduler:
         """Kinds that are left out because they may not be read, as sentences."""
         return health.unreadable_kinds(self.mirror.status())
 
+    def replica(self) -> Replica:
+        """This replica, and the one that leads."""
+        election = self._configuration.leader_election
+        if self._dry_run or not election.enabled:
+            return Replica(self._identity, leads=True, leader=self._identity)
+        leader = self._elector.leader if self._elector is not None else Leader()
+        leads = self._executor is not None
+        return Replica(self._identity, leads, leader.identity, leader.address)
+
     def probes(self) -> Probes:
         """Sources for the HTTP server of this process."""
-        source = ApiSource(lambda: self.last_view, self.decisions, self.shares)
+        source = ApiSource(
+            lambda: self.last_view, self.decisions, self.shares, replica=self.replica
+        )
         return Probes(self._metrics.registry, self.unhealthy, self.unready, source, self.unreadable)
 
     async def _run_elected(self) -> None:
@@ -210,7 +227,10 @@ class Scheduler:
         elif not self._configuration.leader_election.enabled:
             await self._lead(lambda: True)
         else:
-            election = election_of(self._configuration, self._identity)
+            election = election_of(self._configuration, self._identity, self.address)
+            self._kept_shares = KeptShares(
+                self._client, election.namespace, f"{election.name}{NAME_SUFFIX}", self.shares
+            )
             elector = self._elector = elector_for(self._client, election)
             await self._unless_stopped(elector.lead(lambda: self._lead(lambda: elector.leading)))
 
@@ -248,12 +268,16 @@ class Scheduler:
                 failures=self._failures,
             )
         )
-        recalling = asyncio.create_task(self._recall_decisions())
+        recalling = [asyncio.create_task(self._recall_decisions())]
+        if self._kept_shares is not None:
+            recalling.append(asyncio.create_task(self._kept_shares.run()))
         try:
             async with self._executor.running():
                 await self._cycles(may_act)
         finally:
-            recalling.cancel()
+            for task in recalling:
+                task.cancel()
+            await asyncio.wait(recalling)
             self._executor = None
             self._metrics.leader.set(0)
 

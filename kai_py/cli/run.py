@@ -39,12 +39,15 @@ from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.log import configure_logging
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_text import describe_plan
+from kai_py.observe.replica import own_address
 from kai_py.observe.tenant_reader import reader_finder
 from kai_py.observe.token_review import TokenReviews
 from kai_py.plan.plan import Plan
 from kai_py.scheduler import Scheduler
 from kai_py.simulate.advisor import with_advisor
+from kai_py.watch.client import Client
 from kai_py.watch.outages import Outages
+from kai_py.watch.transport import HttpTransport
 
 log = logging.getLogger(__name__)
 CONNECTIONS_BESIDE_WRITES = 16
@@ -159,6 +162,7 @@ async def _run(
             access = HttpAccess(http.host, http.token_file, review, finder)
             with with_advisor(scheduler.probes(), client, configuration) as probes:
                 async with serve(probes, access, http.port) as port:
+                    scheduler.address = await _address_of(client, http.host, port)
                     log.info("dashboard, metrics and probes are served on port %d", port)
                     await scheduler.run()
         except OSError as error:
@@ -167,6 +171,13 @@ async def _run(
             raise CommandError(
                 f"cannot serve on {address}: {reason}", hint="--http takes another address or port"
             ) from error
+
+
+async def _address_of(client: Client, host: str, port: int) -> str:
+    """Where other replicas reach this one."""
+    transport = client.transport
+    server = await transport.server() if isinstance(transport, HttpTransport) else ""
+    return await asyncio.to_thread(own_address, host, port, server)
 
 
 def _address(text: str | None) -> dict[str, object]:

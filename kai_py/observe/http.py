@@ -11,6 +11,7 @@ The answers come from callables, so that this module does not depend on their co
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from prometheus_client.exposition import choose_encoder
 from kai_py.observe.dashboard import dashboard_routes
 from kai_py.observe.http_access import HttpAccess, require_access
 from kai_py.observe.http_api import Api, ApiSource
+from kai_py.observe.http_forward import forward_to_leader, forwarding_session, mark_answers
 
 SHUTDOWN_SECONDS = 2.0
 
@@ -56,7 +58,10 @@ def make_app(probes: Probes, access: HttpAccess) -> web.Application:
         return _probe_response(probes.unready(), probes.unreadable())
 
     api = Api(probes.source)
-    app = web.Application(middlewares=[require_access(access)])
+    replica = probes.source.replica
+    app = web.Application(middlewares=[require_access(access), forward_to_leader(replica)])
+    app.cleanup_ctx.append(forwarding_session)
+    app.on_response_prepare.append(mark_answers(replica, probes.source.view, time.time))
     routes = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
     app.add_routes([web.get(path, handler) for path, handler in routes.items()])
     app.add_routes([*api.routes(), *dashboard_routes()])

@@ -13,13 +13,14 @@
     /v1/events?since=               server-sent events ``decision`` and ``cycle``; after a number
                                     or an event's id
     /v1/plan                        the last plan
+    /v1/replica                     the replica that was asked, and which leads
     /v1/list/gangs|queues|devices   the rows of ``kai-py gangs``, ``queues``, ``devices``
     /v1/queues/NAME                 a queue: what it has, is entitled to, borrows, and its gangs
 
 A reader with rights in some namespaces only (``http_access``) gets what it may see, and the others
 as sums; ``namespace=`` names the namespaces in question.
 Records are built on request, in a thread, and once per cycle, at no cost without readers. Before
-the first cycle, and on a standby replica, the answer is 503.
+the first cycle the answer is 503. A standby replica passes requests on (``http_forward``).
 """
 
 import asyncio
@@ -44,8 +45,10 @@ from kai_py.observe.http_answers import (
     parse_integer,
     visible_to_reader,
 )
+from kai_py.observe.http_forward import REPLICA_PATH
 from kai_py.observe.http_lists import LISTS, queue_page
 from kai_py.observe.node_details import MAX_NODES, node_page
+from kai_py.observe.replica import Replica
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError, SuggestionSearch
@@ -87,6 +90,8 @@ class ApiSource:
     """Suggestions for a gang to start, by key; None where nothing can be simulated."""
     what_if: Callable[[tuple[tuple[str, str], ...]], Awaitable[object]] | None = None
     """The effect of changes, given as (kind, text); None where nothing can be simulated."""
+    replica: Callable[[], Replica] = Replica
+    """This replica and the one that leads."""
 
 
 class Api:
@@ -113,6 +118,7 @@ class Api:
             web.get("/v1/history", self._history),
             web.get("/v1/events", self._events),
             web.get("/v1/plan", self._plan),
+            web.get(REPLICA_PATH, self._replica),
             web.get("/v1/list/{kind}", self._list),
             web.get("/v1/queues/{name}", self._queue),
         ]
@@ -269,6 +275,9 @@ class Api:
         if await visible_to_reader(request, view) is not None:
             raise web.HTTPForbidden(text="the plan is about all namespaces\n")
         return json_response(request, encode(view.plan))
+
+    async def _replica(self, request: web.Request) -> web.Response:
+        return json_response(request, encode(self._source.replica()))
 
     async def _list(self, request: web.Request) -> web.Response:
         view, make = self._view(), LISTS.get(request.match_info["kind"])

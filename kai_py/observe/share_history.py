@@ -1,9 +1,11 @@
-"""Allocated GPUs and fair shares of the queues since the process started.
+"""Allocated GPUs and fair shares of the queues over time.
 
 A sample is taken at most once per interval. When there are ``MAX_SAMPLES`` every second one is
 dropped and the interval doubles: memory is bounded, and the whole time stays in view.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kai_py.plan.plan import Plan
@@ -38,6 +40,17 @@ class ShareHistory:
         extra = () if newest is None or newest in self._samples[-1:] else (newest,)
         return (*self._samples, *extra)
 
+    def recall(self, samples: Sequence[ShareSample]) -> None:
+        """Put those of earlier leaders, oldest first, before all others."""
+        first = self._samples[0].time if self._samples else math.inf
+        earlier = [sample for sample in samples if sample.time < first]
+        self._samples = [*earlier, *self._samples]
+        if len(earlier) > 1:
+            widest = (earlier[-1].time - earlier[0].time) / (len(earlier) - 1)
+            while self.interval < widest / 2:
+                self.interval *= 2
+        self._thin_out()
+
     def record(self, plan: Plan, now: float) -> None:
         """Take a sample if one is due."""
         sample = ShareSample(
@@ -49,6 +62,9 @@ class ShareHistory:
         if self._samples and now - self._samples[-1].time < self.interval:
             return
         self._samples.append(sample)
-        if len(self._samples) >= MAX_SAMPLES:
+        self._thin_out()
+
+    def _thin_out(self) -> None:
+        while len(self._samples) >= MAX_SAMPLES:
             self._samples = self._samples[::2]
             self.interval *= 2

@@ -59,6 +59,17 @@ class Lease(Record, frozen=True):
 LEASES = define_kind(Lease, "Lease", "leases", "v1", group="coordination.k8s.io").at()
 
 
+ADDRESS_ANNOTATION = "scheduling.kai.io/address"
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The holder of a Lease as last observed, and where it is reached; empty: not known."""
+
+    identity: str = ""
+    address: str = ""
+
+
 class LeadershipLostError(Exception):
     """The Lease could not be kept; the work done under it has been stopped."""
 
@@ -76,6 +87,8 @@ class Election:
     renew: float = 10.0
     """The holder gives up this long after its last renewal."""
     retry: float = 2.0
+    address: str = ""
+    """URL at which other replicas reach this one, written on the Lease."""
 
     def __post_init__(self) -> None:
         if not 0 < self.retry < self.renew < self.duration:
@@ -113,6 +126,15 @@ class Elector:
             return []
         lease = f"{self._election.namespace}/{self._election.name}"
         return [f"cannot take or renew lease {lease}: {failure}"]
+
+    @property
+    def leader(self) -> Leader:
+        """The candidate that holds the Lease, which may be this one."""
+        lease = self._lease
+        if lease is None or not (self.leading or self._is_held_by_other()):
+            return Leader()
+        address = lease.metadata.annotations.get(ADDRESS_ANNOTATION, "")
+        return Leader(lease.spec.holder_identity or "", address)
 
     @property
     def leading(self) -> bool:
@@ -195,7 +217,7 @@ class Elector:
             lease = await self._client.get(LEASES, self._election.name, **namespace)
         except NotFound:
             body = {
-                "metadata": {"name": self._election.name},
+                "metadata": {"name": self._election.name, **self._annotations(None)},
                 "spec": self._claimed_spec(LeaseSpec()),
             }
             self._observe(await self._client.create(LEASES, body, **namespace))
@@ -208,10 +230,18 @@ class Elector:
 
     async def _write(self, lease: Lease, spec: dict[str, Any]) -> Lease:
         """Write unless the Lease has changed; a patch leaves labels and owners alone."""
-        body = {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": spec}
+        version = {"resourceVersion": lease.metadata.resource_version}
+        body = {"metadata": {**version, **self._annotations(lease)}, "spec": spec}
         return await self._client.patch(
             LEASES, self._election.name, body, namespace=self._election.namespace
         )
+
+    def _annotations(self, lease: Lease | None) -> dict[str, Any]:
+        """Our address, or the removal of another's; nothing if the Lease has what it should."""
+        written = lease.metadata.annotations.get(ADDRESS_ANNOTATION, "") if lease else ""
+        if written == self._election.address:
+            return {}
+        return {"annotations": {ADDRESS_ANNOTATION: self._election.address or None}}
 
     def _observe(self, lease: Lease) -> None:
         if self._lease is None or self._lease.spec != lease.spec:

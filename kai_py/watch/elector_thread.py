@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from kai_py.watch.client import Client
-from kai_py.watch.elector import Election, Elector, Result, stop_task
+from kai_py.watch.elector import Election, Elector, Leader, Result, stop_task
 
 
 class ElectorThread:
@@ -40,6 +40,12 @@ class ElectorThread:
         """Whether this process may act at this moment."""
         elector = self._elector
         return elector is not None and elector.leading
+
+    @property
+    def leader(self) -> Leader:
+        """The candidate that holds the Lease, which may be this one."""
+        elector = self._elector
+        return Leader() if elector is None else elector.leader
 
     def problems(self) -> list[str]:
         """Why this process could not lead, as sentences; none while it can or another does."""

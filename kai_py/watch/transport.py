@@ -127,6 +127,10 @@ class HttpTransport:
                 raise
         return await self._send_once(call, limit)
 
+    async def server(self) -> str:
+        """The present base URL of the API server."""
+        return (await self._access.current()).server
+
     async def authorization(self) -> str:
         """The present value of the Authorization header; "" where a certificate identifies us."""
         return (await self._access.current()).authorization
