@@ -24,6 +24,7 @@ def commit_settings(configuration: Configuration) -> CommitSettings:
         write_kai_statuses=configuration.kai.write_status,
         write_grove_statuses=configuration.grove.write_status,
         node_pool=configuration.node_pool.name,
+        pool_label=configuration.node_pool.label,
         autoscaling=configuration.autoscaling,
         gpus=gpu_delivery(configuration.gpu_sharing),
     )

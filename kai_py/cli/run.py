@@ -61,6 +61,10 @@ def command(
     scheduler_name: Annotated[
         str | None, typer.Option(help="Schedule pods with this spec.schedulerName.")
     ] = None,
+    node_pool: Annotated[
+        str | None,
+        typer.Option(help="Schedule the nodes and pods of this node pool."),
+    ] = None,
     http: Annotated[
         str | None,
         typer.Option(help="HOST:PORT of dashboard, metrics and probes; port 0 takes a free one."),
@@ -98,6 +102,7 @@ def command(
         "log": {"format": log_format},
         "leaderElection": {"enabled": leader_elect},
         "http": _address(http),
+        "nodePool": {"name": node_pool},
     }
     configuration = with_options(configuration_from(config), options)
     if closed_queues and configuration.open_queues is None:

@@ -51,7 +51,7 @@ from kai_py.plan.plan import ObjectProblem, Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client
 from kai_py.watch.freshness import Freshness
-from kai_py.watch.kinds import NODES, PODS, QUEUES, RESOURCE_CLAIMS
+from kai_py.watch.kinds import NODES, PODS, QUEUES, RESOURCE_CLAIMS, WatchedQueue
 from kai_py.watch.mirror import Mirror
 
 log = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class Executor:
         self._queue_statuses = QueueStatusWriter(
             dependencies.client,
             dependencies.mirror.served(QUEUES) or QUEUES.at(),
-            self._lookups.queue,
+            self._reported_queue,
             interval=dependencies.settings.queue_status_interval,
             backoff=ObjectBackoff(dependencies.settings.backoff),
             on_transition=self._event_writer.report_queue,
@@ -222,6 +222,12 @@ class Executor:
             self._grove_statuses.update(plan, gangs)
             if self._dependencies.settings.write_kai_statuses:
                 self._kai_statuses.update(plan, gangs)
+
+    def _reported_queue(self, name: str) -> WatchedQueue | None:
+        """The queue, if this node pool writes its status."""
+        found = self._lookups.queue(name)
+        reports = found is not None and self._dependencies.settings.reports_on(found.metadata)
+        return found if reports else None
 
     def _supported(self, plan: Plan) -> Plan:
         """What of ``plan`` may be carried out on a view as fresh as the present one."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from kai_py.api.autoscaling import AutoscalingConfig
+from kai_py.api.records.core import ObjectMeta
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.commit.gpus.reservations import GpuDelivery
 from kai_py.commit.retry import RetryPolicy
@@ -18,7 +19,8 @@ class CommitSettings:
     ``concurrency``: bindings and claim writes under way at once; 16 is where an API server on two
     cores is busiest, more only queues there. ``mirror_timeout``: how long the mirror may take to
     show a write. ``write_kai_statuses``, ``write_grove_statuses``: whether to write the statuses of
-    KAI's and Grove's objects; ``node_pool``: the node pool in KAI's conditions. ``autoscaling``:
+    KAI's and Grove's objects; ``node_pool``: the node pool in KAI's conditions, by
+    ``pool_label`` that of queues whose status is written. ``autoscaling``:
     how gangs request nodes. ``claim_grace``: how long a claim may stay allocated to pods that are
     not going to be bound. ``repair_interval``: time between two looks for bound pods without their
     devices. ``failed_device_backoff``: how long a device that its driver could not
@@ -41,6 +43,7 @@ class CommitSettings:
     write_kai_statuses: bool = True
     write_grove_statuses: bool = False
     node_pool: str = ""
+    pool_label: str = ""
     autoscaling: AutoscalingConfig = field(default_factory=AutoscalingConfig)
     mirror_timeout: float = 10.0
     claim_grace: float = 90.0
@@ -53,6 +56,10 @@ class CommitSettings:
     backoff: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=0.5, maximum=60.0))
     settle_pause: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=1.0, maximum=30.0))
     readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)
+
+    def reports_on(self, queue: ObjectMeta) -> bool:
+        """Whether this pool writes the status of a queue: those that name no pool, each writes."""
+        return queue.labels.get(self.pool_label, self.node_pool) == self.node_pool
 
     @property
     def scheduler_names(self) -> frozenset[str]:

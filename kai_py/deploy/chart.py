@@ -73,6 +73,7 @@ The runbooks of alerts become links where the value says where docs/runbooks is 
 DASHBOARDS_SWITCH = "monitoring.dashboards"
 KEPT = {"helm.sh/resource-policy": "keep"}
 DIGEST_KEY = "kai-py/configuration"
+POOL_LABEL = "kai-py/node-pool"
 
 SCHEDULERS = (
     '{{ prepend (dig "schedulerAliases" list .Values.config) '
@@ -106,7 +107,10 @@ def chart() -> dict[str, str]:
                 _conditional(text, "gpuSharing.createNamespace"), SHARING_SWITCH
             )
         elif kind not in ("CustomResourceDefinition", "Namespace"):
-            files[f"templates/{_file(document)}.yaml"] = _template(document)
+            text = _template(document)
+            is_scheduler = kind == "Deployment" and not _is_webhook(document)
+            made = _for_node_pools(text) if is_scheduler else text
+            files[f"templates/{_file(document)}.yaml"] = made
     return files
 
 
@@ -235,6 +239,32 @@ def _with_pod_values(deployment: Document) -> Document:
     if not _is_webhook(deployment):
         container["args"] = [*container["args"], "values-extra-args"]
     return deployment
+
+
+def _for_node_pools(text: str) -> str:
+    """The Deployment of the scheduler once as it is, and once for each further node pool."""
+    suffix = "{{ with .nodePool }}-{{ . }}{{ end }}"
+    text = text.replace(f"  name: {NAME}\n", f"  name: {NAME}{suffix}\n", 1)
+    lines: list[str] = []
+    for line in text.splitlines(keepends=True):
+        lines.append(line)
+        content = line.lstrip()
+        if content.startswith("- --config="):
+            lines.append(_if_pool(line, "- --node-pool={{ . }}"))
+        elif content == f"app.kubernetes.io/name: {NAME}\n":
+            lines.append(_if_pool(line, f"{POOL_LABEL}: {{{{ . }}}}"))
+    body = "".join(lines)
+    return (
+        f'{{{{- define "kai-py.deployment" }}}}\n{body}{{{{- end }}}}\n'
+        '{{- range $pool := prepend (.Values.nodePools | default list) "" }}\n'
+        '---\n{{- include "kai-py.deployment" (merge (dict "nodePool" $pool) $) }}\n{{- end }}\n'
+    )
+
+
+def _if_pool(line: str, content: str) -> str:
+    """A line like another, where the Deployment is that of a further node pool."""
+    indent = line[: len(line) - len(line.lstrip())]
+    return _loop(indent, "with .nodePool", content)
 
 
 def _with_optional_rights(text: str) -> str:

@@ -51,6 +51,8 @@ envFrom: []
 # Further volumes, such as a Secret with the file of http.tokenFile, and where they are mounted.
 extraVolumes: []
 extraVolumeMounts: []
+# Further node pools, each with a Deployment and a Lease of its own (docs/nodes.md).
+nodePools: []
 # Further arguments of `kai-py run`.
 extraArgs: []
 # The dashboard outside of the cluster. It asks for a token where it is not read from loopback

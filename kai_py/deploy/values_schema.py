@@ -62,6 +62,9 @@ def values_schema() -> Document:
             "networkPolicy": {"type": "boolean"},
             "admissionPolicies": {"type": "boolean"},
             "rights": _switches(*Right),
+            "nodePools": _list(
+                {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$"}
+            ),
             "gpuSharing": _switches("enabled", "createNamespace"),
             "crds": _switches("install"),
             "monitoring": _object(

@@ -226,6 +226,9 @@ class SnapshotBuilder:
 
     def _apply_object(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in an object that pods may be derived from."""
+        old, new = self._of_pool(old), self._of_pool(new)
+        if old is None and new is None:
+            return
         touched = self._objects.apply(kind, old, new)
         if isinstance(old, ResourceSlice):
             self._failed_devices.withdraw(old, new if isinstance(new, ResourceSlice) else None)
@@ -235,6 +238,12 @@ class SnapshotBuilder:
             self._apply_pod(self._pods.get(uid), placeholder)
         if isinstance(new, ResourceClaim):
             self._derive_all([self._tables.claim_overlays.update(new)])
+
+    def _of_pool(self, record: object | None) -> object | None:
+        """The object, unless its devices are another pool's."""
+        if isinstance(record, ResourceSlice) and not self._settings.may_allocate(record):
+            return None
+        return record
 
     def _avoid_unhealthy(self, old: object | None, pod: Pod) -> None:
         """Do not allocate devices that a pod reports as unhealthy, from its first report on."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kai_py.api.records.core import ObjectMeta, Pod
+from kai_py.api.records.resource import ResourceSlice
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.departures import BUILT_IN, DepartureSignals
 from kai_py.snapshot.snapshot import DeviceObjects
@@ -46,6 +47,14 @@ class SnapshotSettings:
         named = pod.spec.scheduler_name
         ours = named == self.scheduler_name or named in self.scheduler_aliases
         return ours and self.in_pool(pod.metadata)
+
+    def may_allocate(self, slice_: ResourceSlice) -> bool:
+        """Whether devices of the slice may be allocated in the pool.
+
+        Those of one node are where the node is; others belong to the pool that their slice names,
+        so that no two pools allocate the same device.
+        """
+        return bool(slice_.spec.node_name) or self.in_pool(slice_.metadata)
 
     def in_pool(self, meta: ObjectMeta) -> bool:
         """Whether an object belongs to the pool."""

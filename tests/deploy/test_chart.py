@@ -266,6 +266,24 @@ def test_values_of_an_earlier_release_may_be_reused():
 
 
 @built_once
+def test_each_further_node_pool_has_a_deployment_of_its_own():
+    values = {"image": "i", "nodePools": ["west", "east"]}
+    found = documents(render(CHART, "gpu", json.dumps(values)))
+    made = {e["metadata"]["name"]: e["spec"] for e in found if e["kind"] == "Deployment"}
+    assert list(made) == ["kai-py", "kai-py-west", "kai-py-east"]
+    pool = {"kai-py/node-pool": "west"}
+    assert made["kai-py-west"]["selector"]["matchLabels"].items() >= pool.items()
+    assert made["kai-py-west"]["template"]["metadata"]["labels"].items() >= pool.items()
+    [container] = made["kai-py-west"]["template"]["spec"]["containers"]
+    assert container["args"][-1] == "--node-pool=west"
+    [container] = made["kai-py"]["template"]["spec"]["containers"]
+    assert not any("node-pool" in each for each in container["args"])
+    with_none = documents(render(CHART, "gpu", json.dumps({"image": "i"})))
+    [alone] = [each for each in with_none if each["kind"] == "Deployment"]
+    assert alone["spec"] == made["kai-py"]
+
+
+@built_once
 def test_rights_may_be_left_out():
     def rules(**rights):
         found = documents(render(CHART, "gpu", json.dumps({"image": "i", "rights": rights})))

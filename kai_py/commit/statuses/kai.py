@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
 
+from kai_py.api.records.kai import KaiQueue
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.statuses.kai_pod_group import (
     LastEvictions,
@@ -11,7 +14,7 @@ from kai_py.commit.statuses.kai_pod_group import (
     kai_pod_group_patch,
     kai_pod_group_reports,
 )
-from kai_py.commit.statuses.kai_queue import kai_queue_patch, kai_queue_reports
+from kai_py.commit.statuses.kai_queue import KaiQueueReport, kai_queue_patch, kai_queue_reports
 from kai_py.commit.statuses.report_writer import report_writer
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
@@ -27,7 +30,8 @@ class KaiStatusWriter:
         self._node_pool = settings.node_pool
         self._machine = client.machine
         self._evictions = LastEvictions()
-        self._queues = report_writer(client, mirror, settings, KAI_QUEUES, kai_queue_patch)
+        self._settings = settings
+        self._queues = report_writer(client, mirror, settings, KAI_QUEUES, self._queue_patch)
         self._pod_groups = report_writer(
             client, mirror, settings, KAI_POD_GROUPS, kai_pod_group_patch
         )
@@ -46,6 +50,13 @@ class KaiStatusWriter:
         self._pod_groups.update(lambda: kai_pod_group_reports(plan, gangs, self._node_pool))
         evicted = self._evictions.update(plan, self._machine.now())
         self._annotations.update(lambda: kai_pod_group_annotations(gangs, evicted))
+
+    def _queue_patch(
+        self, report: KaiQueueReport, known: KaiQueue, now: datetime
+    ) -> dict[str, Any] | None:
+        if not self._settings.reports_on(known.metadata):
+            return None
+        return kai_queue_patch(report, known, now)
 
     async def run(self) -> None:
         """Write until cancelled."""
