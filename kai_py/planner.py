@@ -30,7 +30,7 @@ from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.actions.registry import register_action, registered_actions
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
-from kai_py.plan.deadlines import next_deadline
+from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.departure_rules import DepartureRules
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.spot_choices import SpotRules

@@ -33,7 +33,7 @@ def packages(tmp_path_factory):
 def installed(packages, monkeypatch):
     monkeypatch.syspath_prepend(packages)
     monkeypatch.setattr(scores, "_DEFINITIONS", dict(scores._DEFINITIONS))
-    monkeypatch.setattr(actions, "_ACTIONS", {})
+    monkeypatch.setattr(actions, "_ADDED", {})
 
 
 NODES = (node("a", 4), node("b", 4), pod("runs", 2, queue="a", node="a"))

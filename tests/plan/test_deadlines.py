@@ -5,7 +5,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from kai_py.config import Configuration, EvictionConfig
-from kai_py.plan.deadlines import next_deadline
+from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.planner import cycle_settings
 from tests.dialects.feeding import CREATED
 from tests.dialects.feeding import Cluster as Documents

@@ -6,7 +6,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.spending import SelectorAllowance, Spending, StepAllowance
 from kai_py.grouping.grouper import Grouper
 from kai_py.plan.cycle import CycleMemory, CycleSettings
-from kai_py.plan.deadlines import next_deadline
+from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.builder import SnapshotBuilder
 from tests.support.cpu_limit import cpu_limit

@@ -6,7 +6,7 @@ import pytest
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions import registry as actions
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
-from kai_py.plan.deadlines import next_deadline
+from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.plan import Action, Stage
 from kai_py.plan.state.statement import Evicted
 from kai_py.policy.score import registry as scores
@@ -19,7 +19,7 @@ from tests.support.worlds import gang, world
 
 @pytest.fixture(autouse=True)
 def registries(monkeypatch):
-    monkeypatch.setattr(actions, "_ACTIONS", {})
+    monkeypatch.setattr(actions, "_ADDED", {})
     monkeypatch.setattr(scores, "_DEFINITIONS", dict(scores._DEFINITIONS))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from kai_py.plan.device_options import least_cost
+from kai_py.plan.actions.device_options import least_cost
 from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.placement.next_pods import next_request, precondition
 from kai_py.plan.plan import Admission

@@ -17,7 +17,7 @@ Gangs whose search for devices was cut short in an earlier cycle come after all 
 from collections.abc import Callable, Hashable, Iterable
 
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
-from kai_py.plan.device_options import place_within_quota
+from kai_py.plan.actions.device_options import place_within_quota
 from kai_py.plan.explain.reasons import Unschedulable, for_gang
 from kai_py.plan.gang_queue import GangQueue
 from kai_py.plan.placement.next_pods import PlacementRequest

@@ -28,11 +28,11 @@ import numpy as np
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.grouping.gang import has_topology_constraint
 from kai_py.plan.actions.allocate import allocate
+from kai_py.plan.actions.turnover import Turnover
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.statement import Assignment
-from kai_py.plan.turnover import Turnover
 from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import replicas_that_fit
 from kai_py.policy.limits import check_limits

@@ -4,7 +4,7 @@ import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
-from kai_py.plan.deadlines import next_deadline
+from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.plan import Action
 from kai_py.policy.lost_work import LossRules, lost_seconds
 from kai_py.snapshot.tables.queues import QueueInfo

@@ -15,21 +15,19 @@ pending O(gangs x different min runtimes).
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.settings import CycleSettings
 from kai_py.policy.min_runtime import min_runtimes, preemption_delay
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from kai_py.plan.cycle import CycleMemory, CycleSettings
 
 UNFINISHED_PAUSE = 1.0
 """Seconds after which a cycle that left searches unfinished is followed by another."""
 
 
 def next_deadline(
-    snapshot: Snapshot, settings: "CycleSettings", memory: "CycleMemory | None" = None
+    snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory | None = None
 ) -> float | None:
     """The first such moment after ``snapshot.now``, seconds since the epoch; None if none comes.
 
@@ -48,7 +46,7 @@ def next_deadline(
     return min((math.ceil(at) for at in moments if snapshot.now < at < math.inf), default=None)
 
 
-def _deadlines(snapshot: Snapshot, settings: "CycleSettings") -> Iterator[float]:
+def _deadlines(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:
     runtimes = min_runtimes(snapshot.queues, settings.rules) if snapshot.pending else ()
     for gang in (snapshot.gangs[key] for key in snapshot.below_min_members):
         if gang.stale_since is not None:

@@ -1,0 +1,149 @@
+"""What one cycle leaves to the next: results and history.
+
+Nothing in it is written down: a new process starts with none, decides alike and takes longer, and
+has no history beside what the statuses of queues say.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.plan.actions.registry import VICTIM_ACTIONS
+from kai_py.plan.cycle.settings import CycleSettings
+from kai_py.plan.extensions import Extensions
+from kai_py.plan.plan import Eviction
+from kai_py.plan.search_cache.backoff import SearchBackoff
+from kai_py.plan.search_cache.cache import SearchCache
+from kai_py.plan.search_cache.inputs import Decisions, InputsHistory, SearchInputs
+from kai_py.plan.search_cache.settled import SettledCycle, SettledGang
+from kai_py.plan.session import CycleState
+from kai_py.plan.spot_choices import SpotChoices
+from kai_py.plan.state.eviction_limits import EvictionHistory
+from kai_py.plan.state.queues import FairShareCache, PastUsage
+from kai_py.plan.turns import (
+    NOT_REACHED,
+    TurnBackoff,
+    updated_backoffs,
+)
+from kai_py.policy.fit import StaticFits
+from kai_py.policy.min_runtime import min_runtimes
+from kai_py.policy.runtime_history import RuntimeHistory
+from kai_py.policy.served_share import ServedShare
+from kai_py.policy.spares import StartedGangs
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.snapshot import Snapshot
+
+
+@dataclass
+class CycleMemory:
+    """What one cycle leaves to the next: results that stay true while their inputs do, and history.
+
+    Dropping results changes nothing but time. ``out_of_budget``: gang key to the cycle, by
+    ``cycle_count``, in which its search ran out of budget: it comes last in the next. ``cut_short``
+    is the same for searches for devices, ``is_unfinished`` whether the last cycle left anything to
+    the next. ``history`` is None where past usage does not count. ``backoffs``: gangs that are set
+    aside, ``extension_backoffs`` scores and actions of installed packages.
+    """
+
+    devices: ClusterDevices
+    history: PastUsage | None = None
+    static_fits: StaticFits = field(default_factory=StaticFits)
+    fair_shares: FairShareCache = field(default_factory=FairShareCache)
+    search_inputs: InputsHistory = field(default_factory=InputsHistory)
+    search_cache: SearchCache = field(default_factory=SearchCache)
+    backoff: SearchBackoff = field(default_factory=SearchBackoff)
+    cycle_count: int = 0
+    out_of_budget: dict[str, int] = field(default_factory=dict)
+    cut_short: dict[str, int] = field(default_factory=dict)
+    is_unfinished: bool = False
+    evictions: EvictionHistory = field(default_factory=EvictionHistory)
+    backoffs: dict[str, TurnBackoff] = field(default_factory=dict)
+    extension_backoffs: dict[str, TurnBackoff] = field(default_factory=dict)
+    settled: SettledCycle | None = None
+    runtimes: RuntimeHistory = field(default_factory=RuntimeHistory)
+    served: ServedShare = field(default_factory=ServedShare)
+    spot: SpotChoices = field(default_factory=SpotChoices)
+    started: StartedGangs = field(default_factory=StartedGangs)
+    wake_at: float | None = None
+
+    def start_cycle(self, snapshot: Snapshot, settings: CycleSettings) -> None:
+        """Begin a cycle whose searches have these inputs."""
+        runtimes = min_runtimes(snapshot.queues, settings.rules)
+        self.static_fits.start_cycle()
+        aside = self.set_aside_at(snapshot.now)
+        self.search_inputs.start_cycle(SearchInputs(snapshot, settings, runtimes, aside))
+        self.search_cache.start_cycle(self.search_inputs)
+        self.backoff.start_cycle(self.search_inputs)
+
+    def record_searches(self, state: CycleState, pending: Collection[str]) -> None:
+        """Remember which gangs of those ``pending`` ran out of budget, and when.
+
+        Where the cycle ended early those that had their turns count as such: others come first.
+        """
+        searched = dict.fromkeys(state.searched, True) if state.turns.over else state.searched
+        kept = {k: at for k, at in self.out_of_budget.items() if k in pending and k not in searched}
+        kept |= {key: self.cycle_count for key, ran_out in searched.items() if ran_out}
+        self.out_of_budget = kept
+        # Where the cycle did not end early every other gang had its answer.
+        left = self.cut_short if state.turns.over else {}
+        self.cut_short = left | dict.fromkeys(sorted(state.cut), self.cycle_count)
+        self.is_unfinished = bool(state.cut) or state.turns.over
+        self.cycle_count += 1
+
+    def set_aside_at(self, now: float) -> frozenset[str]:
+        """The keys of the gangs whose backoff has not ended; ``now``: seconds since the epoch."""
+        return _in_backoff(self.backoffs, now)
+
+    def extensions_at(self, now: float) -> Extensions:
+        """The scores and actions of installed packages that take part in a cycle."""
+        return Extensions(_in_backoff(self.extension_backoffs, now))
+
+    def set_aside(
+        self, state: CycleState, ready: Iterable[Gang], extensions: Collection[str]
+    ) -> None:
+        """Set aside what failed in the cycle, and tell why of each gang that had no turn.
+
+        ``extensions``: the keys of those that are configured.
+        """
+        snapshot, turns = state.snapshot, state.turns
+        self.extension_backoffs = updated_backoffs(
+            self.extension_backoffs, turns.extensions.failed, extensions, snapshot.now
+        )
+        if turns.failed or self.backoffs:
+            gangs = snapshot.gangs
+            self.backoffs = updated_backoffs(self.backoffs, turns.failed, gangs, snapshot.now)
+            for key in self.set_aside_at(snapshot.now):
+                state.mark_unschedulable(gangs[key], self.backoffs[key].reason)
+        for gang in ready if turns.over else ():
+            state.unschedulable.setdefault(gang.key, NOT_REACHED)
+
+    def record_evictions(self, state: CycleState, evictions: Sequence[Eviction]) -> None:
+        """Remember what was evicted, and when."""
+        now = state.snapshot.now
+        self.evictions.record(evictions, now)
+        self.runtimes.record_evicted((each.pod.uid for each in evictions), now)
+        if state.placer.reservations.spares.exist:
+            victims = state.statement.evicted.values()
+            lost = (each.gang for each in victims if each.action in VICTIM_ACTIONS)
+            self.started.record_evicted(lost, now)
+
+    def take_settled(
+        self, state: CycleState, decisions: Decisions | None, ready: Sequence[Gang]
+    ) -> Mapping[str, SettledGang]:
+        """The answers of the last cycle that hold; the cycle is charged with what they took."""
+        settled, self.settled = self.settled, None
+        if settled is None or not settled.holds(self.search_inputs, decisions, state.snapshot.now):
+            return {}
+        if known := settled.kept(state, ready):
+            settled.charge(state)
+        return known or {}
+
+    @property
+    def may_settle(self) -> bool:
+        """Whether the last cycle finished, and nothing is set aside or to be searched on."""
+        limited = self.backoffs or self.extension_backoffs or self.out_of_budget or self.cut_short
+        return not (limited or self.is_unfinished) and self.search_cache.is_enabled
+
+
+def _in_backoff(backoffs: Mapping[str, TurnBackoff], now: float) -> frozenset[str]:
+    return frozenset(key for key, each in backoffs.items() if now < each.until)
