@@ -28,10 +28,11 @@ from kai_py.audit.finding import (
     name_of,
 )
 from kai_py.policy.limits import display_unit
+from kai_py.snapshot.accounting import total
 from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.derivation import assigned_gpus
 from kai_py.snapshot.extended_resources import classes_by_resource
-from kai_py.snapshot.requests import pod_requests
+from kai_py.snapshot.requests import claimed_amounts, pod_requests
 from kai_py.snapshot.resources import amounts
 from kai_py.snapshot.tables.gpus import MEMORY_LABEL, parse_gpu_memory
 
@@ -81,7 +82,7 @@ def _counts(cluster: AuditedCluster, pod: Pod) -> bool:
 
 def _add(load: _Load, pod: Pod, node: Node, classes: Mapping[str, str]) -> None:
     try:
-        requests = pod_requests(pod)
+        requests = total((pod_requests(pod), claimed_amounts(pod)))
     except QuantityError:
         return
     share = _share_of(pod)

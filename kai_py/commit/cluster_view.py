@@ -24,11 +24,13 @@ class AssumeCache(Protocol):
         new_claim: ResourceClaim | None = None,
         *,
         volumes: tuple[str, ...] = (),
+        node_amounts: Mapping[str, float] | None = None,
     ) -> None:
         """Count the pod as bound and its claims and GPU shares as allocated from now on.
 
         ``new_claim``: a claim that does not exist yet, as it will be. ``volumes``: the volumes
-        chosen for its volume claims.
+        chosen for its volume claims. ``node_amounts``: what its claims take of the node beside its
+        requests.
         """
 
     def forget(self, pod_uid: str) -> None:

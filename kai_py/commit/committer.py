@@ -177,6 +177,7 @@ class Committer:
                 placement.gpus,
                 new_claim,
                 volumes=volumes,
+                node_amounts=placement.node_amounts,
             )
         self._pod_uids.update(placement.pod.uid for placement in gang.pods)
         self._claim_uids.update(_claim_uids(gang))

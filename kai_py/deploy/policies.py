@@ -67,7 +67,12 @@ OWN_SPEC = {
 }
 """Fields of the spec that the scheduler writes."""
 
-OWN_POD_STATUS = ("conditions", "extendedResourceClaimStatus", "nominatedNodeName")
+OWN_POD_STATUS = (
+    "conditions",
+    "extendedResourceClaimStatus",
+    "nodeAllocatableResourceClaimStatuses",
+    "nominatedNodeName",
+)
 OWN_CONDITIONS = ("DisruptionTarget", "PodScheduled")
 POD_WRITES = ("pods", "pods/status", "pods/resize", "pods/ephemeralcontainers")
 

@@ -15,6 +15,7 @@ from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.api.records.resource import (
     AllocationResult,
+    Device,
     DeviceClass,
     DeviceRequestAllocationResult,
     DeviceSelector,
@@ -32,6 +33,7 @@ from kai_py.dra.divisible_gpus import DivisibleGpu, divisible_by_node, memory_mi
 from kai_py.dra.gpu_weight import GpuWeights, requested_share, share_of
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.inventory import Inventory
+from kai_py.dra.node_resources import NONE, NodeResources, node_resources
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.search import DEFAULT_BUDGET
 from kai_py.dra.spending import Spending
@@ -115,6 +117,7 @@ class ClusterDevices:
         default_factory=dict
     )
     _gpu_memory: Mapping[str, float] | None = None
+    _takes_node_resources: tuple[int, bool] | None = None
     _limits: DeviceLimits = field(default_factory=DeviceLimits)
     _limits_seen: tuple[object, ...] = ()
 
@@ -249,6 +252,20 @@ class ClusterDevices:
             sizes = {node: memory_mib(gpus) for node, gpus in by_node.items()}
             self._gpu_memory = {node: mib for node, mib in sizes.items() if mib}
         return self._gpu_memory
+
+    def node_resources(self, allocation: AllocationResult) -> NodeResources:
+        """What the devices of an allocation take of their node's own resources."""
+        if self._takes_node_resources is None or (
+            self._takes_node_resources[0] != self.inventory.revision
+        ):
+            rows = (row for parsed in self.inventory.slices().values() for row in parsed.rows)
+            takes = any(row.device.takes_node_resources for row in rows)
+            self._takes_node_resources = self.inventory.revision, takes
+        return node_resources(allocation, self._device) if self._takes_node_resources[1] else NONE
+
+    def _device(self, driver: str, pool: str, device: str) -> Device | None:
+        row = self.inventory.device(DeviceID(driver, pool, device))
+        return None if row is None else row.device
 
     def class_resource(self, name: str) -> str:
         """The resource by which a device plugin reports the devices of a class; "" if none."""

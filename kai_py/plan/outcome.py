@@ -215,6 +215,8 @@ def _gang_placement(state: CycleState, pods: Sequence[Assignment]) -> GangPlacem
                 volumes=state.statement.volumes.assumed_for(p.member.pod.uid),
                 subgroup=p.member.subgroup,
                 gpu_share=p.member.shape.gpu_share,
+                node_claims=p.node_claims,
+                node_amounts=p.node_amounts,
             )
             for p in pods
         ),

@@ -5,8 +5,10 @@ Decisions are listed in the order in which they were made, which is the order in
 out.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -141,6 +143,17 @@ class ClaimToCreate:
     uses: tuple[ContainerExtendedResourceRequest, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class NodeClaim:
+    """A claim that takes resources of the node (KEP-5517); ``entry``: its name within the pod.
+
+    ``status``: for ``status.nodeAllocatableResourceClaimStatuses`` of the pod, but the containers.
+    """
+
+    entry: str
+    status: Mapping[str, Any]
+
+
 class Placement(Struct, frozen=True):
     """A pod assigned to a node.
 
@@ -150,7 +163,8 @@ class Placement(Struct, frozen=True):
     a claim to be created for the pod first. ``provision``: volume claims to be provisioned for the
     node. ``group_reservation``: claims that are reserved for the pod's group instead of the pod.
     ``volumes``: volume claims and the volume to which each is bound. ``subgroup``: its leaf in its
-    gang; ``gpu_share``: the part that it gets of each of ``gpus``.
+    gang; ``gpu_share``: the part that it gets of each of ``gpus``. ``node_claims``: those that take
+    resources of the node, ``node_amounts`` (row units) on top of the pod's requests.
     """
 
     pod: PodRef
@@ -165,6 +179,8 @@ class Placement(Struct, frozen=True):
     volumes: tuple[tuple[ClaimRef, str], ...] = ()
     subgroup: str = ""
     gpu_share: GpuShare | None = None
+    node_claims: tuple[NodeClaim, ...] = ()
+    node_amounts: Mapping[str, float] = {}
 
     def consumer(self, claim: ClaimRef) -> ResourceClaimConsumerReference:
         """The consumer for which a claim of the pod is reserved: the pod, or its group."""

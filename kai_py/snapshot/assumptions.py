@@ -24,7 +24,8 @@ class PodPlacement(Struct, frozen=True):
 
     ``node`` is "" while there is none, ``nominated`` the node that is reserved for it or "".
     ``gpus``: the shared GPUs of which it is being given a part. ``gets_claim``: a claim is being
-    made for it. ``lingering``, ``overdue``: as in ``Member``.
+    made for it. ``node_amounts``: what its claims take of the node, while that is being written.
+    ``lingering``, ``overdue``: as in ``Member``.
     """
 
     node: str
@@ -35,6 +36,7 @@ class PodPlacement(Struct, frozen=True):
     gets_claim: bool = False
     lingering: bool = False
     overdue: bool = False
+    node_amounts: Mapping[str, float] = {}
 
 
 class Assumptions(PodTable):
@@ -46,6 +48,7 @@ class Assumptions(PodTable):
         self._nodes: dict[str, str] = {}
         self._gpus: dict[str, tuple[SharedGpu, ...]] = {}
         self._with_new_claim: dict[str, None] = {}
+        self._node_amounts: dict[str, Mapping[str, float]] = {}
         self._evicted: dict[str, None] = {}
         self._nominations: dict[str, NominatedNode] = {}
         self._backoff_until: dict[str, tuple[float, str]] = {}
@@ -54,6 +57,8 @@ class Assumptions(PodTable):
         """The pod goes to its node, and no nomination is needed any more."""
         self._nodes[binding.pod_uid] = binding.node
         self._gpus[binding.pod_uid] = binding.gpus
+        if binding.node_amounts:
+            self._node_amounts[binding.pod_uid] = binding.node_amounts
         if binding.new_claim is not None:
             self._with_new_claim[binding.pod_uid] = None
         self._nominations.pop(binding.pod_uid, None)
@@ -95,6 +100,7 @@ class Assumptions(PodTable):
             self._nodes.pop(uid, None)
             self._gpus.pop(uid, None)
             self._with_new_claim.pop(uid, None)
+            self._node_amounts.pop(uid, None)
             self._nominations.pop(uid, None)
         elif pod.status.nominated_node_name and uid not in self._nominations:
             # Its time begins with the next snapshot: here no clock is known.
@@ -106,6 +112,7 @@ class Assumptions(PodTable):
         self._nodes.pop(uid, None)
         self._gpus.pop(uid, None)
         self._with_new_claim.pop(uid, None)
+        self._node_amounts.pop(uid, None)
         return ()
 
     def remove(self, pod: Pod) -> Uids:
@@ -127,6 +134,7 @@ class Assumptions(PodTable):
             lingering=deleted and uid not in self._evicted and not was_preempted(pod),
             gpus=self._gpus.get(uid, ()),
             gets_claim=uid in self._with_new_claim,
+            node_amounts=self._node_amounts.get(uid, {}),
         )
 
     def nominations(self, now: float) -> Mapping[str, NominatedNode]:

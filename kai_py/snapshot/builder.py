@@ -125,12 +125,15 @@ class SnapshotBuilder:
         new_claim: ResourceClaim | None = None,
         *,
         volumes: tuple[str, ...] = (),
+        node_amounts: Mapping[str, float] | None = None,
     ) -> None:
         """Count ``pod`` as bound to ``node``, and ``claims`` (by uid) as allocated, from now on.
 
         The other arguments are as in ``AssumedBinding``.
         """
-        binding = AssumedBinding(pod.uid, node, claims or {}, gpus, new_claim, volumes)
+        binding = AssumedBinding(
+            pod.uid, node, claims or {}, gpus, new_claim, volumes, node_amounts or {}
+        )
         touched = dict.fromkeys(chain.from_iterable(self._tables.pod_tables.assume(binding)))
         if pod.uid not in touched:
             # Nothing that the pod names looks different: what is cached of it still holds.

@@ -44,7 +44,7 @@ from kai_py.snapshot.gangs import Charge, Member, PodState
 from kai_py.snapshot.gpu_nodes import REPLICA_RESOURCE, gpu_replicas
 from kai_py.snapshot.node_usage import NodeUsageState, PodUsage
 from kai_py.snapshot.pod_volumes import NO_VOLUMES, PodVolumes, pod_volumes
-from kai_py.snapshot.requests import excessive_request
+from kai_py.snapshot.requests import claimed_amounts, excessive_request
 from kai_py.snapshot.resources import Floats, largest_amount
 from kai_py.snapshot.shape import Shape, ShapeTable
 from kai_py.snapshot.tables.claims import PodClaims, group_claims, pod_claims
@@ -261,6 +261,9 @@ def pod_usage(
     shared = shared_gpu_usage(shape, gpus, pod)
     if shared is not None and shape.gpu_share is None:
         requests = {name: amount for name, amount in requests.items() if name != GPU_RESOURCE}
+    taken = claimed_by(pod, placement)
+    if taken:
+        requests = total((requests, taken))
     if demand.closes_node:
         requests = {**requests, "pods": largest_amount("pods")}
     return PodUsage(
@@ -273,6 +276,14 @@ def pod_usage(
         attachments=demand.volumes.attachments,
         exclusive=shape.volumes.exclusive_claims,
     )
+
+
+def claimed_by(pod: Pod, placement: PodPlacement) -> Mapping[str, float]:
+    """What its claims take of its node beside its requests, by its status or as assumed."""
+    try:
+        return claimed_amounts(pod) or placement.node_amounts
+    except QuantityError:
+        return placement.node_amounts
 
 
 def _has_unknown_mig(pod: Pod) -> bool:
@@ -359,6 +370,7 @@ def member(
         subgroup=spec.subgroup,
         state=_pod_state(pod, placement),
         node=placement.node,
+        claimed_amounts=claimed_by(pod, placement) if placement.node else {},
         nominated=placement.nominated,
         priority=pod.spec.priority,
         created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,

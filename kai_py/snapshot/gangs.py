@@ -73,7 +73,8 @@ class Member(Struct, frozen=True):
     charged with of claims that it shares: it is charged with that if it starts before them.
     ``checkpoint_by``: until when it was asked to save its work, seconds since the epoch;
     ``checkpointed``: whether it says that it has. ``disruption``: the reason of its condition
-    DisruptionTarget, of a pod that is ended from outside.
+    DisruptionTarget, of a pod that is ended from outside. ``claimed_amounts``: what its claims take
+    of its node beside its requests, in row units.
     """
 
     pod: PodRef
@@ -108,6 +109,7 @@ class Member(Struct, frozen=True):
     disruption: str = ""
     checkpoint_by: float | None = None
     checkpointed: bool = False
+    claimed_amounts: Mapping[str, float] = {}
 
 
 class Gang(Struct, frozen=True, dict=True):

@@ -9,10 +9,12 @@ of a pod that shares GPUs is no amount of anything.
 
 from collections.abc import Mapping
 
+import msgspec
+
 from kai_py.api.gpu_share import SHARE_RESOURCE, requests_gpu_share
 from kai_py.api.records.core import Container, Pod, QuantityText, ResourceRequirements
 from kai_py.snapshot.accounting import total
-from kai_py.snapshot.resources import amounts, largest_amount
+from kai_py.snapshot.resources import amount, amounts, largest_amount
 
 Amounts = dict[str, float]
 
@@ -37,14 +39,50 @@ def pod_requests(pod: Pod) -> Amounts:
     requests["pods"] = 1.0
     if requests_gpu_share(pod):
         requests.pop(SHARE_RESOURCE, None)
-    return {name: min(amount, largest_amount(name)) for name, amount in requests.items() if amount}
+    return {name: min(each, largest_amount(name)) for name, each in requests.items() if each}
+
+
+def unused_pod_level(pod: Pod) -> Amounts:
+    """What requests of the pod as a whole leave of what its containers request (KEP-2837).
+
+    Claims may take that much of the node for the pod, and no more, of the resources named here.
+    """
+    stated = pod.spec.resources
+    if stated is None:
+        return {}
+    without = msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, resources=None, overhead={})
+    )
+    used = pod_requests(without)
+    return {name: whole - used.get(name, 0.0) for name, whole in effective_requests(stated).items()}
+
+
+def claimed_amounts(pod: Pod) -> Amounts:
+    """What its claims take of the node beside its requests, by its status; raises QuantityError."""
+    if not pod.status.node_allocatable_resource_claim_statuses:
+        return {}
+    found: list[Amounts] = []
+    for each in pod.status.node_allocatable_resource_claim_statuses:
+        found += [
+            amounts(each.resources),
+            *({m.name: amount(m.name, m.quantity)} for m in each.mapping),
+        ]
+        for overhead in each.overhead:
+            per_container = amount(overhead.name, overhead.per_container) * len(each.containers)
+            found.append({overhead.name: amount(overhead.name, overhead.per_pod) + per_container})
+    return beyond_pod_level(total(found), unused_pod_level(pod))
+
+
+def beyond_pod_level(taken: Mapping[str, float], unused: Mapping[str, float]) -> Amounts:
+    """What comes on top of a pod's requests; of what the pod states as a whole, nothing does."""
+    return {name: each for name, each in taken.items() if name not in unused}
 
 
 def excessive_request(requests: Mapping[str, float]) -> str:
     """What is wrong with a pod that requests as much of a resource as is counted at most, or ""."""
-    for name, amount in requests.items():
-        if amount >= largest_amount(name):
-            shown = amount / 1000 if name == "cpu" else amount
+    for name, requested in requests.items():
+        if requested >= largest_amount(name):
+            shown = requested / 1000 if name == "cpu" else requested
             return f"it requests {shown:.0f} or more of {name}, which no node can have"
     return ""
 

@@ -19,7 +19,7 @@ from kai_py.api.records.core import TopologySpreadConstraint as SpreadConstraint
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
 from kai_py.snapshot.extended_resources import NO_EXTENDED_RESOURCES, ExtendedResources
 from kai_py.snapshot.pod_selection import has_rules
-from kai_py.snapshot.requests import pod_requests
+from kai_py.snapshot.requests import pod_requests, unused_pod_level
 from kai_py.snapshot.spot import SpotChoice
 from kai_py.snapshot.tables.numa import Alignment, alignment
 from kai_py.snapshot.tables.volumes import NO_VOLUME_REQUIREMENTS, VolumeRequirements
@@ -33,13 +33,15 @@ class ClaimUse:
     """A claim as seen from a shape.
 
     ``claim`` is set when the claim is shared or allocated: then its identity matters.
-    ``node_selector`` is that of its allocation, None without one.
+    ``node_selector`` is that of its allocation, None without one. ``containers``: how many of the
+    pod's refer to it.
     """
 
     name: str
     spec: ResourceClaimSpec
     claim: ResourceClaim | None = None
     node_selector: NodeSelector | None = None
+    containers: int = 0
 
     @property
     def is_allocated(self) -> bool:
@@ -62,8 +64,9 @@ class Shape:
     ``plugin_equivalents``: what the claims take of resources that a device plugin may report for
     the same devices (``nvidia.com/gpu`` beside ``gpu.nvidia.com``). ``extended``: those of the
     requests that nodes without a device plugin for them serve by claim. ``alignment``: what nodes
-    with NUMA zones align to them. ``spot``: whether it goes to spot nodes, as its gang and
-    its queue say.
+    with NUMA zones align to them. ``unused_pod_level``: of what the pod requests as a whole, how
+    much its containers leave, if it has claims. ``spot``: whether it goes to spot nodes, as its
+    gang and its queue say.
     """
 
     number: int
@@ -78,6 +81,7 @@ class Shape:
     claims: tuple[ClaimUse, ...] = ()
     plugin_equivalents: Mapping[str, float] = field(default_factory=dict)
     extended: ExtendedResources = NO_EXTENDED_RESOURCES
+    unused_pod_level: Mapping[str, float] = field(default_factory=dict)
     gpu_share: GpuShare | None = None
     alignment: Alignment | None = None
     namespace: str = ""
@@ -161,7 +165,13 @@ class ShapeTable:
                 volume_selectors,
                 volumes,
                 [
-                    (c.name, c.spec, c.claim.metadata.uid if c.claim else "", c.node_selector)
+                    (
+                        c.name,
+                        c.spec,
+                        c.claim.metadata.uid if c.claim else "",
+                        c.node_selector,
+                        c.containers,
+                    )
                     for c in claims
                 ],
                 plugin_equivalents,
@@ -187,6 +197,7 @@ class ShapeTable:
             plugin_equivalents=plugin_equivalents or {},
             gpu_share=gpu_share,
             extended=extended,
+            unused_pod_level=unused_pod_level(pod) if claims else {},
             alignment=alignment(pod),
             namespace=pod.metadata.namespace if labels_matter else "",
             labels=pod.metadata.labels if labels_matter else {},

@@ -10,7 +10,9 @@ class RecordingAssumeCache:
         self.avoided: list[tuple] = []
         self.held_back: list[str] = []
 
-    def assume(self, pod, node, claims=None, gpus=(), new_claim=None, *, volumes=()) -> None:
+    def assume(
+        self, pod, node, claims=None, gpus=(), new_claim=None, *, volumes=(), node_amounts=None
+    ) -> None:
         self.assumed[pod.uid] = node
 
     def assumed_pods(self):

@@ -307,6 +307,34 @@ class ContainerStatus(Record, frozen=True):
     allocated_resources_status: tuple[ResourceStatus, ...] = ()
 
 
+class NodeAllocatableMappedResources(Record, frozen=True):
+    """…nodeAllocatableResourceClaimStatuses[].mapping[]."""
+
+    name: str = ""
+    quantity: QuantityText = "0"
+
+
+class NodeAllocatableOverheadResources(Record, frozen=True):
+    """…nodeAllocatableResourceClaimStatuses[].overhead[]."""
+
+    name: str = ""
+    per_pod: QuantityText = "0"
+    per_container: QuantityText = "0"
+
+
+class NodeAllocatableResourceClaimStatus(Record, frozen=True):
+    """pod.status.nodeAllocatableResourceClaimStatuses[]: what a claim takes of the node (KEP-5517).
+
+    ``resources`` is the spelling of Kubernetes 1.36.
+    """
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    resources: dict[str, QuantityText] = {}
+    mapping: tuple[NodeAllocatableMappedResources, ...] = ()
+    overhead: tuple[NodeAllocatableOverheadResources, ...] = ()
+
+
 class PodStatus(Record, frozen=True):
     """pod.status."""
 
@@ -317,6 +345,7 @@ class PodStatus(Record, frozen=True):
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
 
 
 class Pod(Record, frozen=True):

@@ -94,6 +94,35 @@ class DeviceToleration(Record, frozen=True, omit_defaults=True):
     toleration_seconds: int | None = None
 
 
+class NodeAllocatableResourceMapping(Record, frozen=True, omit_defaults=True):
+    """device.nodeAllocatableResourceMappings[], as Kubernetes 1.36 has it (KEP-5517)."""
+
+    capacity_key: str = ""
+    allocation_multiplier: QuantityText | None = None
+
+
+class NodeAllocatableMapping(Record, frozen=True, omit_defaults=True):
+    """…nodeAllocatableResources[].mapping: the device stands for so much of the resource."""
+
+    capacity_key: str = ""
+    capacity_multiplier: QuantityText | None = None
+    device_multiplier: QuantityText | None = None
+
+
+class NodeAllocatableOverhead(Record, frozen=True, omit_defaults=True):
+    """…nodeAllocatableResources[].overhead: what pods with the device need of the resource."""
+
+    per_pod: QuantityText | None = None
+    per_container: QuantityText | None = None
+
+
+class NodeAllocatableResource(Record, frozen=True, omit_defaults=True):
+    """device.nodeAllocatableResources[], from Kubernetes 1.37 on (KEP-5517)."""
+
+    mapping: NodeAllocatableMapping | None = None
+    overhead: NodeAllocatableOverhead | None = None
+
+
 class Device(Record, frozen=True, omit_defaults=True):
     """One device of a slice; its node fields count only with ``per_device_node_selection``."""
 
@@ -109,6 +138,17 @@ class Device(Record, frozen=True, omit_defaults=True):
     binds_to_node: bool = False
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
+    node_allocatable_resource_mappings: dict[str, NodeAllocatableResourceMapping] = msgspec.field(
+        default_factory=dict
+    )
+    node_allocatable_resources: dict[str, NodeAllocatableResource] = msgspec.field(
+        default_factory=dict
+    )
+
+    @property
+    def takes_node_resources(self) -> bool:
+        """Whether it stands for resources of its node, or needs some."""
+        return bool(self.node_allocatable_resource_mappings or self.node_allocatable_resources)
 
 
 class ResourcePool(Record, frozen=True, omit_defaults=True):

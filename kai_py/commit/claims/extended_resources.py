@@ -15,6 +15,7 @@ from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER, ResourceCla
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone, preconditions
 from kai_py.commit.claims.exact_writes import ClaimPatch, removing_finalizer, send_patch
+from kai_py.commit.claims.node_claims import write_node_claims
 from kai_py.commit.claims.reconcile import ClaimFailure
 from kai_py.commit.gpus.reservations import has_shared_gpus, remove_shared_gpus
 from kai_py.commit.pod_state import fence_pod
@@ -86,9 +87,16 @@ async def write_pod_status(access: ApiAccess, placement: Placement, found: Pod |
     """Write the name of its claim into the pod's status; returns why that failed, else "".
 
     ``found``: the pod as known. What an earlier attempt wrote on it is removed: the claim for a
-    node that needs none now, shared GPUs of a device plugin for one that gets a claim.
+    node that needs none now, shared GPUs of a device plugin for one that gets a claim, what claims
+    took of another node.
     """
     claim = placement.create_claim
+    if placement.node_claims or (
+        found is not None and found.status.node_allocatable_resource_claim_statuses
+    ):
+        problem = await write_node_claims(access, placement, found)
+        if problem:
+            return problem
     if claim is None:
         stale = found is not None and found.status.extended_resource_claim_status is not None
         return await _clear_pod_status(access, placement.pod) if stale else ""

@@ -62,6 +62,8 @@ def insufficient_capacity(
     reasons += shortages
     refused, rest = statement.limits.shortages(shape, rest)
     reasons += refused
+    taken, rest = _refused_claims(statement, shape, rest)
+    reasons += taken
     tried = rest & (replicas > 0)
     if shape.needs_devices and tried.any():
         stage = Stage.DEVICES
@@ -156,6 +158,21 @@ def _insufficient_resources(
         texts.append(f"{count} Insufficient {name} ({detail})")
     shares, rest = _insufficient_gpu_shares(statement, shape, rest)
     return [*texts, *shares], rest
+
+
+def _refused_claims(statement: Statement, shape: Shape, rest: Bools) -> tuple[list[str], Bools]:
+    """Nodes that have the devices but not what these take of the node's own resources."""
+    if not shape.has_claims:
+        return [], rest
+    counts: dict[str, int] = {}
+    left = rest.copy()
+    for row in np.flatnonzero(rest).tolist():
+        text = statement.claim_shortages.get((shape.number, row), "")
+        text = text or statement.devices.node_claim_problem(shape, row)
+        if text:
+            counts[text] = counts.get(text, 0) + 1
+            left[row] = False
+    return [f"{count} {text}" for text, count in counts.items()], left
 
 
 def _has_device_plugin(statement: Statement, row: int | None) -> Bools:

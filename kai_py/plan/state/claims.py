@@ -184,6 +184,17 @@ class ClaimUsers:
         users |= self._joined.get(claim.metadata.uid, {}).keys()
         return not users <= self._left.get(claim.metadata.uid, {}).keys()
 
+    def has_others(
+        self,
+        claim_uid: str,
+        listed: Sequence[ResourceClaimConsumerReference],
+        own: Set[str],
+    ) -> bool:
+        """Whether pods beside ``own`` use a claim: of those ``listed`` in it, or placed with it."""
+        users = {uid for each in listed for uid in self._pods_of_consumer(each, claim_uid)}
+        users |= self._joined.get(claim_uid, {}).keys()
+        return not users <= self._left.get(claim_uid, {}).keys() | own
+
     def consumers(self, claim: ResourceClaim, underway: Set[str], *, released: bool) -> set[str]:
         """Uids that ``reservedFor`` will have, with those ``underway``.
 

@@ -9,7 +9,7 @@ from kai_py.api.records.resource import ResourceClaimSpec
 from kai_py.api.references import ClaimRef
 from kai_py.dra.allocation_query import Alternatives
 from kai_py.dra.published_names import PublishedNames
-from kai_py.plan.plan import ClaimAllocation, ClaimToCreate
+from kai_py.plan.plan import ClaimAllocation, ClaimToCreate, NodeClaim
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.undo import Undo
 from kai_py.snapshot.gangs import Member
@@ -23,12 +23,16 @@ class PodDevices:
 
     ``create_claim``: the claim for its extended resources on a node without a device plugin.
     ``refund``: by how much its queue is charged less than for the most it could have got.
+    ``node_claims``: what its claims take of the node's own resources, ``node_amounts`` what of that
+    comes on top of the pod's requests, in row units.
     """
 
     allocations: tuple[ClaimAllocation, ...] = ()
     undo: Undo | None = None
     create_claim: ClaimToCreate | None = None
     refund: Mapping[str, float] = field(default_factory=dict)
+    node_claims: tuple[NodeClaim, ...] = ()
+    node_amounts: Mapping[str, float] = field(default_factory=dict)
 
 
 class DeviceTrial(Protocol):
@@ -68,6 +72,9 @@ class DeviceTrial(Protocol):
 
     def fits_empty_cluster(self, shape: Shape) -> bool:
         """Whether some node has devices for one pod of ``shape`` while all are free."""
+
+    def node_claim_problem(self, shape: Shape, row: int) -> str:
+        """Why ``allocate`` refused claims on a node for what they take of it; "" if it did not."""
 
     def infeasible_reason(self, shape: Shape, mask: Bools) -> str:
         """Why no node in ``mask`` has the devices while all are free; "" if that may change."""

@@ -32,8 +32,9 @@ from kai_py.dra.divisible_gpus import serving
 from kai_py.dra.explain.diagnosis import diagnose_allocation
 from kai_py.dra.explain.diagnosis_message import diagnosis_message
 from kai_py.dra.identity import AllocationError
+from kai_py.dra.node_resources import NONE
 from kai_py.dra.published_names import PublishedNames
-from kai_py.plan.plan import ClaimAllocation
+from kai_py.plan.plan import ClaimAllocation, NodeClaim
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.claims import (
     ClaimUsers,
@@ -47,6 +48,7 @@ from kai_py.plan.state.undo import Undo, no_undo
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Member, PodState
+from kai_py.snapshot.requests import beyond_pod_level
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import ClaimUse, Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -71,6 +73,7 @@ class CycleDevices:
             {ref.uid: pods for ref, pods in snapshot.group_claim_users.items()}
         )
         self._freed: dict[str, ReleasedAllocation] = {}
+        self._node_claim_problems: dict[tuple[int, int], str] = {}
         self._narrowed: Mapping[int, ResourceClaimSpec] = {}
         for of_group in snapshot.group_claim_users:
             self._free_unused(of_group)
@@ -139,6 +142,10 @@ class CycleDevices:
         if not isinstance(result, Allocation) or self._are_reassigned(member.claims):
             return None
         new = list(zip(missing, result.allocations, strict=False))
+        created = result.allocations[-1:] if templates else ()
+        taken = self._take_of_node(member, row, dict(new), created)
+        if taken is None:
+            return None
         undo = [self._record_allocation(ref, allocation) for ref, allocation in new]
         to_create = (
             claim_to_create(member, templates[0], result.allocations[-1]) if templates else None
@@ -152,7 +159,63 @@ class CycleDevices:
         reserved = [self._users.reserve(ref.uid, _consumer(member, ref)) for ref in member.claims]
         undo += [each for each in reserved if each is not None]
         allocate = tuple(ClaimAllocation(ref, found) for ref, found in new)
-        return PodDevices(allocate, _undo_all(undo), to_create, self._refund(own, allocate))
+        return PodDevices(allocate, _undo_all(undo), to_create, self._refund(own, allocate), *taken)
+
+    def _take_of_node(
+        self,
+        member: Member,
+        row: int,
+        new: Mapping[ClaimRef, AllocationResult],
+        created: Sequence[AllocationResult],
+    ) -> tuple[tuple[NodeClaim, ...], Mapping[str, float]] | None:
+        """What the claims of a pod take of its node; None, with the problem noted, if they can't.
+
+        The rules are those of kube-scheduler (KEP-5517). ``new``: allocations of claims that had
+        none, ``created``: of a claim that is made for the pod.
+        """
+        found: list[NodeClaim] = []
+        amounts: list[Mapping[str, float]] = []
+        problem = ""
+        if any(map(self._devices.node_resources, created)):
+            problem = "a claim for extended resources can't take resources of the node"
+        for use, ref in zip(member.shape.claims, member.claims, strict=False):
+            allocation = new.get(ref) or self._allocation(ref)
+            taken = self._devices.node_resources(allocation) if allocation is not None else NONE
+            if not taken:
+                continue
+            if taken.mapped and self._has_other_users(member, ref):
+                problem = (
+                    f"node allocatable resource claim {ref.name} has a mapped device and cannot be "
+                    "shared across pods"
+                )
+            elif not use.containers:
+                problem = (
+                    f"claim {ref.name} takes resources of the node, but no container refers to it"
+                )
+            found.append(NodeClaim(use.name, taken.status(ref.name)))
+            amounts.append(taken.of_pod(use.containers))
+        taken_in_all, unused = total(amounts), member.shape.unused_pod_level
+        for name, left in unused.items():
+            if not problem and taken_in_all.get(name, 0.0) > left:
+                problem = (
+                    f"pod level request for {name} is insufficient to cover the aggregated "
+                    "container and node-allocatable DRA requests"
+                )
+        if problem:
+            self._node_claim_problems[member.shape.number, row] = problem
+            return None
+        return tuple(found), beyond_pod_level(taken_in_all, unused)
+
+    def _has_other_users(self, member: Member, ref: ClaimRef) -> bool:
+        claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
+        listed = claim.status.reserved_for if claim is not None else ()
+        group = member.group_reservation
+        own = {member.pod.uid} | ({group.group.uid} if group is not None else set())
+        return self._users.has_others(ref.uid, listed, own)
+
+    def node_claim_problem(self, shape: Shape, row: int) -> str:
+        """Why ``allocate`` refused claims on a node for what they take of it; "" if it did not."""
+        return self._node_claim_problems.get((shape.number, row), "")
 
     def _claims_by_node(self, shape: Shape, rows: Ints) -> Iterator[NodeClaims]:
         return extended_claims_by_node(shape, self._snapshot, rows, self._devices.divisible_gpus)

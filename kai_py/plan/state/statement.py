@@ -12,7 +12,7 @@ Undoing runs the log backwards, so trials nest. Costs are per pod, never per nod
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -21,9 +21,9 @@ from msgspec import Struct
 from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import GPU_RESOURCE, SharedGpu
 from kai_py.api.references import ClaimRef
-from kai_py.plan.plan import Action, ClaimAllocation, ClaimToCreate
+from kai_py.plan.plan import Action, ClaimAllocation, ClaimToCreate, NodeClaim
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.device_trial import DeviceTrial
+from kai_py.plan.state.device_trial import DeviceTrial, PodDevices
 from kai_py.plan.state.limits.base import NodeLimits
 from kai_py.plan.state.limits.gpu_sharing import SharedGpus, ShareReplicas
 from kai_py.plan.state.limits.host_ports import HostPorts
@@ -57,6 +57,8 @@ class Assignment(Struct, frozen=True):
     reserved_claims: tuple[ClaimRef, ...] = ()
     gpus: tuple[SharedGpu, ...] = ()
     create_claim: ClaimToCreate | None = None
+    node_claims: tuple[NodeClaim, ...] = ()
+    node_amounts: Mapping[str, float] = {}
 
 
 class Evicted(Struct, frozen=True):
@@ -133,6 +135,8 @@ class Statement:
         self.evicted: dict[str, Evicted] = {}
         self._vectors: dict[int, Floats] = {}
         self._claimed_shares: dict[int, Bools] = {}
+        self.claim_shortages: dict[tuple[int, int], str] = {}
+        """By shape and row, what the claims of a pod were refused there."""
         self._undo: list[Callable[[], None]] = []
 
     def trial(self) -> Trial:
@@ -195,6 +199,15 @@ class Statement:
             cached = self._vectors[shape.number] = self.snapshot.resources.vector(listed)
         return cached
 
+    def occupied(self, member: Member) -> Floats:
+        """(resources,) what a bound pod has of its node: its requests, and what its claims take."""
+        requests = self.request_vector(member.shape)
+        if not member.claimed_amounts:
+            return requests
+        positions = self.snapshot.resources.positions
+        taken = {name: each for name, each in member.claimed_amounts.items() if name in positions}
+        return requests + self.snapshot.resources.vector(taken)
+
     def place(
         self,
         gang: Gang,
@@ -220,11 +233,15 @@ class Statement:
                 else self._allocate_gpu_share(member, row, capacity, gpu_fraction)
             )
             devices = None if gpus is None else self.devices.allocate(member, row, capacity)
-            if gpus is None or devices is None:
+            if devices is not None and devices.undo is not None:
+                self._undo.append(devices.undo)
+            if (
+                gpus is None
+                or devices is None
+                or not self._take_for_claims(member, row, devices, capacity, placed)
+            ):
                 self._roll_back(mark)
                 break
-            if devices.undo is not None:
-                self._undo.append(devices.undo)
             assignment = Assignment(
                 member,
                 gang,
@@ -235,6 +252,8 @@ class Statement:
                 member.claims,
                 gpus,
                 devices.create_claim,
+                devices.node_claims,
+                devices.node_amounts,
             )
             self._record(member.pod.uid, assignment)
             if devices.refund:
@@ -248,6 +267,30 @@ class Statement:
                 cost = self._cost_on(member, row)
                 self._charge(gang, cost, 1.0, non_preemptible=gang.is_non_preemptible(member))
         return placed
+
+    def _take_for_claims(
+        self, member: Member, row: int, devices: PodDevices, capacity: Capacity, placed: int
+    ) -> bool:
+        """Take of a node what a pod's claims take; False, with the reason noted, if it lacks that.
+
+        ``placed``: pods of the shape whose requests are taken only after this one.
+        """
+        # Of a victim that is put back it is known what they took.
+        amounts, shape = devices.node_amounts or member.claimed_amounts, member.shape
+        if not amounts:
+            return True
+        positions, requests = self.snapshot.resources.positions, self.request_vector(shape)
+        free = self.free_on(row, capacity)
+        for name, amount in amounts.items():
+            position = positions.get(name)
+            left = 0.0 if position is None else free[position] - (placed + 1) * requests[position]
+            if amount > left:
+                self.claim_shortages[shape.number, row] = (
+                    f"Insufficient {name} (the devices of its claims take more than is free)"
+                )
+                return False
+        self._shift(row, -self.snapshot.resources.vector(amounts), capacity)
+        return True
 
     def place_resources_only(
         self,
@@ -298,7 +341,7 @@ class Statement:
         if undo is not None:
             self._undo.append(undo)
         if row is not None:
-            self._shift(row, self.request_vector(member.shape), Capacity.FUTURE_IDLE)
+            self._shift(row, self.occupied(member), Capacity.FUTURE_IDLE)
             self._undo += self.limits.release(member, row)
             if self.pod_rules.is_counting:
                 self.pod_rules.add(evicted_pod(member, row))

@@ -313,7 +313,7 @@ def _max_shares_per_gpu(state: CycleState, shape: Shape) -> list[float]:
 def max_freed(state: CycleState, member: Member) -> Floats:
     """(resources,) the most that evicting the pod frees; a part of a GPU counts as its GPU."""
     vector, card = (
-        state.statement.request_vector(member.shape),
+        state.statement.occupied(member),
         state.snapshot.resources.positions.get(GPU_RESOURCE),
     )
     share = member.shape.gpu_share

@@ -120,7 +120,7 @@ def _keep_in_place(state: CycleState, gang: Gang, member: Member, action: Action
     if (
         row is None
         or member.gpus
-        or (statement.future_idle[:, row] < statement.request_vector(member.shape)).any()
+        or (statement.future_idle[:, row] < statement.occupied(member)).any()
     ):
         return False
     if not _allowed_by_pod_rules(state, member, row):

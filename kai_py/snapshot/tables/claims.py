@@ -144,7 +144,7 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
             missing = missing if waiting or claim is not None else _missing(entry)
             waiting = waiting or reason
             continue
-        uses.append(_claim_use(entry, claim, shared=group.has(entry)))
+        uses.append(_claim_use(entry, claim, _references(pod, entry), shared=group.has(entry)))
         references.append(ClaimRef.of(claim.metadata))
         if group.has(entry):
             shared.append(references[-1])
@@ -236,7 +236,17 @@ def _owned_by(claim: ResourceClaim, pod: Pod) -> bool:
     )
 
 
-def _claim_use(entry: PodResourceClaim, claim: ResourceClaim, *, shared: bool) -> ClaimUse:
+def _references(pod: Pod, entry: PodResourceClaim) -> int:
+    """How many containers refer to a claim."""
+    return sum(
+        any(each.name == entry.name for each in container.resources.claims)
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+    )
+
+
+def _claim_use(
+    entry: PodResourceClaim, claim: ResourceClaim, containers: int, *, shared: bool
+) -> ClaimUse:
     allocation = claim.status.allocation
     identity_matters = shared or allocation is not None or not entry.resource_claim_template_name
     return ClaimUse(
@@ -244,4 +254,5 @@ def _claim_use(entry: PodResourceClaim, claim: ResourceClaim, *, shared: bool) -
         spec=claim.spec,
         claim=claim if identity_matters else None,
         node_selector=allocation.node_selector if allocation else None,
+        containers=containers,
     )

@@ -27,7 +27,8 @@ class AssumedBinding(Struct, frozen=True):
 
     ``claims``: new allocations by claim uid. ``gpus``: the shared GPUs of which the pod gets a
     part. ``new_claim``: the claim that is created for its extended resources. ``volumes``: the
-    names of the PersistentVolumes that its claims get.
+    names of the PersistentVolumes that its claims get. ``node_amounts``: what its claims take of
+    the node beside its requests.
     """
 
     pod_uid: str
@@ -36,6 +37,7 @@ class AssumedBinding(Struct, frozen=True):
     gpus: tuple[SharedGpu, ...] = ()
     new_claim: ResourceClaim | None = None
     volumes: tuple[str, ...] = ()
+    node_amounts: Mapping[str, float] = {}
 
 
 class DerivedPod(Struct, frozen=True):
