@@ -7,6 +7,7 @@ from benchmarks.dra.rows import dra_benchmarks
 from benchmarks.fairness.rows import fairness_benchmarks
 from benchmarks.openb.rows import openb_benchmarks
 from benchmarks.row import Benchmark
+from benchmarks.scheduler_perf.rows import scheduler_perf_benchmarks
 from benchmarks.watch.rows import watch_benchmarks
 
 
@@ -14,6 +15,7 @@ def benchmarks() -> list[Benchmark]:
     """Every row, in the order of the table."""
     return [
         *api_benchmarks(),
+        *scheduler_perf_benchmarks(),
         *watch_benchmarks(),
         *core_benchmarks(),
         *dra_benchmarks(),

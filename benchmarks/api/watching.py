@@ -14,6 +14,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    namespace: str = ""
     name: str = ""
     resource_version: str = ""
 
@@ -33,7 +34,7 @@ class _Event(msgspec.Struct, frozen=True):
 
 @dataclass
 class Seen:
-    """Seconds of a steady clock by pod name."""
+    """Seconds of a steady clock by namespace and name of a pod."""
 
     created: dict[str, float] = field(default_factory=dict)
     bound: dict[str, float] = field(default_factory=dict)
@@ -59,20 +60,21 @@ class Seen:
         """When the last binding was seen."""
         return max(self.bound.values())
 
-    async def follow(self, api: Api, revision: str) -> None:
-        """Note what happens from a revision on.
+    async def follow(self, api: Api, revision: str, path: str) -> None:
+        """Note what happens to the pods of a path from a revision on.
 
         The server ends a watch whose client is too busy to read; the next one goes on from there.
         """
         decoder = msgspec.json.Decoder(_Event)
         while True:
-            async for line in api.watch(PODS, resourceVersion=revision):
+            async for line in api.watch(path, resourceVersion=revision):
                 pod = decoder.decode(line).object
                 revision = pod.metadata.resource_version
                 await self._note(pod)
 
     async def _note(self, pod: _Pod) -> None:
-        name, now = pod.metadata.name, time.perf_counter()
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        now = time.perf_counter()
         self.created.setdefault(name, now)
         if pod.spec.node_name and name not in self.bound:
             self.bound[name] = now
@@ -81,11 +83,11 @@ class Seen:
 
 
 @asynccontextmanager
-async def watching(api: Api) -> AsyncIterator[Seen]:
-    """Watch the pods for the duration of the block."""
-    listed = await api.get(PODS, limit="1")
+async def watching(api: Api, path: str = PODS) -> AsyncIterator[Seen]:
+    """Watch the pods of a path for the duration of the block."""
+    listed = await api.get(path, limit="1")
     seen = Seen()
-    task = asyncio.create_task(seen.follow(api, listed["metadata"]["resourceVersion"]))
+    task = asyncio.create_task(seen.follow(api, listed["metadata"]["resourceVersion"], path))
     try:
         yield seen
     finally:
