@@ -13,41 +13,25 @@ from pydantic import Field, ValidationError, model_validator
 
 from kai_py.api.autoscaling import AutoscalingConfig
 from kai_py.api.choices import Profile
+from kai_py.api.eviction import EvictionConfig
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.measured_usage import PrometheusUsage
 from kai_py.api.model import ApiModel, Name, QualifiedName
 from kai_py.api.node_departures import NodeDeparturesConfig
 from kai_py.api.placement import InstalledAction, PlacementConfig
 from kai_py.api.problems import field_problems
+from kai_py.api.serving import HttpConfig, LogConfig, WebhookConfig
 from kai_py.api.spot import SpotConfig
-from kai_py.api.times import Duration
+from kai_py.api.times import Duration, PositiveDuration
 from kai_py.grouping.gang_settings import Preemptibility
 from kai_py.grouping.rule import RuleFile as GroupingRules
 from kai_py.grouping.rule_table import RuleTable
 
 PositiveCount = Annotated[int, Field(ge=1, strict=True)]
-PositiveDuration = Annotated[Duration, Field(gt=0)]
-Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
 
 
 class ConfigurationError(ValueError):
     """The configuration cannot be used; the message has one line per problem."""
-
-
-class LogLevel(enum.StrEnum):
-    """Lowest level that is logged."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class LogFormat(enum.StrEnum):
-    """Format of log records."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class FairShareConfig(ApiModel):
@@ -72,48 +56,6 @@ class OrderConfig(ApiModel):
     """Time that the largest pending gang within its queue's fair share waits before nodes are
     reserved for it as pods end, where no queue has nodes reserved by its own ``reserveAfter``; 0:
     none. Not with the ``kai`` rules."""
-
-
-class EvictionConfig(ApiModel):
-    """When running pods may be relocated or evicted for others."""
-
-    preempt: bool = True
-    """Inside a queue, by priority."""
-    reclaim: bool = True
-    """Between queues, by fair share."""
-    consolidate: bool = True
-    """Consolidation: relocating pods so that a gang fits; only when all of them can be
-    relocated."""
-    consolidate_at_most: Annotated[int, Field(ge=0, strict=True)] = 16
-    """Maximum number of pods relocated for one gang."""
-    preempt_min_runtime: Duration = 0.0
-    """Time a workload runs before it may be preempted, unless its queue says otherwise."""
-    reclaim_min_runtime: Duration = 0.0
-    """Time a workload runs before it may be reclaimed, unless its queue says otherwise."""
-    staleness_grace: Duration = 60.0
-    """Time a gang may run below minMember before its remaining pods are evicted."""
-    suspend_jobs: bool = False
-    """Jobs all of whose pods are evicted are suspended, and resumed when they fit again, unless
-    their annotation scheduling.kai.io/on-eviction says otherwise. Jobs that would fail
-    are suspended in any case."""
-    cooldown: Duration = 0.0
-    """Time after an eviction for which no pod of the same workload is evicted again."""
-    patience: Duration = 1800.0
-    """How long a gang whose queue had its share so far waits for pods that are about to end before
-    others are evicted for it, and after which what victims lose counts less and less; 0: not at
-    all. Ends are expected by
-    ``scheduling.kai.io/expected-runtime`` and by how long such pods ran before; not with the
-    ``kai`` rules."""
-    settling_time: Duration = 150.0
-    """Time after its start for which a pod is not evicted if it is expected to end by itself; not
-    with the ``kai`` rules."""
-    evictions_per_day: Annotated[int, Field(ge=0, le=1000, strict=True)] = 2
-    """Evictions within a day after which a workload loses pods only to queues within what they
-    deserve; 0: no limit. Not with the ``kai`` rules."""
-    restart_cost: Duration = 60.0
-    """Start-up time that an eviction costs each pod, where victims are weighed by lost work."""
-    hold_expiry: PositiveDuration = 300.0
-    """Time for which capacity freed by eviction stays nominated for its gang."""
 
 
 class BudgetsConfig(ApiModel):
@@ -263,46 +205,6 @@ class KueueConfig(ApiModel):
     """Kueue owns the quota, the scheduler places what it admits: work that names no queue goes to
     ``defaultQueue``, or ``kueue``, which is unlimited and needs no object; nothing is reclaimed
     between queues; gangs for which Kueue chose the nodes are only checked."""
-
-
-class WebhookConfig(ApiModel):
-    """Admission webhooks, served by ``kai-py webhook``."""
-
-    host: str = "0.0.0.0"
-    """Address to listen on."""
-    port: Annotated[int, Field(ge=1, le=65535, strict=True)] = 9443
-    """Port to listen on."""
-    namespace: Name = "kai-py"
-    """Namespace of the Service ``kai-py-webhook`` and of the Secret of that name."""
-    self_managed: bool = True
-    """Create the certificate in the Secret and renew it; off where something else writes it."""
-    names: Annotated[tuple[str, ...], Field(max_length=16)] = ()
-    """Names and IP addresses in the certificate, in addition to those of the Service."""
-
-
-class HttpConfig(ApiModel):
-    """Where metrics, health and explanations are served."""
-
-    host: str = "0.0.0.0"
-    """Address to listen on."""
-    port: Port = 8080
-    """Port to listen on; 0 takes a free one."""
-    token_file: Path | None = None
-    """File with the bearer token that /v1 requires, read for every request; else the environment
-    variable KAI_PY_HTTP_TOKEN. Without either /v1 is open on loopback and closed elsewhere;
-    metrics and probes are always open."""
-    review_tokens: bool = True
-    """Whether the API server reviews other bearer tokens: their user (TokenReview), and what that
-    user may see (SubjectAccessReview)."""
-
-
-class LogConfig(ApiModel):
-    """Logging."""
-
-    level: LogLevel = LogLevel.INFO
-    """Lowest level."""
-    format: LogFormat = LogFormat.TEXT
-    """Format of records."""
 
 
 class LeaderElectionConfig(ApiModel):

@@ -29,7 +29,8 @@ from kai_py.admission.certificate import (
 )
 from kai_py.admission.handlers import MIRRORED, AdmissionContext, registry
 from kai_py.admission.trust import publish_authority
-from kai_py.config import Configuration, WebhookConfig
+from kai_py.api.serving import WebhookConfig
+from kai_py.config import Configuration
 from kai_py.watch.client import Client
 from kai_py.watch.credentials import Credentials
 from kai_py.watch.errors import ApiError

@@ -8,9 +8,7 @@ from pydantic import Field, model_validator
 
 from kai_py.api.cron import parse_cron
 from kai_py.api.model import ApiModel
-from kai_py.api.times import Duration
-
-PositiveDuration = Annotated[Duration, Field(gt=0)]
+from kai_py.api.times import PositiveDuration
 
 
 class WindowType(enum.StrEnum):

@@ -12,7 +12,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from kai_py.api.numbers import shortened
 
@@ -79,6 +79,7 @@ Duration = Annotated[
     WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "maxLength": 32}),
 ]
 """A pydantic field in seconds, read from a duration text (or a number of seconds)."""
+PositiveDuration = Annotated[Duration, Field(gt=0)]
 
 
 def format_time(moment: datetime | float) -> str:

@@ -23,6 +23,7 @@ from prometheus_client import (
 )
 
 from kai_py.api.printable import printable_json
+from kai_py.api.serving import LogFormat
 from kai_py.cli.connection import (
     ConfigFile,
     Context,
@@ -33,7 +34,7 @@ from kai_py.cli.connection import (
     with_options,
 )
 from kai_py.cli.errors import CommandError
-from kai_py.config import Configuration, LogFormat
+from kai_py.config import Configuration
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.log import configure_logging

@@ -8,6 +8,7 @@ import typer
 
 from kai_py.admission.certificate import CertificateError
 from kai_py.admission.server import serve
+from kai_py.api.serving import LogFormat
 from kai_py.cli.connection import (
     ConfigFile,
     Context,
@@ -18,7 +19,7 @@ from kai_py.cli.connection import (
     with_options,
 )
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.config import Configuration, LogFormat
+from kai_py.config import Configuration
 from kai_py.observe.log import configure_logging
 from kai_py.watch.credentials import find_credentials
 

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from prometheus_client import CollectorRegistry
 
 from kai_py.api.crd import crds
-from kai_py.config import Configuration, EvictionConfig, LeaderElectionConfig
+from kai_py.api.eviction import EvictionConfig
+from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.demo.script import GPUS_PER_NODE, Script
 from kai_py.demo.workloads import PLUGIN_NODES, setup_manifests
 from kai_py.embedded.cluster import EmbeddedCluster

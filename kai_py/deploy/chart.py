@@ -13,7 +13,8 @@ import yaml
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.crd import crds, plain_yaml
 from kai_py.api.gpu_share import RESERVATION
-from kai_py.config import Configuration, HttpConfig, LeaderElectionConfig, WebhookConfig
+from kai_py.api.serving import HttpConfig, WebhookConfig
+from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.deploy.chart_texts import HELPERS, INGRESS, NOTES, README_HEAD, ROUTE, VALUES
 from kai_py.deploy.kai_api import kai_defaults, kai_definitions
 from kai_py.deploy.monitoring import DASHBOARDS, RULES, scraping, text_of
