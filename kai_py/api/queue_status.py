@@ -76,6 +76,8 @@ class QueueStatus(ApiModel):
     """Allocated, by resource; GPUs of every kind together under gpus."""
     requested: Amounts = Field(default_factory=dict)
     """Allocated, and requested by pending pods, by resource."""
+    infeasible: Amounts = Field(default_factory=dict)
+    """Part of requested that no nodes of this cluster can ever serve: not counted as demand."""
     fair_share: Amounts = Field(default_factory=dict)
     """Fair share: entitlement at the present demand, by resource."""
     pending_gangs: Annotated[int, Field(ge=0)] = 0

@@ -26,7 +26,14 @@ from kai_py.api.records.resource import (
 )
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.compute_domains import DAEMON, DRIVER, ChannelClaims
-from kai_py.dra.device_kinds import DeviceKind, DeviceKinds, devices_by_node, max_on_one_node
+from kai_py.dra.device_kinds import (
+    DeviceKind,
+    DeviceKinds,
+    PossibleDevices,
+    devices_by_node,
+    max_on_one_node,
+    possible_devices,
+)
 from kai_py.dra.device_limits import DeviceLimits
 from kai_py.dra.device_state import DeviceState, unreadable_shares
 from kai_py.dra.divisible_gpus import DivisibleGpu, divisible_by_node, memory_mib
@@ -346,6 +353,15 @@ class ClusterDevices:
             return []
         of_class = _expressions(device_class.spec.selectors)
         return self._kinds.requested(of_class, _expressions(request.selectors))
+
+    def possible_devices(self, request: DeviceRequestSpec) -> PossibleDevices | None:
+        """Devices that a request could get while all are free; None where that is not known."""
+        device_class = self.classes.get(request.device_class_name)
+        if device_class is None:
+            return possible_devices(())
+        of_class = _expressions(device_class.spec.selectors)
+        kinds = self._kinds.matching(of_class, _expressions(request.selectors))
+        return None if kinds is None else possible_devices(kinds)
 
     def _limits_changed(self) -> bool:
         """Whether devices may count otherwise than at the last call."""

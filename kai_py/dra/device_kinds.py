@@ -58,7 +58,9 @@ class DeviceKinds:
     )
     _cached: tuple[int, Mapping[str, DeviceKind]] | None = None
     _selected: dict[tuple[str, ...], list[DeviceKind]] = field(default_factory=dict)
-    _requested: dict[tuple[Sequence[str], ...], list[DeviceKind]] = field(default_factory=dict)
+    _requested: dict[tuple[Sequence[str], ...], list[DeviceKind] | None] = field(
+        default_factory=dict
+    )
 
     def start_cycle(self) -> None:
         """What may be spent on the requests that come in is whole again."""
@@ -87,17 +89,47 @@ class DeviceKinds:
 
         So too if they cost too much to evaluate here.
         """
+        return self.matching(of_class, own) or self.selected_by(of_class)
+
+    def matching(self, of_class: Sequence[str], own: Sequence[str]) -> list[DeviceKind] | None:
+        """The kinds that satisfy the selectors of a class and of a request.
+
+        None where those of the request cost too much to evaluate here.
+        """
         kinds = self.selected_by(of_class)
         if not own:
             return kinds
         key = tuple(of_class), tuple(own)
-        cached = self._requested.get(key)
-        if cached is None:
-            cached = _satisfying(self._of_requests, kinds, key[1])
-            if cached is None and self._of_requests.allowance.cut_short:
-                return kinds
-            cached = self._requested[key] = cached or kinds
-        return cached
+        if key not in self._requested:
+            found = _satisfying(self._of_requests, kinds, key[1])
+            if found is None and self._of_requests.allowance.cut_short:
+                return None
+            self._requested[key] = found
+        return self._requested[key]
+
+
+@dataclass(frozen=True, slots=True)
+class PossibleDevices:
+    """Devices that a request could get while all are free.
+
+    ``by_node``: on each node; ``anywhere``: those that several nodes reach. ``are_shared``: some of
+    them may be allocated several times.
+    """
+
+    by_node: Mapping[str, int]
+    anywhere: int
+    are_shared: bool
+
+
+def possible_devices(kinds: Iterable[DeviceKind]) -> PossibleDevices:
+    """The devices of these kinds."""
+    by_node: dict[str, int] = {}
+    shared = False
+    for kind in kinds:
+        shared = shared or kind.row.cel.allow_multiple_allocations
+        for node, devices in kind.by_node.items():
+            by_node[node] = by_node.get(node, 0) + devices
+    return PossibleDevices(by_node, by_node.pop("", 0), shared)
 
 
 def _satisfying(

@@ -54,6 +54,7 @@ def explain_queue(
         sentences=(
             _allocation(share),
             _entitlement(share),
+            *_infeasible(share, plan),
             *_borrowing(share, plan, shows),
             *_spares(share),
             *_changes(share, stages),
@@ -83,6 +84,23 @@ def _entitlement(share: QueueShare) -> str:
     if allocated < fair:
         return f"{entitled}: it is entitled to {format_amount(fair - allocated)} more."
     return f"{entitled}, all of which it has."
+
+
+def _infeasible(share: QueueShare, plan: Plan) -> Iterator[str]:
+    """What of its requests can never run: GPUs, or else other resources."""
+    if not share.infeasible:
+        return
+    gpus = _gpus(share.infeasible)
+    amount = f"{format_amount(gpus)} GPUs" if gpus else ", ".join(sorted(share.infeasible))
+    gangs = [
+        each.gang for each in plan.unplaced if each.queue == share.queue and each.is_infeasible
+    ]
+    named = f": {', '.join(gangs[:MAX_QUEUES_NAMED])}" if gangs else ""
+    more = len(gangs) - MAX_QUEUES_NAMED
+    yield (
+        f"Of what it requests, {amount} can never run on the nodes of this cluster, and do not "
+        f"count as demand{named}{f' and {more} more' if more > 0 else ''}."
+    )
 
 
 def _borrowing(share: QueueShare, plan: Plan, shows: Callable[[str], bool]) -> Iterator[str]:

@@ -8,7 +8,7 @@ past usage). The numbers are those of the cycle's own division, not computed aga
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kai_py.plan.state.queues import Quota
+from kai_py.plan.state.queues import Quota, counted_demand
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.tables.queue_objects import in_api_units
 
@@ -87,6 +87,12 @@ def _step(quota: Quota, row: int, queue: int) -> ShareStep:
     )
 
 
+def _demand(quota: Quota, row: int, queue: int) -> float:
+    """What counts as demand of a queue."""
+    counted = counted_demand(quota.demand[row], quota.infeasible[row])
+    return float(counted[queue])
+
+
 def _sibling(quota: Quota, row: int, queue: int) -> SiblingShare:
     queues, shares, resource = quota.queues, quota.shares, quota.resources[row]
     name = queues.names[queue]
@@ -97,7 +103,7 @@ def _sibling(quota: Quota, row: int, queue: int) -> SiblingShare:
         priority=int(queues.priority[queue]),
         weight=float(queues.weight[row, queue]),
         past_usage=past.used.get(resource, 0.0) / offered if past and offered else None,
-        requested=_amount(resource, float(quota.demand[row, queue])),
+        requested=_amount(resource, _demand(quota, row, queue)),
         maximum=_amount(resource, float(queues.max[row, queue])),
         deserved=_amount(resource, float(queues.deserved[row, queue])),
         guaranteed=_amount(resource, float(shares.deserved[row, queue])),

@@ -106,6 +106,7 @@ def queue_shares(
     fair = _amounts_by_queue(quota, shares.fair)
     allocated = _amounts_by_queue(quota, usage.allocated)
     demand = _amounts_by_queue(quota, quota.demand)
+    infeasible = _amounts_by_queue(quota, quota.infeasible)
     non_preemptible = _amounts_by_queue(quota, usage.non_preemptible)
     scaled = _amounts_by_queue(quota, np.where(shares.scaled, shares.deserved, np.nan))
     return tuple(
@@ -116,6 +117,7 @@ def queue_shares(
             fair_share=fair[q],
             allocated=allocated[q],
             requested=demand[q],
+            infeasible={name: amount for name, amount in infeasible[q].items() if amount},
             pending_gangs=pending_by_queue.get(name, 0),
             problems=tuple(each for each in quota.problems if each.queue == name),
             parent=queues.names[queues.parent[q]] if queues.depth[q] else "",

@@ -333,9 +333,11 @@ class QueueShare:
     """A queue in this cycle with its subtree; amounts by quota resource, in quota units.
 
     ``non_preemptible`` is the part of ``allocated`` that can't be reclaimed. ``pending_gangs``
-    counts gangs of the queue itself. ``scaled_deserved`` has, for each deserved amount that the
-    cluster is too small for, the amount that it is scaled to. A ``parent`` of "" means root; a
-    queue whose written parent is unusable counts as a root, too, and has a problem that says so.
+    counts gangs of the queue itself. ``infeasible``: the part of ``requested`` that the cluster can
+    never serve, so that it does not count as demand. ``scaled_deserved`` has, for each deserved
+    amount that the cluster is too small for, the amount that it is scaled to. A ``parent`` of ""
+    means root; a queue whose written parent is unusable counts as a root, too, and has a problem
+    that says so.
     ``is_open``: every namespace may use it.
     """
 
@@ -349,6 +351,7 @@ class QueueShare:
     problems: tuple[QueueProblem, ...] = ()
     parent: str = ""
     scaled_deserved: dict[str, float] = field(default_factory=dict)
+    infeasible: dict[str, float] = field(default_factory=dict)
     non_preemptible: dict[str, float] = field(default_factory=dict)
     priority: int = 100
     is_open: bool = False

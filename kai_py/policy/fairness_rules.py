@@ -2,9 +2,9 @@
 
 ``native`` divides exactly, finishes a priority before the next, scales deserved amounts in
 proportion when the cluster is smaller than their sum, compares only the resources that a gang
-requests, gives no gang capacity that an earlier gang needs together with victims, and minimises the
-victims inside a queue. ``kai`` follows KAI-Scheduler 0.17, for clusters that keep its Queues and
-expect its figures.
+requests, gives no gang capacity that an earlier gang needs together with victims, minimises the
+victims inside a queue, and counts no demand that the cluster can never serve. ``kai`` follows
+KAI-Scheduler 0.17, for clusters that keep its Queues and expect its figures.
 """
 
 from dataclasses import dataclass
@@ -42,6 +42,16 @@ class BypassPolicy(StrEnum):
 
     BYPASS_FIRST = "who-fits"
     """For later gangs that fit; only then may any gang evict others."""
+
+
+class CountedDemand(StrEnum):
+    """Which pending requests count as demand of their queue."""
+
+    FEASIBLE = "feasible"
+    """Those that the nodes, if they were empty, could serve."""
+
+    ALL = "all"
+    """All of them, also those that no node can ever serve."""
 
 
 class VictimPreference(StrEnum):
@@ -84,6 +94,7 @@ class FairnessRules:
     bypass_policy: BypassPolicy = BypassPolicy.PREEMPT_FIRST
     victim_preference: VictimPreference = VictimPreference.FEWEST
     mig_slices_per_gpu: float = MIG_SLICES_PER_GPU
+    counted_demand: CountedDemand = CountedDemand.FEASIBLE
 
     def __post_init__(self) -> None:
         lowest = {
@@ -106,5 +117,6 @@ KAI = FairnessRules(
     bypass_policy=BypassPolicy.BYPASS_FIRST,
     victim_preference=VictimPreference.YOUNGEST,
     mig_slices_per_gpu=1.0,
+    counted_demand=CountedDemand.ALL,
 )
 PROFILES = {Profile.NATIVE: NATIVE, Profile.KAI: KAI}

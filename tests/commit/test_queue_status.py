@@ -146,7 +146,8 @@ def test_a_queue_that_lowers_the_guarantees_of_all_others_is_told():
         queue("a", 4),
         queue("vast", 1_000_000),
         job_with_pods("one", 4, queue="a"),
-        job_with_pods("two", 16, queue="vast"),
+        job_with_pods("two", 8, queue="vast"),
+        job_with_pods("three", 8, queue="vast"),
     ).plan()
     found = condition(status_of(plan, "vast"), "Ready")
     assert (found["status"], found["reason"]) == ("True", "DeservedScaledDown")

@@ -68,3 +68,12 @@ def test_every_queue_of_any_cluster_is_explained(queues):
         assert found is not None
         assert all(sentence.endswith(".") for sentence in found.sentences)
         assert "0000" not in " ".join(found.sentences)
+
+
+def test_what_can_never_run_is_said_with_the_gangs():
+    found = explained(queue("own", 2), pod("huge", 9, queue="own"), pod("runs", 1, queue="own"))
+    assert (
+        "Of what it requests, 9 GPUs can never run on the nodes of this cluster, and do not count "
+        "as demand: default/Pod/huge."
+    ) in found.sentences
+    assert found.fair_share == 1

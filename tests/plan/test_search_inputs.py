@@ -196,6 +196,7 @@ FACTS = {
     "ignored_markers": "which gangs are tried",
     "below_min_members": "what was decided before",
     "started_in_part": "what was decided before",
+    "misnamed_schedulers": "no pods of ours",
     "queue_allocated": "usage",
     "queue_non_preemptible": "usage",
     "queue_leaving": "usage",

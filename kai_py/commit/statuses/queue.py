@@ -114,6 +114,7 @@ def desired_status(report: QueueStatusReport, watched: WatchedQueue, now: dateti
         observed_generation=generation,
         allocated=_amounts(share.allocated),
         requested=_amounts(share.requested),
+        infeasible=_amounts(share.infeasible),
         fair_share=_amounts(share.fair_share),
         pending_gangs=share.pending_gangs,
         pending=report.pending,

@@ -19,6 +19,7 @@ from kai_py.plan.search_cache.settled import SettledCycle, SettledGang
 from kai_py.plan.session import CycleState
 from kai_py.plan.spot_choices import SpotChoices
 from kai_py.plan.state.eviction_limits import EvictionHistory
+from kai_py.plan.state.infeasible_demand import InfeasibleDemand
 from kai_py.plan.state.queues import FairShareCache, PastUsage
 from kai_py.plan.turns import (
     NOT_REACHED,
@@ -49,6 +50,7 @@ class CycleMemory:
     history: PastUsage | None = None
     static_fits: StaticFits = field(default_factory=StaticFits)
     fair_shares: FairShareCache = field(default_factory=FairShareCache)
+    infeasible: InfeasibleDemand = field(default_factory=InfeasibleDemand)
     search_inputs: InputsHistory = field(default_factory=InputsHistory)
     search_cache: SearchCache = field(default_factory=SearchCache)
     backoff: SearchBackoff = field(default_factory=SearchBackoff)

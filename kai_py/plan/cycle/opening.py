@@ -11,11 +11,12 @@ from kai_py.plan.placement.scoring import scoring_of
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.eviction_limits import EvictionLimits
-from kai_py.plan.state.queues import Quota, due_amounts, quota_of
+from kai_py.plan.state.queues import NOTHING, Quota, due_amounts, quota_of
 from kai_py.plan.state.reservations import Reservations
 from kai_py.plan.state.statement import Statement
 from kai_py.plan.turns import CycleWatch, Turns
 from kai_py.policy.ageing import QueueAgeing
+from kai_py.policy.fairness_rules import CountedDemand
 from kai_py.policy.lost_work import NO_LOSS_RULES
 from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.spares import Spares, spare_rows
@@ -89,6 +90,9 @@ def _quota(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> 
         memory.devices.node_gpus(snapshot.nodes),
         memory.history,
         cache=memory.fair_shares,
+        infeasible=memory.infeasible.of(snapshot, memory.devices)
+        if settings.rules.counted_demand is CountedDemand.FEASIBLE
+        else NOTHING,
     )
     if settings.loss_rules != NO_LOSS_RULES:
         due = due_amounts(snapshot, quota)

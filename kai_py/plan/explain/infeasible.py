@@ -25,16 +25,12 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.topology import largest_domain
 from kai_py.plan.plan import Stage
 from kai_py.plan.session import CycleState, request_signature
-from kai_py.policy.fit import matches_own_selectors, replicas_that_fit
-from kai_py.policy.node_selector import matches_selector
-from kai_py.policy.tolerations import tolerated_in_time
+from kai_py.plan.state.empty_nodes import admitted_in_time, replicas_on_empty
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 
 LACKS_CAPACITY = frozenset({Stage.RESOURCES, Stage.DEVICES, Stage.TOPOLOGY})
-MOST_PODS = 1 << 20
-"""More pods than one node holds: keeps sums over nodes within int64."""
 
 
 @dataclass
@@ -50,18 +46,14 @@ class _EmptyCluster:
         """(nodes,) bool: its selector, affinity, tolerations and volumes admit the node."""
         if shape.number not in self._admitted:
             nodes = self.state.snapshot.nodes
-            mask = matches_own_selectors(shape, nodes) & tolerated_in_time(shape.tolerations, nodes)
-            for selector in shape.volume_selectors:
-                mask = mask & matches_selector(selector, nodes)
-            self._admitted[shape.number] = mask
+            self._admitted[shape.number] = admitted_in_time(shape, nodes)
         return self._admitted[shape.number]
 
     def by_resources(self, shape: Shape) -> Ints:
         """(nodes,) int64: how many pods of ``shape`` each admitted node holds by resources."""
         if shape.number not in self._by_resources:
-            whole, resources = self.state.snapshot.nodes.allocatable, self.state.snapshot.resources
-            fit = replicas_that_fit(shape, resources, whole, self.admitted(shape), whole)
-            self._by_resources[shape.number] = np.minimum(fit, MOST_PODS)
+            fit = replicas_on_empty(shape, self.state.snapshot, self.admitted(shape))
+            self._by_resources[shape.number] = fit
         return self._by_resources[shape.number]
 
     def replicas(self, shape: Shape, count: int) -> Ints:

@@ -73,7 +73,7 @@ def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints 
     constraint = resolved_constraint(statement.snapshot, gang, group)
     if constraint is None or not constraint.required_level:
         return None
-    level = _level(statement.snapshot, constraint, constraint.required_level)
+    level = level_of(statement.snapshot, constraint, constraint.required_level)
     if level is None:
         return np.full(len(statement.snapshot.nodes), NO_DOMAIN)
     pinned = _occupied_nodes(statement, gang, group)
@@ -102,7 +102,7 @@ def resolved_constraint(
 def _fits_empty(
     snapshot: Snapshot, gang: Gang, group: Subgroup, constraint: TopologyConstraint
 ) -> bool:
-    level = _level(snapshot, constraint, constraint.fitting_level)
+    level = level_of(snapshot, constraint, constraint.fitting_level)
     if level is None:
         return True
     leaves = {leaf.name for leaf in group.leaves()}
@@ -131,7 +131,7 @@ def largest_domain(
     Arguments as of ``domain_candidates``.
     """
     constraint = resolved_constraint(statement.snapshot, gang, group) or TopologyConstraint()
-    level = _level(statement.snapshot, constraint, constraint.required_level)
+    level = level_of(statement.snapshot, constraint, constraint.required_level)
     if level is None:
         return "", 0
     fitting = np.zeros(len(level.names), dtype=np.int64)
@@ -172,7 +172,7 @@ def _level_keys(snapshot: Snapshot, constraint: TopologyConstraint) -> tuple[str
     return tuple(dict.fromkeys(level for level in named if level))
 
 
-def _level(snapshot: Snapshot, constraint: TopologyConstraint, name: str) -> TopologyLevel | None:
+def level_of(snapshot: Snapshot, constraint: TopologyConstraint, name: str) -> TopologyLevel | None:
     """The domains of the level called ``name``; None where the topology has none of that name."""
     keys = _level_keys(snapshot, constraint)
     if keys is None or name not in keys:

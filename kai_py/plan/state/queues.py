@@ -83,6 +83,8 @@ PastUsage = UsageHistory | ExternalUsage
 """Sources of the past usage of queues: our own records, or an external one."""
 
 MAX_CACHED_COSTS = 4096
+NOTHING: Mapping[str, Mapping[str, float]] = {}
+ROUNDING = 1e-12
 ALWAYS_COUNTED = (GPU, "cpu", "memory")
 
 
@@ -95,6 +97,8 @@ class Quota:
     shares: FairShare
     demand: Floats
     rules: FairnessRules
+    infeasible: Floats
+    """(resources, queues) the part of ``demand`` that can never be served, and does not count."""
     leaving: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     """(resources, queues) what of the allocated amounts terminating pods are about to leave."""
     problems: tuple[QueueProblem, ...] = ()
@@ -244,9 +248,11 @@ def quota_of(
     history: PastUsage | None = None,
     *,
     cache: FairShareCache | None = None,
+    infeasible: Mapping[str, Mapping[str, float]] = NOTHING,
 ) -> Quota:
     """The queues of a snapshot with their fair shares; with a ``history``, past usage counts.
 
+    ``infeasible``: by queue, requests that do not count as demand (``InfeasibleDemand``).
     ``cache``: results of the cycle before. ``device_gpus``: (nodes,) GPUs in ResourceSlices; where
     a node also reports device plugin GPUs both are the same cards, so the larger number counts.
     """
@@ -255,18 +261,20 @@ def quota_of(
     problems = (*problems, *selector_problems(snapshot.queues))
     positions = {name: row for row, name in enumerate(resources)}
     empty = np.zeros((len(resources), len(queues)))
-    own, demand, non_preemptible, leaving = (empty.copy() for _ in range(4))
+    tables = tuple(empty.copy() for _ in range(5))
+    own, demand, non_preemptible, leaving, never = tables
     sums = (
         snapshot.queue_allocated,
         snapshot.queue_requested,
         snapshot.queue_non_preemptible,
         snapshot.queue_leaving,
+        infeasible,
     )
-    for table, amounts in zip((own, demand, non_preemptible, leaving), sums, strict=True):
+    for table, amounts in zip(tables, sums, strict=True):
         for queue, charge in amounts.items():
             _add_charge(table, queues, positions, queue, charge)
     totals = _cluster_totals(snapshot, resources, accounting, device_gpus)
-    demand = queues.subtree_sums(demand)
+    demand, never = queues.subtree_sums(demand), queues.subtree_sums(never)
     allocated = queues.subtree_sums(own)
     past = None
     if isinstance(history, ExternalUsage):
@@ -280,7 +288,7 @@ def quota_of(
             total=totals,
             recorded={spec.name: spec.usage for spec in snapshot.queues if spec.usage},
         )
-    shares = cached.compute(queues, totals, demand, rules, past)
+    shares = cached.compute(queues, totals, counted_demand(demand, never), rules, past)
     usage = QueueUsage(
         queues=queues,
         total=totals,
@@ -294,11 +302,19 @@ def quota_of(
         shares=shares,
         demand=demand,
         rules=rules,
+        infeasible=never,
         leaving=queues.subtree_sums(leaving),
         problems=problems,
         past_usage=history.records(snapshot.now) if isinstance(history, UsageHistory) else {},
         _positions=positions,
     )
+
+
+def counted_demand(demand: Floats, infeasible: Floats) -> Floats:
+    """The demand that counts; differences that are due to rounding alone are none."""
+    left: Floats = np.maximum(demand - infeasible, 0.0)
+    left[left <= ROUNDING * demand] = 0.0
+    return left
 
 
 def _counted_resources(snapshot: Snapshot) -> tuple[str, ...]:

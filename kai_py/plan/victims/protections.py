@@ -24,8 +24,8 @@ from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action, Protection, ProtectionRule, Stage
 from kai_py.plan.session import CycleState
+from kai_py.plan.state.empty_nodes import replicas_on_empty
 from kai_py.plan.victims.order import VictimPool
-from kai_py.policy.fit import replicas_that_fit
 from kai_py.policy.limits import display_unit
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime, within_min_runtime
 from kai_py.policy.queue_usage import diverging_siblings, exceeds, exceeds_any
@@ -92,16 +92,15 @@ def _with_protections(
 
 
 def _fits_empty_nodes(state: CycleState, request: PlacementRequest, fits: dict[int, int]) -> bool:
-    """Whether empty nodes would fit the pods, shape by shape."""
+    """Whether the nodes that admit the pods now would fit them empty, shape by shape."""
     snapshot = state.snapshot
     for members in by_shape(request.members):
         shape = members[0].shape
         if shape.number not in fits:
             static = state.placer.shapes.fits.static_fits.of(shape, snapshot.nodes)
-            whole = snapshot.nodes.allocatable
-            copies = replicas_that_fit(shape, snapshot.resources, whole, static.mask, whole)
             able = not shape.needs_devices or state.statement.devices.fits_empty_cluster(shape)
-            fits[shape.number] = int(np.minimum(copies, 1 << 20).sum()) if able else 0
+            copies = replicas_on_empty(shape, snapshot, static.mask)
+            fits[shape.number] = int(copies.sum()) if able else 0
         if fits[shape.number] < len(members):
             return False
     return True
