@@ -219,7 +219,14 @@ class Scheduler:
         source = ApiSource(
             lambda: self.last_view, self.decisions, self.shares, replica=self.replica
         )
-        return Probes(self._metrics.registry, self.unhealthy, self.unready, source, self.unreadable)
+        return Probes(
+            self._metrics.registry,
+            self.unhealthy,
+            self.unready,
+            source,
+            self.unreadable,
+            self._client.machine.now,
+        )
 
     async def _run_elected(self) -> None:
         if self._dry_run:

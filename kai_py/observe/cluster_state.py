@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kai_py.observe.cluster_view import OTHER_SCHEDULERS, ClusterView, NodeUsage
 from kai_py.plan.plan import Plan, QueueShare, Unplaced
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.gangs import Gang, PodState
 from kai_py.snapshot.tables.queue_objects import in_api_units
 
 
@@ -82,6 +82,8 @@ def in_tree_order(rows: Iterable[QueueRow]) -> Iterator[tuple[int, QueueRow]]:
 
 
 MAX_PENDING = 500
+POD_SIZES = (1, 2, 4, 8, 16)
+"""GPUs of a pod, of which the largest gang is shown."""
 UNUSABLE, NO_GPUS = "x", "-"
 FULL = 9
 NO_OWNER = -1
@@ -130,6 +132,18 @@ class PendingGang:
 
 
 @dataclass(frozen=True, slots=True)
+class LargestGang:
+    """The most pods of ``gpus_per_pod`` whole GPUs that idle capacity takes at once.
+
+    ``in_one_domain``: of these, the most within one domain. Queues and other requests are left out.
+    """
+
+    gpus_per_pod: int
+    pods: int
+    in_one_domain: int
+
+
+@dataclass(frozen=True, slots=True)
 class OtherGangs:
     """Sums over the gangs that a reader may not see; ``gpus`` are those allocated to them."""
 
@@ -160,6 +174,9 @@ class ClusterState:
     owners: tuple[str, ...]
     domains: tuple[Domain, ...]
     pending: tuple[PendingGang, ...]
+    productive: float = 0.0
+    """GPUs allocated to gangs with all of minMember on nodes, without terminating pods."""
+    largest_gangs: tuple[LargestGang, ...] = ()
     others: OtherGangs | None = None
 
 
@@ -181,7 +198,31 @@ def cluster_state(view: ClusterView) -> ClusterState:
         owners=owners,
         domains=domains,
         pending=tuple(pending_gangs(view))[:MAX_PENDING],
+        productive=sum(map(_productive_gpus, view.snapshot.gangs.values())),
+        largest_gangs=tuple(largest_gangs(view)),
     )
+
+
+def _productive_gpus(gang: Gang) -> float:
+    if len(gang.bound) < gang.tree.min_pods():
+        return 0.0
+    return sum(
+        member.charge.get(GPU, 0.0)
+        for member in gang.bound
+        if member.state is not PodState.RELEASING
+    )
+
+
+def largest_gangs(view: ClusterView) -> Iterator[LargestGang]:
+    """The largest gang for each usual size of pods; sizes of which no pod fits are left out."""
+    idle = [
+        [math.floor(usage.gpus - usage.used) for usage in usages if usage.usable]
+        for usages in view.domains.values()
+    ]
+    for size in POD_SIZES:
+        pods = [sum(max(gpus, 0) // size for gpus in nodes) for nodes in idle]
+        if any(pods):
+            yield LargestGang(size, sum(pods), max(pods))
 
 
 def _domains(view: ClusterView, owners: Sequence[str]) -> Iterator[Domain]:

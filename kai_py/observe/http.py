@@ -40,6 +40,8 @@ class Probes:
     unready: Callable[[], Sequence[str]]
     source: ApiSource
     unreadable: Callable[[], Sequence[str]] = tuple
+    now: Callable[[], float] = time.time
+    """Seconds since the epoch, by the clock of the cycles."""
 
 
 def make_app(probes: Probes, access: HttpAccess) -> web.Application:
@@ -61,7 +63,7 @@ def make_app(probes: Probes, access: HttpAccess) -> web.Application:
     replica = probes.source.replica
     app = web.Application(middlewares=[require_access(access), forward_to_leader(replica)])
     app.cleanup_ctx.append(forwarding_session)
-    app.on_response_prepare.append(mark_answers(replica, probes.source.view, time.time))
+    app.on_response_prepare.append(mark_answers(replica, probes.source.view, probes.now))
     routes = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
     app.add_routes([web.get(path, handler) for path, handler in routes.items()])
     app.add_routes([*api.routes(), *dashboard_routes()])

@@ -1,7 +1,8 @@
 """Read-only JSON API under /v1.
 
     /v1/state                       queues, domains of nodes, pending gangs
-    /v1/nodes?domain=&offset=&limit=  the nodes of a domain with their pods and devices
+    /v1/nodes?domain=&offset=&limit=  the nodes of a domain with their pods and devices; with
+                                    ``node=`` the page that has this node
     /v1/gangs?queue=&search=&limit=  running gangs, the largest first
     /v1/explain/SUBJECT/NAME?suggestions=&seconds=  gang, pod, job, claim or queue: why it is
                                     pending or where it runs, suggestions, and its decisions (of
@@ -47,7 +48,7 @@ from kai_py.observe.http_answers import (
 )
 from kai_py.observe.http_forward import REPLICA_PATH
 from kai_py.observe.http_lists import LISTS, queue_page
-from kai_py.observe.node_details import MAX_NODES, node_page
+from kai_py.observe.node_details import MAX_NODES, node_page, place_of
 from kai_py.observe.replica import Replica
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.subject import Subject
@@ -163,6 +164,12 @@ class Api:
             parse_integer(query.get("limit", "64")),
         )
         domain = query.get("domain", "")
+        if "node" in query:
+            found = await asyncio.to_thread(place_of, view, query["node"])
+            if found is None:
+                raise web.HTTPNotFound(text="no such node\n")
+            domain, place = found
+            offset = place - place % max(limit, 1)
         page = await asyncio.to_thread(
             lambda: node_page(view, domain, offset=offset, limit=min(limit, MAX_NODES))
         )

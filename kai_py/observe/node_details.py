@@ -74,6 +74,15 @@ def node_page(view: ClusterView, domain: str, *, offset: int, limit: int) -> Nod
     )
 
 
+def place_of(view: ClusterView, node: str) -> tuple[str, int] | None:
+    """The domain of a node and its place there; None if there is no such node."""
+    for domain, usages in view.domains.items():
+        for place, usage in enumerate(usages):
+            if usage.name == node:
+                return domain, place
+    return None
+
+
 def _node(view: ClusterView, usage: NodeUsage, devices: Sequence[DeviceEntry]) -> NodeDetails:
     nodes = view.snapshot.nodes
     return NodeDetails(

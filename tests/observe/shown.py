@@ -23,9 +23,13 @@ class Shown:
         self.decisions.record(self.view.plan, snapshot.gangs, snapshot.now)
         self.shares.record(self.view.plan, snapshot.now)
 
+    def now(self):
+        """The time of the view: its data is always new."""
+        return self.view.snapshot.now if self.view else 0.0
+
     def probes(self):
         source = ApiSource(lambda: self.view, self.decisions, self.shares)
-        return Probes(CollectorRegistry(), list, list, source)
+        return Probes(CollectorRegistry(), list, list, source, now=self.now)
 
 
 def large_cluster():

@@ -117,3 +117,24 @@ def test_a_page_of_nodes_names_who_holds_which_device():
     (occupant,) = shown.occupants
     assert (occupant.gang, occupant.pods, occupant.gpus) == ("default/Job/train", 1, 1.0)
     assert node_page(view, "elsewhere", offset=0, limit=1) is None
+
+
+def test_the_largest_gang_is_what_idle_gpus_take():
+    nodes = [node("n0", "r0"), node("n1", "r1"), node("n2", "r0")]
+    cordoned = node("n3", "r1", unschedulable=True)
+    held = [scenario.pod("a", 5, queue="q", node="n0"), scenario.pod("b", 8, queue="q", node="n1")]
+    made = cluster(*nodes, cordoned, scenario.queue("q", 32), *held)
+    found = cluster_state(view_of(made.snapshot())).largest_gangs
+    sizes = [(each.gpus_per_pod, each.pods, each.in_one_domain) for each in found]
+    assert sizes == [(1, 11, 11), (2, 5, 5), (4, 2, 2), (8, 1, 1)]
+
+
+def test_goodput_leaves_out_gangs_that_are_not_whole():
+    whole = scenario.pod("whole", 2, queue="q", node="n0")
+    leaving = scenario.pod("leaving", 3, queue="q", node="n0", leaving=True)
+    owner, first, second = scenario.job_with_pods(
+        "half", 2, 1, queue="q", annotations={"scheduling.kai.io/min-available": "2"}
+    )
+    first = replace(first, spec=replace(first.spec, node_name="n0"))
+    made = cluster(node("n0"), scenario.queue("q", 8), whole, leaving, owner, first, second)
+    assert cluster_state(view_of(made.snapshot())).productive == 2.0

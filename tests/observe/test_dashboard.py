@@ -23,6 +23,7 @@ from kai_py.snapshot.tables.queues import QueueInfo
 from tests.dra.test_listing import mig
 from tests.observe.browser import browsing, find_browser
 from tests.observe.shown import Shown, large_cluster
+from tests.observe.tenants import tenants
 from tests.support import scenario
 from tests.support.worlds import gang, world
 
@@ -31,7 +32,7 @@ pytestmark = [
     pytest.mark.skipif(find_browser() is None, reason="there is no chromium to show the page"),
 ]
 PAINTED = "document.body?.dataset.cycle"
-NARROW, WIDE = (400, 800), (1280, 900)
+NARROW, WIDE = (390, 800), (1280, 900)
 
 
 @pytest.fixture
@@ -184,14 +185,14 @@ async def test_gangs_that_run_are_listed_by_queue_and_name(tab):
         await tab.until(f"{names} === 'serve,train,tune'")
         await tab.value(CHOOSE % ("#gang-queue", "a"))
         await tab.until(f"{names} === 'train,tune'")
-        await tab.value(CHOOSE % ("#gang-search", "TUN"))
+        await tab.value(CHOOSE % ("#filter", "TUN"))
         await tab.until(f"{names} === 'tune'")
         await tab.value("document.querySelector('#gangs summary').click()")
         await tab.until("document.querySelector('.explanation .questions button')")
         (told,) = await texts(tab, ".explanation")
         assert "1 of 1 pod run" in told
         assert "What if it ended?" in told
-        await tab.value(CHOOSE % ("#gang-search", "nobody"))
+        await tab.value(CHOOSE % ("#filter", "nobody"))
         await tab.until("document.querySelector('#gangs-note').innerText === 'No such gang.'")
 
 
@@ -279,9 +280,10 @@ CONTRASTS = """(() => {
   while (walker.nextNode()) {
     const each = walker.currentNode.parentElement;
     if (!walker.currentNode.data.trim() || !each.checkVisibility()) continue;
-    if (each.closest("svg, noscript, .unseen, datalist, .skip, :disabled")) continue;
-    const ground = behind(each);
-    const [a, b] = [light(over(ground)), light(over([...ground, getComputedStyle(each).color]))];
+    if (each.closest("noscript, .unseen, datalist, .skip, :disabled, title")) continue;
+    const ground = behind(each), style = getComputedStyle(each);
+    const ink = each.closest("svg") ? style.fill : style.color;
+    const [a, b] = [light(over(ground)), light(over([...ground, ink]))];
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     const what = `${each.className || each.tagName} ${each.innerText}`;
     if (ratio < 4.5) found.push(`${ratio.toFixed(2)} ${what}`);
@@ -349,7 +351,7 @@ async def test_keys_reach_every_control_and_readers_hear_what_each_is(tab):
                 await tab.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab",
                                windowsVirtualKeyCode=9)  # fmt: skip
             reached.append(await tab.value(FOCUSED))
-        assert reached[0].endswith("Skip to the queues")
+        assert reached[0].endswith("Skip to the gangs")
         assert len({each for each in reached if not each.startswith("BODY")}) >= controls
         tree = (await tab.call("Accessibility.getFullAXTree"))["nodes"]
         nameless = [
@@ -384,6 +386,65 @@ async def test_ten_thousand_nodes_stay_fluid(tab, size):
         )
         await tab.until("document.querySelectorAll('.nodes > li').length === 16")
         assert (await texts(tab, ".node-name"))[:2] == ["n4800", "n4801"]
+
+
+async def test_a_filter_and_links_lead_to_what_is_meant(tab):
+    shown = Shown(tenants().snapshot())
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
+        page = f"http://127.0.0.1:{port}/"
+        await look(tab, f"{page}?q=vision")
+        await tab.until("document.querySelectorAll('#gangs > li').length === 1")
+        assert await texts(tab, "#gangs strong") == ["secret-wait"]
+        assert await texts(tab, "#queues .name span") == ["company", "vision-queue"]
+        await tab.until("document.querySelector('#decisions > li')")
+        seen = "[...document.querySelectorAll('#decisions > li')].filter((e) => !e.hidden).length"
+        assert await tab.value(seen) == 1
+        for kind in ("keyDown", "keyUp"):
+            await tab.call("Input.dispatchKeyEvent", type=kind, key="q", code="KeyQ")
+        assert await tab.value("document.activeElement.id") == "filter"
+        await tab.value(CHOOSE % ("#filter", ""))
+        await tab.until("document.querySelectorAll('#gangs > li').length === 2")
+        await tab.until("!location.search.includes('q=')")
+        await tab.value("location.hash = 'gang=ml/Pod/train'")
+        await tab.until("document.querySelector('[data-gang=\"ml/Pod/train\"] details')?.open")
+        assert await tab.value("document.querySelector('#gang-state').value") == "running"
+        await tab.until("document.querySelector('.explanation a')")
+        await tab.value("location.hash = 'queue=ml-queue'")
+        await tab.until("document.querySelector('#gang-queue').value === 'ml-queue'")
+        await tab.value("location.hash = 'node=n2'")
+        await tab.until("document.querySelector('.nodes details[open] .node-name')")
+        assert await texts(tab, ".nodes details[open] .node-name") == ["n2"]
+
+
+async def test_ones_own_gangs_come_first(tab):
+    shown = Shown(tenants().snapshot())
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
+        await look(tab, f"http://127.0.0.1:{port}/?namespace=vision")
+        await tab.until("document.querySelector('#gangs strong').innerText === 'secret-wait'")
+        (largest,) = await texts(tab, "#largest")
+        assert largest.endswith(
+            "8 pods of 1 GPU, 4 pods of 2 GPUs, 2 pods of 4 GPUs, 1 pod of 8 GPUs"
+        )
+        assert "Goodput" in (await texts(tab, "#totals"))[0]
+        cards = await tab.value("[...document.querySelectorAll('main > section')].map((e) => e.id)")
+        assert cards[:3] == ["gangs-card", "queues-card", "map-card"]
+
+
+async def test_what_is_stale_is_dimmed_until_it_comes_again(tab):
+    shown = Shown(tenants().snapshot())
+    dimmed = "document.body.classList.contains('stale')"
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
+        now = shown.view.snapshot.now
+        probes = replace(shown.probes(), now=lambda: now + 5)
+    async with serve(probes, HttpAccess("127.0.0.1"), port):
+        await look(tab, f"http://127.0.0.1:{port}/")
+        assert not await tab.value(dimmed)
+        assert (await texts(tab, "#status")) == ["live"]
+    await tab.until(dimmed)
+    assert "shown is the state" in (await texts(tab, "#status"))[0]
+    async with serve(probes, HttpAccess("127.0.0.1"), port):
+        await tab.until(f"!{dimmed}")
+    tab.errors.clear()
 
 
 async def test_without_a_token_the_page_asks_for_one(tmp_path, monkeypatch):

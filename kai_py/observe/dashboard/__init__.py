@@ -10,8 +10,8 @@ from importlib.resources import files
 from aiohttp import web
 
 SCRIPTS = (
-    "api", "app", "blocks", "chart", "colours", "decisions", "dom", "gangs", "map", "nodes",
-    "outcome", "pages", "queues", "squares", "tiles", "what-if",
+    "api", "app", "blocks", "chart", "colours", "decisions", "dom", "freshness", "gangs", "links",
+    "map", "nodes", "outcome", "pages", "queues", "squares", "tiles", "what-if",
 )  # fmt: skip
 FILES: Mapping[str, tuple[str, str]] = {
     "/": ("index.html", "text/html"),

@@ -11,13 +11,15 @@ export function keepToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
+/** The API server's proxy removes the first header, so the token is sent in one of our own, too. */
 function headers() {
   const token = sessionStorage.getItem(TOKEN);
-  return token ? { Authorization: `Bearer ${token}` } : {};
+  return token ? { Authorization: `Bearer ${token}`, "X-Kai-Authorization": `Bearer ${token}` } : {};
 }
 
+/** The page may be served below a path, such as that of the API server's proxy. */
 async function ask(path, options = {}) {
-  const response = await fetch(path, { headers: headers(), ...options });
+  const response = await fetch(path.slice(1), { headers: headers(), ...options });
   if ([401, 403].includes(response.status)) throw new Refused(await response.text());
   if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
   return response;
@@ -25,6 +27,16 @@ async function ask(path, options = {}) {
 
 export async function get(path) {
   return (await ask(path)).json();
+}
+
+/** The answer, and what its headers say: which replica made it, and how old its data is. */
+export async function getWithOrigin(path) {
+  const response = await ask(path);
+  const origin = {
+    replica: response.headers.get("X-Kai-Replica") ?? "",
+    age: Number(response.headers.get("X-Kai-Data-Age") ?? 0),
+  };
+  return [await response.json(), origin];
 }
 
 /** Follow /v1/events for ever; `on` has a function per kind of event and one for the connection. */

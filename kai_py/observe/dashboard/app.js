@@ -1,18 +1,19 @@
 // The page: ask for the state after every cycle, at most once per second, and show each part of it.
 
-import { Refused, follow, get, keepToken } from "./api.js";
-import { amount, make, say } from "./dom.js";
+import { Refused, follow, get, getWithOrigin, keepToken } from "./api.js";
+import { amount, make, say, several } from "./dom.js";
+import { connected, told, waiting } from "./freshness.js";
+import { followAddress, openNamed } from "./links.js";
 import { know } from "./colours.js";
 import { repaint, showMap } from "./map.js";
-import { showDecision } from "./decisions.js";
-import { showGangs } from "./gangs.js";
+import { filterDecisions, showDecision } from "./decisions.js";
+import { drawGangs, showGangs } from "./gangs.js";
 import { showHistory } from "./chart.js";
-import { showQueues } from "./queues.js";
+import { drawQueues, showQueues } from "./queues.js";
 import { offerChoices } from "./what-if.js";
 
 const LEAST_BETWEEN = 1000;
 const AGAIN = 2000;
-const status = document.querySelector("#status");
 const theme = document.querySelector("#theme");
 const signIn = document.querySelector("#sign-in");
 const totals = document.querySelector("#totals");
@@ -22,9 +23,13 @@ let asked = 0;
 async function refresh() {
   due = null;
   asked = performance.now();
-  const [state, samples] = await Promise.all([get("/v1/state"), get("/v1/history")]);
+  const own = new URLSearchParams(location.search).get("namespace") ?? "";
+  const path = `/v1/state${own && `?${new URLSearchParams({ namespace: own })}`}`;
+  const [[state, origin], samples] = await Promise.all([getWithOrigin(path), get("/v1/history")]);
+  told(origin);
   know(state);
   showTotals(state);
+  showLargest(state);
   showQueues(state.queues);
   showGangs(state);
   showMap(state);
@@ -43,8 +48,7 @@ function wantRefresh() {
 function failed(error) {
   due = null;
   if (error instanceof Refused) return askToken(error.message);
-  say(status, "waiting for the scheduler");
-  status.dataset.state = "waiting";
+  waiting();
   console.warn(error);
   setTimeout(wantRefresh, AGAIN);
 }
@@ -53,6 +57,7 @@ function showTotals(state) {
   const part = state.gpus ? ` (${Math.round((100 * state.allocated) / state.gpus)} %)` : "";
   const shown = [
     ["GPUs allocated", `${amount(state.allocated)} of ${amount(state.gpus)}${part}`],
+    ["Goodput", `${amount(state.productive)} GPUs`],
     ["Nodes", amount(state.nodes)],
     ["Gangs running", amount(state.running_gangs)],
     ["Gangs pending", amount(state.pending_gangs)],
@@ -64,6 +69,16 @@ function showTotals(state) {
     say(totals.children[place].firstElementChild, name);
     say(totals.children[place].lastElementChild, value);
   });
+}
+
+/** The largest gang that idle GPUs take now, by GPUs of a pod. */
+function showLargest(state) {
+  const gangs = state.largest_gangs.map((each) => {
+    const within = state.domains.length > 1 ? ` (${amount(each.in_one_domain)} in one domain)` : "";
+    return `${several(each.pods, "pod")} of ${several(each.gpus_per_pod, "GPU")}${within}`;
+  });
+  const largest = gangs.length ? gangs.join(", ") : "none, no GPU is idle";
+  say(document.querySelector("#largest"), `Largest gang that could start now: ${largest}`);
 }
 
 function askToken(why) {
@@ -100,14 +115,21 @@ async function start() {
     failed(error);
     if (error instanceof Refused) return;
   }
+  openNamed();
   follow(0, {
     decision: showDecision,
     cycle: wantRefresh,
     connected: (is) => {
-      say(status, is ? "live" : "disconnected, trying again");
-      status.dataset.state = is ? "live" : "lost";
+      connected(is);
+      if (is) wantRefresh();
     },
   }).catch(failed);
 }
 
+followAddress(() => {
+  drawGangs();
+  drawQueues();
+  filterDecisions();
+  wantRefresh();
+});
 start();

@@ -5,18 +5,24 @@ import { paint } from "./colours.js";
 
 const MOST_SHOWN = 300;
 const list = document.querySelector("#decisions");
+const filter = document.querySelector("#filter");
 const chosen = document.querySelector("#decision-kind");
 const WORDS = {
   placed: "placed", evicted: "evicted", nominated: "nominated", pending: "pending",
   deleted: "deleted",
 };
 
-chosen.addEventListener("change", () => {
+chosen.addEventListener("change", filterDecisions);
+
+/** Show those of the chosen kind whose gang or queue has the filter in its name. */
+export function filterDecisions() {
   for (const item of list.children) item.hidden = isHidden(item);
-});
+}
 
 function isHidden(item) {
-  return Boolean(chosen.value) && item.dataset.kind !== chosen.value;
+  const part = filter.value.toLowerCase();
+  const isOther = Boolean(chosen.value) && item.dataset.kind !== chosen.value;
+  return isOther || !item.dataset.names.includes(part);
 }
 
 export function showDecision(decision) {
@@ -30,6 +36,7 @@ export function showDecision(decision) {
     make("strong", { textContent: shortName(decision.gang), title: decision.gang }),
     make("span", { className: "message", textContent: sentence(decision) }));
   item.dataset.kind = decision.kind;
+  item.dataset.names = `${decision.gang} ${decision.queue}`.toLowerCase();
   paint(item, decision.queue);
   item.hidden = isHidden(item);
   list.prepend(item);

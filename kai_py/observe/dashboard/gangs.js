@@ -8,21 +8,18 @@ import { sentence } from "./decisions.js";
 import { named, outcome, table } from "./outcome.js";
 
 const MOST_RUNNING = 50;
-const TYPING = 250;
+const MOST_PENDING = 100;
 const list = document.querySelector("#gangs");
 const note = document.querySelector("#gangs-note");
 const chosen = document.querySelector("#gang-queue");
 const which = document.querySelector("#gang-state");
-const search = document.querySelector("#gang-search");
+const search = document.querySelector("#filter");
+const namespace = document.querySelector("#namespace");
+const others = document.querySelector("#others");
 let shown = null;
-let typed = null;
 let wanted = 0;
 
 for (const select of [chosen, which]) select.addEventListener("change", () => shown && draw());
-search.addEventListener("input", () => {
-  clearTimeout(typed);
-  typed = setTimeout(() => shown && draw(), TYPING);
-});
 
 /** Show the gangs of a queue. */
 export function choose(queue) {
@@ -38,8 +35,45 @@ export function showGangs(state) {
   const queues = state.queues.map((queue) => queue.queue);
   const unknown = state.pending.map((gang) => gang.queue).filter((queue) => !queues.includes(queue));
   const names = [...queues, ...new Set(unknown)];
+  showOthers(state.others);
+  const namespaces = [...new Set(state.pending.map((gang) => gang.gang.split("/")[0]))].sort();
+  keyed(document.querySelector("#namespaces"), namespaces, (name) => name,
+    (name) => make("option", { value: name }), () => {});
   offer(chosen, [["", "all queues"], ...names.map((queue) => [queue, queue || "no queue"])]);
   draw();
+}
+
+/** Draw again what is shown, with the present filter. */
+export function drawGangs() {
+  if (shown) draw();
+}
+
+/** Show a gang with its explanation, wherever it is. */
+export async function openGang(key) {
+  if (!shown) return;
+  chosen.value = "";
+  which.value = shown.pending.some((gang) => gang.gang === key) ? "" : "running";
+  search.value = key;
+  await draw();
+  const details = list.querySelector(`[data-gang="${CSS.escape(key)}"] details`);
+  if (!details) return;
+  details.open = true;
+  details.scrollIntoView({ block: "nearest" });
+  details.firstElementChild.focus({ preventScroll: true });
+}
+
+function showOthers(sums) {
+  others.hidden = !sums;
+  if (!sums) return;
+  const gangs = several(sums.running + sums.pending, "gang");
+  say(others, `Other namespaces: ${gangs}, ${amount(sums.pending)} pending, ${several(sums.gpus, "GPU")} allocated.`);
+}
+
+/** One's own gangs first. */
+function ownFirst(gangs) {
+  const own = `${namespace.value}/`;
+  const isOwn = (gang) => (namespace.value && gang.gang.startsWith(own) ? 0 : 1);
+  return gangs.toSorted((a, b) => isOwn(a) - isOwn(b));
 }
 
 async function draw() {
@@ -59,13 +93,14 @@ function waiting() {
   const gangs = shown.pending.filter((gang) =>
     (!chosen.value || gang.queue === chosen.value) && gang.gang.toLowerCase().includes(part));
   const unseen = shown.pending_gangs - shown.pending.length;
-  return { gangs, total: gangs.length + (part || chosen.value ? 0 : unseen) };
+  return { gangs: ownFirst(gangs).slice(0, MOST_PENDING), total: gangs.length + (part || chosen.value ? 0 : unseen) };
 }
 
 async function running() {
   const query = { queue: chosen.value, search: search.value, limit: MOST_RUNNING };
   try {
-    return await get(`/v1/gangs?${new URLSearchParams(query)}`);
+    const page = await get(`/v1/gangs?${new URLSearchParams(query)}`);
+    return { ...page, gangs: ownFirst(page.gangs) };
   } catch {
     return { gangs: [], total: 0 };
   }
@@ -181,7 +216,8 @@ function* told(it, advice) {
   const copy = make("button", { type: "button", textContent: "Copy" });
   copy.addEventListener("click", () => navigator.clipboard?.writeText(command));
   yield make("p", { className: "command" }, "In a terminal: ",
-    make("code", { textContent: command }), " ", copy);
+    make("code", { textContent: command }), " ", copy, " ",
+    make("a", { href: `#gang=${encodeURIComponent(it.gang)}`, textContent: "Link" }));
 }
 
 function history(it) {

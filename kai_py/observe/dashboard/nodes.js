@@ -14,7 +14,8 @@ export function createNode(node) {
     cells,
     make("span", { className: "count" }),
     make("span", { className: "unseen" }));
-  const details = make("details", {}, head, make("div", { className: "devices scroll" }));
+  const details = make("details", {}, head, make("div", {
+    className: "devices scroll", tabIndex: 0, role: "group", ariaLabel: `Devices of ${node.node}` }));
   details.addEventListener("toggle", () => details.open && tell(details));
   return make("li", {}, details);
 }

@@ -42,5 +42,6 @@ export function table(ariaLabel, head, rows) {
     row.append(make("th", { scope: "row", textContent: name }));
     for (const value of values) row.append(make("td", { className: "number", textContent: value }));
   }
-  return make("div", { className: "scrolled" }, made);
+  // What scrolls takes the keys, and so has a name.
+  return make("div", { className: "scrolled", tabIndex: 0, role: "group", ariaLabel }, made);
 }

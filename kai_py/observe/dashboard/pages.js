@@ -40,6 +40,24 @@ export async function openDomain(domain, place, byHand) {
   zoom.querySelector("h3").focus({ preventScroll: true });
 }
 
+/** Show the page that has a node, and open the node. */
+export async function openNode(node) {
+  const limit = PAGE;
+  let it = null;
+  try {
+    it = await get(`/v1/nodes?${new URLSearchParams({ node, limit })}`);
+  } catch {
+    return;
+  }
+  await openDomain(it.domain, it.offset, true);
+  const found = [...zoom.querySelectorAll(".node-name")].find((name) => name.textContent === node);
+  const details = found?.closest("details");
+  if (!details) return;
+  details.open = true;
+  details.scrollIntoView({ block: "nearest" });
+  details.firstElementChild.focus({ preventScroll: true });
+}
+
 /** Ask again for the page that is open, if one is. */
 export async function refreshPage() {
   if (open) await openDomain(open.domain, open.offset, false);

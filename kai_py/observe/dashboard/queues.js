@@ -6,6 +6,7 @@ import { paint } from "./colours.js";
 
 const table = document.querySelector("#queues tbody");
 const resource = document.querySelector("#resource");
+const filter = document.querySelector("#filter");
 const closed = new Set();
 let shown = [];
 
@@ -18,8 +19,25 @@ export function showQueues(queues) {
   draw();
 }
 
+/** Draw again what is shown, with the present filter. */
+export function drawQueues() {
+  draw();
+}
+
+/** The queues with the filter in their names, and those above them; all if none has it. */
+function filtered() {
+  const part = filter.value.toLowerCase();
+  const parents = new Map(shown.map((queue) => [queue.queue, queue.parent]));
+  const kept = new Set();
+  for (const { queue } of shown) {
+    if (!queue.toLowerCase().includes(part)) continue;
+    for (let at = queue; at && !kept.has(at); at = parents.get(at)) kept.add(at);
+  }
+  return kept.size ? shown.filter(({ queue }) => kept.has(queue)) : shown;
+}
+
 function draw() {
-  const rows = [...inTree(shown)];
+  const rows = [...inTree(filtered())];
   const scales = scaleByDepth(rows);
   keyed(table, rows, (row) => row.queue.queue, create, (element, row) => {
     update(element, row, scales.get(row.depth));
@@ -102,7 +120,6 @@ function update(row, { queue, depth, children }, scale) {
   toggle.hidden = children === 0;
   toggle.setAttribute("aria-expanded", String(open));
   toggle.setAttribute("aria-label", `${queue.queue}: ${children} queues below`);
-  say(toggle, open ? "▾" : "▸");
   const numbers = [view.held, view.deserved, view.fair, view.max, view.requested];
   const cells = row.querySelectorAll("td.number");
   numbers.forEach((value, column) => say(cells[column], amount(value)));
