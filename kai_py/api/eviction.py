@@ -39,8 +39,8 @@ class EvictionConfig(ApiModel):
     ``scheduling.kai.io/expected-runtime`` and by how long such pods ran before; not with the
     ``kai`` rules."""
     settling_time: Duration = 150.0
-    """Time after its start for which a pod is not evicted if it is expected to end by itself; not
-    with the ``kai`` rules."""
+    """Time after its start for which a pod is not relocated, and not evicted if it is expected to
+    end by itself; not with the ``kai`` rules."""
     evictions_per_day: Annotated[int, Field(ge=0, le=1000, strict=True)] = 2
     """Evictions within a day after which a workload loses pods only to queues within what they
     deserve; 0: no limit. Not with the ``kai`` rules."""

@@ -5,6 +5,8 @@
         victims: the fewest candidates that make the request fit; every one of them must fit
                  elsewhere, if need be where one further pod is relocated too
 
+Pods that started within ``eviction.settlingTime`` stay where they are.
+
 A relocation is a restart. The cost of a node is the number of pods to evict before one more pod of
 the gang fits there. Relocating frees nothing in sum, so without enough idle resources in sum there
 is no search. Where GPU pods are spread on purpose nothing is relocated: packing would undo it.
@@ -103,7 +105,8 @@ class Consolidation(VictimStrategy):
             return bool((idle + _min_request(state, unit.members[0]) >= needed).all())
 
         units = (unit for queue in self.pool.queues() for unit in self.pool.units(queue))
-        helping = (replace(unit, leaves_below_min=()) for unit in units if helps(unit))
+        settled = filter(state.eviction_limits.has_settled, filter(helps, units))
+        helping = (replace(unit, leaves_below_min=()) for unit in settled)
         return islice(helping, MAX_HELPERS)
 
 
@@ -149,7 +152,7 @@ def _by_node_cost(
     mask = state.placer.shapes.fits.static_fits.of(hardest.shape, state.snapshot.nodes).mask
     on_row: dict[int, list[VictimUnit]] = {}
     for queue in pool.queues():
-        for unit in pool.units(queue):
+        for unit in filter(state.eviction_limits.has_settled, pool.units(queue)):
             for row in _rows_of(state, unit):
                 if mask[row]:
                     on_row.setdefault(row, []).append(unit)

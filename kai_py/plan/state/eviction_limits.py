@@ -5,7 +5,8 @@
 - Pods of a queue that lost its ``maxEvictionsPerHour`` in the last hour. A larger unit may be
   evicted if the queue lost nothing for an hour: the limit slows evictions, it does not forbid.
 - Gangs of which a pod was evicted less than ``eviction.cooldown`` ago.
-- Pods that started less than ``eviction.settlingTime`` ago and are expected to end by themselves.
+- Pods that started less than ``eviction.settlingTime`` ago and are expected to end by themselves;
+  no other that started since is relocated either (``has_settled``).
 
 Pods of workloads that would fail for good are protected, too, but in no unit (``victims.units``).
 
@@ -166,8 +167,8 @@ class EvictionLimits:
         return self._history.in_cooldown(self._now, self._cooldown)
 
     @cached_property
-    def _settling(self) -> Mapping[str, float]:
-        """Pods that started a moment ago and will end by themselves, and when they started."""
+    def _started(self) -> Mapping[str, float]:
+        """Pods that started a moment ago, and when."""
         since = self._now - self._settling_time
         if not self._settling_time:
             return {}
@@ -176,20 +177,39 @@ class EvictionLimits:
             for gang in self._snapshot.gangs.values()
             if gang.last_bound > since
             for member in gang.bound
-            if member.bound_since > since and self._ends.will_end(gang, member)
+            if member.bound_since > since
         }
+
+    @cached_property
+    def _settling(self) -> frozenset[str]:
+        """Those of them that will end by themselves."""
+        since = self._now - self._settling_time
+        return frozenset(
+            member.pod.uid
+            for gang in self._snapshot.gangs.values()
+            if self._started and gang.last_bound > since
+            for member in gang.bound
+            if member.pod.uid in self._started and self._ends.will_end(gang, member)
+        )
+
+    def has_settled(self, unit: Evictable) -> bool:
+        """Whether no pod of the unit started a moment ago, so that it may be relocated."""
+        if self._started.keys().isdisjoint(member.pod.uid for member in unit.members):
+            return True
+        self.protected_by[unit.gang.queue] = SETTLING
+        return False
 
     @property
     def settled_at(self) -> float | None:
         """When the first of the pods that were not evicted for this may be; None if none was."""
-        if SETTLING not in self.protected_by.values() or not self._settling:
+        if SETTLING not in self.protected_by.values() or not self._started:
             return None
-        return min(self._settling.values()) + self._settling_time
+        return min(self._started.values()) + self._settling_time
 
     @property
     def has_settling_pods(self) -> bool:
         """Whether time alone will end the protection of any pod."""
-        return bool(self._settling)
+        return bool(self._started)
 
     @property
     def is_unlimited(self) -> bool:
@@ -228,7 +248,7 @@ class EvictionLimits:
                     f"maxEvictionsPerHour, which is {self._hourly_limits[queue]}"
                 )
                 continue
-            if self._settling and not self._settling.keys().isdisjoint(pods):
+            if self._settling and not self._settling.isdisjoint(pods):
                 self.protected_by[queue] = SETTLING
                 continue
             with_unit = disrupted.copy()
@@ -271,11 +291,11 @@ class EvictionLimits:
 
     def snapshot(self) -> Hashable:
         """The history that decides now, as far as it protects pods; part of cache keys."""
-        if self.is_unlimited and not self.evicted_often:
+        if self.is_unlimited and not (self.evicted_often or self._started):
             return None
         cooling = self._history.in_cooldown(self._now, self._cooldown)
         lost = tuple(sorted(self._history.evicted_last_hour(self._now).items()))
-        return lost, cooling, frozenset(self._settling), self.evicted_often
+        return lost, cooling, frozenset(self._started), self.evicted_often
 
     def counted_evictions(self, queue: str) -> tuple[EvictionRecord, ...]:
         """Past evictions of a queue, as far as they may still protect pods."""

@@ -5,8 +5,9 @@
         solve it: search for victims by the strategy of the action (``solver``, ``search``)
         apply the result: queues that lost pods are reordered, or the gang gets its reason
 
-A gang is tried once per action, and not before its preemption delay has passed. Gangs whose search
-ran out of probes in an earlier cycle come after all others.
+A gang that was placed is tried again for the pods that it has left where no gang may bypass another
+(``bypass_policy``); else a gang is tried once per action. None is tried before its preemption delay
+has passed. Gangs whose search ran out of probes in an earlier cycle come after all others.
 """
 
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ from kai_py.plan.session import CycleState
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.search import VictimSearch, VictimStrategy
 from kai_py.plan.victims.solver import VictimSolver
+from kai_py.policy.fairness_rules import BypassPolicy
 from kai_py.policy.gang_order import in_rotation
 from kai_py.policy.limits import check_deserved
 from kai_py.policy.min_runtime import preemption_delay
@@ -38,18 +40,29 @@ def find_victims(
         while (gang := gang_queue.pop()) is not None:
             with state.turns.of(gang):
                 request = next_request(gang, state.statement)
-                if request is not None and _within_quota(state, gang, request):
-                    _search(gang_queue, solver, strategy_class(state, pool, gang, request))
+                if request is None or not _within_quota(state, gang, request):
+                    continue
+                strategy = strategy_class(state, pool, gang, request)
+                if _search(gang_queue, solver, strategy) and _goes_on(state, request):
+                    gang_queue.push(gang)
 
 
-def _search(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrategy) -> None:
+def _search(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrategy) -> bool:
     """Place the request of the strategy's gang, or report that nothing is proven."""
     state, gang = strategy.state, strategy.gang
     result = solver.solve(strategy)
     if isinstance(result, VictimSearch):
         _apply(gang_queue, strategy, result)
-    elif result.out_of_budget:
+        return True
+    if result.out_of_budget:
         _report_out_of_budget(state, gang, result)
+    return False
+
+
+def _goes_on(state: CycleState, request: PlacementRequest) -> bool:
+    """Whether the gang takes more at once: what it gets a cycle later others would lose again."""
+    in_order = state.quota.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST
+    return request.has_more and in_order
 
 
 def _may_preempt(state: CycleState, gang: Gang) -> bool:

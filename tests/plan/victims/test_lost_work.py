@@ -189,3 +189,20 @@ def test_relocation_for_a_gang_above_its_share_comes_after_reclaim():
     assert {each.action for each in plan.evictions} == {Action.RECLAIM}
     alone = planned(*gangs, large, nodes={"a": 2, "b": 2}, rules=LossRules())
     assert {each.action for each in alone.evictions} == {Action.CONSOLIDATE}
+
+
+def test_an_elastic_gang_takes_all_that_it_is_due_in_one_cycle():
+    """Else what started in the room that it takes a cycle later would be evicted again."""
+    guest = gang("guest", nodes="aaaa", floor=1, queue="guest", created=0)
+    plan = planned(guest, waiting("new", 3, floor=1), nodes={"a": 4}, rules=LossRules())
+    assert len(evicted(plan)) == 3
+    assert {each.pod.name for each in plan.nominations} == {"new-0", "new-1", "new-2"}
+
+
+def test_what_just_started_is_not_relocated():
+    young, old = ran("young", "a", 1), ran("old", "b", 50)
+    large, nodes = waiting("large", gpus=2, queue="guest"), {"a": 2, "b": 2}
+    rules = replace(BY_LOSS, settling=150.0)
+    assert evicted(planned(young, old, large, nodes=nodes, rules=rules)) == ["old-0"]
+    both = ran("also", "b", 2)
+    assert not evicted(planned(young, both, large, nodes=nodes, rules=rules))
