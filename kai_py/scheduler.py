@@ -7,7 +7,7 @@
 One event loop does all input and output; only ``decide`` runs in a thread, so watches keep flowing
 while a plan is made. A cycle starts when something relevant changed, at most once per
 ``cyclePeriod``, at least once per ``resyncPeriod``, and at the times on which a decision depends
-(``plan.deadlines``). A cycle that fails is logged and counted, and the next one rebuilds the
+(``plan.cycle.deadlines``). A cycle that fails is logged and counted, and the next one rebuilds the
 planner's state. A process that lost its lease ends at once (exit code 1); ``stop`` finishes what is
 under way and releases the lease.
 """
@@ -25,22 +25,17 @@ from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.config import Configuration
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.observe import health
-from kai_py.observe.activity_log import SetAsideLog, log_decisions, log_queue_change
+from kai_py.observe.activity_log import log_decisions, log_queue_change
 from kai_py.observe.audit_source import AuditSource
 from kai_py.observe.auditor import Auditor
-from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
-from kai_py.observe.decision_log import MAX_DECISIONS, Decision, DecisionLog
-from kai_py.observe.decision_metrics import DecisionMetrics
-from kai_py.observe.event_history import decisions_of_events, read_scheduler_events
 from kai_py.observe.failures import Failures
 from kai_py.observe.http import Probes
 from kai_py.observe.http_api import ApiSource
-from kai_py.observe.kai_metrics import KaiQueueMetrics
 from kai_py.observe.kept_shares import NAME_SUFFIX, KeptShares
 from kai_py.observe.metrics import Metrics
+from kai_py.observe.plan_observer import PlanListener, PlanObserver
 from kai_py.observe.replica import Replica
-from kai_py.observe.share_history import ShareHistory
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner, spec_of_queue
 from kai_py.process_settings import commit_settings, election_of, elector_for
@@ -49,14 +44,8 @@ from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
 from kai_py.watch.elector import Leader
-from kai_py.watch.errors import ApiError
 from kai_py.watch.freshness import Freshness
-from kai_py.watch.kinds import (
-    KAI_QUEUES,
-    PODS,
-    QUEUES,
-    RESOURCE_CLAIMS,
-)
+from kai_py.watch.kinds import KAI_QUEUES, PODS, QUEUES, RESOURCE_CLAIMS
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.owner_kinds import OwnerKindWatcher
 from kai_py.watch.prometheus_usage import follow_usage
@@ -75,8 +64,6 @@ LISTED_BEFORE_GRACE = 5 / 6
 FAILED_CYCLE_PAUSE = 1.0
 OWNER_KINDS_SECONDS = 10.0
 """Longest wait of the first cycle for kinds of owners that the first pods need."""
-RECALL_SECONDS = 30.0
-PlanListener = Callable[[Plan], None]
 
 
 class Scheduler:
@@ -98,15 +85,11 @@ class Scheduler:
     ) -> None:
         silence = configuration.commit.watch_grace * LISTED_BEFORE_GRACE
         self.mirror = Mirror(client, on_refused=self._on_refused, silence=silence)
-        self.last_view: ClusterView | None = None
-        self.decisions = DecisionLog(before=MAX_DECISIONS)
-        self.shares = ShareHistory()
         self._client = client
         self._configuration = configuration
         self._metrics = metrics
         self._identity = identity
         self._dry_run = dry_run
-        self._on_plan = on_plan
         self._failures = Failures(
             lambda part: metrics.contained_failures.labels(part).inc(), client.machine.now
         )
@@ -119,13 +102,11 @@ class Scheduler:
         self._owner_kinds = OwnerKindWatcher(
             client, self.mirror, self._planner.owner_decoder, self._on_owner_kind
         )
-        self._decision_metrics = DecisionMetrics(metrics.registry)
-        ClusterMetrics(metrics.registry, lambda: self.last_view)
-        self._kai_metrics = (
-            KaiQueueMetrics(metrics.registry, self._display_name)
-            if configuration.kai.queue_metrics
-            else None
+        kai_metrics = configuration.kai.queue_metrics
+        self._observer = PlanObserver(
+            self.mirror, metrics, self._failures, kai_metrics=kai_metrics, on_plan=on_plan
         )
+        self.decisions = self._observer.decisions
         self._device_holders = DeviceHolders()
         self._gpu_groups = SharedGpuGroups()
         settings = commit_settings(configuration)
@@ -141,7 +122,6 @@ class Scheduler:
             client.machine.boot_time,
             self._audit_source.versions,
         )
-        self._set_aside_log = SetAsideLog()
         self._executor: Executor | None = None
         self._kept_shares: KeptShares | None = None
         self._elector: Elector | ElectorThread | None = None
@@ -152,6 +132,11 @@ class Scheduler:
         self._cycle_began: float | None = None
         self._deadline: float | None = None
         self.mirror.subscribe(self._on_change)
+
+    @property
+    def last_view(self) -> ClusterView | None:
+        """The last plan with its snapshot; None before the first."""
+        return self._observer.view
 
     def stop(self) -> None:
         """Finish what is under way, then let ``run`` return."""
@@ -217,7 +202,7 @@ class Scheduler:
     def probes(self) -> Probes:
         """Sources for the HTTP server of this process."""
         source = ApiSource(
-            lambda: self.last_view, self.decisions, self.shares, replica=self.replica
+            lambda: self.last_view, self.decisions, self._observer.shares, replica=self.replica
         )
         return Probes(
             self._metrics.registry,
@@ -235,8 +220,9 @@ class Scheduler:
             await self._lead(lambda: True)
         else:
             election = election_of(self._configuration, self._identity, self.address)
+            shares = self._observer.shares
             self._kept_shares = KeptShares(
-                self._client, election.namespace, f"{election.name}{NAME_SUFFIX}", self.shares
+                self._client, election.namespace, f"{election.name}{NAME_SUFFIX}", shares
             )
             elector = self._elector = elector_for(self._client, election)
             await self._unless_stopped(elector.lead(lambda: self._lead(lambda: elector.leading)))
@@ -275,7 +261,11 @@ class Scheduler:
                 failures=self._failures,
             )
         )
-        recalling = [asyncio.create_task(self._recall_decisions())]
+        recalling = [
+            asyncio.create_task(
+                self._observer.recall_decisions(self._client, self._configuration.scheduler_name)
+            )
+        ]
         if self._kept_shares is not None:
             recalling.append(asyncio.create_task(self._kept_shares.run()))
         try:
@@ -287,21 +277,6 @@ class Scheduler:
             await asyncio.wait(recalling)
             self._executor = None
             self._metrics.leader.set(0)
-
-    async def _recall_decisions(self) -> None:
-        """Take over what earlier leaders decided: their events carry it, for as long as they live.
-
-        Events are the only record that every leader writes already and that ends by itself.
-        """
-        name = self._configuration.scheduler_name
-        try:
-            async with asyncio.timeout(RECALL_SECONDS):
-                events = await read_scheduler_events(self._client, name, [""])
-        except (ApiError, TimeoutError) as error:
-            log.info("decisions of earlier leaders are not known: %s", error or "no answer")
-            return
-        with self._failures.contained("decisions of earlier leaders"):
-            self.decisions.recall(decisions_of_events(events))
 
     async def _cycles(self, may_act: Callable[[], bool]) -> None:
         auditing = asyncio.create_task(self.auditor.run())
@@ -355,36 +330,15 @@ class Scheduler:
             snapshot = self._planner.freeze(now)
         with self._metrics.timed("plan", number):
             plan, node_gpus = await asyncio.to_thread(self._decide, snapshot)
-        self.last_view = ClusterView(number, snapshot, plan, node_gpus)
-        self._audit_source.view = self.last_view
-        decisions = self._show(plan, snapshot, now)
+        view = self._audit_source.view = ClusterView(number, snapshot, plan, node_gpus)
+        with self._failures.contained("the next deadline"):
+            self._deadline = self._planner.next_deadline(snapshot)
+        decisions = self._observer.show(view, now)
         if self._executor is not None and may_act():
             with self._failures.contained("the log"):
                 log_decisions(decisions, snapshot.gangs, number, now)
             with self._metrics.timed("commit", number):
                 self._executor.execute(plan, snapshot.gangs.values(), now)
-
-    def _show(self, plan: Plan, snapshot: Snapshot, now: float) -> tuple[Decision, ...]:
-        """Everything that is told of a plan; none of it may keep the plan from being executed."""
-        contained, decisions = self._failures.contained, tuple[Decision, ...]()
-        with contained("the next deadline"):
-            self._deadline = self._planner.next_deadline(snapshot)
-        with contained("decisions"):
-            decisions = self.decisions.record(plan, snapshot.gangs, now)
-            self._decision_metrics.count(decisions, snapshot.gangs, now)
-            self._decision_metrics.keep_queues(plan)
-        with contained("the history of shares"):
-            self.shares.record(plan, now)
-        self._set_aside_log.tell(plan)
-        with contained("metrics"):
-            self._metrics.show_plan(plan)
-            unreadable = [each.kind for kind in self.mirror.status() for each in kind.rejected]
-            self._metrics.show_invalid([*unreadable, *(p.object.kind for p in plan.problems)])
-            if self._kai_metrics is not None:
-                self._kai_metrics.show_plan(plan)
-        with contained("the plan's listener"):
-            self._on_plan(plan)
-        return decisions
 
     def _decide(self, snapshot: Snapshot) -> tuple[Plan, Floats]:
         limit = self._configuration.budgets.cycle_time
@@ -419,11 +373,6 @@ class Scheduler:
                 log_queue_change(*(each and spec_of_queue(each) for each in (old, new)))
         if not self._wake.is_set() and affects_plan(old, new) and not self._is_own_write(new):
             self._wake.set()
-
-    def _display_name(self, queue: str) -> str:
-        """The display name of a queue, if it has one in KAI's Queue."""
-        found = self.mirror.objects(KAI_QUEUES).get(("", queue))
-        return (found.spec.display_name if found is not None else "") or queue
 
     def _is_own_write(self, new: Any) -> bool:
         """Whether the change is a step of a running transaction, which the builder assumes."""
