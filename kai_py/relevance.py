@@ -36,7 +36,7 @@ def _pod(pod: Pod) -> tuple[object, ...]:
         pod.status.nominated_node_name,
         pod.status.resource_claim_statuses,
         pod.status.extended_resource_claim_status,
-        pod.status.container_statuses,
+        tuple(each.allocated_resources_status for each in pod.status.container_statuses),
     )
 
 

@@ -258,6 +258,13 @@ class QueueSpec(ApiModel):
     spot_fallback: SpotFallback | None = None
     """When gangs that use spot nodes only may use on-demand nodes; absent means as the queue above,
     or never."""
+    ready_timeout: Duration | None = None
+    """Time after its start by which minMember pods of a gang must be ready; then it is evicted
+    whole and started again later. 0: none; absent means as the queue above. The annotation
+    scheduling.kai.io/ready-timeout of a gang may only shorten it."""
+    ready_attempts: Annotated[int, Field(ge=1, le=100, strict=True)] | None = None
+    """How often such a gang is started before it stays pending; absent means as the queue above,
+    or 3."""
     admission_gate: Annotated[bool, Field(strict=True)] = False
     """New pods of the queue are gated until its quota admits them, where the webhook runs."""
     namespaces: NamespaceFilter | None = None

@@ -44,11 +44,13 @@ from kai_py.commit.statuses.queue_conditions import ACCEPTED, QueueCondition
 from kai_py.commit.transaction import GangOutcome
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import (
+    AvoidedNode,
     CapacityHold,
     CheckpointRequest,
     Eviction,
     GangAtRisk,
     GangPlacement,
+    GangStarting,
     ObjectProblem,
     Stage,
     Unplaced,
@@ -184,6 +186,15 @@ class EventWriter:
     def report_at_risk(self, gang: GangAtRisk) -> None:
         """Report that a node of a gang is about to go; repetitions are dropped."""
         self._warn(gang.owner, "NodeDeparting", "Scheduling", gang.message)
+
+    def report_starting(self, gang: GangStarting) -> None:
+        """Report that pods of a gang have not become ready; repetitions are dropped."""
+        self._warn(gang.owner, "GangNotReady", "Scheduling", gang.message)
+
+    def report_avoided(self, node: AvoidedNode) -> None:
+        """Report that gangs keep failing on a node; repetitions are dropped."""
+        subject = Owner("v1", "Node", "", node.node, node.node)
+        self._warn(subject, "NodeAvoided", "Scheduling", node.message)
 
     def report_checkpoint(self, pod: PodRef, request: CheckpointRequest) -> None:
         """Report that a pod was asked to save its work."""

@@ -217,6 +217,12 @@ class Executor:
         for each in plan.at_risk:
             with contained("events", each.gang):
                 self._event_writer.report_at_risk(each)
+        for gang in plan.starting:
+            with contained("events", gang.gang):
+                self._event_writer.report_starting(gang)
+        for node in plan.avoided_nodes:
+            with contained("events", node.node):
+                self._event_writer.report_avoided(node)
         with contained("statuses of groups"):
             self._native_statuses.update(plan, gangs)
             self._grove_statuses.update(plan, gangs)

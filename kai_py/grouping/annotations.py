@@ -8,6 +8,7 @@ on-node-departure   checkpoint, move, shrink or go-down: what becomes of it with
 on-pod-loss         restart or replace: whether the rest restarts as well when a pod is lost
 checkpoint-grace    how long its pods take to save their work when asked to
 spot                prefer, only or never: whether it goes to spot nodes
+ready-timeout       by when minMember pods must be ready after the gang has started
 spot-fallback-after how long it waits for spot nodes before it may use others
 on-eviction         suspend: when all of a Job must go it is suspended, and resumed later
 preemption-delay    how long the gang waits before it may evict others
@@ -42,6 +43,7 @@ ON_POD_LOSS = {"restart": True, "replace": False}
 CHECKPOINT_GRACE_KEY = f"{GROUP}/checkpoint-grace"
 SPOT_KEY = f"{GROUP}/spot"
 SPOT_FALLBACK_KEY = f"{GROUP}/spot-fallback-after"
+READY_TIMEOUT_KEY = f"{GROUP}/ready-timeout"
 ON_EVICTION = {"suspend": True, "evict": False}
 PROVISIONING_CLASS_KEY = f"{GROUP}/provisioning-class-name"
 ANNOTATION_KEYS = frozenset(
@@ -57,6 +59,7 @@ ANNOTATION_KEYS = frozenset(
         CHECKPOINT_GRACE_KEY,
         SPOT_KEY,
         SPOT_FALLBACK_KEY,
+        READY_TIMEOUT_KEY,
         PROVISIONING_CLASS_KEY,
     }
 )
@@ -88,6 +91,9 @@ def _durations(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
         spec = replace(spec, ageing=ageing)
     if interval is not None:
         spec = replace(spec, checkpoint_interval=interval)
+    ready = _seconds(values, READY_TIMEOUT_KEY)
+    if ready is not None:
+        spec = replace(spec, settings=replace(spec.settings, ready_timeout=ready))
     if delay is not None:
         spec = replace(spec, settings=replace(spec.settings, preemption_delay=delay))
     return spec

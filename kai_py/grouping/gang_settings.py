@@ -59,6 +59,7 @@ class GangSettings:
     ``checkpoint_grace`` how long its pods take to save their work. ``is_default_priority``: its
     group names no class, so ``priority`` is only what the API server fills in. ``spot``: whether it
     goes to spot nodes, ``spot_fallback_after`` how long it waits for those before it uses others.
+    ``ready_timeout``: by when minMember pods must be ready after it has started; 0: never.
     ``restarts_whole``: whether all of it restarts when pods that it needs are lost.
     """
 
@@ -79,6 +80,7 @@ class GangSettings:
     restarts_whole: bool | None = None
     spot: SpotUse | None = None
     spot_fallback_after: float | None = None
+    ready_timeout: float | None = None
 
 
 DEFAULT_SETTINGS = GangSettings()

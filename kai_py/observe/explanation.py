@@ -23,7 +23,7 @@ from kai_py.observe.subject import (
     misnamed_scheduler,
 )
 from kai_py.observe.suggestion import Suggestion
-from kai_py.plan.plan import Plan, Protection, QueueShare, Shortage, Unplaced
+from kai_py.plan.plan import Plan, Protection, QueueShare, Shortage, Stage, Unplaced
 from kai_py.plan.survival import effect_text
 from kai_py.policy.limits import display_unit
 from kai_py.snapshot.accounting import GPU
@@ -114,6 +114,8 @@ class Explainer:
         unplaced = self._unplaced.get(key)
         position, waiting = self._positions.get(key, (0, self._pending_counts.get(gang.queue, 0)))
         running = STARTING if key in self._starting else RUNNING
+        if key in self._unready:
+            running = Stage.NOT_READY.value
         return Explanation(
             gang=key,
             state=unplaced.stage.value if unplaced else running,
@@ -142,9 +144,13 @@ class Explainer:
 
     @cached_property
     def _notes(self) -> Mapping[str, str]:
-        """What is known of gangs that run: what is held for them, and that a node goes."""
+        """What is known of gangs that run: what is held for them, what is not ready, what goes."""
         held = {each.gang: each.message for each in self.plan.holds}
-        return held | {each.gang: each.message for each in self.plan.at_risk}
+        return held | self._unready | {each.gang: each.message for each in self.plan.at_risk}
+
+    @cached_property
+    def _unready(self) -> dict[str, str]:
+        return {each.gang: each.message for each in self.plan.starting}
 
     @cached_property
     def _starting(self) -> frozenset[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import Preemptibility
 from kai_py.observe.explanation import RUNNING, STARTING
-from kai_py.plan.plan import Plan
+from kai_py.plan.plan import Plan, Stage
 from kai_py.snapshot.gangs import Gang, PodState
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -80,10 +80,13 @@ def gang_rows(snapshot: Snapshot, plan: Plan) -> Iterator[GangRow]:
     """One row per gang, by key."""
     waiting = {unplaced.gang: unplaced for unplaced in plan.unplaced}
     placed = {gang.gang for gang in plan.placements}
+    unready = {each.gang: each.message for each in plan.starting}
     for key, gang in sorted(snapshot.gangs.items()):
         unplaced = waiting.get(key)
         if unplaced is not None:
             yield _row(gang, unplaced.stage.value, unplaced.message, unplaced.ageing_points)
+        elif key in unready:
+            yield _row(gang, Stage.NOT_READY.value, unready[key])
         else:
             yield _row(gang, STARTING if key in placed else RUNNING, "")
 

@@ -179,6 +179,8 @@ def build_plan(
         checkpoints=tuple(state.checkpoints),
         at_risk=tuple(state.at_risk.values()),
         promised_nodes=_promised_nodes(state),
+        starting=tuple(state.starting.values()),
+        avoided_nodes=state.avoided_nodes,
         set_aside=tuple(state.turns.failed.values()),
         failed_extensions=tuple(state.turns.extensions.failed.values()),
     )

@@ -107,6 +107,8 @@ class Stage(StrEnum):
     BACKOFF = "Backoff"
     PROVISIONING = "ProvisioningRequested"
     SCALE_UP_INEFFECTIVE = "ScaleUpIneffective"
+    NOT_READY = "NotReady"
+    """It was started and did not get ready in time."""
 
 
 SHORT_OF_CAPACITY = frozenset(
@@ -405,6 +407,23 @@ class GangAtRisk:
 
 
 @dataclass(frozen=True, slots=True)
+class GangStarting:
+    """A gang on nodes whose pods have not become ready, and why."""
+
+    gang: str
+    owner: Owner
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AvoidedNode:
+    """A node that comes last for a while, and why."""
+
+    node: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetAside:
     """A gang that gets no turn for a while, and why; ``error``: the traceback, if it was one.
 
@@ -436,6 +455,8 @@ class Plan:
     checkpoints: tuple[CheckpointRequest, ...] = ()
     at_risk: tuple[GangAtRisk, ...] = ()
     promised_nodes: tuple[str, ...] = ()
+    starting: tuple[GangStarting, ...] = ()
+    avoided_nodes: tuple[AvoidedNode, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
     failed_extensions: tuple[SetAside, ...] = ()
 

@@ -18,11 +18,12 @@ from kai_py.plan.departure_rules import DEFAULT_DEPARTURE_RULES, DepartureRules
 from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.next_pods import PlacementRequest, next_request, precondition
-from kai_py.plan.plan import Action, CheckpointRequest, GangAtRisk
+from kai_py.plan.plan import Action, AvoidedNode, CheckpointRequest, GangAtRisk, GangStarting
 from kai_py.plan.search_cache.backoff import BackedOff, BackedOffSearches, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache, SearchEntries, SearchKey, SearchResult
 from kai_py.plan.search_cache.inputs import Decisions
 from kai_py.plan.spot_choices import NO_SPOT, CycleSpot
+from kai_py.plan.startups import FailedStart
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
@@ -55,7 +56,9 @@ class CycleState:
     victims would lose too much now, and when that may change. ``departures``: what becomes of gangs
     on nodes that are about to go, ``checkpoints`` the requests to save work, ``at_risk`` the gangs
     by key, ``checkpoint_ends`` until when others were asked before. ``spot``: who uses spot nodes.
-    ``turns``: of the gangs, so that what fails in one stays there.
+    ``starting``: gangs whose pods are not ready, by key, ``failed_starts`` those that are evicted
+    for it; ``avoided_nodes``: on which several did not get ready. ``turns``: of the gangs, so that
+    what fails in one stays there.
     """
 
     snapshot: Snapshot
@@ -80,6 +83,9 @@ class CycleState:
     checkpoints: list[CheckpointRequest] = field(default_factory=list)
     checkpoint_ends: list[float] = field(default_factory=list)
     at_risk: dict[str, GangAtRisk] = field(default_factory=dict)
+    starting: dict[str, GangStarting] = field(default_factory=dict)
+    failed_starts: dict[str, FailedStart] = field(default_factory=dict)
+    avoided_nodes: tuple[AvoidedNode, ...] = ()
     served: ServedShare = field(default_factory=ServedShare)
     out_of_budget: Mapping[str, int] = field(default_factory=dict)
     cut_short: Mapping[str, int] = field(default_factory=dict)

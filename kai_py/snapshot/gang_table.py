@@ -295,6 +295,7 @@ class GangTable:
             restarts_whole=own.restarts_whole,
             spot=own.spot,
             spot_fallback_after=own.spot_fallback_after,
+            ready_timeout=own.ready_timeout,
         )
 
     def _with_charge(self, member: Member, *, charged: bool) -> Member:

@@ -135,7 +135,8 @@ class Gang(Struct, frozen=True, dict=True):
     it is about to go, ``checkpoint_grace`` (seconds) how long its pods take to save their work;
     None: as configured. ``spot``: whether its workload goes to spot nodes, ``spot_fallback_after``
     (seconds) how long it waits for them; None: as its queue says. ``restarts_whole``: whether all
-    of it restarts when pods that it needs are lost; None: as configured.
+    of it restarts when pods that it needs are lost; None: as configured. ``ready_timeout``
+    (seconds): by when minMember pods must be ready after its start; None: as its queue says.
     """
 
     key: str
@@ -175,6 +176,7 @@ class Gang(Struct, frozen=True, dict=True):
     restarts_whole: bool | None = None
     spot: SpotUse | None = None
     spot_fallback_after: float | None = None
+    ready_timeout: float | None = None
 
     @cached_property
     def pending(self) -> tuple[Member, ...]:

@@ -86,7 +86,8 @@ class Snapshot:
     deleted with pods on them; ``rebooted``: pods, by uid, whose node was rebooted under them.
     ``next_device``: when the next device that failed may be allocated again, inf if none did;
     ``next_overdue``: when the next terminating pod takes longer than usual, or is stuck.
-    ``unhealthy``: by gang, the uids of pods that lost a device, each with its name.
+    ``unhealthy``: by gang, the uids of pods that lost a device, each with its name; ``starting``:
+    of those that have not become ready on their nodes, each with the reason or "".
     ``nominations``: pod uid to the node reserved for it. ``in_backoff``: gangs that are not placed
     now, and why. ``terminating``: our pods that are terminating. ``releasable_claims``: claims
     whose devices are about to be free. ``group_claim_users``: pods on nodes by the claim of their
@@ -122,6 +123,7 @@ class Snapshot:
     next_device: float = math.inf
     next_overdue: float = math.inf
     unhealthy: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    starting: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     host_ports: Mapping[int, tuple[tuple[HostPort, bool], ...]] = field(default_factory=dict)
     attached: Mapping[int, tuple[tuple[Attachment, bool], ...]] = field(default_factory=dict)
     attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

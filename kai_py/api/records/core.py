@@ -301,9 +301,36 @@ class ResourceStatus(Record, frozen=True):
     resources: tuple[ResourceHealth, ...] = ()
 
 
-class ContainerStatus(Record, frozen=True):
-    """pod.status.containerStatuses[]: only the health of devices matters (KEP-4680)."""
+class ContainerWaiting(Record, frozen=True):
+    """…state.waiting: why a container does not run yet."""
 
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerTerminated(Record, frozen=True):
+    """…state.terminated: how a container ended."""
+
+    reason: str = ""
+    exit_code: int = 0
+
+
+class ContainerState(Record, frozen=True):
+    """…state or …lastState; neither of them set: it runs."""
+
+    waiting: ContainerWaiting | None = None
+    terminated: ContainerTerminated | None = None
+
+
+class ContainerStatus(Record, frozen=True):
+    """pod.status.containerStatuses[]: how it starts, and the health of its devices (KEP-4680)."""
+
+    name: str = ""
+    ready: bool = False
+    started: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
     allocated_resources_status: tuple[ResourceStatus, ...] = ()
 
 
@@ -346,6 +373,7 @@ class PodStatus(Record, frozen=True):
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
     node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class Pod(Record, frozen=True):

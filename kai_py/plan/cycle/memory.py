@@ -18,6 +18,7 @@ from kai_py.plan.search_cache.inputs import Decisions, InputsHistory, SearchInpu
 from kai_py.plan.search_cache.settled import SettledCycle, SettledGang
 from kai_py.plan.session import CycleState
 from kai_py.plan.spot_choices import SpotChoices
+from kai_py.plan.startups import Startups
 from kai_py.plan.state.eviction_limits import EvictionHistory
 from kai_py.plan.state.infeasible_demand import InfeasibleDemand
 from kai_py.plan.state.queues import FairShareCache, PastUsage
@@ -66,13 +67,14 @@ class CycleMemory:
     served: ServedShare = field(default_factory=ServedShare)
     spot: SpotChoices = field(default_factory=SpotChoices)
     started: StartedGangs = field(default_factory=StartedGangs)
+    startups: Startups = field(default_factory=Startups)
     wake_at: float | None = None
 
     def start_cycle(self, snapshot: Snapshot, settings: CycleSettings) -> None:
         """Begin a cycle whose searches have these inputs."""
         runtimes = min_runtimes(snapshot.queues, settings.rules)
         self.static_fits.start_cycle()
-        aside = self.set_aside_at(snapshot.now)
+        aside = self.set_aside_at(snapshot)
         self.search_inputs.start_cycle(SearchInputs(snapshot, settings, runtimes, aside))
         self.search_cache.start_cycle(self.search_inputs)
         self.backoff.start_cycle(self.search_inputs)
@@ -92,9 +94,9 @@ class CycleMemory:
         self.is_unfinished = bool(state.cut) or state.turns.over
         self.cycle_count += 1
 
-    def set_aside_at(self, now: float) -> frozenset[str]:
-        """The keys of the gangs whose backoff has not ended; ``now``: seconds since the epoch."""
-        return _in_backoff(self.backoffs, now)
+    def set_aside_at(self, snapshot: Snapshot) -> frozenset[str]:
+        """The keys of the gangs whose backoff has not ended."""
+        return _in_backoff(self.backoffs, snapshot.now).union(self.startups.held(snapshot))
 
     def extensions_at(self, now: float) -> Extensions:
         """The scores and actions of installed packages that take part in a cycle."""
@@ -114,8 +116,10 @@ class CycleMemory:
         if turns.failed or self.backoffs:
             gangs = snapshot.gangs
             self.backoffs = updated_backoffs(self.backoffs, turns.failed, gangs, snapshot.now)
-            for key in self.set_aside_at(snapshot.now):
+            for key in _in_backoff(self.backoffs, snapshot.now):
                 state.mark_unschedulable(gangs[key], self.backoffs[key].reason)
+        for key, reason in self.startups.held(snapshot).items():
+            state.mark_unschedulable(snapshot.gangs[key], reason)
         for gang in ready if turns.over else ():
             state.unschedulable.setdefault(gang.key, NOT_REACHED)
 
@@ -144,7 +148,8 @@ class CycleMemory:
     def may_settle(self) -> bool:
         """Whether the last cycle finished, and nothing is set aside or to be searched on."""
         limited = self.backoffs or self.extension_backoffs or self.out_of_budget or self.cut_short
-        return not (limited or self.is_unfinished) and self.search_cache.is_enabled
+        waits = bool(self.startups.since or self.startups.attempts)
+        return not (limited or waits or self.is_unfinished) and self.search_cache.is_enabled
 
 
 def _in_backoff(backoffs: Mapping[str, TurnBackoff], now: float) -> frozenset[str]:

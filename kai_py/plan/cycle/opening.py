@@ -51,7 +51,7 @@ def open_session(
         Turns(
             statement,
             watch,
-            memory.set_aside_at(snapshot.now),
+            memory.set_aside_at(snapshot),
             memory.devices.spending,
             extensions=extensions,
         ),

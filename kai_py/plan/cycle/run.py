@@ -7,9 +7,10 @@ Complexity: O(gangs that are pending, below minMember or started in part), witho
 their answer in an earlier cycle (``search_cache.settled``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kai_py.plan.actions.admit import admit
+from kai_py.plan.actions.evict_unready import evict_unready
 from kai_py.plan.actions.leave_nodes import leave_nodes
 from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
@@ -28,6 +29,7 @@ from kai_py.plan.outcome import build_plan, list_evictions
 from kai_py.plan.plan import Plan
 from kai_py.plan.search_cache.settled import FinishedCycle, settle
 from kai_py.plan.session import CycleState, decisions_so_far
+from kai_py.plan.startups import ready_rules, with_avoided_nodes
 from kai_py.plan.turns import CycleWatch, Unwatched
 from kai_py.plan.victims.protections import explain_protections
 from kai_py.snapshot.gangs import Gang
@@ -43,11 +45,15 @@ def run_cycle(
     """Decide everything that can be decided at ``snapshot.now``; ``watch`` may end it earlier."""
     # 1. Devices, queues and fair shares as the snapshot has them.
     given, (snapshot, spot) = snapshot, memory.spot.applied(snapshot, settings.spot)
+    rules = ready_rules(snapshot.queues)
+    memory.startups.observe(snapshot, rules)
+    snapshot = with_avoided_nodes(snapshot, memory.startups)
     state = open_session(snapshot, settings, memory, watch or Unwatched())
     state.spot = spot
     pending = [snapshot.gangs[key] for key in snapshot.pending]
     ready = _ready_gangs(state, pending)
     evict_unhealthy(state)
+    evict_unready(state, memory.startups, rules)
     leave_nodes(state)
     turnover = Turnover(state, settings.actions, settings.loss_rules.patience)
 
@@ -81,7 +87,8 @@ def run_cycle(
     # 6. What was decided, and why the rest stays pending.
     evictions = list_evictions(state, suspend_jobs=settings.suspend_jobs)
     memory.record_evictions(state, evictions)
-    memory.wake_at = _next_end(state)
+    memory.startups.record(state.failed_starts.values(), snapshot.now)
+    memory.wake_at = _next_end(state, memory.startups.wake_at(snapshot, rules))
     answers = {key: each.answer for key, each in known.items()}
     inventory = memory.devices.inventory
     plan = build_plan(
@@ -115,9 +122,9 @@ def _explain(state: CycleState, pending: Sequence[Gang], settings: CycleSettings
     explain_fallback(state, pending)
 
 
-def _next_end(state: CycleState) -> float | None:
-    """When the first of what gangs wait for ends, seconds since the epoch."""
+def _next_end(state: CycleState, startups: Iterable[float]) -> float | None:
+    """When the first of what gangs wait for ends, seconds since the epoch; ``startups``: theirs."""
     settled_at = state.eviction_limits.settled_at
     ends = [*state.waiting.values(), *(() if settled_at is None else (settled_at,))]
     ends += (*state.postponed.values(), *state.checkpoint_ends, *state.spot.fallback_at.values())
-    return min(ends, default=None)
+    return min((*ends, *startups), default=None)

@@ -9,7 +9,7 @@ from the start; these enter as the facts that they decide:
     next_device                the device that may be allocated again then (``devices``)
     gangs, pending             the gangs with pods on nodes
     queue_*                    usage and shares of queues (``Decisions``)
-    in_backoff, below_min_members, started_in_part, ignored_markers, misnamed_schedulers
+    in_backoff, below_min_members, started_in_part, ignored_markers, misnamed_schedulers, starting
                                which gangs are tried, and pods placed before (``Decisions``)
 
 Parts that did not change mostly are the same objects, so that comparing costs O(gangs); amounts
@@ -45,6 +45,7 @@ ENTER_AS_FACTS = frozenset(
         "below_min_members",
         "started_in_part",
         "misnamed_schedulers",
+        "starting",
     }
 )
 AMOUNTS = frozenset({"used", "releasing", "gpu_sharing"})

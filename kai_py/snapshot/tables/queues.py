@@ -89,8 +89,8 @@ class QueueInfo:
     ``device_limits``: what its rows by attribute count; ``usage`` and ``evictions``: as recorded in
     its status; ``namespaces`` whose workloads it takes (None: all). To an ``unlimited`` queue
     every resource that it does not name is guaranteed without limit. ``spot``, ``spot_fallback``:
-    None is inherited. ``spares``: nodes that only gangs use which repair a loss
-    (``kai_py.policy.spares``).
+    ``ready_timeout`` (seconds), ``ready_attempts``: None is inherited. ``spares``: nodes that only
+    gangs use which repair a loss (``kai_py.policy.spares``).
     """
 
     name: str
@@ -116,6 +116,8 @@ class QueueInfo:
     unlimited: bool = False
     spot: SpotUse | None = None
     spot_fallback: SpotFallback | None = None
+    ready_timeout: float | None = None
+    ready_attempts: int | None = None
     spares: LabelSelector | None = None
 
 

@@ -36,6 +36,7 @@ from kai_py.snapshot.tables.pod_rules import PodRuleTable
 from kai_py.snapshot.tables.pod_table import ObjectTables, PodTables
 from kai_py.snapshot.tables.queue_access import QueueAccess
 from kai_py.snapshot.tables.queues import QueueInfo, QueueInfos
+from kai_py.snapshot.tables.readiness import StartingPods
 from kai_py.snapshot.tables.releasable_claims import ReleasableClaims
 from kai_py.snapshot.tables.topology import Topologies
 from kai_py.snapshot.tables.volumes import (
@@ -115,6 +116,7 @@ class SnapshotTables:
         self._numa = NumaReports()
         self._ignored_markers = IgnoredMarkerTable()
         self._unhealthy = UnhealthyPods()
+        self._starting = StartingPods(settings.is_ours)
         self._attach_limits = AttachLimits()
         self._attachments = VolumeAttachments()
         self._available_volumes = AvailableVolumes()
@@ -146,6 +148,7 @@ class SnapshotTables:
             self._known_names,
             self._misnamed,
             self._unhealthy,
+            self._starting,
             self.gpu_memory,
             self._numa,
             self.node_usage,
@@ -190,6 +193,7 @@ class SnapshotTables:
             next_device=next_device,
             next_overdue=self.stuck_terminations.next_change(),
             unhealthy=self._unhealthy.snapshot(),
+            starting=self._starting.snapshot(),
             nominations=self.assumptions.nominations(now),
             in_backoff=self.assumptions.in_backoff(now),
             gpu_sharing=state.gpu_sharing,

@@ -1,0 +1,115 @@
+"""Evict gangs that have not become ready in time, whole, so that others get the capacity.
+
+A gang stays whose workload would fail, whose pods would not be created again, or which a disruption
+budget protects; its state is reported all the same. ``plan.startups`` has the rules.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from kai_py.plan.plan import Action, GangStarting
+from kai_py.plan.session import CycleState
+from kai_py.plan.startups import (
+    FailedStart,
+    ReadyRule,
+    Startups,
+    floor_is_ready,
+    ready_rule,
+)
+from kai_py.plan.state.statement import Evicted
+from kai_py.plan.survival import is_lost
+from kai_py.snapshot.gangs import Gang
+
+MAX_CAUSES = 3
+PENDING_START = "and no reason is known yet"
+
+
+def evict_unready(state: CycleState, startups: Startups, rules: Mapping[str, ReadyRule]) -> None:
+    """Run for every gang with pods that are not ready; ``rules``: by queue."""
+    snapshot = state.snapshot
+    state.avoided_nodes = startups.avoided_nodes()
+    found = [snapshot.gangs[key] for key in sorted(snapshot.starting) if key in snapshot.gangs]
+    for gang in state.turns.able(found):
+        if floor_is_ready(snapshot, gang) or not gang.bound:
+            continue
+        with state.turns.of(gang):
+            _consider(state, gang, ready_rule(gang, rules), startups)
+
+
+def _consider(state: CycleState, gang: Gang, rule: ReadyRule, startups: Startups) -> None:
+    causes = _causes(state, gang)
+    since = startups.since.get(gang.key, (state.snapshot.now, None))[0]
+    if not rule.timeout or not gang.is_satisfied:
+        if PENDING_START not in causes:
+            _note(state, gang, causes)
+        return
+    if state.snapshot.now < since + rule.timeout:
+        _note(
+            state,
+            gang,
+            f"{causes}; it is evicted if it is not ready {rule.timeout:g} s after its start",
+        )
+        return
+    protection = _protection(state, gang)
+    if protection:
+        _note(
+            state,
+            gang,
+            f"{causes}; it was to be ready within {rule.timeout:g} s and is not "
+            f"evicted, as {protection}",
+        )
+        return
+    reason = f"the gang was not ready within {rule.timeout:g} s: {causes}"
+    for member in gang.bound:
+        if member.pod.uid not in state.statement.evicted:
+            state.statement.evict(Evicted(member, gang, Action.STALE, gang, reason))
+    state.failed_starts[gang.key] = FailedStart(gang, rule, causes, _nodes_to_blame(state, gang))
+
+
+def _protection(state: CycleState, gang: Gang) -> str:
+    if gang.owner.kind == "Pod":
+        return "its pods would not be created again"
+    if is_lost(gang, gang.bound):
+        return "its workload would fail by an eviction"
+    pods = (member.pod.uid for member in gang.bound)
+    budget = state.eviction_limits.blocking_budget(pods, state.statement.evicted)
+    return f"PodDisruptionBudget {budget} protects it" if budget else ""
+
+
+def _causes(state: CycleState, gang: Gang) -> str:
+    """Why pods are not ready, the most frequent reasons first, with a pod and its node each."""
+    starting = state.snapshot.starting[gang.key]
+    counts: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for member in gang.bound:
+        cause = starting.get(member.pod.uid)
+        if cause:
+            counts[cause] += 1
+            first.setdefault(cause, f"pod {member.pod.name} on node {member.node}")
+    unready = sum(member.pod.uid in starting for member in gang.bound)
+    total = f"{unready} of {len(gang.bound)} pods are not ready"
+    if not counts:
+        return f"{total} {PENDING_START}"
+    listed = [f"{cause}, {first[cause]}" for cause, _ in counts.most_common(MAX_CAUSES)]
+    return f"{total}: {'; '.join(listed)}"
+
+
+def _nodes_to_blame(state: CycleState, gang: Gang) -> tuple[str, ...]:
+    """Nodes of pods that are not ready while one alike of the gang is ready on another node."""
+    starting = state.snapshot.starting[gang.key]
+    ready = dict[int, set[str]]()
+    for member in gang.bound:
+        if member.pod.uid not in starting:
+            ready.setdefault(member.shape.number, set()).add(member.node)
+    blamed = {
+        member.node: None
+        for member in gang.bound
+        if member.pod.uid in starting
+        and ready.get(member.shape.number)
+        and member.node not in ready[member.shape.number]
+    }
+    return tuple(blamed)
+
+
+def _note(state: CycleState, gang: Gang, message: str) -> None:
+    state.starting[gang.key] = GangStarting(gang.key, gang.owner, message)

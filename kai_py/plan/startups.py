@@ -1,0 +1,272 @@
+"""Gangs that do not get ready in time, over cycles: since when, how often, and where.
+
+    timeout   that of the queue, else of the nearest queue above that sets one; the workload's
+              annotation counts where it is shorter, or where no queue sets one
+    deadline  timeout after the first cycle that has seen the floor on nodes and not ready
+    backoff   FIRST_BACKOFF after the first try, twice as long after each further one
+    bound     after the queue's attempts the gang stays pending, until it is created again or its
+              timeout is changed
+
+A floor that is ready for a moment has not started: a container that crashes again and again is
+ready in between (``snapshot.tables.readiness``). All of this is forgotten with the process; then
+gangs have their time and tries again.
+
+A node is avoided for ``AVOIDED_SECONDS`` after gangs of several tenants did not get ready on it,
+each while a pod alike of the same gang was ready on another node. Tenants are distinguished by
+queue and namespace, both: no tenant alone can make others avoid a node, and a gang whose pods fail
+everywhere blames none. An avoided node comes last, it is not ruled out.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from kai_py.api.node_departures import DepartureStage
+from kai_py.grouping.gang import is_satisfied
+from kai_py.plan.explain.reasons import Unschedulable
+from kai_py.plan.plan import AvoidedNode, Stage
+from kai_py.snapshot.departures import Departure
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.queues import QueueInfo
+
+DEFAULT_ATTEMPTS = 3
+FIRST_BACKOFF = 60.0
+MAX_BACKOFF = 3600.0
+FORGET_SECONDS = 3600.0
+"""Seconds after which a gang that does not exist any more is forgotten."""
+SETTLED_SECONDS = 60.0
+"""Seconds for which the floor must be ready before its start is over."""
+AVOIDED_SECONDS = 1800.0
+MAX_BLAMES = 64
+"""Failures that are remembered of one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyRule:
+    """``timeout`` in seconds, 0: none; ``attempts``: how often a gang is started."""
+
+    timeout: float = 0.0
+    attempts: int = DEFAULT_ATTEMPTS
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """``count`` starts of the gang with this ``owner`` failed; it is held back before ``until``.
+
+    ``last_bound``: when its last pod was bound in the last of them. ``timeout``: what it had.
+    """
+
+    owner: str
+    count: int
+    last_bound: float
+    timeout: float
+    failed: float
+    until: float
+    reason: Unschedulable
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """A gang of ``queue`` and ``namespace`` did not get ready on a node, at ``time``."""
+
+    time: float
+    queue: str
+    namespace: str
+    gang: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailedStart:
+    """A gang that is evicted as it did not get ready; ``cause``: a clause; ``nodes``: to blame."""
+
+    gang: Gang
+    rule: ReadyRule
+    cause: str
+    nodes: tuple[str, ...]
+
+
+@dataclass
+class Startups:
+    """What cycles remember. ``since``: gang key to when it was first seen not ready, and when it
+    has been ready since, if it has."""
+
+    since: dict[str, tuple[float, float | None]] = field(default_factory=dict)
+    attempts: dict[str, Attempts] = field(default_factory=dict)
+    blames: dict[str, tuple[Blame, ...]] = field(default_factory=dict)
+
+    def observe(self, snapshot: Snapshot, rules: Mapping[str, "ReadyRule"]) -> None:
+        """Begin a cycle. O(gangs with pods that are not ready)."""
+        now, gangs = snapshot.now, snapshot.gangs
+        limited = (
+            gangs[key]
+            for key in snapshot.starting
+            if key in gangs and ready_rule(gangs[key], rules).timeout
+        )
+        unready = {
+            gang.key: None
+            for gang in limited
+            if gang.is_satisfied and not floor_is_ready(snapshot, gang)
+        }
+        for key in unready:
+            since, ready = self.since.get(key, (now, None))
+            is_over = ready is not None and now - ready >= SETTLED_SECONDS
+            self.since[key] = (now if is_over else since, None)
+        for key in [key for key in self.since if key not in unready]:
+            since, ready = self.since[key]
+            if key not in gangs or not gangs[key].is_satisfied:
+                del self.since[key]
+            elif ready is None:
+                self.since[key] = (since, now)
+            elif now - ready >= SETTLED_SECONDS:
+                del self.since[key]
+                self.attempts.pop(key, None)
+        self._forget(snapshot)
+
+    def _forget(self, snapshot: Snapshot) -> None:
+        now = snapshot.now
+        for key, known in list(self.attempts.items()):
+            gang = snapshot.gangs.get(key)
+            if gang is None:
+                if now - known.failed > FORGET_SECONDS:
+                    del self.attempts[key]
+            elif gang.owner.uid != known.owner or _own_timeout(gang) != known.timeout:
+                del self.attempts[key]
+        for node, blames in list(self.blames.items()):
+            kept = tuple(each for each in blames if now - each.time < AVOIDED_SECONDS)
+            if kept and node in snapshot.nodes.positions:
+                self.blames[node] = kept
+            else:
+                del self.blames[node]
+
+    def held(self, snapshot: Snapshot) -> dict[str, Unschedulable]:
+        """The gangs that are held back after failed starts; those with bound pods are not."""
+        found = {}
+        for key, known in self.attempts.items():
+            gang = snapshot.gangs.get(key)
+            if gang is not None and not gang.bound and snapshot.now < known.until:
+                found[key] = known.reason
+        return found
+
+    def record(self, failed: Iterable[FailedStart], now: float) -> None:
+        """Gangs were evicted as they did not get ready."""
+        for each in failed:
+            gang, known = each.gang, self.attempts.get(each.gang.key)
+            if known is not None and known.last_bound == gang.last_bound:
+                continue  # The eviction was refused, and is tried again.
+            count = 1 + (known.count if known is not None else 0)
+            seconds = min(FIRST_BACKOFF * 2.0 ** min(count - 1, 16), MAX_BACKOFF)
+            is_over = count >= each.rule.attempts
+            self.attempts[gang.key] = Attempts(
+                gang.owner.uid,
+                count,
+                gang.last_bound,
+                _own_timeout(gang),
+                now,
+                math.inf if is_over else now + seconds,
+                _held_back(each, count, None if is_over else seconds),
+            )
+            self.since.pop(gang.key, None)
+            blame = Blame(now, gang.queue, gang.owner.namespace, gang.key)
+            for node in each.nodes:
+                self.blames[node] = (*self.blames.get(node, ()), blame)[-MAX_BLAMES:]
+
+    def avoided(self) -> dict[str, Departure]:
+        """Nodes on which gangs of several tenants did not get ready, as suspect ones."""
+        found = {}
+        for node, blames in self.blames.items():
+            queues = {each.queue for each in blames}
+            namespaces = {each.namespace for each in blames}
+            if len(queues) > 1 and len(namespaces) > 1:
+                gangs = {each.gang for each in blames}
+                signal = f"{len(gangs)} gangs of {len(queues)} queues did not get ready on it"
+                found[node] = Departure(DepartureStage.SUSPECT, signal)
+        return found
+
+    def avoided_nodes(self) -> tuple[AvoidedNode, ...]:
+        """The nodes to avoid, for people."""
+        return tuple(
+            AvoidedNode(node, f"{each.signal}; other nodes come first for a while")
+            for node, each in sorted(self.avoided().items())
+        )
+
+    def wake_at(self, snapshot: Snapshot, rules: Mapping[str, ReadyRule]) -> list[float]:
+        """When the next gang is to be evicted, or tried again."""
+        held = [self.attempts[key].until for key in self.held(snapshot)]
+        due = []
+        for key, (since, ready) in self.since.items():
+            rule = ready_rule(snapshot.gangs[key], rules)
+            if ready is not None:
+                due.append(ready + SETTLED_SECONDS)
+            elif rule.timeout:
+                due.append(since + rule.timeout)
+        ends = [blames[0].time + AVOIDED_SECONDS for blames in self.blames.values()]
+        return [at for at in (*held, *due, *ends) if snapshot.now < at < math.inf]
+
+
+def with_avoided_nodes(snapshot: Snapshot, startups: Startups) -> Snapshot:
+    """``snapshot`` with the nodes to avoid among the suspect ones."""
+    avoided = startups.avoided()
+    if not avoided:
+        return snapshot
+    nodes = replace(snapshot.nodes, departures={**avoided, **snapshot.nodes.departures})
+    return replace(snapshot, nodes=nodes)
+
+
+def floor_is_ready(snapshot: Snapshot, gang: Gang) -> bool:
+    """Whether enough of the gang's bound pods are ready."""
+    starting = snapshot.starting.get(gang.key, {})
+    counts: dict[str, int] = {}
+    for member in gang.bound:
+        if member.pod.uid not in starting:
+            counts[member.subgroup] = counts.get(member.subgroup, 0) + 1
+    return is_satisfied(gang.tree, counts)
+
+
+def ready_rules(queues: Iterable[QueueInfo]) -> dict[str, ReadyRule]:
+    """The rule of each queue that has one, by name; empty where no queue sets a timeout."""
+    infos = {queue.name: queue for queue in queues}
+    if all(each.ready_timeout is None for each in infos.values()):
+        return {}
+    return {name: _inherited(name, infos) for name in infos}
+
+
+def _inherited(name: str, infos: Mapping[str, QueueInfo]) -> ReadyRule:
+    timeout: float | None = None
+    attempts: int | None = None
+    seen: set[str] = set()
+    while name in infos and name not in seen:
+        seen.add(name)
+        info = infos[name]
+        timeout = info.ready_timeout if timeout is None else timeout
+        attempts = info.ready_attempts if attempts is None else attempts
+        name = info.parent
+    return ReadyRule(timeout or 0.0, DEFAULT_ATTEMPTS if attempts is None else attempts)
+
+
+def ready_rule(gang: Gang, rules: Mapping[str, ReadyRule]) -> ReadyRule:
+    """The rule of a gang: a workload can only shorten what its queue sets."""
+    rule = rules.get(gang.queue, ReadyRule())
+    own = _own_timeout(gang)
+    if own and (not rule.timeout or own < rule.timeout):
+        return ReadyRule(own, rule.attempts)
+    return rule
+
+
+def _own_timeout(gang: Gang) -> float:
+    return gang.ready_timeout or 0.0
+
+
+def _held_back(failed: FailedStart, count: int, backoff: float | None) -> Unschedulable:
+    tries = "once" if count == 1 else f"{count} times"
+    message = (
+        f"it was started {tries} and was not ready within {failed.rule.timeout:g} s: {failed.cause}"
+    )
+    if backoff is None:
+        message += (
+            "; it stays pending until it is created again, or its annotation "
+            "scheduling.kai.io/ready-timeout changes."
+        )
+    else:
+        message += f"; it is started again {backoff:g} s after its eviction."
+    return Unschedulable(Stage.NOT_READY, message)

@@ -1,0 +1,160 @@
+"""Pods on nodes that have not become ready, and why, as the kubelet reports it.
+
+A pod that was ready for ``SETTLED_SECONDS`` has started up: what happens to it later is no matter
+of its start. Shorter times do not count, because a container that crashes again and again is ready
+in between. A pod that is first seen when it is not ready any more has started up if none of its
+containers has restarted.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from kai_py.api.records.core import Condition, ContainerStatus, ContainerWaiting, Pod
+from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
+
+SETTLED_SECONDS = 60.0
+MAX_SHOWN = 256
+"""Characters of a message of the kubelet."""
+IMAGE_REASONS = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+    }
+)
+PROGRESS_REASONS = frozenset({"ContainerCreating", "PodInitializing", ""})
+
+
+class StartingPods(PodTable):
+    """By the key of their gang, the pods that are not ready yet, each with the reason."""
+
+    def __init__(self, is_ours: Callable[[Pod], bool]) -> None:
+        """Start empty; ``is_ours``: whether this scheduler places a pod."""
+        self._is_ours = is_ours
+        self._gang_of: dict[str, str] = {}
+        self._by_gang: dict[str, dict[str, str]] = {}
+        self._frozen: dict[str, Mapping[str, str]] = {}
+        self._changed: dict[str, None] = {}
+        self._snapshot: Mapping[str, Mapping[str, str]] = {}
+        self._ready_since: dict[str, float] = {}
+        self._settled: dict[str, None] = {}
+
+    def observe(self, pod: Pod) -> Uids:
+        """Note since when a pod has been ready, and whether it was so for long enough."""
+        uid = pod.metadata.uid
+        ready = _ready_condition(pod) if self._is_ours(pod) else None
+        if ready is None or uid in self._settled:
+            return ()
+        changed = _seconds(ready.last_transition_time)
+        if ready.status == "True":
+            self._ready_since.setdefault(uid, changed)
+            return ()
+        since = self._ready_since.pop(uid, None)
+        if since is None:
+            since = _start_of_unbroken_run(pod)
+        if since is not None and changed - since >= SETTLED_SECONDS:
+            self._settled[uid] = None
+        return ()
+
+    def place(self, pod: DerivedPod) -> Uids:
+        """Note whether a pod of ours has become ready."""
+        self._forget(pod.uid)
+        spec, found = pod.parsed.gang_spec, pod.parsed.pod
+        if spec is not None and pod.placement.node and not self._has_started(pod.uid, found):
+            self._gang_of[pod.uid] = spec.key
+            self._by_gang.setdefault(spec.key, {})[pod.uid] = startup_problem(found)
+            self._changed[spec.key] = None
+        return ()
+
+    def release(self, uid: str) -> Uids:
+        """The pod is on no node any more."""
+        self._forget(uid)
+        return ()
+
+    def remove(self, pod: Pod) -> Uids:
+        """The pod was deleted."""
+        uid = pod.metadata.uid
+        self._forget(uid)
+        self._ready_since.pop(uid, None)
+        self._settled.pop(uid, None)
+        return ()
+
+    def snapshot(self) -> Mapping[str, Mapping[str, str]]:
+        """Gang to pod uid to the reason, empty for one that is only being started."""
+        if not self._changed:
+            return self._snapshot
+        for key in self._changed:
+            if key in self._by_gang:
+                self._frozen[key] = dict(self._by_gang[key])
+            else:
+                self._frozen.pop(key, None)
+        self._changed = {}
+        self._snapshot = self._frozen.copy()
+        return self._snapshot
+
+    def _has_started(self, uid: str, pod: Pod) -> bool:
+        ready = _ready_condition(pod)
+        if ready is None:
+            return pod.status.phase == "Running"  # No kubelet leaves the condition out.
+        return uid in self._settled or ready.status == "True"
+
+    def _forget(self, uid: str) -> None:
+        key = self._gang_of.pop(uid, "")
+        pods = self._by_gang.get(key)
+        if pods is not None:
+            pods.pop(uid, None)
+            self._changed[key] = None
+            if not pods:
+                del self._by_gang[key]
+
+
+def startup_problem(pod: Pod) -> str:
+    """Why a pod is not ready, as a clause; empty where it is only being started."""
+    status = pod.status
+    for container in (*status.init_container_statuses, *status.container_statuses):
+        if problem := _container_problem(container):
+            return problem
+    running = [each for each in status.container_statuses if each.started and not each.ready]
+    if running:
+        return f"the readiness probe of container {running[0].name} has not succeeded"
+    return ""
+
+
+def _container_problem(container: ContainerStatus) -> str:
+    waiting, last = container.state.waiting, container.last_state.terminated
+    name = f"container {container.name}"
+    if waiting is not None and waiting.reason in IMAGE_REASONS:
+        return _with_message(f"the image of {name} cannot be pulled ({waiting.reason}", waiting)
+    if container.restart_count and not container.ready and last is not None:
+        why = last.reason if last.reason not in ("", "Error") else f"exit code {last.exit_code}"
+        how = "has crashed" if container.restart_count == 1 else "crashes again and again"
+        return f"{name} {how} ({why[:MAX_SHOWN]})"
+    if waiting is not None and waiting.reason not in PROGRESS_REASONS:
+        return _with_message(f"{name} does not start ({waiting.reason[:MAX_SHOWN]}", waiting)
+    return ""
+
+
+def _with_message(text: str, waiting: ContainerWaiting) -> str:
+    return f"{text}: {waiting.message[:MAX_SHOWN]})" if waiting.message else f"{text})"
+
+
+def _ready_condition(pod: Pod) -> Condition | None:
+    return next((each for each in pod.status.conditions if each.type == "Ready"), None)
+
+
+def _start_of_unbroken_run(pod: Pod) -> float | None:
+    """When a pod started of which no container has restarted; None for any other."""
+    containers = pod.status.container_statuses
+    if pod.status.start_time is None or any(each.restart_count for each in containers):
+        return None
+    return pod.status.start_time.timestamp() if any(map(_runs, containers)) else None
+
+
+def _runs(container: ContainerStatus) -> bool:
+    return container.started and container.state.waiting is None
+
+
+def _seconds(moment: datetime | None) -> float:
+    return moment.timestamp() if moment is not None else 0.0
