@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from kai_py.cli import completion
 from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
 from kai_py.cli.output import (
     JsonFlag,
@@ -50,8 +51,15 @@ def command(
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     config: ConfigFile = None,
-    node: Annotated[str, typer.Option(help="Only devices of this node.")] = "",
-    queue: Annotated[str, typer.Option(help="Only devices allocated to this queue.")] = "",
+    node: Annotated[
+        str, typer.Option(help="Only devices of this node.", autocompletion=completion.nodes)
+    ] = "",
+    queue: Annotated[
+        str,
+        typer.Option(
+            help="Only devices allocated to this queue.", autocompletion=completion.queues
+        ),
+    ] = "",
     free: Annotated[bool, typer.Option("--free", help="Only free devices.")] = False,
     tree: Annotated[bool, typer.Option("--tree", help="Partitions below their GPU.")] = False,
     by: Annotated[Grouping | None, typer.Option(help="Count instead of list.")] = None,

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import typer
 
+from kai_py.cli import completion
 from kai_py.cli.claim_funnel import print_claim
 from kai_py.cli.cluster_objects import SavedCluster, cluster_objects
 from kai_py.cli.connection import (
@@ -75,10 +76,15 @@ def command(
             metavar="SUBJECT",
             help="gang, pod, job, claim or queue; or with its name: job/train.",
             show_default=False,
+            autocompletion=completion.subjects,
         ),
     ],
     name: Annotated[
-        str, typer.Argument(help="NAME or NAMESPACE/NAME; of a gang as in `kai-py gangs`.")
+        str,
+        typer.Argument(
+            help="NAME or NAMESPACE/NAME; of a gang as in `kai-py gangs`.",
+            autocompletion=completion.subject_names,
+        ),
     ] = "",
     namespace: NamespaceOption = "",
     saved: SavedCluster = None,

@@ -11,6 +11,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from kai_py.api.problems import closest_match
+from kai_py.cli import completion
 from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
 from kai_py.cli.errors import CommandError
 from kai_py.cli.gang_tree import print_tree
@@ -48,15 +49,28 @@ HEADINGS = ("GANG", "QUEUE", "PRIORITY", "BOUND", "MIN MEMBER", "PODS", "STATE",
 def command(
     *,
     name: Annotated[
-        str, typer.Argument(help="Only this gang: NAMESPACE/KIND/NAME, or an end of it.")
+        str,
+        typer.Argument(
+            help="Only this gang: NAMESPACE/KIND/NAME, or an end of it.",
+            autocompletion=completion.gangs,
+        ),
     ] = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     config: ConfigFile = None,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Only gangs of this namespace.")
+        str,
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="Only gangs of this namespace.",
+            autocompletion=completion.namespaces,
+        ),
     ] = "",
-    queue: Annotated[str, typer.Option(help="Only gangs of this queue.")] = "",
+    queue: Annotated[
+        str,
+        typer.Option(help="Only gangs of this queue.", autocompletion=completion.queues),
+    ] = "",
     all_namespaces: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="All namespaces, which is the default.")
     ] = False,

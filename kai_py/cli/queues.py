@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from kai_py.cli import completion
 from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
 from kai_py.cli.errors import CommandError
 from kai_py.cli.output import (
@@ -62,7 +63,12 @@ def command(
     config: ConfigFile = None,
     resource: Annotated[str, typer.Option(help="Resource to show: gpu, cpu, memory, …")] = GPU,
     explain: Annotated[
-        str, typer.Option(metavar="QUEUE", help="Explain the fair share of QUEUE.")
+        str,
+        typer.Option(
+            metavar="QUEUE",
+            help="Explain the fair share of QUEUE.",
+            autocompletion=completion.queues,
+        ),
     ] = "",
     url: Url = "",
     token_file: TokenFile = None,

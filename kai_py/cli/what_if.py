@@ -12,6 +12,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import typer
 
+from kai_py.cli import completion
 from kai_py.cli.cluster_objects import SavedCluster, cluster_objects, documents_in
 from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
@@ -61,19 +62,33 @@ def command(
         list[Path] | None, typer.Option("--add", "-f", help="Create the objects of a manifest.")
     ] = None,
     set_queue: Annotated[
-        list[str] | None, typer.Option("--set", help="Set a Queue's field: NAME.maxGPUs=16.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Set a Queue's field: NAME.maxGPUs=16.",
+            autocompletion=completion.queue_fields,
+        ),
     ] = None,
     add_nodes: Annotated[
         list[str] | None,
-        typer.Option(help="Add nodes like an existing one, or one in a file: NODE=COUNT."),
+        typer.Option(
+            help="Add nodes like an existing one, or one in a file: NODE=COUNT.",
+            autocompletion=completion.added_nodes,
+        ),
     ] = None,
-    drain: Annotated[list[str] | None, typer.Option(help="Drain a node.")] = None,
-    remove: Annotated[list[str] | None, typer.Option(help="Remove a gang: NS/KIND/NAME.")] = None,
+    drain: Annotated[
+        list[str] | None, typer.Option(help="Drain a node.", autocompletion=completion.nodes)
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(help="Remove a gang: NS/KIND/NAME.", autocompletion=completion.gangs),
+    ] = None,
     until_placed: Annotated[
         str,
         typer.Option(
             help="Number of nodes like NODE, or the one in a file, until no gang is short of "
-            "capacity."
+            "capacity.",
+            autocompletion=completion.nodes,
         ),
     ] = "",
     url: Url = "",
