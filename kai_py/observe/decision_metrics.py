@@ -1,8 +1,8 @@
 """Metrics of decisions: waiting times of gangs, and GPU time lost to evictions.
 
 A gang's waiting time runs from its creation, or from the last eviction of a pod of it, to the
-placement of minMember. An eviction loses the time since the pod was bound, times its GPUs, whether
-or not the workload can resume from a checkpoint. Labels: queues, five sizes of gangs, actions; the
+placement of minMember. An evicted pod had run since it was bound; it loses that, or the time since
+the last checkpoint that its workload declares. Labels: queues, five sizes of gangs, actions; the
 gang is an exemplar of the waiting time, of which each bucket keeps only the last.
 """
 
@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.metrics import exemplar
 from kai_py.plan.plan import Action, Plan
+from kai_py.policy.lost_work import EARLY_SECONDS, lost_seconds
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 
@@ -33,15 +34,29 @@ class DecisionMetrics:
             registry=registry,
         )
         self._waited: set[tuple[str, str]] = set()
-        self._lost_gpu_seconds = Counter(
+        self._run_gpu_seconds = Counter(
             "kai_py_evicted_gpu_seconds_total",
             "GPU-seconds that evicted pods had run, by action.",
             ("action",),
             registry=registry,
         )
+        self._lost_gpu_seconds = Counter(
+            "kai_py_lost_gpu_seconds_total",
+            "GPU-seconds of work that evicted pods have to repeat, by queue and action.",
+            ("queue", "action"),
+            registry=registry,
+        )
+        self._lost: set[tuple[str, str]] = set()
+        self._early_pods = Counter(
+            "kai_py_pods_evicted_early_total",
+            "Pods evicted within two minutes of their start, by action.",
+            ("action",),
+            registry=registry,
+        )
         for action in Action:
             # Creates the series, so that its rate starts at zero.
-            self._lost_gpu_seconds.labels(action.value)
+            self._run_gpu_seconds.labels(action.value)
+            self._early_pods.labels(action.value)
 
     def count(self, decisions: Iterable[Decision], gangs: Mapping[str, Gang], now: float) -> None:
         """Count the decisions of a cycle; ``gangs`` are those of its snapshot, by key."""
@@ -56,9 +71,18 @@ class DecisionMetrics:
                 wait = self._wait_seconds.labels(gang.queue, size)
                 wait.observe(max(now - since, 0.0), exemplar("gang", decision.gang))
             elif decision.kind is DecisionKind.EVICTED:
-                self._lost_gpu_seconds.labels(decision.action).inc(
-                    lost_gpu_seconds(decision, gang, now)
-                )
+                self._count_evicted(decision, gang, now)
+
+    def _count_evicted(self, decision: Decision, gang: Gang, now: float) -> None:
+        names, action = set(decision.pods), decision.action
+        evicted = [member for member in gang.bound if str(member.pod) in names]
+        ran = [(m, max(now - m.bound_since, 0.0), m.charge.get(GPU, 0.0)) for m in evicted]
+        self._run_gpu_seconds.labels(action).inc(sum(time * gpus for _, time, gpus in ran))
+        self._early_pods.labels(action).inc(sum(time < EARLY_SECONDS for _, time, _ in ran))
+        self._lost.add((gang.queue, action))
+        self._lost_gpu_seconds.labels(gang.queue, action).inc(
+            sum(lost_seconds(gang, member, now, 0.0) * gpus for member, _, gpus in ran)
+        )
 
     def keep_queues(self, plan: Plan) -> None:
         """Drop the series of queues that are gone: their names never end."""
@@ -67,18 +91,12 @@ class DecisionMetrics:
         for queue, size in gone:
             self._wait_seconds.remove(queue, size)
         self._waited -= gone
+        lost = {(queue, action) for queue, action in self._lost if queue not in present}
+        for queue, action in lost:
+            self._lost_gpu_seconds.remove(queue, action)
+        self._lost -= lost
 
 
 def size_label(pods: int) -> str:
     """The size of a gang as a label value of a bounded set."""
     return next((label for limit, label in SIZES if pods <= limit), LARGEST_SIZE)
-
-
-def lost_gpu_seconds(decision: Decision, gang: Gang, now: float) -> float:
-    """GPU-seconds that the evicted pods had run."""
-    evicted = set(decision.pods)
-    return sum(
-        max(now - member.bound_since, 0.0) * member.charge.get(GPU, 0.0)
-        for member in gang.bound
-        if str(member.pod) in evicted
-    )

@@ -36,6 +36,9 @@ class LossRules:
 
 NO_LOSS_RULES = LossRules()
 
+EARLY_SECONDS = 120.0
+"""A pod that is evicted within so many seconds of its start has hardly done more than start up."""
+
 
 def lost_seconds(gang: Gang, member: Member, now: float, restart_cost: float) -> float:
     """Seconds of its time that a running pod has to repeat if it is evicted at ``now``."""

@@ -42,6 +42,8 @@ PLACEHOLDER_OWNERS = "unread-owners"
 REFERENCE_FIELDS = frozenset({"apiVersion", "kind", "name", "uid"})
 """What the API requires of an owner reference."""
 MAX_CYCLES_PER_INSTANT = 200
+MAX_DEADLINES = 64
+"""For which a run of cycles goes on though nothing in the cluster changes."""
 
 
 @dataclass
@@ -143,23 +145,32 @@ class SimulatedCluster:
 
     def cycle(self) -> Plan:
         """Run one scheduling cycle and execute its plan."""
-        plan = self.planner.decide(self.snapshot())
+        return self._decide(self.snapshot())
+
+    def _decide(self, snapshot: Snapshot) -> Plan:
+        plan = self.planner.decide(snapshot)
         execute(plan, self.embedded.api, self.planner.builder, self.wake)
         return plan
 
     def settle(self, limit: float) -> SimulatedRun:
-        """Run cycles and events until nothing changes, or for ``limit`` seconds."""
-        run, end = SimulatedRun(), self.clock.now() + limit
+        """Run cycles and events until nothing changes, or for ``limit`` seconds.
+
+        What time alone changes counts, the first ``MAX_DEADLINES`` times.
+        """
+        run, end, deadlines = SimulatedRun(), self.clock.now() + limit, MAX_DEADLINES
         while True:
-            self._settle_now(run)
-            due = self.clock.next_due()
+            deadline, due = self._settle_now(run), self.clock.next_due()
+            if deadlines and deadline is not None and (due is None or deadline < due):
+                due, deadlines = deadline, deadlines - 1
             if due is None or due > end:
                 return run
             self.clock.advance(max(due - self.clock.now(), 0.0))
 
-    def _settle_now(self, run: SimulatedRun) -> None:
+    def _settle_now(self, run: SimulatedRun) -> float | None:
+        """Run cycles until one decides nothing; when the next may, though nothing changes."""
         for _ in range(MAX_CYCLES_PER_INSTANT):
-            plan = self.cycle()
+            snapshot = self.snapshot()
+            plan = self._decide(snapshot)
             run.last_plan = plan
             run.cycles += 1
             run.placements += plan.placements
@@ -168,8 +179,9 @@ class SimulatedCluster:
             before = self.embedded.store.revision
             self.clock.run_due()
             if plan.is_empty and self.embedded.store.revision == before:
-                return
+                return self.planner.next_deadline(snapshot)
         log.warning("the simulation does not converge at %s", self.clock.now())
+        return None
 
     def _on_store_change(self, change: Change) -> None:
         collection = self._collections.get(change.storage)

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from kai_py.policy.lost_work import EARLY_SECONDS
 from kai_py.simulate.simulation import HOUR, GangWait, PodAttempt, SimulationResult
-
-SHORT_RUN_SECONDS = 120.0
 
 
 class WaitFigures(Struct, frozen=True):
@@ -45,12 +44,16 @@ class PolicyFigures(
         "mean_completion_seconds": "meanCompletionSeconds",
         "waits_by_gpus": "waitsByGPUs",
         "lost_by_rule": "lostGPUHoursByRule",
+        "lost_by_queue": "lostGPUHoursByQueue",
+        "gangs_by_evictions": "gangsByEvictions",
     },
 ):
     """What one policy made of a scenario.
 
     ``used`` = ``useful`` + ``lost``. ``most_evictions_of_a_gang`` counts the moments at which the
-    gang lost pods. ``waits_by_gpus`` has the GPUs of a gang, as text, as keys.
+    gang lost pods. ``waits_by_gpus`` has the GPUs of a gang, as text, as keys. ``lost_by_rule`` and
+    ``lost_by_queue`` are lost to evictions, not to start-ups. ``gangs_by_evictions``: by the number
+    of such moments, as text, how many gangs had so many; those that had none are left out.
     """
 
     name: str
@@ -65,6 +68,8 @@ class PolicyFigures(
     queues: dict[str, QueueHours]
     waits_by_gpus: dict[str, WaitFigures]
     lost_by_rule: dict[str, float]
+    lost_by_queue: dict[str, float]
+    gangs_by_evictions: dict[str, int]
 
 
 def policy_figures(name: str, result: SimulationResult) -> PolicyFigures:
@@ -74,14 +79,15 @@ def policy_figures(name: str, result: SimulationResult) -> PolicyFigures:
     evicted = [each for each in result.attempts if each.evicted_by is not None]
     rules = sorted({each.evicted_by.value for each in evicted if each.evicted_by is not None})
     end = result.scenario.hours * HOUR
+    by_evictions = Counter(_evictions_by_gang(evicted).values())
     return PolicyFigures(
         name=name,
         useful_gpu_hours=useful,
         lost_gpu_hours=used - useful,
         used_gpu_hours=used,
         evicted_pods=len(evicted),
-        evicted_within_two_minutes=sum(each.seconds < SHORT_RUN_SECONDS for each in evicted),
-        most_evictions_of_a_gang=_most_evictions(evicted),
+        evicted_within_two_minutes=sum(each.seconds < EARLY_SECONDS for each in evicted),
+        most_evictions_of_a_gang=max(by_evictions, default=0),
         mean_completion_seconds=statistics.fmean(
             [_completion(wait, end) for wait in result.waits] or [0.0]
         ),
@@ -95,11 +101,13 @@ def policy_figures(name: str, result: SimulationResult) -> PolicyFigures:
             for gpus in sorted({wait.gpus for wait in result.waits})
         },
         lost_by_rule={
-            rule: _gpu_hours(
-                (each, each.seconds - each.kept) for each in evicted if each.evicted_by == rule
-            )
-            for rule in rules
+            rule: _lost_hours(each for each in evicted if each.evicted_by == rule) for rule in rules
         },
+        lost_by_queue={
+            queue: _lost_hours(each for each in evicted if each.queue == queue)
+            for queue in result.queues
+        },
+        gangs_by_evictions={f"{times}": gangs for times, gangs in sorted(by_evictions.items())},
     )
 
 
@@ -107,9 +115,14 @@ def _gpu_hours(attempts: Iterable[tuple[PodAttempt, float]]) -> float:
     return sum(attempt.gpus * seconds for attempt, seconds in attempts) / HOUR
 
 
-def _most_evictions(evicted: Sequence[PodAttempt]) -> int:
+def _lost_hours(evicted: Iterable[PodAttempt]) -> float:
+    return _gpu_hours((each, each.seconds - each.kept) for each in evicted)
+
+
+def _evictions_by_gang(evicted: Iterable[PodAttempt]) -> Counter[str]:
+    """The moments at which each gang lost pods."""
     moments = {(each.gang, each.ended_at) for each in evicted}
-    return max(Counter(gang for gang, _ in moments).values(), default=0)
+    return Counter(gang for gang, _ in moments)
 
 
 def _completion(wait: GangWait, end: float) -> float:

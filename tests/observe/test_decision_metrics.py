@@ -7,6 +7,7 @@ from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics, size_label
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.observe.views import view_of
+from tests.support.replacing import replace
 from tests.support.worlds import gang, world
 
 
@@ -57,6 +58,21 @@ def test_an_eviction_loses_what_its_pods_had_run():
     value = counted(world({"n1": 8}, runs, urgent, queues=queues).snapshot(60.0))
     assert value("kai_py_evicted_gpu_seconds_total", {"action": "preempt"}) == 8 * 60.0
     assert value("kai_py_evicted_gpu_seconds_total", {"action": "reclaim"}) == 0.0
+    lost = {"queue": "team", "action": "preempt"}
+    assert value("kai_py_lost_gpu_seconds_total", lost) == 8 * 60.0
+    assert value("kai_py_pods_evicted_early_total", {"action": "preempt"}) == 2
+
+
+@pytest.mark.parametrize(("now", "early"), [(119.0, 1), (121.0, 0)])
+def test_work_that_was_saved_is_not_lost(now, early):
+    runs = gang("low", pods=1, gpus=8, node="n1", created=0.0)
+    urgent = gang("high", pods=1, gpus=8, created=50.0, priority=9)
+    queues = [QueueInfo(name="team", deserved={"gpu": 8.0}, max={"gpu": 8.0})]
+    saving = replace(runs, checkpoint_interval=50.0)
+    value = counted(world({"n1": 8}, saving, urgent, queues=queues).snapshot(now))
+    lost = {"queue": "team", "action": "preempt"}
+    assert value("kai_py_lost_gpu_seconds_total", lost) == pytest.approx(8 * (now - 100.0))
+    assert value("kai_py_pods_evicted_early_total", {"action": "preempt"}) == early
 
 
 @pytest.mark.parametrize(

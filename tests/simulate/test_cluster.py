@@ -46,6 +46,19 @@ def test_a_preempted_gang_comes_back_and_waits():
     assert [each.gang for each in course.last_plan.unplaced] == ["default/Job/low"]
 
 
+def test_what_time_alone_allows_happens_when_it_is_due():
+    cluster = simulated(
+        queue("team", 8, preemptMinRuntime="5m"),
+        priority_class("urgent", 1000),
+        job("low", 8, "team"),
+    )
+    cluster.settle(60)
+    cluster.embedded.create(job("high", 4, "team", priority="urgent"))
+    assert not cluster.settle(120).evictions
+    assert cluster.settle(310).evictions
+    assert "high" in running(cluster)
+
+
 def test_a_loaded_cluster_goes_on_where_the_other_one_was():
     cluster = simulated(queue("team", 8), job("six", 6, "team"), job("four", 4, "team"))
     cluster.settle(60)

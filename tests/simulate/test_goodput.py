@@ -50,6 +50,8 @@ def test_work_before_an_eviction_is_lost():
     assert (found.evicted_pods, found.most_evictions_of_a_gang) == (4, 1)
     assert found.evicted_within_two_minutes == 0
     assert found.lost_by_rule == {"preempt": pytest.approx(2, rel=0.01)}
+    assert list(found.lost_by_queue.values()) == [pytest.approx(2, rel=0.01)]
+    assert found.gangs_by_evictions == {"1": 1}
 
 
 def test_work_before_a_checkpoint_is_not_repeated():
@@ -188,6 +190,9 @@ def test_json_has_the_policies_side_by_side(tmp_path):
             "evictedWithinTwoMinutes",
             "mostEvictionsOfAGang",
             "meanCompletionSeconds",
+            "lostGPUHoursByRule",
+            "lostGPUHoursByQueue",
+            "gangsByEvictions",
         }
         assert set(each["waits"]) == {"mean", "p99", "max"}
         assert set(each["queues"]["team"]) == {"received", "entitled"}
