@@ -204,6 +204,15 @@ def test_a_workload_can_only_shorten_the_time(queued, own, deadline):
     assert len(evicted(made.plan(deadline))) == 2
 
 
+def test_a_start_that_goes_well_so_far_is_no_matter_for_people():
+    made, _, _ = world(state=ContainerState(waiting=ContainerWaiting("ContainerCreating")))
+    assert made.plan(0).starting == ()
+    assert made.plan(299).starting == ()
+    plan = made.plan(300)
+    assert len(evicted(plan)) == 2
+    assert "no reason is known yet" in plan.evictions[0].reason
+
+
 def test_queues_inherit_it():
     owner, pods = gang("train", ["a", "b"])
     made = cluster(node("a", 4), node("b", 4), queue("top", 8, readyTimeout="1m"))

@@ -39,16 +39,15 @@ def evict_unready(state: CycleState, startups: Startups, rules: Mapping[str, Rea
 def _consider(state: CycleState, gang: Gang, rule: ReadyRule, startups: Startups) -> None:
     causes = _causes(state, gang)
     since = startups.since.get(gang.key, (state.snapshot.now, None))[0]
+    is_known = PENDING_START not in causes
     if not rule.timeout or not gang.is_satisfied:
-        if PENDING_START not in causes:
+        if is_known:
             _note(state, gang, causes)
         return
     if state.snapshot.now < since + rule.timeout:
-        _note(
-            state,
-            gang,
-            f"{causes}; it is evicted if it is not ready {rule.timeout:g} s after its start",
-        )
+        if is_known:
+            end = f"it is evicted if it is not ready {rule.timeout:g} s after its start"
+            _note(state, gang, f"{causes}; {end}")
         return
     protection = _protection(state, gang)
     if protection:

@@ -229,7 +229,9 @@ class FakeKubelet:
             return
         self.waiting.pop(pod.key, None)
         await self._report_gpus(pod)
-        await self._patch_status(pod, pods.running(pod, format_time(time.time())))
+        has_image = pod.metadata.annotations.get(pods.IMAGE) != pods.ABSENT
+        started = pods.running if has_image else pods.without_image
+        await self._patch_status(pod, started(pod, format_time(time.time())))
 
     async def _report_gpus(self, pod: Pod) -> None:
         """Write which GPUs a pod sees; a reservation pod tells the scheduler which it was given."""

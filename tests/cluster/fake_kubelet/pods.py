@@ -2,7 +2,7 @@
 
 Annotations set what a pod does: `kai-py.test/run-seconds` ends it after that time (it runs until
 deleted without), `kai-py.test/exit-code` (0) says how it ends, `kai-py.test/stop-seconds` (0) how
-long it takes to leave once it is deleted.
+long it takes to leave once it is deleted. With `kai-py.test/image` set to `absent` it never starts.
 """
 
 from typing import Any
@@ -14,6 +14,8 @@ Document = dict[str, Any]
 RUN_SECONDS = "kai-py.test/run-seconds"
 EXIT_CODE = "kai-py.test/exit-code"
 STOP_SECONDS = "kai-py.test/stop-seconds"
+IMAGE = "kai-py.test/image"
+ABSENT = "absent"
 
 STOPPED_BY_SIGNAL = 143
 VISIBLE = "kai-py.test/visible"
@@ -171,6 +173,17 @@ def running(pod: Pod, now: str) -> Document:
         for kind in ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
     ]
     return _patch(pod, phase="Running", startTime=now, conditions=ready, containerStatuses=states)
+
+
+def without_image(pod: Pod, now: str) -> Document:
+    """Return the status patch of a pod whose image cannot be pulled."""
+    waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+    states = [_container(c, {"waiting": waiting}, ready=False) for c in pod.spec.containers]
+    unready = [
+        {"type": kind, "status": "False", "lastTransitionTime": now}
+        for kind in ("ContainersReady", "Ready")
+    ]
+    return _patch(pod, phase="Pending", startTime=now, conditions=unready, containerStatuses=states)
 
 
 def finished(pod: Pod, exit_code: int, now: str) -> Document:
