@@ -319,10 +319,15 @@ def _amount(amount: float | None) -> str:
 
 
 def _cost(suggestion: Suggestion) -> str:
-    """Gangs that a suggestion ends, and those that only lose pods."""
+    """Gangs that a suggestion ends, and those that only lose pods, with what becomes of them."""
+    effects = dict(suggestion.effects)
+
+    def named(gang: str) -> str:
+        return f"{gang} ({effects[gang]})" if gang in effects else gang
+
     shrunk = [each for each in suggestion.evicts if each not in suggestion.stops]
-    effects = (("would be evicted", suggestion.stops), ("would lose pods", shrunk))
-    return "".join(f"; {', '.join(gangs)} {effect}" for effect, gangs in effects if gangs)
+    costs = (("would be evicted", suggestion.stops), ("would lose pods", shrunk))
+    return "".join(f"; {', '.join(map(named, gangs))} {cost}" for cost, gangs in costs if gangs)
 
 
 def _decision_line(explanation: Explanation, decision: Decision) -> str:

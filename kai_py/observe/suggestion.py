@@ -83,6 +83,8 @@ class Suggestion:
     """Gangs that start, this one among them."""
     stops: tuple[str, ...] = ()
     """Gangs that no longer run."""
+    effects: tuple[tuple[str, str], ...] = ()
+    """Gangs that lose pods, each with what that does to its workload, as a clause."""
     queues: tuple[QueueChange, ...] = ()
     """Queues whose allocation or fair share changes."""
 

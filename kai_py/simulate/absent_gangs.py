@@ -13,7 +13,7 @@ from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import Suggestion
 from kai_py.simulate.manifest_remedies import Spec, edit_pod_spec, pod_specs
 from kai_py.simulate.objects import Document
-from kai_py.simulate.remedy_search import replace
+from kai_py.simulate.remedy_search import as_suggestion, replace
 from kai_py.simulate.steps import ApplySteps
 from kai_py.simulate.what_if import LoadedCluster, SettledCluster, compare
 
@@ -65,17 +65,7 @@ def correct_absent(
         outcome = cluster.settled(ApplySteps(steps))
         comparison = compare(baseline, outcome)
         if explanation.gang in outcome.running:
-            evicted = dict.fromkeys(eviction.gang for eviction in comparison.victims)
-            return (
-                Suggestion(
-                    text,
-                    steps,
-                    evicts=tuple(evicted),
-                    starts=tuple(each.gang for each in comparison.starts),
-                    stops=tuple(each.gang for each in comparison.stops),
-                    queues=comparison.queues,
-                ),
-            )
+            return (as_suggestion(text, steps, comparison),)
     return ()
 
 

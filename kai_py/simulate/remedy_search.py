@@ -13,7 +13,13 @@ from kai_py.plan.plan import QueueShare, Stage
 from kai_py.simulate.changes import SERVER_FIELDS, ChangeError
 from kai_py.simulate.objects import Document
 from kai_py.simulate.steps import ApplySteps
-from kai_py.simulate.what_if import LoadedCluster, SettledCluster, compare, smallest_sufficient
+from kai_py.simulate.what_if import (
+    Comparison,
+    LoadedCluster,
+    SettledCluster,
+    compare,
+    smallest_sufficient,
+)
 from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -73,17 +79,7 @@ class RemedySearch:
             if _is_later(outcome.stage_of(self.gang.key), self.stage):
                 self._add_partial(PartialRemedy(text, steps))
             return
-        comparison = compare(self.baseline, outcome)
-        evicted = dict.fromkeys(eviction.gang for eviction in comparison.victims)
-        deleted = {gang_of_step(step) for step in steps if step.verb is Verb.DELETE}
-        yield Suggestion(
-            text,
-            steps,
-            evicts=tuple(each for each in evicted if each not in deleted),
-            starts=tuple(each.gang for each in comparison.starts),
-            stops=tuple(each.gang for each in comparison.stops),
-            queues=comparison.queues,
-        )
+        yield as_suggestion(text, steps, compare(self.baseline, outcome))
 
     def _add_partial(self, remedy: PartialRemedy) -> None:
         if remedy not in self.partial_remedies:
@@ -182,6 +178,23 @@ class RemedySearch:
             return [owner]
         uids = {member.pod.uid for member in gang.members}
         return [pod for pod in self.of_kind("Pod") if pod["metadata"]["uid"] in uids]
+
+
+def as_suggestion(
+    text: str, steps: tuple[SuggestionStep, ...], comparison: Comparison
+) -> Suggestion:
+    """The suggestion of ``steps`` with what they cost others, as a simulation has shown."""
+    deleted = {gang_of_step(step) for step in steps if step.verb is Verb.DELETE}
+    effects = {each.gang: each.effect for each in comparison.victims if each.gang not in deleted}
+    return Suggestion(
+        text,
+        steps,
+        evicts=tuple(effects),
+        starts=tuple(each.gang for each in comparison.starts),
+        stops=tuple(each.gang for each in comparison.stops),
+        effects=tuple((gang, effect) for gang, effect in effects.items() if effect),
+        queues=comparison.queues,
+    )
 
 
 def _is_later(stage: Stage | None, reference: Stage) -> bool:

@@ -39,6 +39,7 @@ from kai_py.simulate.queue_remedies import (
 )
 from kai_py.simulate.remedy_search import RemedySearch
 from kai_py.simulate.selector_corrections import correct_selectors
+from kai_py.simulate.size_remedies import reduce_devices, reduce_requests
 from kai_py.simulate.steps import ApplySteps, combine_steps
 from kai_py.simulate.what_if import CAPACITY_STAGES, LoadedCluster, SettledCluster
 
@@ -61,17 +62,19 @@ REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
     (frozenset({Stage.EVICTION_LIMITS}), relax_disruption_budget),
     (frozenset({Stage.VICTIMS_PROTECTED}), disable_min_runtime),
     (CAPACITY_STAGES, tolerate_taints),
-    (CAPACITY_STAGES, relax_node_conditions),
     (CAPACITY_STAGES, uncordon_node),
+    (CAPACITY_STAGES, relax_node_conditions),
     (frozenset({Stage.TOPOLOGY}), relax_topology),
+    (frozenset({Stage.RESOURCES}), reduce_requests),
     (frozenset({Stage.DEVICES}), fewer_device_conditions),
     (frozenset({Stage.DEVICES}), tolerated_devices),
+    (frozenset({Stage.DEVICES}), reduce_devices),
     (
         CAPACITY_STAGES | {Stage.BELOW_MIN_MEMBER, Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE},
         lower_min_available,
     ),
-    (CAPACITY_STAGES, end_one_gang),
     (CAPACITY_STAGES, add_nodes),
+    (CAPACITY_STAGES, end_one_gang),
 )
 """The remedies to try by stage, in the order of the suggestions."""
 

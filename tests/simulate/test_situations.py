@@ -15,6 +15,7 @@ from tests.cluster.fake_kubelet.nodes import gpu_class_document, node_document, 
 from tests.simulate.clusters import NOW
 from tests.support.mixtures import MIXTURES
 from tests.support.pending.names import NAMES
+from tests.support.pending.sizes import SIZES
 from tests.support.situations import SITUATIONS, Situation, few_fast
 
 NEWS = "2027-01-15T08:00:00Z"
@@ -47,6 +48,16 @@ def bound(cluster: SimulatedCluster, name: str) -> int:
     return sum(bool(each["spec"].get("nodeName")) for each in of_gang)
 
 
+def failed_jobs(cluster: SimulatedCluster) -> set[str]:
+    """Keys of the Jobs that have failed for good."""
+    return {
+        f"default/Job/{each['metadata']['name']}"
+        for each in cluster.embedded.api.list(cluster.embedded.registry.named("jobs"))
+        for condition in each.get("status", {}).get("conditions") or ()
+        if condition["type"] == "Failed" and condition["status"] == "True"
+    }
+
+
 def explained(cluster: SimulatedCluster, situation: Situation):
     [found] = explain_cluster(
         cluster.documents(),
@@ -58,7 +69,7 @@ def explained(cluster: SimulatedCluster, situation: Situation):
     return found
 
 
-@pytest.mark.parametrize("situation", few_fast([*SITUATIONS, *MIXTURES, *NAMES]))
+@pytest.mark.parametrize("situation", few_fast([*SITUATIONS, *MIXTURES, *NAMES, *SIZES]))
 def test_the_first_suggestion_starts_the_gang_as_it_says(situation: Situation):
     cluster = staged(situation)
     found = explained(cluster, situation)
@@ -72,9 +83,16 @@ def test_the_first_suggestion_starts_the_gang_as_it_says(situation: Situation):
     course = cluster.settle(60)
     assert bound(cluster, "waiting") == situation.pods
     assert sorted(first.evicts) == sorted({each.gang for each in course.evictions})
+    told = {gang for gang, effect in first.effects if "fails" in effect}
+    assert failed_jobs(cluster) <= told
     held = {share.queue: share.allocated[GPU] for share in course.last_plan.queues}
     for change in first.queues:
         assert held.get(change.queue, 0.0) == change.allocated[1]
+
+
+def test_the_corpus_has_sixty_situations_each_of_its_own_name():
+    names = [each.name for each in (*SITUATIONS, *MIXTURES, *NAMES, *SIZES)]
+    assert len(set(names)) == len(names) >= 60
 
 
 def test_there_is_one_for_each_stage():

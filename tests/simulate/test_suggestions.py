@@ -2,11 +2,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kai_py.api.references import PodRef
+from kai_py.cli.explain import _cost
 from kai_py.config import Configuration
+from kai_py.grouping.gang import Owner
 from kai_py.observe.suggestion import Verb
+from kai_py.plan.plan import Action, Eviction
+from kai_py.simulate.remedy_search import as_suggestion
 from kai_py.simulate.steps import ApplySteps
 from kai_py.simulate.suggestions import suggest
-from kai_py.simulate.what_if import LoadedCluster
+from kai_py.simulate.what_if import Comparison, LoadedCluster
 from tests.simulate.clusters import job, queue, running, simulated
 
 
@@ -149,3 +154,23 @@ def test_nothing_is_simulated_twice(monkeypatch):
     assert [each.text for each in suggestions(cluster, "five")] == ["add 2 nodes like node-0"]
     assert len(tried) > 4
     assert all(changes not in tried[:place] for place, changes in enumerate(tried))
+
+
+def test_what_becomes_of_those_that_lose_pods_is_said():
+    lost = Eviction(
+        pod=PodRef("default", "p", "u"),
+        node="n",
+        gang="default/Job/theirs",
+        owner=Owner("batch/v1", "Job", "default", "theirs", "j"),
+        queue="q",
+        action=Action.RECLAIM,
+        preemptor="default/Job/ours",
+        preemptor_queue="r",
+        reason="",
+        effect="its workload fails (spec.backoffLimit 0)",
+    )
+    found = as_suggestion("raise it", (), Comparison(victims=(lost,)))
+    assert found.evicts == ("default/Job/theirs",)
+    assert _cost(found) == (
+        "; default/Job/theirs (its workload fails (spec.backoffLimit 0)) would lose pods"
+    )

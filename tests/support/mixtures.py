@@ -279,7 +279,7 @@ MIXTURES = (
         pods=2,
         says="2 pods must start together but only 0 can be scheduled: 1 didn't match the "
         "volume's node affinity, 1 Insufficient nvidia.com/gpu",
-        suggests="end default/Job/theirs",
+        suggests="add 1 node like node-a-0",
     ),
     Situation(
         name="host-ports",

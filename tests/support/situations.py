@@ -1,5 +1,7 @@
 """Twelve gangs that wait, each stopped at another stage: what a user would submit, in which order.
 
+``mixtures`` and ``pending`` have the others of the corpus.
+
 The same for the simulation and for clusters with an API server.
 """
 

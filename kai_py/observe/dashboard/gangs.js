@@ -181,7 +181,9 @@ function advice(it) {
   }
   const list = make("ul", { className: "advice" });
   for (const each of it.suggestions) {
-    const cost = each.evicts.length ? ` – ${each.evicts.join(", ")} would lose pods` : "";
+    const effects = Object.fromEntries(each.effects || []);
+    const named = each.evicts.map((gang) => (effects[gang] ? `${gang} (${effects[gang]})` : gang));
+    const cost = named.length ? ` – ${named.join(", ")} would lose pods` : "";
     list.append(make("li", {}, each.text + cost, " ", whatIf(each, it.gang)));
   }
   const head = make("p", { textContent: "In simulation, any of these changes lets it start:" });

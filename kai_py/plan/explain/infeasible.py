@@ -128,11 +128,12 @@ def _pod_problem(empty: _EmptyCluster, shape: Shape) -> str:
 def _largest_node_text(empty: _EmptyCluster, shape: Shape, admitted: Bools) -> str:
     """Which resource no admitted node has enough of, or that none has all of them."""
     snapshot = empty.state.snapshot
-    for name, request in sorted(shape.reported_requests.items()):
+    for name, request in sorted(shape.requests.items()):
         row = snapshot.resources.positions.get(name)
         sizes = snapshot.nodes.allocatable[row][admitted] if row is not None else np.zeros(1)
         largest = float(sizes.max())
-        if largest < request:
+        by_devices = name not in shape.reported_requests and not largest
+        if largest < request and not by_devices:
             count = int(np.count_nonzero(admitted))
             nodes = "the only admitted node" if count == 1 else f"the largest of {count} nodes"
             return (
@@ -153,8 +154,20 @@ def _count_problem(empty: _EmptyCluster, members: Sequence[Member]) -> str:
 
 def _may_change(empty: _EmptyCluster, shape: Shape) -> bool:
     """Whether other devices could be usable at another time."""
+    if not shape.needs_devices or (not shape.claims and _is_served_by_plugins(empty, shape)):
+        return False
     devices = empty.state.statement.devices
-    return shape.needs_devices and not devices.infeasible_reason(shape, empty.admitted(shape))
+    return not devices.infeasible_reason(shape, empty.admitted(shape))
+
+
+def _is_served_by_plugins(empty: _EmptyCluster, shape: Shape) -> bool:
+    """Whether device plugins of all nodes that hold the pod report what it requests."""
+    snapshot, holding = empty.state.snapshot, empty.by_resources(shape) > 0
+    rows = [snapshot.resources.positions.get(name) for name in shape.extended.resources]
+    return all(
+        row is not None and bool((snapshot.nodes.allocatable[row][holding] > 0).all())
+        for row in rows
+    )
 
 
 def _domain_problems(empty: _EmptyCluster, gang: Gang, members: Sequence[Member]) -> Iterator[str]:

@@ -138,10 +138,11 @@ def _insufficient_resources(
     for name, request in sorted(shape.requests.items()):
         row = statement.snapshot.resources.positions.get(name)
         lacking = rest
-        if name in shape.extended.resources:
+        by_plugin = name in shape.extended.resources
+        if by_plugin:
             lacking = lacking & _has_device_plugin(statement, row)
         if row is not None:
-            placed = 0 if shape.needs_devices else replicas
+            placed = 0 if shape.needs_devices and not by_plugin else replicas
             lacking = lacking & (free[row] < (placed + 1) * request)
         count = int(np.count_nonzero(lacking))
         if not count:

@@ -6,7 +6,9 @@ the gang and costs whom it says.
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +18,7 @@ from kai_py.observe.explanation import Explanation
 from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import SuggestionStep, Verb
 from kai_py.simulate.advisor import explain_cluster
+from tests.cluster.fake_kubelet.nodes import FakeNode
 from tests.support.cluster.api import Api, ApiError
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -51,8 +54,11 @@ async def test_the_stage_is_named_and_the_first_suggestion_starts_the_gang(
         assert await view.bound("waiting") == {}
         for step in (each for each in reversed(first.steps) if each.verb is Verb.REPLACE):
             await take_away(real.api, step)
+        added = added_nodes(situation, first.steps)
+        await stack.enter_async_context(real.run_nodes(added))
         for step in first.steps:
-            await take(real, step)
+            if step.verb is not Verb.ADD_NODES:
+                await take(real, step)
         await view.wait_bound("waiting", situation.pods, within=30)
         for gang in first.evicts:
             await eventually(lambda gang=gang: has_lost(view, gang), what=f"{gang} preempted")
@@ -104,6 +110,18 @@ async def take(cluster: Cluster, step: SuggestionStep) -> None:
     else:
         assert step.document is not None, step
         await cluster.submit(step.document)
+
+
+def added_nodes(situation: Situation, steps: Sequence[SuggestionStep]) -> list[FakeNode]:
+    """The nodes that the steps add."""
+    return [
+        replace(node, name=f"{node.name}-more-{number}")
+        for step in steps
+        if step.verb is Verb.ADD_NODES
+        for node in situation.nodes
+        if node.name == step.name
+        for number in range(step.count)
+    ]
 
 
 async def take_away(api: Api, step: SuggestionStep) -> None:

@@ -32,6 +32,7 @@ class FakeNode:
     device_taints: Sequence[Mapping[str, str]] = ()
     """Of all published GPUs."""
     product: str = H100
+    unschedulable: bool = False
     gpu_memory: str = "81559Mi"
     shareable: bool = False
     """Whether several claims may have parts of a published GPU's memory."""
@@ -80,7 +81,10 @@ def node_document(node: FakeNode, now: str) -> Document:
                 **node.labels,
             },
         },
-        "spec": {"taints": [dict(taint) for taint in node.taints]},
+        "spec": {
+            "taints": [dict(taint) for taint in node.taints],
+            **({"unschedulable": True} if node.unschedulable else {}),
+        },
         "status": {
             "capacity": node.resources,
             "allocatable": node.resources,

@@ -146,3 +146,19 @@ def test_every_node_is_in_exactly_one_group(sizes, cordoned, racks, gpus, cpu, s
 )
 def test_amounts_are_written_as_in_manifests(resource, amount, text):
     assert amount_text(resource, amount) == text
+
+
+def test_pods_of_a_device_plugin_lack_gpus_where_a_class_could_serve_them_too():
+    served = device_class("gpus")
+    served = replace(served, spec=replace(served.spec, extended_resource_name="nvidia.com/gpu"))
+    ours = cluster(node("a", 8), queue("q", 8), served, job_with_pods("train", 9, queue="q"))
+    [found] = ours.plan().unplaced
+    assert found.message == (
+        "9 pods must start together but only 8 can be scheduled: 1 Insufficient nvidia.com/gpu "
+        "(1 requested). Infeasible: with nothing else on them, the nodes hold 8 of the 9 pods."
+    )
+    large = cluster(node("a", 8), queue("q", 8), served, pod("huge", 9, queue="q"))
+    [found] = large.plan().unplaced
+    assert "Infeasible: a pod requests nvidia.com/gpu 9; the only admitted node has 8." in (
+        found.message
+    )
