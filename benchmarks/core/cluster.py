@@ -7,6 +7,7 @@ from msgspec import Struct
 from benchmarks.core.objects import NOW
 from kai_py.config import Configuration
 from kai_py.plan.plan import Action, Plan
+from kai_py.plan.state.eviction_limits import EvictionHistory
 from kai_py.planner import Planner
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.kinds import WATCHED, WatchedQueue
@@ -47,8 +48,10 @@ class Cluster:
         return self.planner.decide(snapshot, self.actions or None)
 
     def forget(self) -> None:
-        """Let the next cycle find nothing computed before."""
+        """Let the next cycle find nothing computed before, and no evictions of cycles before."""
         self.planner.reset()
+        # They would protect the victims of the last run from being victims of the next.
+        self.planner._memory.evictions = EvictionHistory()
 
 
 def counts(plan: Plan) -> str:
