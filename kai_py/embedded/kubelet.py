@@ -36,6 +36,10 @@ KILLED_EXIT_CODE = 137
 PREPARE_RETRY_SECONDS = 5.0
 
 
+RESOLUTION = 1e-6
+"""Seconds below which times since the epoch cannot be told apart: waiting for less never ends."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PodTiming:
     """Time to start and to stop a pod, in seconds; stopping never exceeds the grace period."""
@@ -112,7 +116,7 @@ class Kubelet:
             work.requeue_after(PREPARE_RETRY_SECONDS)
             return
         remaining = self._timing.start - self._elapsed(work, pod, "start")
-        if remaining > 0:
+        if remaining > RESOLUTION:
             work.requeue_after(remaining)
             return
         self._elapsed(work, pod, "run")
@@ -139,7 +143,7 @@ class Kubelet:
         if seconds is None:
             return
         remaining = seconds - self._elapsed(work, pod, "run")
-        if remaining > 0:
+        if remaining > RESOLUTION:
             work.requeue_after(remaining)
             return
         code = int(_number(annotations.get(EXIT_CODE)) or 0)
@@ -155,7 +159,7 @@ class Kubelet:
     def _stop(self, work: Work, pod: Json) -> None:
         grace = pod["metadata"].get("deletionGracePeriodSeconds", 0)
         remaining = min(self._timing.stop, grace) - self._elapsed(work, pod, "stop")
-        if remaining > 0:
+        if remaining > RESOLUTION:
             work.requeue_after(remaining)
             return
         if not is_finished(pod):  # even one that never started: a Job waits for the final phase

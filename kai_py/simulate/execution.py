@@ -6,11 +6,12 @@ disruption budgets are enforced here as well.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from kai_py.api.gpu_share import shared_gpu_metadata
+from kai_py.api.queue import CHECKPOINT_BY_KEY
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
 from kai_py.api.records.resource_versions import allocation_document
@@ -44,9 +45,24 @@ def execute(plan: Plan, api: ApiServer, builder: SnapshotBuilder, wake: Callable
     suspended = {each.gang: each.owner for each in plan.evictions if each.suspend}
     for job in suspended.values():
         _suspend(job, api)
+    for request in plan.checkpoints:
+        for pod in request.pods:
+            _annotate(pod, {CHECKPOINT_BY_KEY: format_time(request.by)}, api)
     for eviction in plan.evictions:
         if not eviction.suspend:
             _evict(eviction, api, builder, wake)
+
+
+def _annotate(pod: PodRef, annotations: Mapping[str, str], api: ApiServer) -> None:
+    def annotated(present: Json) -> Json:
+        meta = present["metadata"]
+        written = {**(meta.get("annotations") or {}), **annotations}
+        return {**present, "metadata": {**meta, "annotations": written}}
+
+    try:
+        api.edit(PODS, pod.name, pod.namespace, annotated)
+    except RequestError as error:
+        log.info("pod %s: %s", pod, error.message)
 
 
 def _resume(

@@ -203,6 +203,7 @@ def _cost(result: SimulationResult) -> dict[str, float]:
     costs: dict[str, float] = {}
     for kind in result.scenario.nodes:
         category = "spot" if kind.spot else "on demand"
-        price = kind.count * kind.price_per_hour * result.scenario.hours
+        hours = kind.count * result.scenario.hours - result.away_hours.get(kind.name, 0.0)
+        price = hours * kind.price_per_hour
         costs[category] = costs.get(category, 0.0) + price
     return {category: price for category, price in costs.items() if price}

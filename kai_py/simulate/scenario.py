@@ -22,8 +22,10 @@ from pydantic import Field, ValidationError, model_validator
 
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.model import ApiModel, Name
+from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.problems import field_problems
 from kai_py.api.queue import API_VERSION, Queue, QueueSpec, read_queue
+from kai_py.api.spot import SpotUse
 
 Count = Annotated[int, Field(ge=1, le=100_000, strict=True)]
 Minutes = Annotated[float, Field(ge=0, le=10_000_000)]
@@ -46,7 +48,13 @@ class NodeGroup(ApiModel):
     price_per_hour: Annotated[float, Field(ge=0)] = 0.0
     """Of one node, in whatever currency."""
     spot: bool = False
-    """Counted apart in the costs."""
+    """Counted apart in the costs, and labelled ``karpenter.sh/capacity-type: spot``."""
+    interruptions_per_hour: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """Of one node, at random times: it announces that it goes, goes, and another one comes."""
+    notice_seconds: Annotated[float, Field(ge=0, le=86_400)] = 120.0
+    """From the announcement until the node is gone."""
+    away_minutes: Annotated[float, Field(ge=0, le=1_000_000)] = 15.0
+    """Mean time until another node comes; meanwhile there is nothing to pay."""
 
 
 class ScenarioQueue(QueueSpec):
@@ -84,6 +92,11 @@ class ScenarioJob(ApiModel):
     """How many are created each time, at once."""
     checkpoint_minutes: Annotated[float, Field(gt=0, le=10_000_000)] | None = None
     """Interval of its checkpoints; an evicted pod repeats only the work since the last one."""
+    spot: SpotUse | None = None
+    """Whether it goes to spot nodes, as its annotation says."""
+    on_node_departure: DepartureTreatment | None = None
+    """What becomes of it when a node of it is about to go; pods that are asked to save their work
+    do so in 20 seconds."""
     random: bool = False
     """Whether distances are random (a Poisson process)."""
 

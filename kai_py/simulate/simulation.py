@@ -6,7 +6,7 @@ exact sums, not samples.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,6 +18,7 @@ from kai_py.embedded.kubelet import PodTiming
 from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.entitlement_samples import EntitlementSample, EntitlementSamples
+from kai_py.simulate.interruptions import Interruptions
 from kai_py.simulate.scenario import Arrival, Scenario, ScenarioJob, arrivals, queue_manifest
 from kai_py.simulate.workloads import (
     GPU_RESOURCE,
@@ -32,6 +33,8 @@ from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
 HOUR = 3600.0
+SAVED = "have saved their work"
+"""In the reason of evictions after all pods of a gang have answered."""
 TIMING = PodTiming(start=1.0, stop=1.0)
 
 
@@ -110,6 +113,8 @@ class SimulationResult:
     attempts: tuple[PodAttempt, ...] = ()
     """Of all pods that were placed; those that still run end with the simulation."""
     entitlement_samples: tuple[EntitlementSample, ...] = ()
+    away_hours: dict[str, float] = field(default_factory=dict)
+    """By group, the hours in which nodes were interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +163,16 @@ def simulate(
         queues={queue.name: QueueTotals() for queue in scenario.queues},
     )
     _set_up(cluster, scenario, record)
+    interruptions = Interruptions(cluster, scenario, partial(_record_loss, cluster, record))
+    interruptions.schedule()
     clock, end, cycles = cluster.clock, SIMULATION_START + scenario.hours * HOUR, 0
     resync, next_resync = configuration.resync_period, 0.0
     while clock.now() < end:
         clock.run_due()
         if cluster.take_changed():
-            _record_cycle(cluster, record, cluster.cycle())
+            plan = cluster.cycle()
+            _record_cycle(cluster, record, plan)
+            interruptions.answer(plan.checkpoints)
             cycles += 1
             on_progress((clock.now() - SIMULATION_START) / HOUR)
             if record.moments[-1].waiting and clock.now() >= next_resync:
@@ -187,6 +196,7 @@ def simulate(
         cycles=cycles,
         attempts=tuple(record.attempts),
         entitlement_samples=tuple(record.samples.samples),
+        away_hours=interruptions.away_hours(end),
     )
 
 
@@ -266,14 +276,31 @@ def _record_start(
 
 def _record_eviction(record: _Recorder, eviction: Eviction, now: float) -> None:
     pod = record.running.pop(eviction.pod.uid, None)
-    queue = record.queues[eviction.queue]
-    queue.evicted_pods += 1
+    record.queues[eviction.queue].evicted_pods += 1
     record.evictions[eviction.action] = record.evictions.get(eviction.action, 0) + 1
-    if pod is None:
-        return
-    attempt = _attempt(record, pod, now, eviction.action)
+    if pod is not None:
+        saved = eviction.action is Action.DEPARTURE and SAVED in eviction.reason
+        _record_end(record, pod, eviction.pod.uid, now, eviction.action, saved=saved)
+
+
+def _record_loss(cluster: SimulatedCluster, record: _Recorder, uids: Iterable[str]) -> None:
+    """Pods that went with their node."""
+    now = cluster.clock.now()
+    for uid in uids:
+        pod = record.running.pop(uid, None)
+        if pod is not None:
+            record.queues[record.jobs[pod.gang].queue].evicted_pods += 1
+            _record_end(record, pod, uid, now, Action.DEPARTURE, saved=False)
+
+
+def _record_end(
+    record: _Recorder, pod: _RunningPod, uid: str, now: float, action: Action, *, saved: bool
+) -> None:
+    """A pod was ended before its time; ``saved``: after it had saved all its work."""
+    queue = record.queues[record.jobs[pod.gang].queue]
+    attempt = _attempt(record, pod, now, action, saved=saved)
     record.attempts.append(attempt)
-    record.members[pod.gang].discard(eviction.pod.uid)
+    record.members[pod.gang].discard(uid)
     record.waits[pod.gang] = replace(record.waits[pod.gang], completion=None)
     queue.lost_gpu_hours += (attempt.seconds - attempt.kept) / HOUR * attempt.gpus
     work = record.jobs[pod.gang].minutes * 60
@@ -283,13 +310,18 @@ def _record_eviction(record: _Recorder, eviction: Eviction, now: float) -> None:
 
 
 def _attempt(
-    record: _Recorder, pod: _RunningPod, now: float, evicted_by: Action | None = None
+    record: _Recorder,
+    pod: _RunningPod,
+    now: float,
+    evicted_by: Action | None = None,
+    *,
+    saved: bool = False,
 ) -> PodAttempt:
     """The time of a pod until ``now``, or until its end if that was earlier."""
     job = record.jobs[pod.gang]
     seconds = min(now - pod.since, pod.seconds)
     kept = max(seconds - record.start_up, 0.0)
-    if evicted_by is not None:
+    if evicted_by is not None and not saved:
         interval = (job.checkpoint_minutes or math.inf) * 60
         work = job.minutes * 60
         before = work - (pod.seconds - record.start_up)

@@ -9,13 +9,19 @@ from kai_py.api.times import format_duration
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.kubelet import RUN_SECONDS
 from kai_py.embedded.resources import PODS
-from kai_py.grouping.annotations import CHECKPOINT_INTERVAL_KEY, EXPECTED_RUNTIME_KEY
+from kai_py.grouping.annotations import (
+    CHECKPOINT_INTERVAL_KEY,
+    EXPECTED_RUNTIME_KEY,
+    ON_DEPARTURE_KEY,
+    SPOT_KEY,
+)
 from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY
 from kai_py.simulate.scenario import Arrival, NodeGroup, ScenarioJob
 
 GPU_RESOURCE = "nvidia.com/gpu"
 FRACTION_KEY = "gpu-fraction"
 NAMESPACE = "default"
+SPOT_LABELS = {"karpenter.sh/capacity-type": "spot"}
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 Manifest = dict[str, Any]
@@ -29,12 +35,13 @@ def node_manifests(kind: NodeGroup) -> Iterator[Manifest]:
         "pods": "1000",
         GPU_RESOURCE: str(kind.gpus),
     }
+    labels = {**(SPOT_LABELS if kind.spot else {}), **kind.labels}
     for number in range(kind.count):
         name = f"{kind.name}-{number}"
         yield {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "labels": {HOSTNAME_LABEL: name, **kind.labels}},
+            "metadata": {"name": name, "labels": {HOSTNAME_LABEL: name, **labels}},
             "spec": {},
             "status": {
                 "capacity": amounts,
@@ -69,6 +76,10 @@ def job_manifest(arrival: Arrival, start_up_seconds: float = 0.0) -> Manifest:
         annotations[EXPECTED_RUNTIME_KEY] = format_duration(job.expected_minutes * 60)
     if job.checkpoint_minutes is not None:
         annotations[CHECKPOINT_INTERVAL_KEY] = format_duration(job.checkpoint_minutes * 60)
+    if job.spot is not None:
+        annotations[SPOT_KEY] = job.spot
+    if job.on_node_departure is not None:
+        annotations[ON_DEPARTURE_KEY] = job.on_node_departure
     disrupted = {"type": "DisruptionTarget", "status": "True"}
     return {
         "apiVersion": "batch/v1",
