@@ -44,14 +44,13 @@ from kai_py.commit.statuses.queue_conditions import ACCEPTED, QueueCondition
 from kai_py.commit.transaction import GangOutcome
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import (
-    AvoidedNode,
     CapacityHold,
     CheckpointRequest,
     Eviction,
     GangAtRisk,
     GangPlacement,
-    GangStarting,
     ObjectProblem,
+    Plan,
     Stage,
     Unplaced,
 )
@@ -187,14 +186,22 @@ class EventWriter:
         """Report that a node of a gang is about to go; repetitions are dropped."""
         self._warn(gang.owner, "NodeDeparting", "Scheduling", gang.message)
 
-    def report_starting(self, gang: GangStarting) -> None:
-        """Report that pods of a gang have not become ready; repetitions are dropped."""
-        self._warn(gang.owner, "GangNotReady", "Scheduling", gang.message)
+    def report_running(self, plan: Plan) -> None:
+        """Report what concerns running gangs, and nodes and devices that are avoided."""
+        for each in plan.at_risk:
+            self.report_at_risk(each)
+        for gang in plan.starting:
+            self._warn(gang.owner, "GangNotReady", "Scheduling", gang.message)
+        for node in plan.avoided_nodes:
+            self._report_avoided(node.node, node.message)
+        for device in plan.avoided_devices:
+            note = (
+                f"device {'/'.join(device.key)}: {device.message}; it is not allocated for a while"
+            )
+            self._report_avoided(device.node, note)
 
-    def report_avoided(self, node: AvoidedNode) -> None:
-        """Report that gangs keep failing on a node; repetitions are dropped."""
-        subject = Owner("v1", "Node", "", node.node, node.node)
-        self._warn(subject, "NodeAvoided", "Scheduling", node.message)
+    def _report_avoided(self, node: str, note: str) -> None:
+        self._warn(Owner("v1", "Node", "", node, node), "NodeAvoided", "Scheduling", note)
 
     def report_checkpoint(self, pod: PodRef, request: CheckpointRequest) -> None:
         """Report that a pod was asked to save its work."""

@@ -214,15 +214,10 @@ class Executor:
         self._checkpoints.update(plan.checkpoints)
         if self._node_protector is not None:
             self._node_protector.update(plan.promised_nodes)
-        for each in plan.at_risk:
-            with contained("events", each.gang):
-                self._event_writer.report_at_risk(each)
-        for gang in plan.starting:
-            with contained("events", gang.gang):
-                self._event_writer.report_starting(gang)
-        for node in plan.avoided_nodes:
-            with contained("events", node.node):
-                self._event_writer.report_avoided(node)
+        with contained("events"):
+            self._event_writer.report_running(plan)
+        for each in plan.avoided_devices:
+            self._dependencies.assume_cache.avoid_device(each.key, "GangsNotReady", each.seconds)
         with contained("statuses of groups"):
             self._native_statuses.update(plan, gangs)
             self._grove_statuses.update(plan, gangs)

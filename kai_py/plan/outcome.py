@@ -181,6 +181,7 @@ def build_plan(
         promised_nodes=_promised_nodes(state),
         starting=tuple(state.starting.values()),
         avoided_nodes=state.avoided_nodes,
+        avoided_devices=state.avoided_devices,
         set_aside=tuple(state.turns.failed.values()),
         failed_extensions=tuple(state.turns.extensions.failed.values()),
     )

@@ -424,6 +424,19 @@ class AvoidedNode:
 
 
 @dataclass(frozen=True, slots=True)
+class AvoidedDevice:
+    """A device of ``node`` that is not allocated for ``seconds``, and why.
+
+    ``key``: its driver, pool and name.
+    """
+
+    key: tuple[str, str, str]
+    node: str
+    seconds: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetAside:
     """A gang that gets no turn for a while, and why; ``error``: the traceback, if it was one.
 
@@ -457,6 +470,7 @@ class Plan:
     promised_nodes: tuple[str, ...] = ()
     starting: tuple[GangStarting, ...] = ()
     avoided_nodes: tuple[AvoidedNode, ...] = ()
+    avoided_devices: tuple[AvoidedDevice, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
     failed_extensions: tuple[SetAside, ...] = ()
 

@@ -18,7 +18,14 @@ from kai_py.plan.departure_rules import DEFAULT_DEPARTURE_RULES, DepartureRules
 from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.next_pods import PlacementRequest, next_request, precondition
-from kai_py.plan.plan import Action, AvoidedNode, CheckpointRequest, GangAtRisk, GangStarting
+from kai_py.plan.plan import (
+    Action,
+    AvoidedDevice,
+    AvoidedNode,
+    CheckpointRequest,
+    GangAtRisk,
+    GangStarting,
+)
 from kai_py.plan.search_cache.backoff import BackedOff, BackedOffSearches, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache, SearchEntries, SearchKey, SearchResult
 from kai_py.plan.search_cache.inputs import Decisions
@@ -57,8 +64,8 @@ class CycleState:
     on nodes that are about to go, ``checkpoints`` the requests to save work, ``at_risk`` the gangs
     by key, ``checkpoint_ends`` until when others were asked before. ``spot``: who uses spot nodes.
     ``starting``: gangs whose pods are not ready, by key, ``failed_starts`` those that are evicted
-    for it; ``avoided_nodes``: on which several did not get ready. ``turns``: of the gangs, so that
-    what fails in one stays there.
+    for it; ``avoided_nodes``, ``avoided_devices``: with which several did not. ``turns``: of the
+    gangs, so that what fails in one stays there.
     """
 
     snapshot: Snapshot
@@ -86,6 +93,7 @@ class CycleState:
     starting: dict[str, GangStarting] = field(default_factory=dict)
     failed_starts: dict[str, FailedStart] = field(default_factory=dict)
     avoided_nodes: tuple[AvoidedNode, ...] = ()
+    avoided_devices: tuple[AvoidedDevice, ...] = ()
     served: ServedShare = field(default_factory=ServedShare)
     out_of_budget: Mapping[str, int] = field(default_factory=dict)
     cut_short: Mapping[str, int] = field(default_factory=dict)

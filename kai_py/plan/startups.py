@@ -14,20 +14,22 @@ gangs have their time and tries again.
 A node is avoided for ``AVOIDED_SECONDS`` after gangs of several tenants did not get ready on it,
 each while a pod alike of the same gang was ready on another node. Tenants are distinguished by
 queue and namespace, both: no tenant alone can make others avoid a node, and a gang whose pods fail
-everywhere blames none. An avoided node comes last, it is not ruled out.
+everywhere blames none. An avoided node comes last, it is not ruled out. The same goes for devices
+of claims, of which an avoided one is not allocated.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kai_py.api.node_departures import DepartureStage
 from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.explain.reasons import Unschedulable
-from kai_py.plan.plan import AvoidedNode, Stage
+from kai_py.plan.plan import AvoidedDevice, AvoidedNode, Stage
 from kai_py.snapshot.departures import Departure
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.device_health import DeviceKey
 from kai_py.snapshot.tables.queues import QueueInfo
 
 DEFAULT_ATTEMPTS = 3
@@ -78,22 +80,27 @@ class Blame:
 
 @dataclass(frozen=True, slots=True)
 class FailedStart:
-    """A gang that is evicted as it did not get ready; ``cause``: a clause; ``nodes``: to blame."""
+    """A gang that is evicted as it did not get ready; ``cause``: a clause.
+
+    ``nodes``, and ``devices`` with their node: to blame.
+    """
 
     gang: Gang
     rule: ReadyRule
     cause: str
     nodes: tuple[str, ...]
+    devices: tuple[tuple[DeviceKey, str], ...] = ()
 
 
 @dataclass
 class Startups:
     """What cycles remember. ``since``: gang key to when it was first seen not ready, and when it
-    has been ready since, if it has."""
+    has been ready since, if it has. ``blames`` of nodes, ``device_blames`` of devices."""
 
     since: dict[str, tuple[float, float | None]] = field(default_factory=dict)
     attempts: dict[str, Attempts] = field(default_factory=dict)
     blames: dict[str, tuple[Blame, ...]] = field(default_factory=dict)
+    device_blames: dict[DeviceKey, tuple[Blame, ...]] = field(default_factory=dict)
 
     def observe(self, snapshot: Snapshot, rules: Mapping[str, "ReadyRule"]) -> None:
         """Begin a cycle. O(gangs with pods that are not ready)."""
@@ -132,12 +139,17 @@ class Startups:
                     del self.attempts[key]
             elif gang.owner.uid != known.owner or _own_timeout(gang) != known.timeout:
                 del self.attempts[key]
-        for node, blames in list(self.blames.items()):
-            kept = tuple(each for each in blames if now - each.time < AVOIDED_SECONDS)
-            if kept and node in snapshot.nodes.positions:
-                self.blames[node] = kept
-            else:
-                del self.blames[node]
+        nodes = snapshot.nodes.positions
+        self.blames = {
+            node: kept
+            for node, blames in self.blames.items()
+            if node in nodes and (kept := _recent(blames, now))
+        }
+        self.device_blames = {
+            device: kept
+            for device, blames in self.device_blames.items()
+            if (kept := _recent(blames, now))
+        }
 
     def held(self, snapshot: Snapshot) -> dict[str, Unschedulable]:
         """The gangs that are held back after failed starts; those with bound pods are not."""
@@ -148,8 +160,9 @@ class Startups:
                 found[key] = known.reason
         return found
 
-    def record(self, failed: Iterable[FailedStart], now: float) -> None:
-        """Gangs were evicted as they did not get ready."""
+    def record(self, failed: Iterable[FailedStart], now: float) -> tuple[AvoidedDevice, ...]:
+        """Gangs were evicted as they did not get ready; returns the devices to avoid from now."""
+        avoided: list[AvoidedDevice] = []
         for each in failed:
             gang, known = each.gang, self.attempts.get(each.gang.key)
             if known is not None and known.last_bound == gang.last_bound:
@@ -170,16 +183,18 @@ class Startups:
             blame = Blame(now, gang.queue, gang.owner.namespace, gang.key)
             for node in each.nodes:
                 self.blames[node] = (*self.blames.get(node, ()), blame)[-MAX_BLAMES:]
+            for device, node in each.devices:
+                blames = (*self.device_blames.get(device, ()), blame)[-MAX_BLAMES:]
+                self.device_blames[device] = blames
+                if text := _said_of(blames, "with it"):
+                    avoided.append(AvoidedDevice(device, node, AVOIDED_SECONDS, text))
+        return tuple(avoided)
 
     def avoided(self) -> dict[str, Departure]:
         """Nodes on which gangs of several tenants did not get ready, as suspect ones."""
         found = {}
         for node, blames in self.blames.items():
-            queues = {each.queue for each in blames}
-            namespaces = {each.namespace for each in blames}
-            if len(queues) > 1 and len(namespaces) > 1:
-                gangs = {each.gang for each in blames}
-                signal = f"{len(gangs)} gangs of {len(queues)} queues did not get ready on it"
+            if signal := _said_of(blames, "on it"):
                 found[node] = Departure(DepartureStage.SUSPECT, signal)
         return found
 
@@ -251,6 +266,20 @@ def ready_rule(gang: Gang, rules: Mapping[str, ReadyRule]) -> ReadyRule:
     if own and (not rule.timeout or own < rule.timeout):
         return ReadyRule(own, rule.attempts)
     return rule
+
+
+def _recent(blames: Iterable[Blame], now: float) -> tuple[Blame, ...]:
+    return tuple(each for each in blames if now - each.time < AVOIDED_SECONDS)
+
+
+def _said_of(blames: Collection[Blame], where: str) -> str:
+    """What is known against a node or device; empty if no more than one tenant blames it."""
+    queues = {each.queue for each in blames}
+    namespaces = {each.namespace for each in blames}
+    if len(queues) < 2 or len(namespaces) < 2:
+        return ""
+    gangs = {each.gang for each in blames}
+    return f"{len(gangs)} gangs of {len(queues)} queues did not get ready {where}"
 
 
 def _own_timeout(gang: Gang) -> float:

@@ -1,5 +1,7 @@
 """Gangs that do not get ready in time: evicted whole, tried again, named with the cause."""
 
+from dataclasses import replace as dataclass_replace
+
 import pytest
 from msgspec.structs import replace
 
@@ -14,6 +16,7 @@ from kai_py.api.records.core import (
 from kai_py.observe.explanation import Explainer
 from kai_py.observe.gang_rows import gang_rows
 from kai_py.plan.plan import Stage
+from kai_py.plan.startups import FailedStart, ReadyRule, Startups
 from kai_py.snapshot.tables.readiness import startup_problem
 from tests.support.scenario import at, cluster, evicted, job, node, placed, pod, queue
 
@@ -267,6 +270,28 @@ def test_only_failures_of_several_tenants_make_a_node_avoided(second, avoided):
         assert placed(plan)["next"] != "bad"
         made.plan(300 + 1801)
         assert made.memory.startups.avoided() == {}
+
+
+def test_devices_are_avoided_by_the_same_rule():
+    device, node_name = ("gpu.example.com", "bad", "gpu-3"), "bad"
+    owner, pods = gang("one", ["good", "bad"])
+    made = cluster(node("good"), node("bad"), queue("q", 8, **TIMEOUT), owner, pods)
+    first = made.snapshot(0).gangs["default/Job/one"]
+    other = replace(
+        first,
+        key="other/Job/two",
+        queue="r",
+        owner=dataclass_replace(first.owner, namespace="other"),
+    )
+
+    def failed(one):
+        return FailedStart(one, ReadyRule(300.0), "it crashes", (), ((device, node_name),))
+
+    startups = Startups()
+    assert startups.record([failed(first)], 0.0) == ()
+    [avoided] = startups.record([failed(other)], 10.0)
+    assert (avoided.key, avoided.node) == (device, node_name)
+    assert avoided.message == "2 gangs of 2 queues did not get ready with it"
 
 
 def test_gangs_that_fail_everywhere_blame_no_node():

@@ -5,7 +5,7 @@ budget protects; its state is reported all the same. ``plan.startups`` has the r
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from kai_py.plan.plan import Action, GangStarting
 from kai_py.plan.session import CycleState
@@ -18,7 +18,8 @@ from kai_py.plan.startups import (
 )
 from kai_py.plan.state.statement import Evicted
 from kai_py.plan.survival import is_lost
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.tables.device_health import DeviceKey
 
 MAX_CAUSES = 3
 PENDING_START = "and no reason is known yet"
@@ -62,7 +63,10 @@ def _consider(state: CycleState, gang: Gang, rule: ReadyRule, startups: Startups
     for member in gang.bound:
         if member.pod.uid not in state.statement.evicted:
             state.statement.evict(Evicted(member, gang, Action.STALE, gang, reason))
-    state.failed_starts[gang.key] = FailedStart(gang, rule, causes, _nodes_to_blame(state, gang))
+    failing = _failing_where_others_run(state, gang)
+    nodes = tuple(dict.fromkeys(member.node for member in failing))
+    devices = tuple(_devices_to_blame(state, gang, failing).items())
+    state.failed_starts[gang.key] = FailedStart(gang, rule, causes, nodes, devices)
 
 
 def _protection(state: CycleState, gang: Gang) -> str:
@@ -93,21 +97,43 @@ def _causes(state: CycleState, gang: Gang) -> str:
     return f"{total}: {'; '.join(listed)}"
 
 
-def _nodes_to_blame(state: CycleState, gang: Gang) -> tuple[str, ...]:
-    """Nodes of pods that are not ready while one alike of the gang is ready on another node."""
+def _failing_where_others_run(state: CycleState, gang: Gang) -> list[Member]:
+    """The pods that are not ready while one alike of the gang is ready on another node."""
     starting = state.snapshot.starting[gang.key]
-    ready = dict[int, set[str]]()
+    ready: dict[int, set[str]] = {}
     for member in gang.bound:
         if member.pod.uid not in starting:
             ready.setdefault(member.shape.number, set()).add(member.node)
-    blamed = {
-        member.node: None
+    return [
+        member
         for member in gang.bound
         if member.pod.uid in starting
         and ready.get(member.shape.number)
         and member.node not in ready[member.shape.number]
+    ]
+
+
+def _devices_to_blame(
+    state: CycleState, gang: Gang, failing: Sequence[Member]
+) -> dict[DeviceKey, str]:
+    """The devices of pods that are not ready, and of none that is; with their node."""
+    starting = state.snapshot.starting[gang.key]
+    fine = (member for member in gang.bound if member.pod.uid not in starting)
+    used = {device for member in fine for device in _devices(state, member)}
+    return {
+        device: member.node
+        for member in failing
+        for device in _devices(state, member)
+        if device not in used
     }
-    return tuple(blamed)
+
+
+def _devices(state: CycleState, member: Member) -> Iterator[DeviceKey]:
+    for ref in member.claims:
+        claim = state.snapshot.devices.claims.get((ref.namespace, ref.name))
+        allocation = claim.status.allocation if claim is not None else None
+        for each in allocation.devices.results if allocation is not None else ():
+            yield each.driver, each.pool, each.device
 
 
 def _note(state: CycleState, gang: Gang, message: str) -> None:

@@ -87,7 +87,7 @@ def run_cycle(
     # 6. What was decided, and why the rest stays pending.
     evictions = list_evictions(state, suspend_jobs=settings.suspend_jobs)
     memory.record_evictions(state, evictions)
-    memory.startups.record(state.failed_starts.values(), snapshot.now)
+    state.avoided_devices = memory.startups.record(state.failed_starts.values(), snapshot.now)
     memory.wake_at = _next_end(state, memory.startups.wake_at(snapshot, rules))
     answers = {key: each.answer for key, each in known.items()}
     inventory = memory.devices.inventory
