@@ -196,6 +196,7 @@ FACTS = {
     "ignored_markers": "which gangs are tried",
     "below_min_members": "what was decided before",
     "started_in_part": "what was decided before",
+    "starting": "what was decided before",
     "misnamed_schedulers": "no pods of ours",
     "queue_allocated": "usage",
     "queue_non_preemptible": "usage",
@@ -237,9 +238,12 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
     of_settings = {"max_relocated_pods", "probes_per_gang", "loss_rules", "accounting"}
     budgets = {"probes", "minimisation_budget"}
     order_of_gangs = {"ageing", "out_of_budget", "cut_short", "searched_in_allocate"}
-    who_waits = {"waiting", "served", "expected_ends"}
-    other_actions = {"staleness_grace", "reservation_seconds"}
+    who_waits = {"waiting", "postponed", "served", "expected_ends"}
+    other_actions = {"staleness_grace", "reservation_seconds", "departures", "spot"}
     results = {"searched", "cut", "unschedulable", "search_cache", "backoff"}
+    results |= {"checkpoints", "checkpoint_ends", "at_risk", "starting", "failed_starts"}
+    # Nodes to avoid count as departures of the snapshot.
+    results |= {"avoided_nodes"}
     derived = {"parts_of_cluster", "_requests", "_preconditions", "_reclaim_min_runtimes"}
     known = inputs | of_settings | budgets | order_of_gangs | who_waits | other_actions | results
     assert {each.name for each in fields(CycleState)} == known | derived
