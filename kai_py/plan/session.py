@@ -9,7 +9,8 @@ They are those of the last cycle as far as they hold, until the action decides a
 on they are its own, as what follows a decision hardly comes again in the same way.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -107,6 +108,7 @@ class CycleState:
     parts_of_cluster: dict[int, tuple[Floats, float]] = field(default_factory=dict)
     _requests: dict[str, tuple[int, PlacementRequest | None, Floats]] = field(default_factory=dict)
     _preconditions: dict[str, Unschedulable | None] = field(default_factory=dict)
+    _charged: dict[str, Floats] = field(default_factory=dict)
     _reclaim_min_runtimes: dict[int, list[float]] = field(default_factory=dict)
 
     @property
@@ -186,7 +188,21 @@ class CycleState:
 
     def request_cost(self, gang: Gang) -> Floats:
         """(quota resources,) the cost of the next request of ``gang``."""
-        return self._cached_request(gang)[2]
+        charged = self._charged.get(gang.key)
+        return self._cached_request(gang)[2] if charged is None else charged
+
+    def charged_cost(self, gang: Gang) -> Floats | None:
+        """(quota resources,) what ``charging`` charges the next request of ``gang`` with, if so."""
+        return self._charged.get(gang.key)
+
+    @contextmanager
+    def charging(self, gang: Gang, cost: Floats) -> Iterator[None]:
+        """Charge the next request of ``gang`` with ``cost`` (quota resources,) for a while."""
+        self._charged[gang.key] = cost
+        try:
+            yield
+        finally:
+            del self._charged[gang.key]
 
     def _cached_request(self, gang: Gang) -> tuple[int, PlacementRequest | None, Floats]:
         evicted = len(self.statement.evicted)

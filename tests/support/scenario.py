@@ -247,6 +247,7 @@ KINDS = {
     "ResourceClaim": "resourceclaims",
     "ResourceClaimTemplate": "resourceclaimtemplates",
     "DeviceClass": "deviceclasses",
+    "DeviceTaintRule": "devicetaintrules",
     "PartialObjectMetadata": "namespaces",
     "PodDisruptionBudget": "poddisruptionbudgets",
     "NodeResourceTopology": "noderesourcetopologies",

@@ -155,9 +155,11 @@ class Reclaim(VictimStrategy):
 
     @cached_property
     def _reclaimer(self) -> Reclaimer:
-        quota, members = self.state.quota, self.request.members
-        queue = quota.queues.positions[self.gang.queue]
-        return Reclaimer(queue, quota.cost_of(members), self.gang.is_preemptible(members))
+        quota, gang = self.state.quota, self.gang
+        cost = self.state.charged_cost(gang)
+        cost = quota.cost_of(self.request.members) if cost is None else cost
+        preemptible = gang.is_preemptible(self.request.members)
+        return Reclaimer(quota.queues.positions[gang.queue], cost, preemptible)
 
     def _reclaimable_queues(self) -> Bools:
         """(queues,) those that may lose pods to the gang, as they are used now."""

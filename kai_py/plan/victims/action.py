@@ -19,6 +19,7 @@ from kai_py.plan.plan import Stage
 from kai_py.plan.quota_check import check_reserved_quota, waits_for_leaving
 from kai_py.plan.search_cache.cache import SearchResult
 from kai_py.plan.session import CycleState
+from kai_py.plan.victims.alternatives import cheapest_claims
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.search import VictimSearch, VictimStrategy
 from kai_py.plan.victims.solver import VictimSolver
@@ -40,11 +41,23 @@ def find_victims(
         while (gang := gang_queue.pop()) is not None:
             with state.turns.of(gang):
                 request = next_request(gang, state.statement)
-                if request is None or not _within_quota(state, gang, request):
+                if request is None:
                     continue
-                strategy = strategy_class(state, pool, gang, request)
-                if _search(gang_queue, solver, strategy) and _goes_on(state, request):
-                    gang_queue.push(gang)
+                if _within_quota(state, gang, request) and _search(
+                    gang_queue, solver, strategy_class(state, pool, gang, request)
+                ):
+                    if _goes_on(state, request):
+                        gang_queue.push(gang)
+                    continue
+                out_of_budget = state.searched.get(gang.key, False)
+                cheapest = None if out_of_budget else cheapest_claims(state, request)
+                if cheapest is not None:
+                    with (
+                        state.charging(gang, cheapest.cost),
+                        state.statement.devices.narrowed(cheapest.specs),
+                    ):
+                        strategy = strategy_class(state, pool, gang, request)
+                        _search_cheapest(gang_queue, solver, strategy)
 
 
 def _search(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrategy) -> bool:
@@ -63,6 +76,14 @@ def _goes_on(state: CycleState, request: PlacementRequest) -> bool:
     """Whether the gang takes more at once: what it gets a cycle later others would lose again."""
     in_order = state.quota.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST
     return request.has_more and in_order
+
+
+def _search_cheapest(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrategy) -> None:
+    """Search again with the alternatives of claims that cost least, at their price."""
+    if _within_quota(strategy.state, strategy.gang, strategy.request):
+        result = solver.solve_without_cache(strategy)
+        if isinstance(result, VictimSearch):
+            _apply(gang_queue, strategy, result)
 
 
 def _may_preempt(state: CycleState, gang: Gang) -> bool:
@@ -86,7 +107,7 @@ def _within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> b
     if not gang.is_preemptible(request.members):
         quota = state.quota
         queue = quota.queues.positions[gang.queue]
-        if check_deserved(quota.usage, queue, quota.cost_of(request.members)) is not None:
+        if check_deserved(quota.usage, queue, cost) is not None:
             return False
     return check_reserved_quota(state, gang, cost) is None
 

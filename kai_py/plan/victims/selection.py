@@ -128,7 +128,8 @@ class _QueueLimits:
             return
         ancestors = usage.queues.ancestors(queue)
         self._state = state
-        self._cost = state.quota.cost_of(request.members)
+        cost = state.charged_cost(gang)
+        self._cost = state.quota.cost_of(request.members) if cost is None else cost
         self._allocated = usage.allocated[:, ancestors] + self._cost[:, None]
         self._max = usage.queues.max[:, ancestors]
         self._shared = shared_depth(usage.queues, queue)

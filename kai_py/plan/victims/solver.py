@@ -75,6 +75,14 @@ class VictimSolver:
             self._failed.add(signature.kind, result, signature.size, signature.priority)
         return result
 
+    def solve_without_cache(self, strategy: VictimStrategy) -> VictimSearch | SearchResult:
+        """As ``solve``, for a request of which more decides than can be compared."""
+        found = self._search(strategy)
+        if isinstance(found, VictimSearch):
+            self._failed.clear()
+            self._postponed.clear()
+        return found
+
     def _cached_result(self, key: SearchKey, gang: Gang) -> SearchResult | None:
         """The result that is known, its probes charged."""
         state = self._state

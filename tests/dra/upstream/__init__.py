@@ -1,0 +1,1 @@
+"""Scenarios of Kubernetes' own tests of DRA, written as objects and outcomes."""

@@ -1,0 +1,570 @@
+"""test/integration/dra of Kubernetes, as objects and outcomes."""
+
+import pytest
+
+from tests.dra.upstream.objects import (
+    A1,
+    A2,
+    ONE,
+    PQ,
+    SHARED,
+    P,
+    attribute,
+    counters,
+    device,
+    device_class,
+    exactly,
+    first,
+    memory,
+    of_class,
+    on,
+    partition,
+    resource_slice,
+    selecting,
+    shareable,
+    sub,
+    taint,
+    taint_rule,
+)
+from tests.dra.upstream.play import Scenario, differences, scenario
+
+TWO_NODES = on("a", "d0") | on("b", "d1")
+ALL = exactly(allocationMode="All")
+CPU = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "4"}}}
+POOL = {
+    "name": "pool",
+    "allowMultipleAllocations": True,
+    "capacity": {"cpu": {"value": "8"}},
+    "nodeAllocatableResourceMappings": {"cpu": {"capacityKey": "cpu"}},
+}
+
+
+def plain(cpu: str, **pod: object) -> dict:
+    main = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}
+    return {"containers": [main], **pod}
+
+
+def with_claim(cpu: str, name: str = "t", **pod: object) -> dict:
+    resources = {"requests": {"cpu": cpu}, "claims": [{"name": name}]}
+    return {"containers": [{"name": "main", "image": "none", "resources": resources}], **pod}
+
+
+def drawing(amount: str) -> dict:
+    return {"=t": [exactly(capacity={"requests": {"cpu": amount}})]}
+
+
+def listed(values: list[str]) -> dict:
+    return {"attributes": {"roots": {"strings": values}}}
+
+
+SCENARIOS = [
+    scenario("integration/Pod", {"p": "0"}, pods={"p": []}),
+    scenario(
+        "integration/AdminAccess",
+        {"p": "1", "w": "1"},
+        admin=True,
+        devices=A1,
+        requests={"=t": [exactly()], "=w": [exactly(adminAccess=True)]},
+        pods={"p": ["=t"], "w": ["=w"]},
+    ),
+    scenario(
+        "integration/AdminAccess two observers",
+        {"v": "1", "w": "1"},
+        admin=True,
+        devices=A1,
+        requests={"=w": [exactly(adminAccess=True)]},
+        pods={"v": ["=w"], "w": ["=w"]},
+    ),
+    scenario(
+        "integration/PrioritizedList",
+        {"p": "a: d0"},
+        devices={"a": [device("d0", model="small")]},
+        requests={"=t": [first(sub("x", selectors=attribute("model", "huge")), sub("y"))]},
+        pods=P,
+    ),
+    scenario(
+        "integration/PrioritizedList none fits",
+        {"p": "!cannot allocate"},
+        devices=A1,
+        requests={"=t": [first(sub("x", count=2), sub("y", count=3))]},
+        pods=P,
+    ),
+    scenario(
+        "integration/PrioritizedListScoring",
+        {"p": "b: d0 d1"},
+        devices=on("a", "d0") | on("b", "d0", "d1"),
+        requests={"=t": [first(sub("x", count=2), sub("y"))]},
+        pods=P,
+    ),
+    scenario(
+        "integration/PrioritizedListScoring second of both",
+        {"p": "1", "q": "1"},
+        devices=TWO_NODES,
+        requests={"=t": [first(sub("x", count=2), sub("y"))]},
+        pods=PQ,
+    ),
+    scenario(
+        "integration/ExtendedResource explicit",
+        {"p": "a: d0"},
+        devices=A1,
+        extended_resource="1",
+        pods={"p": []},
+    ),
+    scenario(
+        "integration/ExtendedResource two pods",
+        {"p": "1", "q": "1"},
+        devices=TWO_NODES,
+        extended_resource="1",
+        pods={"p": [], "q": []},
+    ),
+    scenario(
+        "integration/ExtendedResource exhausted",
+        {"p": "1", "q": "!insufficient"},
+        devices=A1,
+        extended_resource="1",
+        pods={"p": [], "q": []},
+    ),
+    scenario(
+        "integration/ExtendedResource freed",
+        {"q": "a: d0"},
+        devices=A1,
+        extended_resource="1",
+        pods={"p": [], "-p": [], "q": []},
+    ),
+    scenario(
+        "integration/PartitionableDevices",
+        {"p": "1", "q": "1", "r": "!insufficient"},
+        devices={"a": [partition("p4", 4), partition("p3", 3), partition("p1", 1)]},
+        counters=counters(7),
+        requests=ONE,
+        pods={**PQ, "r": ["=t"]},
+    ),
+    scenario(
+        "integration/PartitionableDevices freed",
+        {"q": "a: p7"},
+        devices={"a": [partition("p7", 7)]},
+        counters=counters(7),
+        requests=ONE,
+        pods={"p": ["=t"], "-p": [], "q": ["=t"]},
+    ),
+    scenario(
+        "integration/PerDeviceNodeSelection",
+        {"p": "b: d1"},
+        devices={"a": [], "b": []},
+        requests={"=t": [exactly(selectors=attribute("model", "y"))]},
+        pods=P,
+        objects=[
+            resource_slice(
+                "each",
+                {**device("d0", model="x"), "nodeName": "a"},
+                {**device("d1", model="y"), "nodeName": "b"},
+                perDeviceNodeSelection=True,
+                nodeName="",
+            )
+        ],
+    ),
+    scenario(
+        "integration/MultiHostDevice",
+        {"p": "net", "q": "!insufficient"},
+        devices={"a": [], "b": []},
+        requests=ONE,
+        pods=PQ,
+        objects=[
+            resource_slice(
+                "net",
+                device("net"),
+                nodeSelector={
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {
+                                    "key": "kubernetes.io/hostname",
+                                    "operator": "In",
+                                    "values": ["a", "b"],
+                                }
+                            ]
+                        }
+                    ]
+                },
+            )
+        ],
+    ),
+    scenario(
+        "integration/MultiHostDevice elsewhere",
+        {"p": "b: net"},
+        devices={"a": [], "b": []},
+        requests=ONE,
+        pods=P,
+        objects=[
+            resource_slice(
+                "net",
+                device("net"),
+                nodeSelector={
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}
+                            ]
+                        }
+                    ]
+                },
+            )
+        ],
+    ),
+    scenario(
+        "integration/InvalidResourceSlices invalid-one-node-and-valid-other",
+        {"p": "b: d1"},
+        devices={"a": []} | on("b", "d1"),
+        requests=ONE,
+        pods=P,
+        objects=[resource_slice("bad", device("d0"), device("d0"))],
+    ),
+    scenario(
+        "integration/InvalidResourceSlices only-invalid-for-one-node",
+        {"p": "!"},
+        devices={"a": []},
+        requests=ONE,
+        pods=P,
+        objects=[resource_slice("bad", device("d0"), device("d0"))],
+    ),
+    scenario(
+        "integration/InvalidResourceSlices invalid-for-all-nodes",
+        {"p": "!"},
+        devices={"a": [], "b": []},
+        requests=ONE,
+        pods=P,
+        objects=[resource_slice("bad", device("d0"), device("d0"), allNodes=True)],
+    ),
+    scenario(
+        "integration/MaxResourceSlice",
+        {"p": "32"},
+        devices={"a": [device(f"d{i}") for i in range(128)]},
+        requests={"=t": [exactly(count=32)]},
+        pods=P,
+    ),
+    scenario(
+        "integration/MaxResourceSlice too many",
+        {"p": "!exceeds"},
+        devices={"a": [device(f"d{i}") for i in range(128)]},
+        requests={"=t": [exactly(count=33)]},
+        pods=P,
+    ),
+    scenario(
+        "integration/FilterTimeout identical devices",
+        {"p": "!"},
+        devices={"a": [device(f"d{i}") for i in range(20)]},
+        requests={"=t": [exactly(count=21)]},
+        pods=P,
+    ),
+    scenario(
+        "integration/UsesAllResources",
+        {f"p{i}": "1" for i in range(8)},
+        devices={
+            "a": [device(f"d{i}") for i in range(4)],
+            "b": [device(f"e{i}") for i in range(4)],
+        },
+        requests=ONE,
+        pods={f"p{i}": ["=t"] for i in range(8)},
+    ),
+    scenario(
+        "integration/UsesAllResources and no more",
+        {**{f"p{i}": "1" for i in range(4)}, "p4": "!insufficient"},
+        devices=on("a", "d0", "d1") | on("b", "e0", "e1"),
+        requests=ONE,
+        pods={f"p{i}": ["=t"] for i in range(5)},
+    ),
+    scenario(
+        "integration/ShareResourceClaimSequentially",
+        {"p": "1", "q": "1", "r": "1"},
+        devices=A1,
+        requests=SHARED,
+        pods={"p": ["c"], "q": ["c"], "r": ["c"]},
+    ),
+    scenario(
+        "integration/ShareResourceClaimSequentially after the first",
+        {"q": "a: d0", "r": "a: d0"},
+        devices=A1,
+        requests=SHARED,
+        pods={"p": ["c"], "q": ["c"], "-p": [], "r": ["c"]},
+    ),
+    scenario(
+        "integration/EvictCluster NoExecute",
+        {"p": "!tainted"},
+        devices=A1,
+        requests=ONE,
+        pods=P,
+        objects=[taint_rule("NoExecute", driver="CASE.example.com")],
+    ),
+    scenario(
+        "integration/EvictCluster tolerated",
+        {"p": "a: d0"},
+        devices={"a": [device("d0", taints=[taint("NoExecute")])]},
+        requests={"=t": [exactly(tolerations=[{"operator": "Exists"}])]},
+        pods=P,
+    ),
+    scenario(
+        "integration/EvictCluster tolerated key and value",
+        {"p": "a: d0"},
+        devices={"a": [device("d0", taints=[taint("NoExecute")])]},
+        requests={
+            "=t": [
+                exactly(
+                    tolerations=[{"key": "example.com/ill", "operator": "Equal", "value": "yes"}]
+                )
+            ]
+        },
+        pods=P,
+    ),
+    scenario(
+        "integration/EvictCluster other value",
+        {"p": "!tainted"},
+        devices={"a": [device("d0", taints=[taint("NoExecute")])]},
+        requests={
+            "=t": [
+                exactly(
+                    tolerations=[{"key": "example.com/ill", "operator": "Equal", "value": "no"}]
+                )
+            ]
+        },
+        pods=P,
+    ),
+    scenario(
+        "integration/NoScheduleRule",
+        {"p": "!tainted"},
+        devices=A1,
+        requests=ONE,
+        pods=P,
+        objects=[taint_rule(device="d0")],
+    ),
+    scenario(
+        "integration/NoScheduleRule other pool",
+        {"p": "a: d0"},
+        devices=A1,
+        requests=ONE,
+        pods=P,
+        objects=[taint_rule(pool="b")],
+    ),
+    scenario(
+        "integration/NoScheduleRule other device",
+        {"p": "a: d1"},
+        devices=A2,
+        requests=ONE,
+        pods=P,
+        objects=[taint_rule(device="d0", pool="a", driver="CASE.example.com")],
+    ),
+    scenario(
+        "integration/NodeAllocatableResources ConsumablePool",
+        {"p": "a: pool", "q": "a: pool", "r": "!insufficient capacity"},
+        cpu="6",
+        devices={"a": [POOL]},
+        requests=drawing("3"),
+        pods={**PQ, "r": ["=t"]},
+    ),
+    scenario(
+        "integration/NodeAllocatableResources IndividualDevices",
+        {"p": "1", "q": "1", "r": "!Insufficient cpu"},
+        cpu="11",
+        devices={"a": [{**device(f"d{i}"), **CPU} for i in range(3)]},
+        requests=ONE,
+        pods={**PQ, "r": ["=t"]},
+    ),
+    scenario(
+        "integration/NodeAllocatableResources ClaimSharing",
+        {"p": "1", "q": "!cannot be shared across pods"},
+        cpu="20",
+        devices={"a": [{**device("d0"), **CPU}]},
+        requests=SHARED,
+        pods={"p": ["c"], "q": ["c"]},
+    ),
+    scenario(
+        "integration/PodLevelResourceValidation SufficientPodLevelRequest",
+        {"p": "1"},
+        cpu="20",
+        devices={"a": [{**device("d0"), **CPU}]},
+        requests=ONE,
+        pods=P,
+        pod_fields={"p": with_claim("1", resources={"requests": {"cpu": "6"}})},
+    ),
+    scenario(
+        "integration/PodLevelResourceValidation InsufficientPodLevelRequest",
+        {"p": "!pod level request for cpu is insufficient"},
+        cpu="20",
+        devices={"a": [{**device("d0"), **CPU}]},
+        requests=ONE,
+        pods=P,
+        pod_fields={"p": with_claim("1", resources={"requests": {"cpu": "4"}})},
+    ),
+    scenario(
+        "integration/InsufficientNodeResources ExceedNodeResourceCapacityMultiplier",
+        {"p": "!Insufficient cpu"},
+        cpu="3",
+        devices={"a": [{**device("d0"), **CPU}]},
+        requests=ONE,
+        pods=P,
+    ),
+    scenario(
+        "integration/InsufficientNodeResources ExceedNodeCapacityWithCapacityKey",
+        {"p": "!Insufficient cpu"},
+        cpu="4",
+        devices={"a": [POOL]},
+        requests=drawing("5"),
+        pods=P,
+    ),
+    scenario(
+        "integration/StandardPodFailsDueToInsufficientResourcesAfterDRAConsumption",
+        {"p": "1", "q": "!Insufficient cpu"},
+        cpu="6",
+        devices={"a": [{**device("d0"), **CPU}]},
+        requests=ONE,
+        pods={"p": ["=t"], "q": []},
+        pod_fields={"q": plain("3")},
+    ),
+    scenario(
+        "integration/InsufficientNodeResources StandardPodSucceedsAfterDRA",
+        {"p": "1", "q": "0"},
+        cpu="7",
+        devices={"a": [{**device("d0"), **CPU}]},
+        requests=ONE,
+        pods={"p": ["=t"], "q": []},
+        pod_fields={"q": plain("3")},
+    ),
+    scenario(
+        "integration/NodeAllocatableResources ClaimTemplateBasedAllocation",
+        {"p": "1", "q": "1"},
+        cpu="8",
+        devices={"a": [{**device("d0"), **CPU}, {**device("d1"), **CPU}]},
+        requests=ONE,
+        pods=PQ,
+    ),
+    scenario(
+        "integration/NodeAllocatableResources UnreferencedClaimInPod",
+        {"p": "!no container refers to it"},
+        cpu="20",
+        devices={"a": [{**device("d0"), **CPU}]},
+        requests=ONE,
+        pods=P,
+        pod_fields={"p": plain("1")},
+    ),
+    scenario(
+        "integration/ConsumableCapacity",
+        {"p": "a: s", "q": "a: s", "r": "!insufficient"},
+        devices={"a": [shareable("s", "80Gi")]},
+        requests={"=t": [memory("40Gi")]},
+        pods={**PQ, "r": ["=t"]},
+    ),
+    scenario(
+        "integration/ConsumableCapacity default",
+        {"p": "a: s", "q": "a: s"},
+        devices={
+            "a": [
+                shareable("s", "80Gi", default="10Gi", validRange={"min": "10Gi", "step": "10Gi"})
+            ]
+        },
+        requests=ONE,
+        pods=PQ,
+    ),
+    scenario(
+        "integration/ConsumableCapacity rounded up",
+        {"p": "a: s", "q": "!insufficient"},
+        devices={"a": [shareable("s", "40Gi", default="30Gi", validRange={"min": "30Gi"})]},
+        requests={"=t": [memory("1Gi")]},
+        pods=PQ,
+    ),
+    scenario(
+        "integration/ConsumableCapacity distinct devices",
+        {"p": "a: s t"},
+        devices={
+            "a": [
+                {**shareable("s"), "attributes": {"id": {"string": "s"}}},
+                {**shareable("t"), "attributes": {"id": {"string": "t"}}},
+            ]
+        },
+        requests={"=t": [memory("1Gi", "x"), memory("1Gi", "y")]},
+        constraints=[{"distinctAttribute": "CASE.example.com/id"}],
+        pods=P,
+    ),
+    scenario(
+        "integration/ConsumableCapacity too few distinct devices",
+        {"p": "!"},
+        devices={"a": [{**shareable("s"), "attributes": {"id": {"string": "s"}}}]},
+        requests={"=t": [memory("1Gi", "x"), memory("1Gi", "y")]},
+        constraints=[{"distinctAttribute": "CASE.example.com/id"}],
+        pods=P,
+    ),
+    scenario(
+        "integration/ListTypeAttributes",
+        {"p": "a: d0 d1"},
+        devices={
+            "a": [
+                {**device("d0"), **listed(["r0", "r1"])},
+                {**device("d1"), **listed(["r1", "r2"])},
+            ]
+        },
+        requests={"=t": [exactly(count=2)]},
+        constraints=[{"matchAttribute": "CASE.example.com/roots"}],
+        pods=P,
+    ),
+    scenario(
+        "integration/ListTypeAttributes nothing in common",
+        {"p": "!"},
+        devices={"a": [{**device("d0"), **listed(["r0"])}, {**device("d1"), **listed(["r2"])}]},
+        requests={"=t": [exactly(count=2)]},
+        constraints=[{"matchAttribute": "CASE.example.com/roots"}],
+        pods=P,
+    ),
+    scenario(
+        "integration/DeviceClass selectors",
+        {"p": "a: d1"},
+        devices={"a": [device("d0", model="x"), device("d1", model="y")]},
+        requests={"=t": [of_class("narrow")]},
+        pods=P,
+        objects=[device_class("narrow", "device.attributes['CASE.example.com'].model == 'y'")],
+    ),
+    scenario(
+        "integration/DeviceClass and request",
+        {"p": "!"},
+        devices={"a": [device("d0", model="x"), device("d1", model="y")]},
+        requests={"=t": [of_class("narrow", selectors=attribute("model", "x"))]},
+        pods=P,
+        objects=[device_class("narrow", "device.attributes['CASE.example.com'].model == 'y'")],
+    ),
+    scenario(
+        "integration/All waits for all",
+        {"p": "1", "q": "!"},
+        devices=A2,
+        requests={"=t": [exactly()], "=u": [ALL]},
+        pods={"p": ["=t"], "q": ["=u"]},
+    ),
+    scenario(
+        "integration/All after the other has ended",
+        {"q": "2"},
+        devices=A2,
+        requests={"=t": [exactly()], "=u": [ALL]},
+        pods={"p": ["=t"], "-p": [], "q": ["=u"]},
+    ),
+    scenario(
+        "integration/Selector of capacity",
+        {"p": "a: s"},
+        devices={"a": [device("d0"), shareable("s", "80Gi")]},
+        requests={
+            "=t": [exactly(selectors=selecting("'memory' in device.capacity['CASE.example.com']"))]
+        },
+        pods=P,
+    ),
+    scenario(
+        "integration/Generation of a pool",
+        {"p": "a: new"},
+        devices={"a": []},
+        requests=ONE,
+        pods=P,
+        objects=[
+            resource_slice("pool-old", device("old"), pool={"name": "pool", "generation": 1}),
+            resource_slice("pool-new", device("new"), pool={"name": "pool", "generation": 2}),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("given", SCENARIOS, ids=lambda each: each.source)
+def test_outcome(given: Scenario) -> None:
+    assert differences(given) == {}
