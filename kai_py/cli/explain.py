@@ -7,6 +7,8 @@ pending.
 """
 
 import asyncio
+import contextlib
+import io
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -236,6 +238,14 @@ async def _ask_scheduler(
 async def _explanations(link: Link, question: _Question, *, search: bool) -> list[Explanation]:
     query = (*question.query, ("suggestions", "true" if search else "false"))
     return decoded(await link.get(question.path, query), list[Explanation])
+
+
+def described(explanation: Explanation) -> str:
+    """What the command prints of a gang, as text."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        _print(explanation)
+    return text.getvalue()
 
 
 def _print_all(answers: Iterable[Explanation]) -> None:

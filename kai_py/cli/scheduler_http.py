@@ -102,9 +102,13 @@ def read_or_ask(address: SchedulerAddress, read: Callable[[], T], ask: Callable[
         try:
             return ask()
         except CommandError as error:
-            raise CommandError(
-                f"{missing}; the scheduler was asked instead: {error}", exit_code=ExitCode.CLUSTER
-            ) from None
+            raise with_both_reasons(missing, error) from None
+
+
+def with_both_reasons(missing: RightsMissingError, error: CommandError) -> CommandError:
+    """Why the cluster could not be read, nor the scheduler be asked."""
+    text = f"{missing}; the scheduler was asked instead: {error}"
+    return CommandError(text, exit_code=ExitCode.CLUSTER)
 
 
 def ask_list(address: SchedulerAddress, kind: str, form: type[T], namespace: str = "") -> T:

@@ -1,10 +1,9 @@
 """``kai-py top``: the demo's live screen for any cluster: GPUs, queues, gangs, events.
 
-Everything is read from the API server; shares and reasons are those of cycles that are run on it,
-and nothing is written. q and Ctrl-C end it. In a pipe, and with ``--once``, the screen is printed
-once.
-
-Ends a live screen on the key q, if standard input is a terminal.
+Everything is read from the API server; shares and reasons are those of cycles that are run on it.
+Where the rights for that are missing, the scheduler tells what the user may see. Nothing is written
+but evictions that the user confirmed. q and Ctrl-C end it. In a pipe, and with ``--once``, the
+screen is printed once.
 
 Keys are read one by one and not echoed meanwhile; Ctrl-C stays the interrupt. The terminal's mode
 is restored when the block is left.
@@ -17,13 +16,13 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from prometheus_client import CollectorRegistry
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.text import Text
 
 from kai_py.cli.connection import (
@@ -33,12 +32,25 @@ from kai_py.cli.connection import (
     cluster_client,
     configuration_from,
 )
-from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.reading import READ_SECONDS, wait_until_read
+from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError
+from kai_py.cli.output import count_of
+from kai_py.cli.reading import READ_SECONDS, check_rights, wait_until_read
+from kai_py.cli.scheduler_http import (
+    DEFAULT_SERVICE,
+    SchedulerAddress,
+    Service,
+    TokenFile,
+    Url,
+    with_both_reasons,
+)
+from kai_py.cli.top_controls import keys_in
+from kai_py.cli.top_session import TopSession, TopSource
+from kai_py.cli.top_through_scheduler import watching_scheduler
 from kai_py.config import Configuration
 from kai_py.demo.events import AnyDemoEvent
 from kai_py.demo.observer import Observer
 from kai_py.demo.rendering import feed_line
+from kai_py.observe.explanation import Explainer, Explanation
 from kai_py.observe.live.builder import LiveClusterBuilder
 from kai_py.observe.live.cluster import LiveCluster
 from kai_py.observe.live.feed import Feed
@@ -49,32 +61,33 @@ from kai_py.scheduler import Scheduler
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import NODES
 
-QUIT_KEYS = b"qQ"
-
 
 @contextmanager
-def quit_key() -> Iterator[asyncio.Event]:
-    """Yield an event that is set when q is pressed; never if standard input is not a terminal."""
-    pressed = asyncio.Event()
+def pressed_keys() -> Iterator[asyncio.Queue[str]]:
+    """Yield the keys as they are pressed; none if standard input is not a terminal."""
+    keys: asyncio.Queue[str] = asyncio.Queue()
     if not sys.stdin.isatty():
-        yield pressed
+        yield keys
         return
     terminal = sys.stdin.fileno()
 
     def read() -> None:
-        if any(key in QUIT_KEYS for key in os.read(terminal, 64)):
-            pressed.set()
+        for key in keys_in(os.read(terminal, 64)):
+            keys.put_nowait(key)
 
     before = termios.tcgetattr(terminal)
     loop = asyncio.get_running_loop()
     tty.setcbreak(terminal)
     loop.add_reader(terminal, read)
     try:
-        yield pressed
+        yield keys
     finally:
         loop.remove_reader(terminal)
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
+
+if TYPE_CHECKING:
+    from kai_py.observe.cluster_view import ClusterView
 
 PIPE_SIZE = (128, 34)
 
@@ -84,35 +97,69 @@ def command(
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     config: ConfigFile = None,
+    url: Url = "",
+    token_file: TokenFile = None,
+    service: Service = DEFAULT_SERVICE,
     once: Annotated[bool, typer.Option("--once", help="Print the screen once.")] = False,
 ) -> None:
-    """Watch GPUs, queues and gangs of a cluster."""
+    """Watch GPUs, queues and gangs of a cluster.
+
+    Keys: / filters, s sorts, arrows select a gang, d describes it, x evicts its pods after a
+    question, with your own rights, q quits. Without the right to read the cluster, the scheduler
+    tells what you may see.
+    """
     configuration = configuration_from(config)
     logging.disable(logging.WARNING)  # a log line would tear the screen
     try:
-        asyncio.run(_run(kubeconfig, context, configuration, once=once))
+        address = SchedulerAddress(url, token_file, service, kubeconfig, context)
+        asyncio.run(_run(address, configuration, once=once))
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.OK) from None
     finally:
         logging.disable(logging.NOTSET)
 
 
-async def _run(kubeconfig: str, context: str, configuration: Configuration, *, once: bool) -> None:
-    console = Console()
-    async with (
-        cluster_client(kubeconfig, context) as client,
-        _watching(client, configuration) as top,
-    ):
-        if once or not console.is_terminal:
-            width, height = console.size if console.is_terminal else PIPE_SIZE
-            console = Console(width=width, height=height)
-            console.print(top.draw(console, width, height), height=height)
+async def _run(address: SchedulerAddress, configuration: Configuration, *, once: bool) -> None:
+    async with cluster_client(address.kubeconfig, address.context) as client:
+        missing = None if address.url else await _missing_rights(client)
+        if not address.url and missing is None:
+            async with _watching(client, configuration) as top:
+                await _show(top, client, once=once)
             return
+        try:
+            async with watching_scheduler(address) as told:
+                await _show(told, client, once=once)
+        except CommandError as error:
+            if missing is None:
+                raise
+            raise with_both_reasons(missing, error) from None
+
+
+async def _missing_rights(client: Client) -> RightsMissingError | None:
+    await client.read("/apis", kind="Discovery")
+    try:
+        await check_rights(client)
+    except RightsMissingError as error:
+        return error
+    return None
+
+
+async def _show(top: TopSource, client: Client, *, once: bool) -> None:
+    console = Console()
+    if once or not console.is_terminal:
+        width, height = console.size if console.is_terminal else PIPE_SIZE
+        console = Console(width=width, height=height)
         screen = Screen(top.feed, console)
-        with quit_key() as quitting:
-            drawing = asyncio.create_task(show(console, screen, top.live_cluster, top.headline))
-            waiting = asyncio.create_task(quitting.wait())
-            await _until_first_ends(drawing, waiting)
+        drawn = screen.draw(top.live_cluster(), top.headline(), width=width, height=height)
+        console.print(drawn, height=height)
+        return
+    session = TopSession(top, client)
+    with pressed_keys() as keys:
+        drawing = asyncio.create_task(
+            show(console, Screen(top.feed, console), session.cluster, top.headline, session.state)
+        )
+        waiting = asyncio.create_task(session.follow(keys))
+        await _until_first_ends(drawing, waiting)
 
 
 async def _until_first_ends(*tasks: asyncio.Task[Any]) -> None:
@@ -136,16 +183,12 @@ class Top:
         self.observer = Observer(client, self._on_event, self._clock)
         self._began = time.monotonic()
         self._builder = LiveClusterBuilder(self.observer.mirror, self.observer.owners)
+        self.view: Callable[[], ClusterView | None] = lambda: None
 
     def note_plan(self, plan: Plan) -> None:
         """Take over shares and reasons of a plan, whose decisions are not carried out."""
         self.observer.plan = plan
         self.planned.set()
-
-    def draw(self, console: Console, width: int, height: int) -> RenderableType:
-        """The screen now."""
-        screen = Screen(self.feed, console)
-        return screen.draw(self.live_cluster(), self.headline(), width=width, height=height)
 
     def live_cluster(self) -> LiveCluster:
         """The live view now."""
@@ -155,10 +198,15 @@ class Top:
         """The line above all panels."""
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append(" kai-py top ", style="bold reverse")
-        nodes = len(self.observer.mirror.objects(NODES))
-        waiting = len(self.observer.plan.unplaced)
-        line.append(f"  {nodes} nodes  {waiting} gangs pending", style="bold")
+        nodes = count_of(len(self.observer.mirror.objects(NODES)), "node")
+        waiting = count_of(len(self.observer.plan.unplaced), "gang")
+        line.append(f"  {nodes}  {waiting} pending", style="bold")
         return (line,)
+
+    async def explain(self, gang: str) -> Explanation | None:
+        """What is known of a gang."""
+        view = self.view()
+        return Explainer(view.snapshot, view.plan).explain(gang) if view is not None else None
 
     def _clock(self) -> float:
         return time.monotonic() - self._began
@@ -178,6 +226,7 @@ async def _watching(client: Client, configuration: Configuration) -> AsyncIterat
     scheduler = Scheduler(
         client, configuration, metrics, identity="kai-py-top", dry_run=True, on_plan=top.note_plan
     )
+    top.view = lambda: scheduler.last_view
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(top.observer.mirror.run())
         planning = group.create_task(scheduler.run())

@@ -8,7 +8,7 @@ limit.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 
@@ -95,6 +95,8 @@ class Explanation:
     ageing_points: int = 0
     if_evicted: str = ""
     """What the eviction of all of its pods would do to its workload, as a clause."""
+    running_pods: dict[str, str] = field(default_factory=dict)
+    """Its pods on nodes, NAMESPACE/NAME to uid."""
     is_infeasible: bool = False
     """It could not run even if nothing else did, as nodes and queues are now."""
 
@@ -131,6 +133,9 @@ class Explainer:
             queues=tuple(_level(share) for share in self._path(gang.queue)),
             limited_resources=tuple(self._limited_resources(gang)),
             started=gang.started,
+            running_pods={
+                f"{member.pod.namespace}/{member.pod.name}": member.pod.uid for member in gang.bound
+            },
             shortage=unplaced.shortage if unplaced else None,
             protections=unplaced.protections if unplaced else (),
             ageing_points=unplaced.ageing_points if unplaced else 0,

@@ -99,7 +99,7 @@ def test_queues_explains_how_a_share_comes_about(capsys, tmp_path):
 @pytest.mark.cluster
 def test_top_prints_the_screen_once_in_a_pipe(capsys, tmp_path):
     out = run_against_cluster(lambda path: top.command(kubeconfig=path), capsys, tmp_path)
-    assert "1 nodes  1 gangs pending" in out
+    assert "1 node  1 gang pending" in out
     assert "node-0" in out
     assert "1 deserved" in out
     assert "pod-1" in out

@@ -14,6 +14,7 @@ import pytest
 from kai_py.api.crd import crds
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.nodes import h100_node
+from tests.support.cluster.manifests import pod, pod_spec, queue
 from tests.support.patience import patience
 from tests.support.program import KAI_PY
 
@@ -69,10 +70,11 @@ class Terminal:
 
 
 @contextlib.asynccontextmanager
-async def top_on_a_terminal(tmp_path, width=100, height=30, title=b"1 nodes"):
-    async with EmbeddedCluster() as cluster:
+async def top_on_a_terminal(tmp_path, width=100, height=30, title=b"1 node", objects=()):
+    async with EmbeddedCluster(kubelet=not objects) as cluster:
         cluster.create_all(crds().values())
         cluster.create(h100_node("node-0", gpus=4))
+        cluster.create_all(objects)
         path = tmp_path / "kubeconfig"
         cluster.write_kubeconfig(path)
         terminal = Terminal(width, height)
@@ -130,5 +132,34 @@ async def test_it_lives_on_narrow_terminals(tmp_path, width, height):
     async with narrow as (terminal, process):
         await terminal.shows("╭".encode(), process)
         assert "─".encode() * (width + 1) not in terminal.written
+        terminal.press(b"q")
+    assert process.returncode == 0
+
+
+def running(name):
+    """A pod on the node."""
+    made = pod(name, pod_spec(gpus=1))
+    made["spec"]["nodeName"] = "node-0"
+    return made
+
+
+async def test_gangs_are_filtered_described_and_evicted_after_a_yes(tmp_path):
+    objects = [queue(), running("train"), running("serve")]
+    async with top_on_a_terminal(tmp_path, objects=objects, height=40) as (terminal, process):
+
+        async def press(keys, text):
+            seen = len(terminal.written)
+            terminal.press(keys)
+            await terminal.shows(text, process, after=seen)
+
+        await terminal.shows(b"1 of 2", process)
+        await press(b"/trai", b"filter: trai")
+        await press(b"\r", b"1 of 1")
+        await press(b"d", b"default/Pod/train is")
+        await press(b"d", b"Events")
+        await press(b"x", b"Evict the pods of default/Pod/train?")
+        await press(b"n", b"q quit")
+        await press(b"x", b"Evict the pods of default/Pod/train?")
+        await press(b"y", b"1 pod of default/Pod/train evicted")
         terminal.press(b"q")
     assert process.returncode == 0

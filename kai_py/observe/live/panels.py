@@ -86,8 +86,10 @@ def _readable_on(background: str) -> str:
     return "#101010" if luminance > DARK_TEXT_ABOVE else "#ffffff"
 
 
-def gang_panel(cluster: LiveCluster, styles: GangStyles, *, rows: int) -> Panel:
-    """A panel with at most ``rows`` gangs."""
+def gang_panel(cluster: LiveCluster, styles: GangStyles, *, rows: int, selected: str = "") -> Panel:
+    """A panel with at most ``rows`` gangs; with the ``selected`` one, those around it in order."""
+    if selected:
+        return _selection_panel(cluster.gangs, styles, rows, selected)
     active = [gang for gang in cluster.gangs if not _is_done(gang)]
     done = [gang for gang in reversed(cluster.gangs) if _is_done(gang)]
     shown = (active + done)[:rows]
@@ -98,15 +100,32 @@ def gang_panel(cluster: LiveCluster, styles: GangStyles, *, rows: int) -> Panel:
                  title_align="left")  # fmt: skip
 
 
+def _selection_panel(
+    gangs: Sequence[LiveGang], styles: GangStyles, rows: int, selected: str
+) -> Panel:
+    keys = [gang.key for gang in gangs]
+    place = keys.index(selected) if selected in keys else 0
+    first = max(0, min(place - rows // 2, len(gangs) - rows))
+    shown = gangs[first : first + rows]
+    names = max((len(gang.key) for gang in shown), default=0)
+    lines = [_gang(gang, styles, names, whole_key=True) for gang in shown]
+    for gang, line in zip(shown, lines, strict=True):
+        if gang.key == selected:
+            line.stylize("reverse", 3)
+    title = f"Gangs {place + 1} of {len(gangs)}"
+    return Panel(Group(*lines), title=title, title_align="left")
+
+
 def _is_done(gang: LiveGang) -> bool:
     return gang.pods > 0 and gang.finished == gang.pods and not gang.terminating
 
 
-def _gang(gang: LiveGang, styles: GangStyles, names: int) -> Text:
+def _gang(gang: LiveGang, styles: GangStyles, names: int, *, whole_key: bool = False) -> Text:
     done = _is_done(gang)
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append(f" {styles.letter(gang.key)} ", style="dim" if done else styles.style(gang.key))
-    line.append(f" {gang.name:<{names}} ", style="dim" if done else "")
+    name = gang.key if whole_key else gang.name
+    line.append(f" {name:<{names}} ", style="dim" if done else "")
     bound = gang.pods if done else gang.bound
     line.append(f"{bound:>2}/{gang.pods:<2} ", style="dim")
     return line.append_text(_state(gang))

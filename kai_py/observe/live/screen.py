@@ -5,6 +5,7 @@ Redrawn a few times a second until cancelled.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
 from rich.layout import Layout
@@ -13,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from kai_py.api.printable import printable_parts
+from kai_py.api.printable import printable, printable_parts
 from kai_py.observe.live import panels
 from kai_py.observe.live.cluster import LiveCluster
 from kai_py.observe.live.feed import Feed, FeedLine, Tone, line_text
@@ -35,6 +36,18 @@ TONES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Interaction:
+    """What a reader selected and asked for: ``details`` in place of the events, a status line."""
+
+    selected: str = ""
+    details: str = ""
+    status: str = ""
+
+
+NO_INTERACTION = Interaction()
+
+
 class Screen:
     """Renders views; letters and colours stay the same from one to the next."""
 
@@ -44,7 +57,13 @@ class Screen:
         self._feed = feed
 
     def draw(
-        self, cluster: LiveCluster, headline: Sequence[Text], *, width: int, height: int
+        self,
+        cluster: LiveCluster,
+        headline: Sequence[Text],
+        *,
+        width: int,
+        height: int,
+        interaction: Interaction = NO_INTERACTION,
     ) -> RenderableType:
         """The screen of ``width`` by ``height`` characters."""
         cluster = printable_parts(cluster)
@@ -55,6 +74,7 @@ class Screen:
         middle = max(
             panels.queue_panel_height(cluster), MIN_GANG_ROWS + 2 if height >= TALL_SCREEN else 0
         )
+        height -= bool(interaction.status)
         rows = max(height - len(headline) - middle - MIN_FEED_LINES - 5, 1)
         top = panels.gpu_panel_height(cluster, rows)
         bottom = max(height - len(headline) - top - middle, MIN_FEED_LINES)
@@ -63,13 +83,22 @@ class Screen:
             Layout(Group(*headline), size=len(headline)),
             Layout(panels.gpu_panel(cluster, self._styles, width=width, rows=rows), size=top),
             Layout(name="middle", size=middle),
-            Layout(self._feed_panel(width, bottom - 2)),
+            Layout(self._bottom(width, bottom - 2, interaction)),
+            *([Layout(_status_line(interaction), size=1)] if interaction.status else []),
         )
         layout["middle"].split_row(
             Layout(panels.queue_panel(cluster, self._styles, width=width // 2)),
-            Layout(gang_panel(cluster, self._styles, rows=middle - 2)),
+            Layout(
+                gang_panel(cluster, self._styles, rows=middle - 2, selected=interaction.selected)
+            ),
         )
         return layout
+
+    def _bottom(self, width: int, rows: int, interaction: Interaction) -> Panel:
+        if not interaction.details:
+            return self._feed_panel(width, rows)
+        title = f"{printable(interaction.selected)} (d closes)"
+        return Panel(Text(interaction.details), title=title, title_align="left")
 
     def _feed_panel(self, width: int, rows: int) -> Panel:
         """The newest lines that fit, with long texts wrapped."""
@@ -102,6 +131,11 @@ class Screen:
         yield mark
 
 
+def _status_line(interaction: Interaction) -> Text:
+    status = printable(interaction.status)
+    return Text(status, style="reverse", no_wrap=True, overflow="ellipsis")
+
+
 def _feed_text(line: FeedLine) -> Text:
     if line.tone is Tone.STEP:
         return Text(line.text, style=TONES[line.tone])
@@ -111,11 +145,14 @@ def _feed_text(line: FeedLine) -> Text:
 async def show(
     console: Console, screen: Screen, cluster: Callable[[], LiveCluster],
     headline: Callable[[], Sequence[Text]],
+    interaction: Callable[[], Interaction] = lambda: NO_INTERACTION,
 ) -> None:  # fmt: skip
     """Keep the screen up to date until cancelled, then restore the terminal."""
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             width, height = console.size
-            drawn = screen.draw(cluster(), headline(), width=width, height=height)
+            drawn = screen.draw(
+                cluster(), headline(), width=width, height=height, interaction=interaction()
+            )
             live.update(drawn, refresh=True)
             await asyncio.sleep(DRAW_SECONDS)

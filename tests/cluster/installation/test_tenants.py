@@ -133,6 +133,10 @@ async def ask_everything(anna) -> None:
     devices = json.loads((await ask("devices", "-o", "json")).output)
     assert {each["gang"] for entry in devices for each in entry["claims"]} == {"ml/Job/ml-runs"}
     assert sum(each["count"] for each in devices) == 16
+    screen = (await ask("top", "--once")).output
+    assert "others: 1 gang running, 1 pending" in screen
+    assert "ml-waits" in screen
+    assert "vision" not in screen
     simulated = await ask("what-if", "--remove", "ml/Job/ml-runs")
     assert "vision" not in simulated.output
     with pytest.raises(CommandError, match="whose pods you may not list"):

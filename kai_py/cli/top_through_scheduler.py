@@ -1,0 +1,129 @@
+"""Data of ``kai-py top`` from the scheduler, for users who may not read the cluster themselves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from urllib.parse import quote
+
+from rich.text import Text
+
+from kai_py.cli.errors import CommandError
+from kai_py.cli.naming import context_namespace
+from kai_py.cli.output import count_of
+from kai_py.cli.scheduler_http import Link, Query, SchedulerAddress, decoded
+from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus
+from kai_py.observe.explanation import RUNNING, STARTING, Explanation
+from kai_py.observe.gang_rows import GangRow
+from kai_py.observe.http_lists import DeviceList, GangList, QueueList
+from kai_py.observe.live.cluster import (
+    GpuSlot,
+    GpuState,
+    LiveCluster,
+    LiveGang,
+    LiveNode,
+    LiveQueue,
+)
+from kai_py.observe.live.feed import Feed
+from kai_py.snapshot.accounting import GPU
+
+POLL_SECONDS = 2.0
+OTHERS = "(others)"
+MAX_SLOTS = 64
+"""Most GPUs that are drawn of one node, or of those of others."""
+
+
+class ToldTop:
+    """The last answers of the scheduler."""
+
+    def __init__(self, link: Link, namespace: str) -> None:
+        self.feed = Feed()
+        self._link = link
+        self._query: Query = (("namespace", namespace),)
+        self._gangs, self._queues = GangList(0, []), QueueList(0, [])
+        self._devices = DeviceList(0, [])
+        self._problem = ""
+
+    async def read(self) -> None:
+        """Ask for everything once; raises CommandError."""
+        gangs, queues, devices = [
+            await self._link.get(f"/v1/list/{kind}", self._query)
+            for kind in ("gangs", "queues", "devices")
+        ]
+        self._gangs = decoded(gangs, GangList)
+        self._queues = decoded(queues, QueueList)
+        self._devices = decoded(devices, DeviceList)
+
+    async def poll(self) -> None:
+        """Ask again and again; a failure is shown, and passes."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            try:
+                await self.read()
+                self._problem = ""
+            except CommandError as error:
+                self._problem = str(error)
+
+    def live_cluster(self) -> LiveCluster:
+        """The cluster as it was told last."""
+        return LiveCluster(
+            nodes=tuple(_nodes(self._devices.devices)),
+            queues=tuple(
+                LiveQueue(
+                    name=row.queue,
+                    deserved=row.deserved.get(GPU, 0.0) or 0.0,
+                    fair_share=row.fair_share.get(GPU, 0.0) or 0.0,
+                    allocated=row.allocated.get(GPU, 0.0),
+                    maximum=row.max.get(GPU),
+                )
+                for row in self._queues.queues
+            ),
+            gangs=tuple(map(_gang, self._gangs.gangs)),
+        )
+
+    def headline(self) -> Sequence[Text]:
+        """The line above all panels."""
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(" kai-py top ", style="bold reverse")
+        others = self._gangs.others
+        if others is not None:
+            line.append(f"  others: {count_of(others.running, 'gang')} running, ", style="bold")
+            line.append(f"{others.pending} pending", style="bold")
+        line.append(f"  {self._problem}", style="bold red")
+        return (line,)
+
+    async def explain(self, gang: str) -> Explanation | None:
+        """What the scheduler knows of a gang; raises CommandError."""
+        query = (*self._query, ("suggestions", "false"))
+        body = await self._link.get(f"/v1/explain/gang/{quote(gang)}", query)
+        return next(iter(decoded(body, list[Explanation])), None)
+
+
+@asynccontextmanager
+async def watching_scheduler(address: SchedulerAddress) -> AsyncIterator[ToldTop]:
+    """Keep the answers up to date during the block; raises CommandError."""
+    namespace = context_namespace(address.kubeconfig, address.context)
+    async with address.connect() as link:
+        told = ToldTop(link, namespace)
+        await told.read()
+        polling = asyncio.create_task(told.poll())
+        try:
+            yield told
+        finally:
+            polling.cancel()
+
+
+def _gang(row: GangRow) -> LiveGang:
+    reason = "" if row.state in (RUNNING, STARTING) else row.message or row.state
+    running = 0 if row.state == STARTING else row.bound
+    return LiveGang(row.gang, row.queue, row.pods, row.bound, running, 0, 0, reason)
+
+
+def _nodes(devices: Sequence[DeviceEntry]) -> list[LiveNode]:
+    slots: dict[str, list[GpuSlot]] = {}
+    for entry in devices:
+        free = entry.status is DeviceStatus.FREE
+        gang = entry.claims[0].gang if entry.claims else ""
+        state = GpuState.FREE if free else GpuState.RUNNING
+        drawn = slots.setdefault(entry.node or OTHERS, [])
+        drawn += [GpuSlot(state, gang)] * min(entry.count, MAX_SLOTS - len(drawn))
+    return [LiveNode(name, "", tuple(found)) for name, found in slots.items()]
