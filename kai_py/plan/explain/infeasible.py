@@ -20,6 +20,7 @@ import numpy as np
 
 from kai_py.grouping.gang import Subgroup
 from kai_py.plan.explain.amounts import amount_text
+from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.topology import largest_domain
@@ -30,7 +31,10 @@ from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 
-LACKS_CAPACITY = frozenset({Stage.RESOURCES, Stage.DEVICES, Stage.TOPOLOGY})
+EXPLAINED = frozenset(
+    {Stage.RESOURCES, Stage.DEVICES, Stage.TOPOLOGY, Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE}
+)
+"""Stages at which a gang may be infeasible; those of quota, as nodes are looked at after it."""
 
 
 @dataclass
@@ -69,7 +73,7 @@ class _EmptyCluster:
 
 def explain_infeasible(state: CycleState, gangs: Sequence[Gang]) -> None:
     """Say of each of ``gangs`` that lacks capacity whether this cluster could ever have enough."""
-    short = [gang for gang in gangs if _lacks_capacity(state, gang)]
+    short = [gang for gang in gangs if _is_explained(state, gang)]
     if not short or not len(state.snapshot.nodes):
         return
     empty, known = _EmptyCluster(state), dict[tuple[int, int], str]()
@@ -79,15 +83,23 @@ def explain_infeasible(state: CycleState, gangs: Sequence[Gang]) -> None:
             problem = _known_problem(empty, gang, request, known) if request is not None else ""
             if problem and not state.turns.spending.cut_short:
                 reason = state.unschedulable[gang.key]
-                # What the message has said already is not said twice.
-                known_already = problem in reason.message
-                text = "the same holds while all devices are free" if known_already else problem
+                text = _added_text(problem, reason)
                 state.mark_unschedulable(gang, replace(reason, infeasible=text))
 
 
-def _lacks_capacity(state: CycleState, gang: Gang) -> bool:
+def _is_explained(state: CycleState, gang: Gang) -> bool:
     reason = state.unschedulable.get(gang.key)
-    return reason is not None and reason.stage in LACKS_CAPACITY
+    return reason is not None and reason.stage in EXPLAINED
+
+
+def _added_text(problem: str, reason: Unschedulable) -> str:
+    """What the reason says then; what it has said already is not said twice."""
+    if problem in reason.message:
+        return "the same holds while all devices are free"
+    is_quota = reason.stage in (Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE)
+    if not is_quota or not reason.infeasible:
+        return problem
+    return reason.infeasible if problem in reason.infeasible else f"{reason.infeasible}; {problem}"
 
 
 def _known_problem(

@@ -36,6 +36,33 @@ def test_a_pod_larger_than_every_node_names_the_largest():
     )
 
 
+def test_a_gang_that_its_queue_stops_may_be_too_large_for_every_node_as_well():
+    nodes = (node("a", 8), node("b", 8))
+    over = pending(*nodes, queue("q", 4, maxGPUs=12), pod("big", 16, queue="q"))
+    assert over.stage is Stage.QUEUE_MAX
+    assert over.message.endswith(
+        " Infeasible: it requests 16 GPUs at once; max of queue q is 12; "
+        "a pod requests nvidia.com/gpu 16; the largest of 2 nodes has 8."
+    )
+    waits = pending(
+        *nodes,
+        queue("q", 4, maxGPUs=16),
+        pod("runs", 4, queue="q", node="a"),
+        pod("big", 16, queue="q"),
+    )
+    assert waits.stage is Stage.QUEUE_MAX
+    assert waits.is_infeasible
+    assert waits.message.endswith(
+        " Infeasible: a pod requests nvidia.com/gpu 16; the largest of 2 nodes has 8."
+    )
+    later = pending(
+        *nodes, queue("q", 4, maxGPUs=8), pod("runs", 4, queue="q", node="a"),
+        pod("fits", 8, queue="q"),
+    )  # fmt: skip
+    assert later.stage is Stage.QUEUE_MAX
+    assert not later.is_infeasible
+
+
 def test_a_pod_that_fits_an_empty_node_only_waits():
     found = pending(
         node("a", 8),
