@@ -10,8 +10,11 @@ import asyncio
 import contextlib
 import io
 import math
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 from urllib.parse import quote
 
@@ -63,11 +66,12 @@ from kai_py.observe.queue_explanation import explain_queue
 from kai_py.observe.share_steps import format_amount
 from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import Suggestion, Verb
-from kai_py.simulate.advisor import explain_cluster
+from kai_py.simulate.advisor import SearchReport, explain_cluster
 from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import LoadedCluster
 
 MAX_NODES_SHOWN = 4
+UNFINISHED = "\nThe search for such changes was not finished in time; there may be more."
 
 
 def command(
@@ -102,6 +106,9 @@ def command(
         str, typer.Option(help="Only decisions of this last period, such as 10m or 2h.")
     ] = "",
     suggestions: Annotated[bool, typer.Option(help="Search for changes that would help.")] = True,
+    deadline: Annotated[
+        str, typer.Option(help="End the search for such changes after this time.")
+    ] = "30s",
     output: OutputOption = Output.TABLE,
     json: JsonFlag = False,
 ) -> None:
@@ -128,7 +135,10 @@ def command(
 
     def read() -> Sequence[Explanation]:
         documents, now = cluster_objects(saved, kubeconfig, context), time.time()
-        with progress("simulating"):
+        end = time.monotonic() + seconds_of("--deadline", deadline)
+        printer = _Printer()
+        # The bar would take the text that is printed meanwhile for its own.
+        with nullcontext() if as_text else progress("simulating"):
             found = explain_cluster(
                 documents,
                 configuration,
@@ -138,9 +148,11 @@ def command(
                 with_suggestions=suggestions,
                 events=() if saved else _events(kubeconfig, context, configuration, subject, name),
                 since=now - seconds_of("--since", since) if since else 0.0,
+                has_time=lambda: time.monotonic() < end,
+                report=printer.report if as_text else None,
             )
-        if as_text:
-            _print_all(found)
+        if as_text and any(each.is_search_unfinished for each in found):
+            typer.echo(UNFINISHED)
         return found
 
     answers = read_or_ask(address, read, ask)
@@ -293,15 +305,43 @@ def _print(explanation: Explanation) -> None:
             say(f"  {_decision_line(explanation, decision)}")
 
 
+@dataclass
+class _Printer:
+    """Prints the reasons before the search for suggestions, and each of these as it is found."""
+
+    _last_gang: str = ""
+
+    @property
+    def report(self) -> SearchReport:
+        """What a search calls."""
+        return SearchReport(self._print_reasons, self._print_found)
+
+    def _print_reasons(self, explanations: Iterable[Explanation]) -> None:
+        for explanation in explanations:
+            _print(explanation)
+        sys.stdout.flush()
+
+    def _print_found(self, gang: str, suggestion: Suggestion) -> None:
+        if gang != self._last_gang:
+            self._last_gang = gang
+            typer.echo(f"\nIn simulation, any of these changes lets {gang} start:")
+        _print_suggestion(suggestion)
+        sys.stdout.flush()
+
+
 def _print_suggestions(explanation: Explanation) -> None:
     if explanation.suggestions:
         typer.echo("\nIn simulation, any of these changes lets it start:")
         for suggestion in explanation.suggestions:
-            say(f"  - {suggestion.text}{_cost(suggestion)}")
-            for command in _commands(suggestion):
-                say(f"      {command}")
+            _print_suggestion(suggestion)
     if explanation.is_search_unfinished:
-        typer.echo("\nThe search for such changes was not finished in time; there may be more.")
+        typer.echo(UNFINISHED)
+
+
+def _print_suggestion(suggestion: Suggestion) -> None:
+    say(f"  - {suggestion.text}{_cost(suggestion)}")
+    for command in _commands(suggestion):
+        say(f"      {command}")
 
 
 def _state_text(explanation: Explanation) -> str:

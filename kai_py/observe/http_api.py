@@ -232,7 +232,12 @@ class Api:
             log.warning("no suggestions for %s: %s", explanation.gang, error)
             return explanation
         if not search.is_finished:
-            log.warning("the search for suggestions for %s was not finished", explanation.gang)
+            texts = "; ".join(each.text for each in search.found) or "nothing"
+            log.warning(
+                "the search for suggestions for %s was not finished; found so far: %s",
+                explanation.gang,
+                texts,
+            )
         return replace(
             explanation, suggestions=search.found, is_search_unfinished=not search.is_finished
         )

@@ -16,7 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -24,7 +24,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from kai_py.config import Configuration
 from kai_py.observe.http import Probes
 from kai_py.observe.subject import Subject
-from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError, SuggestionSearch
+from kai_py.observe.suggestion import (
+    InvalidQuestionError,
+    NoAnswerError,
+    Suggestion,
+    SuggestionSearch,
+)
 from kai_py.simulate.change_texts import parse_changes
 from kai_py.simulate.changes import ChangeError, ClusterChange
 from kai_py.simulate.objects import Document, read_objects
@@ -51,6 +56,22 @@ MAX_ADVISED = 3
 """Most gangs of one answer for which suggestions are searched, the first ones."""
 
 
+def _ignore_explained(_found: list[Explanation]) -> None:
+    """Wait for the end of the search."""
+
+
+def _ignore_found(_gang: str, _suggestion: Suggestion) -> None:
+    """Wait for the end of the search."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReport:
+    """What is told while a search runs: the reasons at first, then each suggestion."""
+
+    on_explained: Callable[[list[Explanation]], None] = _ignore_explained
+    on_found: Callable[[str, Suggestion], None] = _ignore_found
+
+
 def explain_cluster(
     documents: Sequence[Document],
     configuration: Configuration,
@@ -62,13 +83,15 @@ def explain_cluster(
     has_time: Callable[[], bool] = lambda: True,
     events: Iterable[SchedulerEvent] = (),
     since: float = 0.0,
+    report: "SearchReport | None" = None,
 ) -> list[Explanation]:
     """Explain the gangs that ``name`` stands for, with suggestions for pending ones.
 
     ``events`` report earlier decisions; those after ``since`` are included. ``has_time`` is called
     before every simulation; once it returns False the search ends with the suggestions found so
-    far.
+    far. ``report`` is told the explanations before the search, and each suggestion as it is found.
     """
+    report = report or SearchReport()
     cluster = LoadedCluster(documents, configuration, now)
     snapshot, plan = cluster.snapshot, cluster.plan()
     history = DecisionHistory(decisions_of_events(events), snapshot, plan)
@@ -82,8 +105,11 @@ def explain_cluster(
     )
     if not found and (absent := explain_absent(documents, subject, name)) is not None:
         found = [absent]
+    report.on_explained(found)
     if with_suggestions and found and found[0].state in (OTHER_SCHEDULER, NO_PODS):
         corrected = correct_absent(documents, cluster, cluster.settled(), found[0])
+        for each in corrected:
+            report.on_found(found[0].gang, each)
         return [replace(found[0], suggestions=corrected), *found[1:]]
     pending = {unplaced.gang for unplaced in plan.unplaced}
     pending_keys = [each.gang for each in found if each.gang in pending]
@@ -91,7 +117,12 @@ def explain_cluster(
     if not advised:
         return found
     baseline = cluster.settled()
-    suggestions = {key: suggest(documents, cluster, baseline, key, has_time) for key in advised}
+    suggestions = {
+        key: suggest(
+            documents, cluster, baseline, key, has_time, on_found=partial(report.on_found, key)
+        )
+        for key in advised
+    }
     unfinished = not has_time()
     return [
         replace(each, suggestions=suggestions[each.gang], is_search_unfinished=unfinished)
@@ -109,8 +140,16 @@ TIMEOUT_SECONDS = 120.0
 CACHE_SIZE = 256
 UNTIL_PLACED = "until-placed"
 T = TypeVar("T")
-Query: TypeAlias = Callable[[Sequence[Document], Configuration, float], T]
-"""A query about a cluster, its configuration and the time; it is pickled for the other process."""
+OnPartial: TypeAlias = Callable[[object], None]
+Query: TypeAlias = Callable[[Sequence[Document], Configuration, float, OnPartial], T]
+"""A query about a cluster, its configuration and the time; it is pickled for the other process.
+
+It may report parts of its answer.
+"""
+
+
+def _ignore_partial(_part: object) -> None:
+    """Wait for the whole answer."""
 
 
 class Advisor:
@@ -124,9 +163,29 @@ class Advisor:
         self._cache: dict[Hashable, tuple[float, Any]] = {}
         self._process: SpawnProcess | None = None
 
-    async def suggestions(self, gang: str) -> SuggestionSearch:
-        """Changes with which ``gang`` would start; raises ApiError, NoAnswerError."""
-        return await self._cached_answer(gang, partial(_suggestions, gang))
+    async def suggestions(
+        self, gang: str, on_found: Callable[[Suggestion], None] = lambda _: None
+    ) -> SuggestionSearch:
+        """Changes with which ``gang`` would start; raises ApiError, NoAnswerError.
+
+        Each is passed to ``on_found`` as it is found; where the search ends without an answer,
+        those found before are the answer.
+        """
+        found: list[Suggestion] = []
+        loop = asyncio.get_running_loop()
+
+        def on_partial(suggestion: object) -> None:
+            assert isinstance(suggestion, Suggestion)
+            found.append(suggestion)
+            loop.call_soon_threadsafe(on_found, suggestion)
+
+        try:
+            return await self._cached_answer(gang, partial(_suggestions, gang), on_partial)
+        except NoAnswerError as error:
+            if not found:
+                raise
+            log.warning("the search for suggestions for %s ended early: %s", gang, error)
+            return SuggestionSearch(tuple(found), is_finished=False)
 
     async def what_if(self, asked: tuple[tuple[str, str], ...]) -> Comparison | NodesNeeded:
         """The effect of changes, given as (kind, text) pairs (``change_texts``).
@@ -146,7 +205,9 @@ class Advisor:
         if self._process is not None and self._process.is_alive():
             self._process.kill()
 
-    async def _cached_answer(self, question: Hashable, query: Query[T]) -> T:
+    async def _cached_answer(
+        self, question: Hashable, query: Query[T], on_partial: OnPartial = _ignore_partial
+    ) -> T:
         async with self._lock:
             loop = asyncio.get_running_loop()
             cached = self._cache.pop(question, None)
@@ -154,7 +215,7 @@ class Advisor:
                 documents = await read_objects(self._client, _ignore_refused)
                 cached = (
                     loop.time(),
-                    await asyncio.to_thread(self._run_in_process, documents, query),
+                    await asyncio.to_thread(self._run_in_process, documents, query, on_partial),
                 )
             # Re-inserted at the end: the least recently used entries are dropped below.
             self._cache[question] = cached
@@ -163,7 +224,9 @@ class Advisor:
             answer: T = cached[1]
             return answer
 
-    def _run_in_process(self, documents: Sequence[Document], query: Query[T]) -> T:
+    def _run_in_process(
+        self, documents: Sequence[Document], query: Query[T], on_partial: OnPartial
+    ) -> T:
         spawn = multiprocessing.get_context("spawn")
         receiver, sender = spawn.Pipe(duplex=False)
         arguments = (sender, documents, self._configuration, time.time(), query)
@@ -171,9 +234,14 @@ class Advisor:
         self._process.start()
         sender.close()
         try:
-            if not receiver.poll(TIMEOUT_SECONDS):
-                raise NoAnswerError(f"the simulation took longer than {TIMEOUT_SECONDS:.0f} s")
-            mistake, failure, result = receiver.recv()
+            end = time.monotonic() + TIMEOUT_SECONDS
+            while True:
+                if not receiver.poll(max(end - time.monotonic(), 0.0)):
+                    raise NoAnswerError(f"the simulation took longer than {TIMEOUT_SECONDS:.0f} s")
+                is_partial, mistake, failure, result = receiver.recv()
+                if not is_partial:
+                    break
+                on_partial(result)
         except EOFError:
             raise NoAnswerError("the simulation ended without a result") from None
         finally:
@@ -212,17 +280,24 @@ def _run_query(
     now: float,
     query: Query[object],
 ) -> None:
-    """Send what was wrong with the question, how answering it failed, and the answer."""
+    """Send parts of the answer as they come, and at last what was wrong, or the answer."""
     try:
-        connection.send(("", "", query(documents, configuration, now)))
+        answer = query(
+            documents, configuration, now, lambda part: connection.send((True, "", "", part))
+        )
+        connection.send((False, "", "", answer))
     except ChangeError as error:
-        connection.send((str(error), "", None))
+        connection.send((False, str(error), "", None))
     except Exception:  # told by the process that asked, in its log
-        connection.send(("", traceback.format_exc(), None))
+        connection.send((False, "", traceback.format_exc(), None))
 
 
 def _suggestions(
-    gang: str, documents: Sequence[Document], configuration: Configuration, now: float
+    gang: str,
+    documents: Sequence[Document],
+    configuration: Configuration,
+    now: float,
+    on_partial: OnPartial,
 ) -> SuggestionSearch:
     end = time.monotonic() + SEARCH_SECONDS
     found = explain_cluster(
@@ -232,6 +307,7 @@ def _suggestions(
         subject=Subject.GANG,
         name=gang,
         has_time=lambda: time.monotonic() < end,
+        report=SearchReport(on_found=lambda _gang, suggestion: on_partial(suggestion)),
     )
     if not found:
         return SuggestionSearch(())
@@ -244,6 +320,7 @@ def _what_if(
     documents: Sequence[Document],
     configuration: Configuration,
     now: float,
+    _on_partial: OnPartial,
 ) -> Comparison | NodesNeeded:
     if not until_placed:
         return what_if(documents, changes, configuration, now=now)

@@ -9,6 +9,7 @@ its steps, together with its cost to others.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.plan import Stage
@@ -92,9 +93,11 @@ def suggest(
     has_time: Callable[[], bool] = lambda: True,
     *,
     stages: int = MAX_STAGES,
+    on_found: Callable[[Suggestion], None] = lambda _: None,
 ) -> tuple[Suggestion, ...]:
     """Changes with which ``gang`` would start, the smallest of each kind; () if it runs.
 
+    Each is passed to ``on_found`` as soon as it is known.
     ``cluster``: the cluster of the ``documents``; ``baseline``: its outcome without any change.
     Where no single change is enough, changes for up to ``stages`` stages are combined.
     """
@@ -104,8 +107,14 @@ def suggest(
     pending_gang = cluster.snapshot.gangs[gang]
     search = RemedySearch(documents, cluster, pending_gang, baseline, stage, has_time)
     helping = (remedy for stages_helped, remedy in REMEDIES if stage in stages_helped)
-    found = tuple(suggestion for remedy in helping for suggestion in _tried(remedy, search))
-    return found or tuple(_combine_remedies(search, stages - 1))
+    found: list[Suggestion] = []
+    for suggestion in chain.from_iterable(_tried(remedy, search) for remedy in helping):
+        found.append(suggestion)
+        on_found(suggestion)
+    for suggestion in () if found else _combine_remedies(search, stages - 1):
+        found.append(suggestion)
+        on_found(suggestion)
+    return tuple(found)
 
 
 def _tried(remedy: Remedy, search: RemedySearch) -> Iterator[Suggestion]:

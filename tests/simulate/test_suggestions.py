@@ -78,8 +78,8 @@ def test_for_room_the_largest_floor_the_cheapest_gang_and_the_fewest_nodes():
     cluster.settle(60)
     assert [told(each) for each in suggestions(cluster, "six")] == [
         [(Verb.PATCH, "Job", "six", floor(3))],
-        [(Verb.DELETE, "Job", "four", 0)],
         [(Verb.ADD_NODES, "Node", "node-0", 1)],
+        [(Verb.DELETE, "Job", "four", 0)],
     ]
 
 
