@@ -92,7 +92,7 @@ class Quantity:
         )
 
 
-@lru_cache(maxsize=65536, typed=True)
+@lru_cache(maxsize=8192, typed=True)
 def parse_quantity(value: str | int | float) -> Quantity:
     """Parse a quantity as in JSON: a text, or a bare number.
 

@@ -64,8 +64,10 @@ STEP = 32
 """Slices that are read, and claims that are counted, in one step."""
 MAX_REQUESTS = 4_096
 """Of which it is kept what their devices count as."""
-MAX_CHANGES = 100_000
-"""Changes of the allocation state after which it is replaced, so that its log stays short."""
+MAX_CHANGES = 10_000
+"""Changes of the allocation state, or more in proportion to its pools, after which it is replaced.
+
+What follows it then looks at all pools once, so that costs little; its log stays short."""
 
 PLUGIN_RESOURCES = {
     "gpu.nvidia.com": "nvidia.com/gpu",
@@ -170,7 +172,7 @@ class ClusterDevices:
             self._sync_slices(objects)
         for _ in self.prepare(objects):
             pass
-        if len(self.state.changes) > MAX_CHANGES:
+        if len(self.state.changes) > max(MAX_CHANGES, len(self.state.pools)):
             self.state = DeviceState(self.inventory.device, dict(self.state.pools))
         counts_changed = self._limits_changed()
         if not slices_changed:

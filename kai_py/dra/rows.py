@@ -200,7 +200,7 @@ def cel_value(attribute: DeviceAttribute) -> AttributeValue | BadAttribute:
     return _other_value(attribute)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def _other_value(attribute: DeviceAttribute) -> AttributeValue | BadAttribute:
     return attribute_value(
         version=attribute.version_value,

@@ -40,7 +40,7 @@ class Semver:
 KINDS[Semver] = "kubernetes.Semver"
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def parse_semver(text: str) -> Semver:
     """Parse a version strictly.
 

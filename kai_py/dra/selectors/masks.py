@@ -45,7 +45,7 @@ class Mask(NamedTuple):
     error: Bools
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Leaf:
     """A part that is evaluated per combination of its columns."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from itertools import chain
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +41,13 @@ class Encoding:
 
     def __init__(self) -> None:
         self._codes: dict[Column, dict[Value, int]] = {}
-        self.outcomes: dict[object, dict[Combination, int]] = {}
-        """Per part of an expression, its outcome for each combination of its columns."""
+        self.outcomes: WeakKeyDictionary[object, dict[Combination, int]] = WeakKeyDictionary()
+        """Per part of an expression, its outcome for each combination of its columns.
+
+        They go with the compiled expression: users write ever new ones.
+        """
         self.allowance = SelectorAllowance()
-        self.costs: dict[object, int] = {}
+        self.costs: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         """Per part of an expression, the greatest cost of evaluating it so far."""
 
     def encode(self, column: Column, devices: Sequence[CELDevice]) -> Codes:
