@@ -12,7 +12,7 @@ import pytest
 from tests.support.cluster.api import Document
 from tests.support.poison.corpus import Poison, corpus
 from tests.support.poison.fuzz import absurd
-from tests.support.poison.objects import ordinary
+from tests.support.poison.objects import document, ordinary
 from tests.support.poison.process import Process, canary, small_world, started
 
 CORPUS = corpus()
@@ -34,13 +34,38 @@ def process():
 
 
 def with_uids(poison: Poison) -> list[Document]:
-    """The objects as a server has them."""
+    """The objects as a server and its claim controller have them, in a namespace of their own."""
     documents = copy.deepcopy(list(poison.documents))
     for each in documents:
         each["metadata"].setdefault("uid", f"uid-{poison.name}-{each['metadata']['name']}")
         if each["metadata"].get("namespace"):
-            each["metadata"]["name"] = f"{poison.name}-{each['metadata']['name']}"
-    return documents
+            each["metadata"]["namespace"] = poison.name
+    return [*documents, *made_claims(documents)]
+
+
+def made_claims(documents: list[Document]) -> list[Document]:
+    """The claims of pods that name a template, whose names are written on them."""
+    templates = {
+        each["metadata"]["name"]: each["spec"]["spec"]
+        for each in documents
+        if each["kind"] == "ResourceClaimTemplate"
+    }
+    made = []
+    for pod in (each for each in documents if each["kind"] == "Pod"):
+        statuses = pod.setdefault("status", {}).setdefault("resourceClaimStatuses", [])
+        for use in pod["spec"].get("resourceClaims") or ():
+            spec = templates.get(use.get("resourceClaimTemplateName"))
+            if spec is None:
+                continue
+            meta = pod["metadata"]
+            name = f"{meta['name']}-{use['name']}"
+            statuses.append({"name": use["name"], "resourceClaimName": name})
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
+            claim = document("resource.k8s.io/v1", "ResourceClaim", name, meta["namespace"])
+            claim["metadata"] |= {"uid": f"{meta['uid']}-{use['name']}"}
+            claim["metadata"] |= {"ownerReferences": [{**owner, "controller": True}]}
+            made.append({**claim, "spec": spec})
+    return made
 
 
 def canary_starts(process: Process, number: int = 0) -> None:
@@ -53,8 +78,8 @@ def canary_starts(process: Process, number: int = 0) -> None:
 
 
 def test_the_corpus_is_large_and_says_what_it_tries():
-    assert len(CORPUS) >= 60
-    assert sum(len(each.documents) for each in CORPUS) >= 150
+    assert len(CORPUS) >= 125
+    assert sum(len(each.documents) for each in CORPUS) >= 1400
     assert all(each.tries.endswith(".") or each.needs for each in CORPUS)
 
 

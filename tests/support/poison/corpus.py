@@ -2,7 +2,8 @@
 
 The first line of a file says what it tries; ``(needs …)`` names kinds that are to be defined first.
 ``!repeat [text, times, end]`` and ``!nested depth`` stand for texts and lists that are too long to
-be written out.
+be written out, ``!copies [times, value]`` for as many values, or objects where it stands for a
+document, each with its number in place of ``#``.
 """
 
 import re
@@ -34,6 +35,22 @@ def _nested(loader: yaml.SafeLoader, node: yaml.Node) -> list[Any]:
     return value
 
 
+def _copies(loader: yaml.SafeLoader, node: yaml.Node) -> list[Any]:
+    times, value = loader.construct_sequence(node, deep=True)  # type: ignore[arg-type]
+    return [_numbered(value, str(number)) for number in range(times)]
+
+
+def _numbered(value: Any, number: str) -> Any:
+    if isinstance(value, str):
+        return value.replace("#", number)
+    if isinstance(value, list):
+        return [_numbered(each, number) for each in value]
+    if isinstance(value, dict):
+        return {_numbered(key, number): _numbered(each, number) for key, each in value.items()}
+    return value
+
+
+_Loader.add_constructor("!copies", _copies)
 _Loader.add_constructor("!repeat", _repeat)
 _Loader.add_constructor("!nested", _nested)
 
@@ -54,7 +71,9 @@ def read(path: Path) -> Poison:
     tries = text.partition("\n")[0].removeprefix("# Tries: ")
     needs = re.search(r"\(needs (\w+)\)", tries)
     # Every construction is of a subclass of SafeLoader.
-    documents = tuple(map(_with_quantity_texts, yaml.load_all(text, Loader=_Loader)))
+    loaded = (_with_quantity_texts(each) for each in yaml.load_all(text, Loader=_Loader))
+    lists = (each if isinstance(each, list) else [each] for each in loaded)
+    documents = tuple(each for some in lists for each in some)
     return Poison(path.stem, tries, needs[1] if needs else "", documents)
 
 
