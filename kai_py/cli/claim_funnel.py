@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kai_py.cli.output import print_table, say
+from kai_py.cli.output import count_of, print_table, say
 from kai_py.observe.claim_funnel import ClaimFunnel, RequestFunnel
 
 
@@ -13,7 +13,8 @@ def print_claim(claim: ClaimFunnel) -> None:
         say(f"Claim {claim.claim} is allocated {', '.join(claim.allocated)}.")
         return
     say("")
-    say(f"Devices for claim {claim.claim}: {claim.devices} on {claim.nodes} nodes.")
+    nodes = count_of(claim.nodes, "node")
+    say(f"Devices for claim {claim.claim}: {claim.devices} on {nodes}.")
     if claim.message:
         say(f"  {claim.message}")
     for pool in claim.unusable_pools:

@@ -39,6 +39,7 @@ from kai_py.cli.output import (
     Output,
     OutputOption,
     check_known,
+    count_of,
     print_document,
     print_table,
     progress,
@@ -269,7 +270,7 @@ def _print_all(answers: Iterable[Explanation]) -> None:
 def _print(explanation: Explanation) -> None:
     runs = (
         (
-            f": {explanation.bound} of {explanation.pods} pods run, minMember is "
+            f": {explanation.bound} of {count_of(explanation.pods, 'pod')} run, minMember is "
             f"{explanation.min_members}"
         )
         if explanation.pods
@@ -382,7 +383,7 @@ def _cost(suggestion: Suggestion) -> str:
 
 def _decision_line(explanation: Explanation, decision: Decision) -> str:
     """A decision about the gang, or about another one in its favour, in one line."""
-    pods = f"{len(decision.pods)} pods on {', '.join(decision.nodes[:MAX_NODES_SHOWN])}"
+    pods = f"{count_of(len(decision.pods), 'pod')} on {', '.join(decision.nodes[:MAX_NODES_SHOWN])}"
     match decision.kind:
         case DecisionKind.PLACED if not decision.action:
             text = f"placed, {pods}; {decision.message}"

@@ -3,7 +3,8 @@
 The cluster is read once and one cycle is run on it; STATE and WHY are from that cycle.
 """
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, NamedTuple
@@ -25,7 +26,7 @@ from kai_py.cli.output import (
     print_table,
     say,
 )
-from kai_py.cli.reading import plan_cluster, watch_cluster
+from kai_py.cli.reading import WATCH_SECONDS, plan_cluster, watch_cluster
 from kai_py.cli.scheduler_http import (
     DEFAULT_SERVICE,
     SchedulerAddress,
@@ -99,11 +100,16 @@ def command(
     if namespace and all_namespaces:
         raise CommandError("--namespace and --all-namespaces exclude each other")
     wanted = _Wanted(namespace, queue, name, pending_only=pending)
+    address = SchedulerAddress(url, token_file, service, kubeconfig, context)
     if watch:
         show = _print_trees if tree else partial(print_gangs, output=output)
-        watch_cluster(kubeconfig, context, configuration, _Changes(wanted, show).show)
+        changes = _Changes(wanted, show)
+        read_or_ask(
+            address,
+            lambda: watch_cluster(kubeconfig, context, configuration, changes.show),
+            lambda: _follow_scheduler(address, namespace, changes),
+        )
         return
-    address = SchedulerAddress(url, token_file, service, kubeconfig, context)
     listing = read_or_ask(
         address,
         lambda: _read(kubeconfig, context, configuration),
@@ -136,6 +142,13 @@ def _read(kubeconfig: str, context: str, configuration: Configuration) -> GangLi
     snapshot, plan = plan_cluster(kubeconfig, context, configuration)
     queues = tuple(share.queue for share in plan.queues)
     return GangList(0, list(gang_rows(snapshot, plan)), queues=queues)
+
+
+def _follow_scheduler(address: SchedulerAddress, namespace: str, changes: "_Changes") -> None:
+    """Print changes as the scheduler tells them, until an interrupt."""
+    while True:
+        changes.show_rows(ask_list(address, "list/gangs", GangList, namespace).gangs)
+        time.sleep(WATCH_SECONDS)
 
 
 def _print_others(listing: GangList) -> None:
@@ -178,7 +191,12 @@ class _Changes:
         self._last: dict[str, GangRow] = {}
 
     def show(self, snapshot: Snapshot, plan: Plan) -> None:
-        rows = {row.gang: row for row in gang_rows(snapshot, plan) if self._wanted.includes(row)}
+        """Print what has changed, by the plan of a cycle."""
+        self.show_rows(gang_rows(snapshot, plan))
+
+    def show_rows(self, found: Iterable[GangRow]) -> None:
+        """Print what has changed."""
+        rows = {row.gang: row for row in found if self._wanted.includes(row)}
         gone = (replace(row, state=DELETED) for key, row in self._last.items() if key not in rows)
         changed = [row for key, row in rows.items() if self._last.get(key) != row]
         changed += gone

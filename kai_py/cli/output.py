@@ -5,7 +5,7 @@ Formats are those of kubectl's ``-o``; ``--json`` is short for JSON.
 Tables are like kubectl's: no lines, upper-case headings, nothing truncated.
 
 On a terminal the last column is wrapped where it is wide enough for that; otherwise it is below the
-others, in lines of its own. Words are not broken.
+others, in lines of its own, and so are other columns that have no place. Words are not broken.
 
 Progress of long work goes to stderr if that is a terminal.
 
@@ -144,21 +144,43 @@ def table_lines(
 def _narrow_lines(
     headings: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int], width: int
 ) -> Iterator[str]:
-    """Lines where the last column has no place beside the others: it is below them, indented."""
+    """Lines where not all columns have a place side by side.
+
+    The first ones are, as many as fit; the others are below them with their headings, and the last
+    one below these, all indented.
+    """
+    kept = _columns_that_fit(widths[:-1], width)
     for row in (headings, *rows):
-        cells = zip(row[:-1], widths[:-1], strict=True)
+        cells = zip(row[:kept], widths[:kept], strict=True)
         line = COLUMN_GAP.join(cell + " " * (column - cell_len(cell)) for cell, column in cells)
         yield line.rstrip()
-        if row is not headings and row[-1]:
-            # Long names are not broken: they are for copying.
-            yield from textwrap.wrap(
-                row[-1],
-                width,
-                initial_indent=COLUMN_GAP,
-                subsequent_indent=COLUMN_GAP,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
+        if row is headings:
+            continue
+        between = zip(headings[kept:-1], row[kept:-1], strict=True)
+        yield from _indented(", ".join(f"{name} {cell}" for name, cell in between if cell), width)
+        yield from _indented(row[-1], width)
+
+
+def _columns_that_fit(widths: Sequence[int], width: int) -> int:
+    """How many columns have a place side by side; one at least."""
+    total = 0
+    for number, column in enumerate(widths):
+        total += column + (len(COLUMN_GAP) if number else 0)
+        if number and total > width:
+            return number
+    return len(widths)
+
+
+def _indented(text: str, width: int) -> list[str]:
+    """The lines of a text below a row; long names are not broken: they are for copying."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=COLUMN_GAP,
+        subsequent_indent=COLUMN_GAP,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def write_report(file: Path, page: str) -> None:

@@ -37,6 +37,7 @@ from kai_py.cli.scheduler_http import (
     read_or_ask,
 )
 from kai_py.config import Configuration
+from kai_py.observe.share_steps import format_amount
 from kai_py.simulate.change_texts import parse_changes
 from kai_py.simulate.changes import AddNodes, AddObjects, ChangeError, ClusterChange, node_pattern
 from kai_py.simulate.objects import Document
@@ -280,5 +281,5 @@ def _node_counts(nodes: Sequence[str]) -> Iterator[str]:
 
 
 def _change_text(pair: tuple[float, float]) -> str:
-    before, after = (f"{amount:g}" for amount in pair)
+    before, after = map(format_amount, pair)
     return before if before == after else f"{before} -> {after}"

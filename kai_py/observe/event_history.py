@@ -90,6 +90,11 @@ def decisions_of_events(events: Iterable[SchedulerEvent]) -> tuple[Decision, ...
     return tuple(merged)
 
 
+def _evicted(pods: int) -> str:
+    evicted = "1 pod was evicted" if pods == 1 else f"{pods} pods were evicted"
+    return f"{evicted}; {EVENTS_EXPIRED}"
+
+
 def _merged(first: Decision, other: Decision) -> Decision:
     return replace(
         first,
@@ -161,5 +166,5 @@ class DecisionHistory:
                         gang=key,
                         queue=share.queue,
                         time=record.at,
-                        message=f"{record.pods} pods were evicted; {EVENTS_EXPIRED}",
+                        message=_evicted(record.pods),
                     )

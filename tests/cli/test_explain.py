@@ -161,5 +161,5 @@ async def test_a_running_scheduler_tells_what_becomes_of_the_devices_of_a_claim(
     async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
         url = f"http://127.0.0.1:{port}"
         told = await asyncio.to_thread(explain, "claim", "default/p-gpu", "--url", url)
-    assert "Devices for claim default/p-gpu: 4 on 1 nodes" in told.output
+    assert "Devices for claim default/p-gpu: 4 on 1 node" in told.output
     assert f"selector #0 ({slow})" in told.output

@@ -3,6 +3,8 @@
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kai_py.cli.output import print_table, table_lines
 
@@ -38,6 +40,35 @@ def test_on_a_narrow_terminal_the_last_column_is_below_the_others():
         "   on any of the nodes",
         "default/Job/x       b",
     ]
+
+
+def test_columns_without_a_place_are_below_with_their_headings():
+    headings = ("NODE", "DEVICE", "PRODUCT", "STATUS", "CLAIM", "QUEUE")
+    row = ("node-1", "gpu-0", "NVIDIA H100 80GB HBM3", "Allocated", "default/train-0", "team-a")
+    lines = list(table_lines(headings, [row, (*row[:2], "", "Free", "", "")], width=40))
+    assert lines == [
+        "NODE     DEVICE   PRODUCT",
+        "node-1   gpu-0    NVIDIA H100 80GB HBM3",
+        "   STATUS Allocated, CLAIM",
+        "   default/train-0",
+        "   team-a",
+        "node-1   gpu-0",
+        "   STATUS Free",
+    ]
+
+
+@given(st.data(), st.integers(40, 120))
+def test_no_line_is_wider_than_the_terminal(data, width):
+    columns = data.draw(st.integers(1, 9))
+    word = st.text("ab", max_size=20)
+    cell = st.lists(word, max_size=4).map(" ".join)
+    row = st.tuples(*[word] * (columns - 1), cell)
+    headings = tuple(f"H{number}" for number in range(columns))
+    rows = data.draw(st.lists(row, max_size=4))
+    lines = list(table_lines(headings, rows, width=width))
+    assert all(len(line) <= width for line in lines)
+    words = " ".join(lines).replace(",", " ").split()
+    assert all(each in words for row in rows for cell in row for each in cell.split())
 
 
 def test_no_word_is_broken():

@@ -98,6 +98,7 @@ function waiting() {
 
 async function running() {
   const query = { queue: chosen.value, search: search.value, limit: MOST_RUNNING };
+  if (namespace.value) query.namespace = namespace.value;
   try {
     const page = await get(`/v1/gangs?${new URLSearchParams(query)}`);
     return { ...page, gangs: ownFirst(page.gangs) };
