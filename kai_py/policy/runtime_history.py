@@ -74,6 +74,8 @@ class RuntimeHistory:
         declared = gang.expected_runtime
         if declared is not None and declared > age:
             return declared
+        if not self._samples:
+            return None
         for kind in pod_kinds(gang, member):
             longer = sorted(each for each in self._samples.get(kind, ()) if each > age)
             if len(longer) >= MIN_SAMPLES:

@@ -53,7 +53,7 @@ class Preemption(VictimStrategy):
             f"(priority {gang.priority} > {unit.gang.priority}) in queue {gang.queue}"
         )
 
-    def second_proposal(self, priority: int) -> Iterator[VictimUnit] | None:
+    def other_candidates(self, priority: int) -> Iterator[VictimUnit] | None:
         """The whole units of gangs up to ``priority``."""
         if self.state.quota.rules.victim_preference is not VictimPreference.FEWEST:
             return None

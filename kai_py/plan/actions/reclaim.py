@@ -107,7 +107,7 @@ class Reclaim(VictimStrategy):
         """What both queues hold of their fair shares."""
         return self.reason_for(self.gang, unit)
 
-    def second_proposal(self, priority: int) -> Iterator[VictimUnit] | None:
+    def other_candidates(self, priority: int) -> Iterator[VictimUnit] | None:
         """Units up to ``priority`` of the queues above their fair share, where loss is weighed."""
         if not self.state.loss_rules.by_loss:
             return None

@@ -93,11 +93,11 @@ class Turnover:
         if not self._patience or len(state.waiting) >= MAX_WAITING:
             return False
         request = state.next_request(gang)
-        if request is None or not gang.may_preempt or _is_constrained(gang):
+        if request is None or not self._may_wait(gang):
             return False
         patience, is_due = self._patience_of(gang, request)
         until = gang.waiting_since + patience
-        if until <= state.snapshot.now or not self._ends_soon():
+        if until <= state.snapshot.now:
             return False
         kind = request.members[0].shape.number, len(request.members), patience
         if kind in self._failed:
@@ -121,6 +121,13 @@ class Turnover:
             )
             state.mark_unschedulable(gang, replace(reason, message=message))
         return True
+
+    def _may_wait(self, gang: Gang) -> bool:
+        """Whether the gang could evict others, and any pod ends before its patience does."""
+        if not gang.may_preempt or _is_constrained(gang):
+            return False
+        until = gang.waiting_since + self._patience
+        return until > self._state.snapshot.now and bool(self._ends_soon())
 
     def reserve_for_largest(self, gangs: Iterable[Gang]) -> None:
         """Reserve nodes for the largest gang that has waited for long, as their pods end.

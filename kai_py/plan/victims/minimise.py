@@ -1,14 +1,14 @@
-"""Minimising victims: a second proposal, node by node, so that fewer pods are evicted.
+"""Minimising victims: what evictions cost, and a proposal node by node so that they cost less.
 
-The order of candidates takes the youngest first wherever they run: eight small pods of one node
-though three larger ones of another would do. Here the same units are proposed node by node:
+The order of candidates takes victims wherever they run: eight small pods of one node though three
+larger ones of another would do. Here the same units are proposed node by node:
 
     cost = (work that is lost, gangs that fall below minMember, pods that are evicted)
     until no node has any unit left: of the node where capacity for one more replica of the largest
         pod of the request costs least, the units that release it
 
 On a node elastic pods come first, then the units that release most of what is scarcest there.
-Choosing the fewest is a knapsack, so this is a proposal: the search takes the cheaper of the two.
+Choosing the cheapest is a knapsack, so this is a proposal: the search takes the cheapest of all.
 O(n log n) for n units.
 """
 

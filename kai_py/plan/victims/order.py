@@ -1,8 +1,9 @@
 """The order of candidates: which eviction units a search takes first.
 
-Inside a queue: low priority first, elastic pods before minMember sets, the youngest first. Between
-queues the reverse of the order in which queues are allocated to: the most saturated first, counting
-the units taken already, so that queues end level.
+Inside a queue: gangs that were evicted often last, low priority first, elastic pods before
+minMember sets, what loses least work first, the youngest first (where lost work does not count, by
+priority, elastic pods and age alone). Between queues the reverse of the order in which queues are
+allocated to: the most saturated first, counting the units taken already, so that queues end level.
 
 Units come one by one, as a search that has enough does not need the rest. Building a queue's units
 costs O(gangs log gangs) once per action, taking the next O(depth x siblings).

@@ -4,7 +4,8 @@
         take candidates until counting says that the request could fit
         put back, by eviction cost, every unit that is not needed for that; of a gang that would
             fall below minMember, every pod, if those that are needed are elastic
-        where the strategy has a second proposal (``minimise``): the cheaper of the two
+        where the strategy lets others be proposed: node by node (``minimise``), and where lost work
+            counts by what each loses; the cheapest of these
         evict the units, place the request, and relocate every victim that fits elsewhere
         the strategy says whether the victims that are lost may be evicted; the first that may not
             is a candidate no more
@@ -93,7 +94,7 @@ class VictimStrategy(ABC):
         """The most pods to evict for the request; None: as many as it takes."""
         return None
 
-    def second_proposal(self, priority: int) -> Iterable[VictimUnit] | None:
+    def other_candidates(self, priority: int) -> Iterable[VictimUnit] | None:
         """Units of gangs up to ``priority`` among which fewer may do; None: leave it."""
         del priority
         return None
@@ -192,7 +193,7 @@ class VictimSearch:
         by_loss = self._state.loss_rules.by_loss
         if not needed or (len(pods_of(needed)) < 2 and not by_loss):
             return needed
-        proposed = self.strategy.second_proposal(max(unit.gang.priority for unit in needed))
+        proposed = self.strategy.other_candidates(max(unit.gang.priority for unit in needed))
         if proposed is None:
             return needed
         units = list(islice(proposed, min(MAX_UNITS, self._state.minimisation_budget)))
