@@ -293,3 +293,41 @@ def test_the_switch_is_planned_before_it_is_made():
 def test_a_plan_needs_a_cluster(written):
     with pytest.raises(CommandError, match="--plan"):
         command([written], plan=True)
+
+
+@pytest.mark.cluster
+def test_the_switch_is_planned_by_kais_rules_on_a_cluster(tmp_path, capsys):
+    path = tmp_path / "kubeconfig"
+    share = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    team = {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": "default-queue"},
+        "spec": {"resources": dict.fromkeys(("cpu", "gpu", "memory"), share)},
+    }
+    waiting = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {
+            "schedulerName": "kai-scheduler",
+            "containers": [{"name": "c", "image": "i"}],
+        },
+    }
+
+    async def scene():
+        async with EmbeddedCluster() as cluster:
+            cluster.create_all(definition(*kind) for kind in KINDS)
+            cluster.create(team)
+            cluster.create(waiting)
+            cluster.write_kubeconfig(path)
+            await asyncio.to_thread(command, kubeconfig=str(path), plan=True, json=True)
+
+    asyncio.run(scene())
+    [found] = json.loads(capsys.readouterr().out)
+    # It names no queue: by KAI's rules it goes to the default one. There is no node.
+    assert (found["gang"], found["queue"], found["outcome"]) == (
+        "default/Pod/p",
+        "default-queue",
+        "waits",
+    )
