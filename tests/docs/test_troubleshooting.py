@@ -10,6 +10,7 @@ import kai_py
 from kai_py.commit.statuses import queue_conditions
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.tables.queues import QueueFault
+from tests.docs import pending_table
 from tests.support.repository import DOCS
 
 TEXT = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
@@ -93,3 +94,8 @@ def test_every_message_of_commands_has_a_line():
 def test_lines_say_what_helps():
     for line in re.findall(r"^\| .*\|$", TEXT, re.MULTILINE):
         assert all(cell.strip() for cell in line.strip("|").split(" | ")), line
+
+
+def test_the_table_of_pending_situations_is_as_the_corpus_has_it():
+    assert set(pending_table.recorded()) == {each.name for each in pending_table.COMPARED}
+    assert pending_table.PAGE.read_text() == pending_table.page()
