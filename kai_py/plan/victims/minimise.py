@@ -9,7 +9,7 @@ larger ones of another would do. Here the same units are proposed node by node:
 
 On a node elastic pods come first, then the units that release most of what is scarcest there.
 Choosing the cheapest is a knapsack, so this is a proposal: the search takes the cheapest of all.
-O(n log n) for n units.
+O(n log n) for n units. Where lost work counts, a further one solves the knapsack over nodes.
 """
 
 import math
@@ -24,6 +24,9 @@ from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.units import VictimUnit, is_orphaned
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Member
+
+MAX_REPLICAS, MAX_NODES = 64, 512
+"""For which the units of the lowest cost in sum are proposed."""
 
 MAX_UNITS = 4096
 """Units that are considered for one gang."""
@@ -69,7 +72,10 @@ def by_node_eviction_cost(
 ) -> list[VictimUnit]:
     """Those of ``units`` that release capacity for pods of the request, the lowest cost first."""
     replicas = _ReplicaSteps(state, request, units, costs)
-    steps = {row: list(replicas.steps(row, there)) for row, there in _by_node(state, units).items()}
+    steps = {
+        row: [step for _, step in replicas.steps(row, there)]
+        for row, there in _by_node(state, units).items()
+    }
     queue = [(costs.of(made[0]), row, 0) for row, made in steps.items() if made]
     heapify(queue)
     proposed: dict[VictimUnit, None] = {}
@@ -79,6 +85,40 @@ def by_node_eviction_cost(
         if step + 1 < len(steps[row]):
             heappush(queue, (costs.of(steps[row][step + 1]), row, step + 1))
     return list(proposed)
+
+
+def by_total_cost(
+    state: CycleState,
+    request: PlacementRequest,
+    units: Sequence[VictimUnit],
+    costs: EvictionCosts,
+) -> list[VictimUnit]:
+    """Those of ``units`` that release just enough for pods of one shape, at the lowest cost in sum.
+
+    A knapsack over nodes, as one that is dear may release capacity for several pods at once. None
+    where it takes too many pods or nodes. O(nodes x pods x units).
+    """
+    by_row = _by_node(state, units)
+    if len(by_row) > MAX_NODES or len(by_shape(request.members)) > 1:
+        return []
+    replicas = _ReplicaSteps(state, request, units, costs)
+    needed = len(request.members) - replicas.initial
+    if not 0 < needed <= MAX_REPLICAS:
+        return []
+    # By the replicas that fit so far: the lowest cost, and the units that it takes.
+    best: dict[int, tuple[EvictionCost, list[VictimUnit]]] = {0: ((0.0, 0, 0), [])}
+    for row, there in by_row.items():
+        found, gained, taken = dict(best), 0, list[VictimUnit]()
+        for more, step in replicas.steps(row, there):
+            gained, taken = gained + more, [*taken, *step]
+            lost, gangs, pods = costs.of(taken)
+            for fitting, (before, others) in best.items():
+                reached = min(fitting + gained, needed)
+                cost = before[0] + lost, before[1] + gangs, before[2] + pods
+                if reached not in found or cost < found[reached][0]:
+                    found[reached] = cost, [*others, *taken]
+        best = found
+    return list(dict.fromkeys(best[needed][1])) if needed in best else []
 
 
 def _by_node(state: CycleState, units: Iterable[VictimUnit]) -> dict[int, list[VictimUnit]]:
@@ -108,8 +148,15 @@ class _ReplicaSteps:
         for unit in units:
             self._units_by_gang.setdefault(unit.gang.key, []).append(unit)
 
-    def steps(self, row: int, there: Iterable[VictimUnit]) -> Iterator[list[VictimUnit]]:
-        """The units that let one more replica fit on the node, then a further one, and so on."""
+    @property
+    def initial(self) -> int:
+        """Replicas that fit without any eviction."""
+        return sum(self._shape.initial_replicas())
+
+    def steps(
+        self, row: int, there: Iterable[VictimUnit]
+    ) -> Iterator[tuple[int, list[VictimUnit]]]:
+        """The units that let more replicas fit on the node and how many, then further ones."""
         free, released = self._state.statement.future_idle[:, row].tolist(), 0.0
         fitting, scarcest = (
             self._shape.replicas(row, free, 0.0),
@@ -128,9 +175,36 @@ class _ReplicaSteps:
             step[unit] = None
             now = self._shape.replicas(row, free, released)
             if now > fitting:
-                fitting = now
-                yield list(step)
-                step.clear()
+                gained, fitting = now - fitting, now
+                taken = self._needed(row, list(step), free, released, now)
+                yield gained, taken
+                # What is not needed yet counts as free, so it goes with what comes next.
+                step = dict.fromkeys(unit for unit in step if unit not in taken)
+
+    def _needed(
+        self,
+        row: int,
+        step: list[VictimUnit],
+        free: Sequence[float],
+        released: float,
+        replicas: int,
+    ) -> list[VictimUnit]:
+        """Those of ``step`` without which fewer replicas fit, the most lost work dropped first."""
+        if len(step) == 1 or not self._state.loss_rules.by_loss:
+            return step
+        left, kept = list(free), list(step)
+        for unit in sorted(step, key=self._costs.lost_work, reverse=True):
+            if len(self._units_by_gang[unit.gang.key]) > 1:
+                continue
+            less, devices = list(left), released
+            for member in self._pods_on(unit, row):
+                for position, amount in self._freed.of(member):
+                    less[position] -= amount
+                devices -= member.charge.get(GPU, 0.0) if member.claims else 0.0
+            if self._shape.replicas(row, less, devices) >= replicas:
+                left, released = less, devices
+                kept.remove(unit)
+        return kept
 
     def _ranked(
         self, unit: VictimUnit, row: int, scarcest: int | None

@@ -39,7 +39,12 @@ from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Evicted
 from kai_py.plan.victims.count import is_exact
-from kai_py.plan.victims.minimise import MAX_UNITS, EvictionCosts, by_node_eviction_cost
+from kai_py.plan.victims.minimise import (
+    MAX_UNITS,
+    EvictionCosts,
+    by_node_eviction_cost,
+    by_total_cost,
+)
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.relocate import relocate
 from kai_py.plan.victims.selection import VictimSelection
@@ -202,6 +207,7 @@ class VictimSearch:
         proposals = [by_node_eviction_cost(self._state, self._request, units, cost)]
         if by_loss:
             proposals.append(sorted(units, key=cost.of_unit))
+            proposals.append(by_total_cost(self._state, self._request, units, cost))
         others = (self._enough_of(offered) for offered in proposals)
         return min([needed, *(each for each in others if each)], key=cost.of)
 

@@ -9,7 +9,9 @@ what its queue lacks of its fair share, as far as the victims release it: forty 
 may cost a large gang, one may not. For other gangs it is what they request.
 
 A gang that has waited longer than its patience, by as much as its victims would lose, gets them: no
-wait is without bound. Where the end of any victim is unknown, nothing waits. O(moments x pods).
+wait is without bound. Where an end is unknown, pods are expected to run for as long again as they
+have run, and waited for until the patience ends; those of kinds that run until they are deleted are
+not waited for. O(moments x pods).
 """
 
 import math
@@ -23,6 +25,7 @@ from kai_py.plan.victims.order import lost_work, part_of_cluster
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import next_checkpoint
 from kai_py.policy.reclaim_rules import compared_rows
+from kai_py.policy.runtime_history import LONG_RUNNING_KINDS
 from kai_py.snapshot.gangs import Gang, Member
 
 MAX_MOMENTS = 64
@@ -43,11 +46,17 @@ def postponed_until(
     rules, now = state.loss_rules, state.snapshot.now
     if not rules.by_loss or not rules.patience:
         return None
-    ends = [state.expected_ends.end_of(unit.gang, m) for unit in units for m in unit.members]
-    if not ends or math.isinf(max(ends)):
+    if not units or any(unit.gang.owner.kind in LONG_RUNNING_KINDS for unit in units):
         return None
     lost, lacking = _lost_at(state, units, now), _lacking(state, gang, members, units, action)
-    overdue_at = gang.waiting_since + rules.patience + (lost / lacking if lacking else 0.0)
+    ends = [state.expected_ends.end_of(unit.gang, m) for unit in units for m in unit.members]
+    patient_until = gang.waiting_since + rules.patience
+    if math.isinf(max(ends)):
+        longest = max(now - m.bound_since for unit in units for m in unit.members)
+        remaining = max(patient_until - now, longest + rules.restart_cost)
+        postponed = now < patient_until and lost > lacking * remaining
+        return patient_until if postponed else None
+    overdue_at = patient_until + (lost / lacking if lacking else 0.0)
     if overdue_at <= now:
         return None
     moments = sorted({*(max(end, now) for end in ends), *_checkpoints(units, now)})

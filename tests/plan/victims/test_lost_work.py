@@ -144,6 +144,17 @@ def test_an_eviction_destroys_no_more_than_the_wait_that_it_ends(left, goes):
     assert evicted(planned(replace(victim, expected_runtime=None), waiting("new"), nodes={"a": 1}))
 
 
+@pytest.mark.parametrize(
+    ("pods", "waited", "goes"), [(4, 10, True), (1, 10, False), (1, 500, False), (1, 601, True)]
+)
+def test_what_ends_at_an_unknown_time_is_waited_for_as_long_as_patience_lasts(pods, waited, goes):
+    """The gang loses 4 x 21 minutes, and may run for as many as it has run."""
+    large, burst = ran("large", "aaaa", 20), [waiting(f"new-{n}") for n in range(pods - 1)]
+    new = waiting("new", since=NOW - waited)
+    plan = planned(large, new, *burst, nodes={"a": 4}, rules=WEIGHED)
+    assert len(evicted(plan)) == (4 if goes else 0)
+
+
 @pytest.mark.parametrize(("pods", "goes"), [(1, False), (2, False), (4, True)])
 def test_many_pods_that_wait_may_cost_a_large_gang(pods, goes):
     """The gang loses 4 x 21 minutes, and would end in 30."""
