@@ -35,8 +35,9 @@ def find_victims(
 ) -> None:
     """Place pending gangs at the cost of victims."""
     able = [gang for gang in gangs if _may_preempt(state, gang)]
+    in_turn = in_rotation(able, state.out_of_budget)
     solver = VictimSolver(state, strategy_class)
-    for group in in_rotation(able, state.out_of_budget):
+    for group in in_turn:
         gang_queue = GangQueue(state, group)
         while (gang := gang_queue.pop()) is not None:
             with state.turns.of(gang):
@@ -87,16 +88,14 @@ def _search_cheapest(gang_queue: GangQueue, solver: VictimSolver, strategy: Vict
 
 
 def _may_preempt(state: CycleState, gang: Gang) -> bool:
+    if gang.key in state.searched_in_allocate or gang.key in state.waiting or not gang.may_preempt:
+        return False
+    if state.precondition(gang) is not None:
+        return False
     delay = preemption_delay(
         gang.created, gang.last_evicted, gang.preemption_delay, state.snapshot.now
     )
-    return (
-        gang.key not in state.searched_in_allocate
-        and gang.key not in state.waiting
-        and gang.may_preempt
-        and delay is None
-        and state.precondition(gang) is None
-    )
+    return delay is None
 
 
 def _within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> bool:
