@@ -110,7 +110,7 @@ def slices(case: Case, namespace: str) -> list[Json]:
 def claim(case: Case, namespace: str, name: str, requests: Sequence[Json]) -> Json:
     devices: Json = {"requests": _named(requests, namespace)}
     if case.constraints:
-        devices["constraints"] = list(case.constraints)
+        devices["constraints"] = _named(case.constraints, namespace)
     if case.config:
         devices["config"] = _named(case.config, namespace)
     if not name.startswith("="):
