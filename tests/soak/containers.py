@@ -71,13 +71,22 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 def unbounded_caches() -> list[str]:
     """Functions of the package that remember all that they were ever asked."""
-    return [
-        f"{name}.{attribute}"
+    return [path for path, value in _remembering().items() if value.cache_info().maxsize is None]
+
+
+def caches() -> list[Any]:
+    """Functions of the package that remember the last that they were asked."""
+    return [value for value in _remembering().values() if value.cache_info().maxsize is not None]
+
+
+def _remembering() -> dict[str, Any]:
+    return {
+        f"{name}.{attribute}": value
         for name, module in sorted(sys.modules.items())
         if name.split(".")[0] == "kai_py"
         for attribute, value in vars(module).items()
-        if isinstance(value, functools._lru_cache_wrapper) and value.cache_info().maxsize is None
-    ]
+        if isinstance(value, functools._lru_cache_wrapper)
+    }
 
 
 def module_roots() -> dict[str, object]:
