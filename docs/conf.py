@@ -27,6 +27,7 @@ NAVIGATION = {
         "gpu-sharing",
         "fairness",
         "placement",
+        "goodput",
         "packing",
         "what-if",
         "nodes",
