@@ -7,7 +7,7 @@ Complexity: O(gangs that are pending, below minMember or started in part), witho
 their answer in an earlier cycle (``search_cache.settled``).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kai_py.plan.actions.admit import admit
 from kai_py.plan.actions.evict_unready import evict_unready
@@ -29,7 +29,7 @@ from kai_py.plan.outcome import build_plan, list_evictions
 from kai_py.plan.plan import Plan
 from kai_py.plan.search_cache.settled import FinishedCycle, settle
 from kai_py.plan.session import CycleState, decisions_so_far
-from kai_py.plan.startups import ready_rules, with_avoided_nodes
+from kai_py.plan.startups import ReadyRule, Startups, ready_rules, with_avoided_nodes
 from kai_py.plan.turns import CycleWatch, Unwatched
 from kai_py.plan.victims.protections import explain_protections
 from kai_py.snapshot.gangs import Gang
@@ -45,16 +45,14 @@ def run_cycle(
     """Decide everything that can be decided at ``snapshot.now``; ``watch`` may end it earlier."""
     # 1. Devices, queues and fair shares as the snapshot has them.
     given, (snapshot, spot) = snapshot, memory.spot.applied(snapshot, settings.spot)
-    rules = ready_rules(snapshot.queues)
-    memory.startups.observe(snapshot, rules)
+    ready_times = ready_rules(snapshot.queues)
+    memory.startups.observe(snapshot, ready_times)
     snapshot = with_avoided_nodes(snapshot, memory.startups)
     state = open_session(snapshot, settings, memory, watch or Unwatched())
     state.spot = spot
     pending = [snapshot.gangs[key] for key in snapshot.pending]
     ready = _ready_gangs(state, pending)
-    evict_unhealthy(state)
-    evict_unready(state, memory.startups, rules)
-    leave_nodes(state)
+    _evict_failing(state, memory.startups, ready_times)
     turnover = Turnover(state, settings.actions, settings.loss_rules.patience)
 
     # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
@@ -88,7 +86,7 @@ def run_cycle(
     evictions = list_evictions(state, suspend_jobs=settings.suspend_jobs)
     memory.record_evictions(state, evictions)
     state.avoided_devices = memory.startups.record(state.failed_starts.values(), snapshot.now)
-    memory.wake_at = _next_end(state, memory.startups.wake_at(snapshot, rules))
+    memory.wake_at = _next_end(state, memory.startups.wake_at(snapshot, ready_times))
     answers = {key: each.answer for key, each in known.items()}
     inventory = memory.devices.inventory
     plan = build_plan(
@@ -107,6 +105,15 @@ def _ready_gangs(state: CycleState, pending: Sequence[Gang]) -> list[Gang]:
     waits = state.snapshot.in_backoff
     tried = [gang for gang in pending if gang.key not in waits and not gang.attempts_exhausted]
     return list(state.turns.able(tried))
+
+
+def _evict_failing(
+    state: CycleState, startups: Startups, ready_times: Mapping[str, ReadyRule]
+) -> None:
+    """Evict what can't go on where it runs, for no other gang."""
+    evict_unhealthy(state)
+    evict_unready(state, startups, ready_times)
+    leave_nodes(state)
 
 
 def _decision_count(state: CycleState) -> tuple[int, int]:

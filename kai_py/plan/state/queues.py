@@ -276,18 +276,7 @@ def quota_of(
     totals = _cluster_totals(snapshot, resources, accounting, device_gpus)
     demand, never = queues.subtree_sums(demand), queues.subtree_sums(never)
     allocated = queues.subtree_sums(own)
-    past = None
-    if isinstance(history, ExternalUsage):
-        past = history.fractions(snapshot.now, queues.names, resources, totals)
-    elif history is not None:
-        past = history.advance(
-            snapshot.now,
-            queues.names,
-            resources,
-            allocated=allocated,
-            total=totals,
-            recorded={spec.name: spec.usage for spec in snapshot.queues if spec.usage},
-        )
+    past = _past_fractions(history, snapshot, queues, resources, allocated=allocated, total=totals)
     shares = cached.compute(queues, totals, counted_demand(demand, never), rules, past)
     usage = QueueUsage(
         queues=queues,
@@ -307,6 +296,30 @@ def quota_of(
         problems=problems,
         past_usage=history.records(snapshot.now) if isinstance(history, UsageHistory) else {},
         _positions=positions,
+    )
+
+
+def _past_fractions(
+    history: PastUsage | None,
+    snapshot: Snapshot,
+    queues: QueueTable,
+    resources: Sequence[str],
+    *,
+    allocated: Floats,
+    total: Floats,
+) -> Floats | None:
+    """(resources, queues) past usage as parts of the cluster; None where it does not count."""
+    if history is None:
+        return None
+    if isinstance(history, ExternalUsage):
+        return history.fractions(snapshot.now, queues.names, resources, total)
+    return history.advance(
+        snapshot.now,
+        queues.names,
+        resources,
+        allocated=allocated,
+        total=total,
+        recorded={spec.name: spec.usage for spec in snapshot.queues if spec.usage},
     )
 
 
