@@ -242,9 +242,15 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
     other_actions = {"staleness_grace", "reservation_seconds", "departures", "spot"}
     results = {"searched", "cut", "unschedulable", "search_cache", "backoff"}
     results |= {"checkpoints", "checkpoint_ends", "at_risk", "starting", "failed_starts"}
-    # Nodes to avoid count as departures of the snapshot.
-    results |= {"avoided_nodes"}
-    derived = {"parts_of_cluster", "_requests", "_preconditions", "_reclaim_min_runtimes"}
+    # Nodes and devices to avoid count as they are in the snapshot.
+    results |= {"avoided_nodes", "avoided_devices"}
+    derived = {
+        "parts_of_cluster",
+        "_charged",
+        "_requests",
+        "_preconditions",
+        "_reclaim_min_runtimes",
+    }
     known = inputs | of_settings | budgets | order_of_gangs | who_waits | other_actions | results
     assert {each.name for each in fields(CycleState)} == known | derived
 
