@@ -31,6 +31,7 @@ from kai_py.cel.syntax import (
     Node,
     Select,
 )
+from kai_py.cel.syntax_errors import first_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,16 +74,22 @@ def parse(text: str) -> Node:
         raise ExpressionError(f"expression code point size exceeds limit: {MAX_LENGTH}", 0)
     try:
         tree = _parser().parse(text)
-    except lark.exceptions.UnexpectedToken as fault:
-        if fault.token.type == "$END":
-            raise ExpressionError("Syntax error: unexpected end of expression", len(text)) from None
-        message = f"Syntax error: mismatched input '{fault.token}'"
-        raise ExpressionError(message, fault.pos_in_stream or 0) from None
-    except lark.exceptions.UnexpectedCharacters as fault:
-        start = fault.pos_in_stream or 0
-        message = f"Syntax error: token recognition error at: '{text[start]}'"
-        raise ExpressionError(message, start) from None
+    except lark.exceptions.UnexpectedInput as fault:
+        raise _syntax_error(text, fault) from None
     return _fold(tree, 0)
+
+
+def _syntax_error(text: str, fault: lark.exceptions.UnexpectedInput) -> ExpressionError:
+    """The error in the words of the API server, where they are known; else in our own."""
+    found = first_fault(text)
+    if found is not None:
+        return ExpressionError(found.message, found.start)
+    start = fault.pos_in_stream or 0
+    if isinstance(fault, lark.exceptions.UnexpectedToken):
+        if fault.token.type == "$END":
+            return ExpressionError("Syntax error: unexpected end of expression", len(text))
+        return ExpressionError(f"Syntax error: mismatched input '{fault.token}'", start)
+    return ExpressionError(f"Syntax error: token recognition error at: '{text[start]}'", start)
 
 
 def load_grammar() -> None:

@@ -1,8 +1,8 @@
 """Generated selectors: the API server's verdict and text on each, and ours.
 
-What a text says of syntax is left out: ANTLR's recovery from errors is not ours. So is the cost,
-which is an estimate, and texts that name types of types or names from the root, or list several
-errors, of which one may follow from another.
+What a text says of syntax is left out, but for those recorded: ANTLR's recovery is not ours. So is
+the cost, which is an estimate, and texts that name types of types or names from the root, or list
+several errors, of which one may follow from another.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ import pytest
 
 from kai_py.cel.expression import CompileError
 from kai_py.dra.selectors.selector import SelectorFeatures, compile_selector
+from tests.cel.test_syntax_errors import SERVER
 from tests.dra.selectors.generated import selectors
 from tests.support.cluster.api import Api, ApiError
 from tests.support.cluster.clusters import Cluster
@@ -70,6 +71,13 @@ async def differences(api: Api, texts: Sequence[str]) -> dict[str, tuple[str, st
 
 async def test_the_server_says_of_selectors_what_we_say(real: Cluster):
     assert await differences(real.api, selectors(1, 400)) == {}
+
+
+async def test_the_servers_words_for_syntax_errors_are_as_recorded(real: Cluster):
+    found: dict[str, str] = {}
+    for start in range(0, len(SERVER), PER_CLASS):
+        found |= await verdicts(real.api, list(SERVER)[start : start + PER_CLASS])
+    assert {text: first(said) or said for text, said in found.items()} == SERVER
 
 
 @pytest.mark.nightly
