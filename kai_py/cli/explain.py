@@ -279,6 +279,9 @@ def _print(explanation: Explanation) -> None:
     say(f"{explanation.gang} is {_state_text(explanation)}{runs}.")
     if explanation.message:
         say(f"  {explanation.message}")
+    for each in explanation.releases:
+        when = f"by {_local_time(each.at)}" if each.at else "now, as their pods are terminating"
+        say(f"  Pods with {format_amount(each.gpus)} GPUs are expected to end {when}.")
     if explanation.nodes:
         since = f", since {_local_time(explanation.started)}" if explanation.started else ""
         say(f"  It runs on {', '.join(explanation.nodes)}{since}.")

@@ -14,6 +14,7 @@ from itertools import islice
 
 from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.decision_log import Decision
+from kai_py.observe.expected_releases import ExpectedRelease, expected_ends, releases_for
 from kai_py.observe.pending_order import queue_positions
 from kai_py.observe.subject import (
     Subject,
@@ -23,7 +24,15 @@ from kai_py.observe.subject import (
     misnamed_scheduler,
 )
 from kai_py.observe.suggestion import Suggestion
-from kai_py.plan.plan import Plan, Protection, QueueShare, Shortage, Stage, Unplaced
+from kai_py.plan.plan import (
+    SHORT_OF_CAPACITY,
+    Plan,
+    Protection,
+    QueueShare,
+    Shortage,
+    Stage,
+    Unplaced,
+)
 from kai_py.plan.survival import effect_text
 from kai_py.policy.limits import display_unit
 from kai_py.snapshot.accounting import GPU
@@ -97,6 +106,8 @@ class Explanation:
     """What the eviction of all of its pods would do to its workload, as a clause."""
     running_pods: dict[str, str] = field(default_factory=dict)
     """Its pods on nodes, NAMESPACE/NAME to uid."""
+    releases: tuple[ExpectedRelease, ...] = ()
+    """What frees up when, where that is known and waiting can help."""
     is_infeasible: bool = False
     """It could not run even if nothing else did, as nodes and queues are now."""
 
@@ -140,8 +151,17 @@ class Explainer:
             protections=unplaced.protections if unplaced else (),
             ageing_points=unplaced.ageing_points if unplaced else 0,
             if_evicted=effect_text(gang, gang.bound) if gang.bound else "",
+            releases=releases_for(gang, self._ends)
+            if unplaced is not None
+            and unplaced.stage in SHORT_OF_CAPACITY
+            and not unplaced.is_infeasible
+            else (),
             is_infeasible=unplaced is not None and unplaced.is_infeasible,
         )
+
+    @cached_property
+    def _ends(self) -> tuple[ExpectedRelease, ...]:
+        return expected_ends(self.snapshot)
 
     @cached_property
     def _unplaced(self) -> Mapping[str, Unplaced]:

@@ -1,0 +1,41 @@
+"""What frees up when: terminating pods and declared runtimes, as far as the gang needs it."""
+
+from msgspec.structs import replace
+
+from kai_py.api.records.core import Condition
+from kai_py.observe.expected_releases import ExpectedRelease, releases_for
+from kai_py.observe.explanation import Explainer
+from tests.support.scenario import START, at, cluster, node, pod, queue
+
+
+def release(at, gpus):
+    return ExpectedRelease(float(at), float(gpus))
+
+
+def explained(*objects):
+    ours = cluster(node("a", 8), queue("q", 8), *objects)
+    return Explainer(ours.snapshot(), ours.plan()).explain("default/Pod/waits")
+
+
+def test_a_gang_is_told_of_as_many_ends_as_it_needs():
+    ours = cluster(node("a", 8), queue("q", 8), pod("waits", 4, queue="q"))
+    gang = ours.snapshot().gangs["default/Pod/waits"]
+    ends = [release(0, 1), release(10, 2), release(20, 2), release(30, 8)]
+    assert releases_for(gang, ends) == (release(0, 1), release(10, 3), release(20, 5))
+    assert releases_for(gang, ()) == ()
+
+
+def test_pods_that_are_terminating_are_said_only_where_waiting_helps():
+    leaving = pod("old", 8, queue="q", node="a", leaving=True)
+    found = explained(leaving, pod("waits", 16, queue="q"))
+    assert (found.is_infeasible, found.releases) == (True, ())
+
+
+def test_a_declared_runtime_says_when():
+    runs = pod(
+        "old", 8, queue="q", node="a", annotations={"scheduling.kai.io/expected-runtime": "1h"}
+    )
+    bound = Condition(type="PodScheduled", status="True", last_transition_time=at(0.0))
+    runs = replace(runs, status=replace(runs.status, conditions=(bound,)))
+    found = explained(runs, pod("waits", 8, queue="q"))
+    assert found.releases == (release(START + 3600.0, 8),)
