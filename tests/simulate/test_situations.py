@@ -52,7 +52,7 @@ def failed_jobs(cluster: SimulatedCluster) -> set[str]:
     """Keys of the Jobs that have failed for good."""
     return {
         f"default/Job/{each['metadata']['name']}"
-        for each in cluster.embedded.api.list(cluster.embedded.registry.named("jobs"))
+        for each in cluster.embedded.api.list(cluster.embedded.registry.named("jobs.batch"))
         for condition in each.get("status", {}).get("conditions") or ()
         if condition["type"] == "Failed" and condition["status"] == "True"
     }
