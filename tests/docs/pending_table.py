@@ -22,8 +22,12 @@ NOISE = re.compile(r" (no new claims to deallocate|still not schedulable|not fou
 BEGIN, END = "<!-- pending situations: begin -->\n", "<!-- pending situations: end -->\n"
 HEAD = "| situation | kube-scheduler | kai-py | first suggestion |\n| --- | --- | --- | --- |\n"
 
+UNSTEADY = frozenset({"attribute-misspelt", "domain-misspelt"})
+"""Of which kube-scheduler says the CEL error, or nothing for a long time."""
 COMPARED = tuple(
-    each for each in (*NAMES, *SIZES) if isinstance(each.stage, Stage) and not each.before
+    each
+    for each in (*NAMES, *SIZES)
+    if isinstance(each.stage, Stage) and not each.before and each.name not in UNSTEADY
 )
 """Those that need nothing but objects: no earlier workload, and pods that exist."""
 
