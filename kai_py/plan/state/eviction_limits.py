@@ -161,6 +161,7 @@ class EvictionLimits:
         self._counted: list[str] = []
         self._lost: dict[str, int] = {}
         self._disrupted = [0] * len(self._allowed)
+        self._was_kept_in_place = False
 
     @cached_property
     def _cooling(self) -> frozenset[str]:
@@ -196,13 +197,15 @@ class EvictionLimits:
         """Whether no pod of the unit started a moment ago, so that it may be relocated."""
         if self._started.keys().isdisjoint(member.pod.uid for member in unit.members):
             return True
-        self.protected_by[unit.gang.queue] = SETTLING
+        # Not a protection from eviction: other actions may still evict it.
+        self._was_kept_in_place = True
         return False
 
     @property
     def settled_at(self) -> float | None:
         """When the first of the pods that were not evicted for this may be; None if none was."""
-        if SETTLING not in self.protected_by.values() or not self._started:
+        kept = self._was_kept_in_place or SETTLING in self.protected_by.values()
+        if not kept or not self._started:
             return None
         return min(self._started.values()) + self._settling_time
 
