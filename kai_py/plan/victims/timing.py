@@ -8,10 +8,10 @@ That is the ski rental problem with known ends. What is lacking while a gang wai
 what its queue lacks of its fair share, as far as the victims release it: forty small pods that wait
 may cost a large gang, one may not. For other gangs it is what they request.
 
-A gang that has waited longer than its patience, by as much as its victims would lose, gets them: no
-wait is without bound. Where an end is unknown, pods are expected to run for as long again as they
-have run, and waited for until the patience ends; those of kinds that run until they are deleted are
-not waited for. O(moments x pods).
+No wait is without bound: no gang preempts later than its patience allows, none reclaims later than
+after twice its patience, and moments beyond that are not considered. Where an end is unknown, pods
+are expected to run for as long again as they have run, and waited for until the patience ends;
+those of kinds that run until they are deleted are not waited for. O(moments x pods).
 """
 
 import math
@@ -56,14 +56,14 @@ def postponed_until(
         remaining = max(patient_until - now, longest + rules.restart_cost)
         postponed = now < patient_until and lost > lacking * remaining
         return patient_until if postponed else None
-    overdue_at = patient_until + (lost / lacking if lacking else 0.0)
-    if overdue_at <= now:
+    latest = patient_until + (rules.patience if action is Action.RECLAIM else 0.0)
+    if latest <= now:
         return None
     moments = sorted({*(max(end, now) for end in ends), *_checkpoints(units, now)})
-    considered = {*moments[:MAX_MOMENTS], moments[-1]}
+    considered = {at for at in (*moments[:MAX_MOMENTS], moments[-1]) if at <= latest}
     if all(lost <= (at - now) * lacking + _lost_at(state, units, at) for at in considered):
         return None
-    return min(overdue_at, max(moments[0], now + 1.0))
+    return min(latest, max(moments[0], now + 1.0))
 
 
 def _checkpoints(units: Sequence[VictimUnit], now: float) -> set[float]:

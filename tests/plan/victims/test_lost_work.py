@@ -157,8 +157,8 @@ def test_what_ends_at_an_unknown_time_is_waited_for_as_long_as_patience_lasts(po
 
 @pytest.mark.parametrize(("pods", "goes"), [(1, False), (2, False), (4, True)])
 def test_many_pods_that_wait_may_cost_a_large_gang(pods, goes):
-    """The gang loses 4 x 21 minutes, and would end in 30."""
-    victim = ends_in(ran("large", "aaaa", 20), 30, 20)
+    """The gang loses 4 x 11 minutes, and would end in 15."""
+    victim = ends_in(ran("large", "aaaa", 10), 15, 10)
     burst = [waiting(f"new-{n}") for n in range(pods)]
     plan = planned(victim, *burst, nodes={"a": 4}, rules=WEIGHED)
     assert len(evicted(plan)) == (4 if goes else 0)
@@ -184,11 +184,17 @@ def test_the_next_checkpoint_is_waited_for():
     assert evicted(planned(just, waiting("new"), nodes={"a": 1}, rules=WEIGHED))
 
 
-@pytest.mark.parametrize(("waited", "goes"), [(1800, False), (1900, True)])
-def test_no_wait_is_longer_than_the_patience_and_what_is_lost(waited, goes):
-    """Ten minutes of patience, and 21 that are lost."""
-    victim = ends_in(ran("victim", "a", 20), 15, 20)
-    plan = planned(victim, waiting("new", since=NOW - waited), nodes={"a": 1}, rules=WEIGHED)
+@pytest.mark.parametrize(
+    ("waited", "queue", "goes"),
+    [(280, "owner", False), (320, "owner", True), (10, "guest", True)],
+)
+def test_no_reclaim_waits_longer_than_twice_the_patience_and_no_preemption_than_once(
+    waited, queue, goes
+):
+    """Of eight GPUs that were used for an hour one is lacking; they are free in 15 minutes."""
+    victim = ends_in(ran("victim", "a" * 8, 60), 15, 60)
+    new = waiting("new", since=NOW - waited, queue=queue, priority=100)
+    plan = planned(victim, new, nodes={"a": 8}, rules=WEIGHED)
     assert bool(evicted(plan)) == goes
 
 
