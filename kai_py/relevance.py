@@ -5,8 +5,9 @@ ourselves) cannot. Any other change is relevant: a cycle too many costs a little
 a gang pending.
 """
 
-from kai_py.api.records.core import Node, ObjectMeta, Pod
+from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import same_owner
 from kai_py.watch.kinds import WatchedQueue

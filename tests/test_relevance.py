@@ -3,8 +3,9 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from kai_py.api.queue import read_queue
-from kai_py.api.records.core import Condition, Node, NodeStatus, ObjectMeta, Pod, PodStatus
+from kai_py.api.records.core import Condition, ObjectMeta, Pod, PodStatus
 from kai_py.api.records.job import Job, JobSpec, JobStatus
+from kai_py.api.records.node import Node, NodeStatus
 from kai_py.relevance import affects_plan
 from kai_py.watch.kinds import WatchedQueue
 

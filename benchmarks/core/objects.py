@@ -17,8 +17,6 @@ from kai_py.api.records.core import (
     Condition,
     Container,
     LabelSelector,
-    Node,
-    NodeStatus,
     ObjectMeta,
     OwnerReference,
     Pod,
@@ -29,6 +27,7 @@ from kai_py.api.records.core import (
     ResourceRequirements,
 )
 from kai_py.api.records.job import Job, JobSpec
+from kai_py.api.records.node import Node, NodeStatus
 from kai_py.watch.kinds import WatchedQueue
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

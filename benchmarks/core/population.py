@@ -20,9 +20,6 @@ from kai_py.api.records.core import (
     Container,
     ContainerPort,
     LabelSelector,
-    Node,
-    NodeSpec,
-    NodeStatus,
     ObjectMeta,
     Pod,
     PodAffinity,
@@ -30,7 +27,6 @@ from kai_py.api.records.core import (
     PodSpec,
     PodStatus,
     ResourceRequirements,
-    Taint,
     TopologySpreadConstraint,
     Volume,
     WeightedPodAffinityTerm,
@@ -40,6 +36,7 @@ from kai_py.api.records.disruption import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
+from kai_py.api.records.node import Node, NodeSpec, NodeStatus, Taint
 from kai_py.api.records.storage import (
     CSINode,
     CSINodeDriver,

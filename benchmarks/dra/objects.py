@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from kai_py.api.records.core import Condition, Node, NodeStatus, ObjectMeta
+from kai_py.api.records.core import Condition, ObjectMeta
+from kai_py.api.records.node import Node, NodeStatus
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
 

@@ -30,7 +30,7 @@ from benchmarks.dra.objects import (
 )
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
-from kai_py.api.records.core import Node
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.dra.allocator import Allocation, allocate
 from kai_py.dra.cluster_allocator import ClusterAllocator

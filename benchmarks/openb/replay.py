@@ -15,17 +15,16 @@ from kai_py.api.records.core import (
     Affinity,
     Condition,
     Container,
-    Node,
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
-    NodeStatus,
     ObjectMeta,
     Pod,
     PodSpec,
     ResourceRequirements,
     SelectorRequirement,
 )
+from kai_py.api.records.node import Node, NodeStatus
 from kai_py.api.references import PodRef
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Owner, Subgroup

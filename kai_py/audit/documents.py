@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from kai_py.api.records.core import Node, Pod, PodResourceClaimStatus
+from kai_py.api.records.core import Pod, PodResourceClaimStatus
 from kai_py.api.records.decoding import convert_record
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.audit.finding import AuditedCluster, AuditFinding, GroupClaimNames

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kai_py.api.records.core import Condition, Node, Pod
+from kai_py.api.records.core import Condition, Pod
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim
 from kai_py.dra.rows import ParsedSlice
 from kai_py.snapshot.assumptions import FINISHED_PHASES

@@ -17,7 +17,8 @@ from kai_py.api.gpu_share import (
     gpu_share,
 )
 from kai_py.api.quantity import QuantityError
-from kai_py.api.records.core import Node, Pod
+from kai_py.api.records.core import Pod
+from kai_py.api.records.node import Node
 from kai_py.audit.finding import (
     AuditedCluster,
     AuditFinding,

@@ -15,7 +15,7 @@ from kai_py.api.references import PodRef
 from kai_py.api.times import format_time
 from kai_py.commit.api_access import ApiAccess, is_gone
 from kai_py.commit.statuses.pod import PodLookup
-from kai_py.plan.plan import CheckpointRequest
+from kai_py.plan.observations import CheckpointRequest
 from kai_py.watch.client import PatchType
 from kai_py.watch.errors import ApiError
 

@@ -43,17 +43,8 @@ from kai_py.commit.statuses.pod import PendingPodStatus
 from kai_py.commit.statuses.queue_conditions import ACCEPTED, QueueCondition
 from kai_py.commit.transaction import GangOutcome
 from kai_py.grouping.gang import Owner
-from kai_py.plan.plan import (
-    CapacityHold,
-    CheckpointRequest,
-    Eviction,
-    GangAtRisk,
-    GangPlacement,
-    ObjectProblem,
-    Plan,
-    Stage,
-    Unplaced,
-)
+from kai_py.plan.observations import CapacityHold, CheckpointRequest, GangAtRisk, ObjectProblem
+from kai_py.plan.plan import Eviction, GangPlacement, Plan, Stage, Unplaced
 from kai_py.watch.kinds import WatchedQueue
 
 GANG = f"{GROUP}/gang"

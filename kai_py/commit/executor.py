@@ -47,7 +47,8 @@ from kai_py.commit.statuses.queue import QueueStatusWriter
 from kai_py.grouping.gang import Owner
 from kai_py.observe.failures import Failures
 from kai_py.observe.metrics import Metrics
-from kai_py.plan.plan import ObjectProblem, Plan
+from kai_py.plan.observations import ObjectProblem
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client
 from kai_py.watch.freshness import Freshness

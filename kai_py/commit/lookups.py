@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from kai_py.api.records.core import Node, Pod
+from kai_py.api.records.core import Pod
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.events import queue_reference

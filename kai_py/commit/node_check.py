@@ -7,7 +7,7 @@ when the plan was made is not judged again: a pod may tolerate it.
 
 from collections.abc import Callable
 
-from kai_py.api.records.core import Node
+from kai_py.api.records.node import Node
 
 FindNode = Callable[[str], Node | None]
 """A node as the mirror shows it now, None if it does not exist."""

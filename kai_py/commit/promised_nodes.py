@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from kai_py.api.autoscaling import PROMISED_KEY, PROTECTING_ANNOTATIONS
-from kai_py.api.records.core import Node
+from kai_py.api.records.node import Node
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, NotFound
 from kai_py.watch.kinds import NODES

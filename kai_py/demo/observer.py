@@ -26,7 +26,8 @@ from kai_py.demo.events import (
     QueuesChanged,
 )
 from kai_py.observe.live.membership import OWNER_KINDS, MirroredOwners
-from kai_py.plan.plan import Plan, QueueShare
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES

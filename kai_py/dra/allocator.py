@@ -8,7 +8,7 @@ themselves. No state is changed: marking the devices as allocated is the caller'
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kai_py.api.records.core import Node
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource import (
     MAX_RESULTS_PER_CLAIM,
     AllocationResult,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from kai_py.api.records.core import Node
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim
 from kai_py.dra.allocation_query import AllocationQuery, Alternatives, QueryContext
 from kai_py.dra.allocator import Allocation, AllocationOutcome, allocate

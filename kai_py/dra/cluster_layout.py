@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from kai_py.api.records.core import Node
+from kai_py.api.records.node import Node
 from kai_py.dra.identity import PoolID
 from kai_py.dra.inventory import Inventory, NodeDevices
 from kai_py.dra.rows import DeviceRow, ParsedSlice

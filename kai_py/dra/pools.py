@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from kai_py.api.records.core import Node
+from kai_py.api.records.node import Node
 from kai_py.dra.features import AllocationStrategy, Features
 from kai_py.dra.identity import PoolID
 from kai_py.dra.physical_devices import PhysicalDevices, physical_devices

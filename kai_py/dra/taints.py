@@ -7,7 +7,8 @@ leaves out matches any value.
 
 from collections.abc import Iterable, Sequence
 
-from kai_py.api.records.resource import DeviceTaint, DeviceTaintRule, DeviceToleration
+from kai_py.api.records.device_taint_rule import DeviceTaintRule
+from kai_py.api.records.resource import DeviceTaint, DeviceToleration
 from kai_py.dra.identity import DeviceID
 
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")

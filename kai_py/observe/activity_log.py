@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from kai_py.observe.decision_log import Decision, DecisionKind
-from kai_py.plan.plan import Plan, SetAside
+from kai_py.plan.observations import SetAside
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.tables.queues import QueueInfo
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kai_py.observe.cluster_view import OTHER_SCHEDULERS, ClusterView, NodeUsage
-from kai_py.plan.plan import Plan, QueueShare, Unplaced
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import Plan, Unplaced
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, PodState
 from kai_py.snapshot.tables.queue_objects import in_api_units

@@ -24,15 +24,8 @@ from kai_py.observe.subject import (
     misnamed_scheduler,
 )
 from kai_py.observe.suggestion import Suggestion
-from kai_py.plan.plan import (
-    SHORT_OF_CAPACITY,
-    Plan,
-    Protection,
-    QueueShare,
-    Shortage,
-    Stage,
-    Unplaced,
-)
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Protection, Shortage, Stage, Unplaced
 from kai_py.plan.survival import effect_text
 from kai_py.policy.limits import display_unit
 from kai_py.snapshot.accounting import GPU

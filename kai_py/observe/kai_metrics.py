@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from kai_py.plan.plan import Plan, QueueShare
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU
 
 CORES, GIGABYTES = 1e-3, 1e-9

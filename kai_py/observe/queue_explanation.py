@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kai_py.observe.share_steps import format_amount
-from kai_py.plan.plan import Plan, QueueShare, Stage
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import Plan, Stage
 from kai_py.snapshot.accounting import GPU
 
 MAX_QUEUES_NAMED = 3

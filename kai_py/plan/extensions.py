@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from traceback import format_exception
 
 from kai_py.api.choices import BuiltInScore
-from kai_py.plan.plan import SetAside
+from kai_py.plan.observations import SetAside
 from kai_py.policy.score.registry import WeightedScore
 
 MAX_ERROR_LENGTH = 200

@@ -20,6 +20,7 @@ from kai_py.grouping.gang_settings import Wording
 from kai_py.plan.actions.resume import capacity_holds
 from kai_py.plan.explain.objects import object_problems
 from kai_py.plan.explain.reasons import Unschedulable
+from kai_py.plan.observations import QueueShare
 from kai_py.plan.placement.next_pods import elastic_pods, incomplete_subgroup, pod_not_ready
 from kai_py.plan.plan import (
     SHORT_OF_CAPACITY,
@@ -30,7 +31,6 @@ from kai_py.plan.plan import (
     Nomination,
     Placement,
     Plan,
-    QueueShare,
     Stage,
     Unplaced,
 )

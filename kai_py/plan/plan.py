@@ -6,7 +6,7 @@ out.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -22,8 +22,18 @@ from kai_py.api.records.resource import (
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.admitted import Terms, floors_of, preemptibility_of
 from kai_py.grouping.gang import Owner, Subgroup
+from kai_py.plan.observations import (
+    AvoidedDevice,
+    AvoidedNode,
+    CapacityHold,
+    CheckpointRequest,
+    GangAtRisk,
+    GangStarting,
+    ObjectProblem,
+    QueueShare,
+    SetAside,
+)
 from kai_py.snapshot.gangs import GroupReservation
-from kai_py.snapshot.tables.queues import EvictionRecord, QueueProblem, UsageRecord
 
 __all__ = [
     "SHORT_OF_CAPACITY",
@@ -328,124 +338,6 @@ class Unplaced:
     elastic: tuple[PodRef, ...] = ()
     ageing_points: int = 0
     is_infeasible: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class QueueShare:
-    """A queue in this cycle with its subtree; amounts by quota resource, in quota units.
-
-    ``non_preemptible`` is the part of ``allocated`` that can't be reclaimed. ``pending_gangs``
-    counts gangs of the queue itself. ``infeasible``: the part of ``requested`` that the cluster can
-    never serve, so that it does not count as demand. ``scaled_deserved`` has, for each deserved
-    amount that the cluster is too small for, the amount that it is scaled to. A ``parent`` of ""
-    means root; a queue whose written parent is unusable counts as a root, too, and has a problem
-    that says so.
-    ``is_open``: every namespace may use it.
-    """
-
-    queue: str
-    deserved: dict[str, float]
-    maximum: dict[str, float]
-    fair_share: dict[str, float]
-    allocated: dict[str, float]
-    requested: dict[str, float]
-    pending_gangs: int
-    problems: tuple[QueueProblem, ...] = ()
-    parent: str = ""
-    scaled_deserved: dict[str, float] = field(default_factory=dict)
-    infeasible: dict[str, float] = field(default_factory=dict)
-    non_preemptible: dict[str, float] = field(default_factory=dict)
-    priority: int = 100
-    is_open: bool = False
-    spares: tuple[str, ...] = ()
-    """Nodes that the queue keeps for repairs."""
-    past_usage: UsageRecord | None = field(default=None, compare=False)
-    """Past usage up to this cycle, where a history of it is kept."""
-    evictions: tuple[EvictionRecord, ...] = ()
-    """Past evictions, this cycle's included, where a limit or the cooldown counts them."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectProblem:
-    """An object of the cluster that can't be used; ``message`` names the field and the defect."""
-
-    object: Owner
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class CapacityHold:
-    """Capacity that is held for pods of a gang that its framework has not created yet.
-
-    ``is_over``: it was held and is not any more, because they have not come.
-    """
-
-    gang: str
-    owner: Owner
-    message: str
-    is_over: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointRequest:
-    """Pods of a gang that are asked to save their work until ``by`` (seconds since the epoch)."""
-
-    gang: str
-    owner: Owner
-    pods: tuple[PodRef, ...]
-    by: float
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class GangAtRisk:
-    """A gang with pods on a node that is about to go, and what becomes of it."""
-
-    gang: str
-    owner: Owner
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class GangStarting:
-    """A gang on nodes whose pods have not become ready, and why."""
-
-    gang: str
-    owner: Owner
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class AvoidedNode:
-    """A node that comes last for a while, and why."""
-
-    node: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class AvoidedDevice:
-    """A device of ``node`` that is not allocated for ``seconds``, and why.
-
-    ``key``: its driver, pool and name.
-    """
-
-    key: tuple[str, str, str]
-    node: str
-    seconds: float
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class SetAside:
-    """A gang that gets no turn for a while, and why; ``error``: the traceback, if it was one.
-
-    ``gang`` is its key; of a score or action of an installed package, what it is and its name.
-    """
-
-    gang: str
-    message: str
-    error: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

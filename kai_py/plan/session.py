@@ -17,16 +17,16 @@ from functools import cached_property
 from kai_py.grouping.gang import has_topology_constraint
 from kai_py.plan.departure_rules import DEFAULT_DEPARTURE_RULES, DepartureRules
 from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable
-from kai_py.plan.placement.gang import Placer
-from kai_py.plan.placement.next_pods import PlacementRequest, next_request, precondition
-from kai_py.plan.plan import (
-    Action,
+from kai_py.plan.observations import (
     AvoidedDevice,
     AvoidedNode,
     CheckpointRequest,
     GangAtRisk,
     GangStarting,
 )
+from kai_py.plan.placement.gang import Placer
+from kai_py.plan.placement.next_pods import PlacementRequest, next_request, precondition
+from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.backoff import BackedOff, BackedOffSearches, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache, SearchEntries, SearchKey, SearchResult
 from kai_py.plan.search_cache.inputs import Decisions

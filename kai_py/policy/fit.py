@@ -14,7 +14,7 @@ import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE, MIG_PREFIX
 from kai_py.api.node_departures import DepartureStage
-from kai_py.api.records.core import Taint
+from kai_py.api.records.node import Taint
 from kai_py.api.spot import SpotUse
 from kai_py.policy.node_selector import matches_labels, matches_selector, matches_term
 from kai_py.policy.tolerations import tolerates, untolerated_nodes, unwanted_taints

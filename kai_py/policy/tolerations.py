@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kai_py.api.records.core import Taint, Toleration
+from kai_py.api.records.core import Toleration
+from kai_py.api.records.node import Taint
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Ints
 

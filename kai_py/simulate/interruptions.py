@@ -16,7 +16,7 @@ from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import Json, name_of, namespace_of
 from kai_py.embedded.resources import NODES, PODS
-from kai_py.plan.plan import CheckpointRequest
+from kai_py.plan.observations import CheckpointRequest
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.scenario import NodeGroup, Scenario
 from kai_py.simulate.workloads import Manifest, node_manifests

@@ -6,7 +6,8 @@ from functools import partial
 
 from kai_py.api.queue import API_VERSION
 from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
-from kai_py.plan.plan import QueueShare, Stage
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import Stage
 from kai_py.simulate.objects import Document
 from kai_py.simulate.queue_bounds import QueueBound, RaisedBound, bound_patches
 from kai_py.simulate.remedy_search import RemedySearch, first_verified, patch

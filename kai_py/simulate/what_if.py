@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from kai_py.config import Configuration
 from kai_py.grouping.gang import is_satisfied
 from kai_py.observe.suggestion import QueueChange
-from kai_py.plan.plan import SHORT_OF_CAPACITY, Eviction, Plan, QueueShare, Stage
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import SHORT_OF_CAPACITY, Eviction, Plan, Stage
 from kai_py.simulate.changes import AddNodes, ClusterChange
 from kai_py.simulate.cluster import SimulatedCluster, SimulatedRun
 from kai_py.simulate.fork import run_in_fork

@@ -9,7 +9,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import chain, islice
 
 from kai_py.api.gpu_share import SharedGpu
-from kai_py.api.records.core import Node, Pod
+from kai_py.api.records.core import Pod
+from kai_py.api.records.node import Node
 from kai_py.api.records.partial import unreadable_fields
 from kai_py.api.records.resource import AllocationResult, ResourceClaim, ResourceSlice
 from kai_py.api.records.unstructured import same_owner

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from kai_py.api.node_departures import DEFAULT_SIGNALS, DepartureStage, NodeSignal
-from kai_py.api.records.core import Node
+from kai_py.api.records.node import Node
 
 STAGES = tuple(DepartureStage)
 """The surest first."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_py.api.records.core import Node
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource import Device, ResourceSlice
 from kai_py.snapshot.snapshot import Snapshot
 

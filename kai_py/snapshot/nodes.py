@@ -13,7 +13,7 @@ import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.node_departures import DepartureStage
-from kai_py.api.records.core import Node, Taint
+from kai_py.api.records.node import Node, Taint
 from kai_py.api.records.partial import unreadable_fields
 from kai_py.snapshot.departures import Departure
 from kai_py.snapshot.resources import (

@@ -18,15 +18,12 @@ from typing import TypeVar
 import msgspec
 
 from kai_py.api.records.core import ObjectMeta, PriorityClass
-from kai_py.api.records.resource import (
-    DeviceClass,
-    DeviceTaint,
+from kai_py.api.records.device_taint_rule import (
     DeviceTaintRule,
     DeviceTaintRuleSpec,
     DeviceTaintSelector,
-    ResourceClaim,
-    ResourceSlice,
 )
+from kai_py.api.records.resource import DeviceClass, DeviceTaint, ResourceClaim, ResourceSlice
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.owner_chain import OwnerObject
 from kai_py.snapshot.extended_resources import classes_by_resource, resource_names

@@ -8,12 +8,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kai_py.api.records.resource import (
-    DeviceClass,
-    DeviceTaintRule,
-    ResourceClaim,
-    ResourceSlice,
-)
+from kai_py.api.records.device_taint_rule import DeviceTaintRule
+from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.nodes import NodeColumns

@@ -11,24 +11,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from kai_py.api.queue import GROUP, VERSION, Queue, read_queue
-from kai_py.api.records.core import (
-    Node,
-    ObjectMeta,
-    PartialObjectMetadata,
-    Pod,
-    PriorityClass,
-    Record,
-)
+from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata, Pod, PriorityClass, Record
 from kai_py.api.records.decoding import record_decoder
+from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.disruption import PodDisruptionBudget
 from kai_py.api.records.interning import interned
 from kai_py.api.records.job import Job, job_decoder
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue, KaiTopology
+from kai_py.api.records.node import Node
 from kai_py.api.records.node_topology import GROUP as NODE_TOPOLOGY_GROUP
 from kai_py.api.records.node_topology import NodeResourceTopology
 from kai_py.api.records.resource import (
     DeviceClass,
-    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.api.records import interning
-from kai_py.api.records.core import Node, Pod
+from kai_py.api.records.core import Pod
 from kai_py.api.records.interning import interned
+from kai_py.api.records.node import Node
 
 plain = msgspec.json.Decoder(Pod).decode
 

@@ -16,7 +16,8 @@ from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.faults import Fault, Refuse
 from kai_py.grouping.gang import Owner
 from kai_py.observe.cluster_state import queue_rows
-from kai_py.plan.plan import Plan, QueueShare, Stage, Unplaced
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import Plan, Stage, Unplaced
 
 ALLOCATABLE = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "2"}
 JOB = Owner("batch/v1", "Job", "team-a", "train", "u")

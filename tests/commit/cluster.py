@@ -8,15 +8,13 @@ from prometheus_client import CollectorRegistry
 
 from kai_py.api.records.core import (
     Condition,
-    Node,
     NodeSelector,
     NodeSelectorTerm,
-    NodeSpec,
-    NodeStatus,
     ObjectMeta,
     Pod,
     SelectorRequirement,
 )
+from kai_py.api.records.node import Node, NodeSpec, NodeStatus
 from kai_py.api.records.resource import (
     AllocationResult,
     DeviceAllocationResult,

@@ -5,7 +5,7 @@ import asyncio
 from kai_py.api.queue import CHECKPOINT_BY_KEY
 from kai_py.commit.checkpoints import CheckpointRequester
 from kai_py.grouping.gang import Owner
-from kai_py.plan.plan import CheckpointRequest
+from kai_py.plan.observations import CheckpointRequest
 
 OWNER = Owner("batch/v1", "Job", "default", "train", "u")
 

@@ -15,7 +15,8 @@ from kai_py.commit.statuses.pod import PendingPodStatus
 from kai_py.commit.transaction import GangOutcome
 from kai_py.embedded.resources import EVENTS
 from kai_py.grouping.gang import Owner
-from kai_py.plan.plan import Action, CapacityHold, Eviction, Plan, Stage, Unplaced
+from kai_py.plan.observations import CapacityHold
+from kai_py.plan.plan import Action, Eviction, Plan, Stage, Unplaced
 from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import JOB, NO_ROLE, Cluster, gang_with_claims, refuse
 

@@ -6,7 +6,7 @@ from dataclasses import replace as replace_dataclass
 import pytest
 from msgspec.structs import replace
 
-from kai_py.api.records.core import Taint
+from kai_py.api.records.node import Taint
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.embedded.resources import PODS
 from kai_py.plan.plan import Action, Eviction, Plan

@@ -10,17 +10,16 @@ from kai_py.api.records.core import (
     Affinity,
     Condition,
     LabelSelector,
-    Node,
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
-    NodeStatus,
     ObjectMeta,
     Pod,
     PodAffinity,
     PodAffinityTerm,
     SelectorRequirement,
 )
+from kai_py.api.records.node import Node, NodeStatus
 from kai_py.api.records.node_topology import (
     NodeResourceTopology,
     TopologyAttribute,

@@ -6,7 +6,7 @@ from collections import Counter
 import msgspec
 
 from kai_py.api.quantity import parse_quantity
-from kai_py.api.records.core import Node
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import allocation_document, from_json
 from kai_py.dra.allocator import Allocation, Infeasible, allocate

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import kai_py.dra.search
-from kai_py.api.records.core import Node, ObjectMeta
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.node import Node
 from kai_py.dra.allocator import Allocation, BudgetExceeded, Infeasible, allocate
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.identity import AllocationError

@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import given, settings
 
-from kai_py.api.records.core import Node, ObjectMeta
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.node import Node
 from kai_py.dra.allocator import Allocation, Infeasible, allocate
 
 from .crowds import CLASSES, as_objects, crowds

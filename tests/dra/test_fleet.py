@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_py.api.records.core import Node, ObjectMeta
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.node import Node
 from kai_py.dra import cluster_allocator
 from kai_py.dra.allocator import Allocation, allocate
 from kai_py.dra.cluster_allocator import ClusterAllocator

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from kai_py.api.records.core import Node, ObjectMeta
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.cluster_allocator import ClusterAllocator

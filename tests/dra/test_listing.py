@@ -1,6 +1,7 @@
 """Who holds which device, and what a new claim would find."""
 
-from kai_py.api.records.resource import DeviceTaintRule, ResourceSlice
+from kai_py.api.records.device_taint_rule import DeviceTaintRule
+from kai_py.api.records.resource import ResourceSlice
 from kai_py.api.records.resource_versions import from_json
 from kai_py.cli.devices import Grouping, count_rows, tree_rows
 from kai_py.dra.explain.device_list import DeviceStatus

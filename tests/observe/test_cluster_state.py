@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from kai_py.api.records.core import NodeSpec
+from kai_py.api.records.node import NodeSpec
 from kai_py.observe.cluster_state import cluster_state, fill_of, pending_gangs
 from kai_py.observe.cluster_view import NodeUsage
 from kai_py.observe.node_details import node_page

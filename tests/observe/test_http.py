@@ -19,7 +19,8 @@ from kai_py.observe.metrics import Metrics
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.suggestion import Suggestion, SuggestionSearch, SuggestionStep, Verb
 from kai_py.observe.token_review import AccessDenial
-from kai_py.plan.plan import Plan, QueueShare, Stage, Unplaced
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import Plan, Stage, Unplaced
 from tests.observe.views import view_of
 from tests.support.worlds import gang, world
 

@@ -3,7 +3,8 @@
 import logging
 
 from kai_py.observe.activity_log import SetAsideLog
-from kai_py.plan.plan import Plan, SetAside
+from kai_py.plan.observations import SetAside
+from kai_py.plan.plan import Plan
 
 
 def test_a_failure_is_logged_once_until_it_ends_or_differs(caplog):

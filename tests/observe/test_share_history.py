@@ -4,7 +4,8 @@ from itertools import pairwise
 
 from kai_py.observe import share_history
 from kai_py.observe.share_history import ShareHistory
-from kai_py.plan.plan import Plan, QueueShare
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import Plan
 
 
 def plan(allocated):

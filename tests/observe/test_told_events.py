@@ -20,16 +20,8 @@ from kai_py.observe.event_history import (
     SchedulerEvent,
     decisions_of_events,
 )
-from kai_py.plan.plan import (
-    Action,
-    Eviction,
-    GangPlacement,
-    Placement,
-    Plan,
-    QueueShare,
-    Stage,
-    Unplaced,
-)
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import Action, Eviction, GangPlacement, Placement, Plan, Stage, Unplaced
 from kai_py.snapshot.tables.queues import EvictionRecord
 from tests.observe.views import view_of
 from tests.support.worlds import gang, world

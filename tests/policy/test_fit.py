@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.api.records.core import Taint, Toleration
+from kai_py.api.records.core import Toleration
+from kai_py.api.records.node import Taint
 from kai_py.policy.fit import replicas_that_fit, static_fit
 from kai_py.policy.tolerations import tolerates
 from kai_py.snapshot.nodes import node_columns

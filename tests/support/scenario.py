@@ -13,9 +13,6 @@ from kai_py.api.queue import read_queue
 from kai_py.api.records.core import (
     Condition,
     Container,
-    Node,
-    NodeSpec,
-    NodeStatus,
     ObjectMeta,
     OwnerReference,
     Pod,
@@ -26,6 +23,7 @@ from kai_py.api.records.core import (
     ResourceRequirements,
 )
 from kai_py.api.records.job import Job, JobSpec
+from kai_py.api.records.node import Node, NodeSpec, NodeStatus
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.cluster_devices import ClusterDevices

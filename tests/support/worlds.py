@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from kai_py.api.records.core import Condition, Node, NodeStatus, ObjectMeta
+from kai_py.api.records.core import Condition, ObjectMeta
+from kai_py.api.records.node import Node, NodeStatus
 from kai_py.api.references import PodRef
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Owner, Subgroup

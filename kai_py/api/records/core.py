@@ -384,45 +384,6 @@ class Pod(Record, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class Taint(Record, frozen=True):
-    """node.spec.taints[]."""
-
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-
-class NodeSpec(Record, frozen=True):
-    """node.spec."""
-
-    unschedulable: bool = False
-    taints: tuple[Taint, ...] = ()
-
-
-class NodeSystemInfo(Record, frozen=True):
-    """node.status.nodeInfo: the boot id changes with each boot."""
-
-    boot_id: str = msgspec.field(default="", name="bootID")
-
-
-class NodeStatus(Record, frozen=True):
-    """node.status."""
-
-    allocatable: dict[str, QuantityText] = {}
-    capacity: dict[str, QuantityText] = {}
-    conditions: tuple[Condition, ...] = ()
-    declared_features: tuple[str, ...] = ()
-    node_info: NodeSystemInfo = NodeSystemInfo()
-
-
-class Node(Record, frozen=True):
-    """v1 Node."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
-
-
 class PartialObjectMetadata(Record, frozen=True):
     """Any object, metadata only (meta.k8s.io/v1 PartialObjectMetadata): namespaces, owners."""
 

@@ -13,7 +13,8 @@ from msgspec import structs
 
 from kai_py.api.times import format_time
 from kai_py.grouping.gang_settings import Wording
-from kai_py.plan.plan import Action, Eviction, Plan, QueueShare, Shortage, Stage, Unplaced
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import Action, Eviction, Plan, Shortage, Stage, Unplaced
 from kai_py.policy.min_runtime import preemption_delay
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, PodState

@@ -33,7 +33,8 @@ from kai_py.commit.api_access import preconditions
 from kai_py.commit.statuses.kai_messages import kai_message
 from kai_py.commit.statuses.queue import kai_resource_list, merge_patch
 from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE, parse_time
-from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, QueueShare, Stage, Unplaced
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Stage, Unplaced
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.resource import Key

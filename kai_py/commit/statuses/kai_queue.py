@@ -17,7 +17,8 @@ from kai_py.api.times import format_time
 from kai_py.commit.api_access import preconditions
 from kai_py.commit.statuses.queue import kai_resource_list
 from kai_py.commit.statuses.queue_conditions import QueueCondition, queue_conditions
-from kai_py.plan.plan import Plan, QueueShare
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import Plan
 from kai_py.watch.resource import Key
 
 CONDITION_TYPES: Mapping[str, str] = {READY: "Ready", ORPHAN: "Orphan", OVER_DESERVED: "OverQuota"}

@@ -22,7 +22,8 @@ from kai_py.commit.api_access import preconditions
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.statuses.queue_conditions import QueueCondition, queue_conditions
 from kai_py.commit.statuses.report_writer import ReportedKind, ReportWriter
-from kai_py.plan.plan import Plan, QueueShare
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
 from kai_py.snapshot.tables.queue_objects import GPUS, eviction_status, in_api_units, usage_status
 from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DEVICE_SELECTOR

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, OVER_MAX, READY
-from kai_py.plan.plan import QueueShare
+from kai_py.plan.observations import QueueShare
 from kai_py.snapshot.tables.queue_objects import amount_text, field_path
 from kai_py.snapshot.tables.queues import QueueFault, QueueProblem
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from kai_py.api.records.core import Node
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceRequestAllocationResult, ResourceClaim
 from kai_py.dra.device_state import DeviceState, PoolUsage
 from kai_py.dra.identity import DeviceID

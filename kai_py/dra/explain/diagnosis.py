@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kai_py.api.records.core import Node
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.dra.allocation_query import AllocationQuery
 from kai_py.dra.allocator import BudgetExceeded

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kai_py.api.quantity import parse_quantity
-from kai_py.api.records.core import Node, Pod
+from kai_py.api.records.core import Pod
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.observe.live.cluster import (
     GpuSlot,
@@ -25,7 +26,8 @@ from kai_py.observe.live.cluster import (
 )
 from kai_py.observe.live.membership import Membership
 from kai_py.observe.pending_order import natural
-from kai_py.plan.plan import Plan, QueueShare
+from kai_py.plan.observations import QueueShare
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.requests import pod_requests
 from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of

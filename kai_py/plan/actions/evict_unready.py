@@ -7,7 +7,8 @@ budget protects; its state is reported all the same. ``plan.startups`` has the r
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from kai_py.plan.plan import Action, GangStarting
+from kai_py.plan.observations import GangStarting
+from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
 from kai_py.plan.startups import (
     FailedStart,

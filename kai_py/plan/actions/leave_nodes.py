@@ -21,8 +21,9 @@ from math import inf
 
 from kai_py.api.node_departures import DepartureStage, DepartureTreatment
 from kai_py.grouping.gang import is_satisfied
+from kai_py.plan.observations import CheckpointRequest, GangAtRisk
 from kai_py.plan.placement.next_pods import active_counts
-from kai_py.plan.plan import Action, CheckpointRequest, GangAtRisk
+from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Evicted

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from kai_py.plan.observations import CapacityHold
 from kai_py.plan.placement.next_pods import next_request
-from kai_py.plan.plan import CapacityHold
 from kai_py.plan.quota_check import check_quota
 from kai_py.plan.session import CycleState, place_earliest
 from kai_py.snapshot.gangs import Gang

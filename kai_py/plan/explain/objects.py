@@ -10,7 +10,7 @@ that could not be processed are set aside.
 from kai_py.api.records.core import ObjectMeta
 from kai_py.dra.inventory import Inventory
 from kai_py.grouping.gang import Owner
-from kai_py.plan.plan import ObjectProblem
+from kai_py.plan.observations import ObjectProblem
 from kai_py.snapshot.snapshot import Snapshot
 
 MAX_MISNAMED = 64

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from kai_py.api.records.core import Taint
+from kai_py.api.records.node import Taint
 from kai_py.policy.fit import matches_own_selectors
 from kai_py.policy.node_selector import matches_selector
 from kai_py.policy.tolerations import HARD_EFFECTS, PASSING_TAINTS, tolerates

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kai_py.api.records.core import Node
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource_versions import from_json
 from kai_py.api.records.storage import (
     CSIDriver,

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kai_py.api.records.core import Node, PartialObjectMetadata, Pod
+from kai_py.api.records.core import PartialObjectMetadata, Pod
+from kai_py.api.records.node import Node
 from kai_py.api.records.resource_versions import from_json
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.pod_rules import PodRuleCounts

@@ -23,9 +23,9 @@ from kai_py.api.records.core import (
     PodExtendedResourceClaimStatus,
     PodResourceClaimStatus,
 )
+from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.resource import (
     DeviceClass,
-    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimConsumerReference,
     ResourceSlice,

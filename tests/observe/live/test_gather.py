@@ -4,14 +4,13 @@ from datetime import UTC, datetime
 
 from kai_py.api.records.core import (
     Container,
-    Node,
-    NodeStatus,
     ObjectMeta,
     Pod,
     PodSpec,
     PodStatus,
     ResourceRequirements,
 )
+from kai_py.api.records.node import Node, NodeStatus
 from kai_py.api.records.resource import (
     AllocationResult,
     Device,

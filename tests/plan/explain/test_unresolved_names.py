@@ -12,8 +12,8 @@ from kai_py.api.records.core import (
     ObjectMeta,
     PodResourceClaim,
     SelectorRequirement,
-    Taint,
 )
+from kai_py.api.records.node import Taint
 from kai_py.api.records.resource import ResourceClaimTemplate
 from kai_py.grouping.topology_annotations import REQUIRED_LEVEL_KEY
 from kai_py.plan.explain.unresolved_names import MAX_EXPLAINED

@@ -9,10 +9,10 @@ from kai_py.api.records.core import (
     LabelSelector,
     PodAffinity,
     PodAffinityTerm,
-    Taint,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from kai_py.api.records.node import Taint
 from kai_py.plan.victims.search import VictimSearch
 from tests.support.scenario import at, cluster, evicted, job_with_pods, node, placed, pod, queue
 

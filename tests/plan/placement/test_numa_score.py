@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kai_py.api.choices import BuiltInScore, FillStrategy
-from kai_py.api.records.core import Container, Pod, ResourceRequirements, Taint
+from kai_py.api.records.core import Container, Pod, ResourceRequirements
+from kai_py.api.records.node import Taint
 from kai_py.policy.score.registry import WeightedScore
 from tests.plan.state.limits.test_numa import report, whole
 from tests.support.scenario import cluster, job_with_pods, node, placed, queue
