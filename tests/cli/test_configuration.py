@@ -1,9 +1,10 @@
 import pytest
 
+from kai_py.api.serving import LogFormat
 from kai_py.cli import main
 from kai_py.cli.connection import with_options
 from kai_py.cli.errors import CommandError
-from kai_py.config import Configuration, LogFormat, parse_configuration
+from kai_py.config import Configuration, parse_configuration
 
 
 def test_options_win_over_the_file_and_leave_the_rest_alone():

@@ -21,6 +21,7 @@ from kai_py.api.records.disruption import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
+from kai_py.plan.actions.registry import ACTIONS
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.plan import Action, Stage
 from kai_py.plan.search_cache.cache import SearchCache
@@ -65,7 +66,7 @@ events = st.one_of(
 configurations = st.sampled_from(
     [
         {},
-        {"victim_probes": 11, "victim_probes_per_gang": 3, "actions": tuple(Action)[2:]},
+        {"victim_probes": 11, "victim_probes_per_gang": 3, "actions": tuple(ACTIONS)[2:]},
         {"victim_probes": 11, "victim_probes_per_gang": 3},
         {"default_scores": (WeightedScore("frugal"),)},
         {"scores": (WeightedScore("fgd", 2), WeightedScore("best-fit"))},

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kai_py.plan.actions.registry import ACTIONS
 from kai_py.plan.plan import Action
 from kai_py.plan.victims.batch import VictimBatch
 from kai_py.plan.victims.search import VictimSearch
@@ -70,7 +71,7 @@ def worlds(draw):
     options = {
         "victim_probes": draw(st.sampled_from([20_000] * 5 + [7])),
         "rules": draw(st.sampled_from([NATIVE, KAI])),
-        "actions": draw(st.sampled_from([tuple(Action), (Action.ALLOCATE, Action.RECLAIM)])),
+        "actions": draw(st.sampled_from([tuple(ACTIONS), (Action.ALLOCATE, Action.RECLAIM)])),
     }
     return world(nodes, *running, *waiting, queues=queues, **options)
 
