@@ -7,21 +7,15 @@ pending.
 """
 
 import asyncio
-import contextlib
-import io
-import math
-import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 from urllib.parse import quote
 
 import typer
 
 from kai_py.cli import completion
-from kai_py.cli.claim_funnel import print_claim
 from kai_py.cli.cluster_objects import SavedCluster, cluster_objects
 from kai_py.cli.connection import (
     ConfigFile,
@@ -32,6 +26,12 @@ from kai_py.cli.connection import (
 )
 from kai_py.cli.decisions import seconds_of
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.explanation_text import (
+    UNFINISHED,
+    ExplanationPrinter,
+    _print_suggestions,
+    print_explanations,
+)
 from kai_py.cli.gangs import print_gangs
 from kai_py.cli.naming import NamespaceOption, context_namespace, parse_subject
 from kai_py.cli.output import (
@@ -39,9 +39,7 @@ from kai_py.cli.output import (
     Output,
     OutputOption,
     check_known,
-    count_of,
     print_document,
-    print_table,
     progress,
     say,
 )
@@ -58,21 +56,15 @@ from kai_py.cli.scheduler_http import (
     read_or_ask,
 )
 from kai_py.config import Configuration
-from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.event_history import SchedulerEvent, read_scheduler_events
-from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation, QueueLevel
+from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation
 from kai_py.observe.gang_rows import gang_rows
 from kai_py.observe.http_lists import QueuePage
 from kai_py.observe.queue_explanation import explain_queue
-from kai_py.observe.share_steps import format_amount
 from kai_py.observe.subject import Subject
-from kai_py.observe.suggestion import Suggestion, Verb
-from kai_py.simulate.advisor import SearchReport, explain_cluster
+from kai_py.simulate.advisor import explain_cluster
 from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import LoadedCluster
-
-MAX_NODES_SHOWN = 4
-UNFINISHED = "\nThe search for such changes was not finished in time; there may be more."
 
 
 def command(
@@ -137,7 +129,7 @@ def command(
     def read() -> Sequence[Explanation]:
         documents, now = cluster_objects(saved, kubeconfig, context), time.time()
         end = time.monotonic() + seconds_of("--deadline", deadline)
-        printer = _Printer()
+        printer = ExplanationPrinter()
         # The bar would take the text that is printed meanwhile for its own.
         with nullcontext() if as_text else progress("simulating"):
             found = explain_cluster(
@@ -233,7 +225,7 @@ async def _ask_scheduler(
     async with question.address.connect(SEARCH_SECONDS) as link:
         answers = await _explanations(link, question, search=False)
         if as_text:
-            _print_all(answers)
+            print_explanations(answers)
         if not search or not any(answer.message for answer in answers):
             return answers
         try:
@@ -251,173 +243,3 @@ async def _ask_scheduler(
 async def _explanations(link: Link, question: _Question, *, search: bool) -> list[Explanation]:
     query = (*question.query, ("suggestions", "true" if search else "false"))
     return decoded(await link.get(question.path, query), list[Explanation])
-
-
-def described(explanation: Explanation) -> str:
-    """What the command prints of a gang, as text."""
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text):
-        _print(explanation)
-    return text.getvalue()
-
-
-def _print_all(answers: Iterable[Explanation]) -> None:
-    for answer in answers:
-        _print(answer)
-        _print_suggestions(answer)
-
-
-def _print(explanation: Explanation) -> None:
-    runs = (
-        (
-            f": {explanation.bound} of {count_of(explanation.pods, 'pod')} run, minMember is "
-            f"{explanation.min_members}"
-        )
-        if explanation.pods
-        else ""
-    )
-    say(f"{explanation.gang} is {_state_text(explanation)}{runs}.")
-    if explanation.message:
-        say(f"  {explanation.message}")
-    for each in explanation.releases:
-        when = f"by {_local_time(each.at)}" if each.at else "now, as their pods are terminating"
-        say(f"  Pods with {format_amount(each.gpus)} GPUs are expected to end {when}.")
-    if explanation.nodes:
-        since = f", since {_local_time(explanation.started)}" if explanation.started else ""
-        say(f"  It runs on {', '.join(explanation.nodes)}{since}.")
-    if explanation.if_evicted:
-        say(f"  If all of it is evicted, {explanation.if_evicted}.")
-    if explanation.queue_position:
-        gained = (
-            f", plus {explanation.ageing_points} by ageing" if explanation.ageing_points else ""
-        )
-        say(
-            f"  Position {explanation.queue_position} of {explanation.queue_length} pending in "
-            f"queue {explanation.queue} (priority {explanation.priority}{gained})."
-        )
-    if explanation.queues:
-        typer.echo()
-        print_table(
-            ("QUEUE", "DESERVED", "MAX", "FAIR SHARE", "ALLOCATED", "REQUESTED", "OF"),
-            map(_level, (*explanation.queues, *explanation.limited_resources)),
-        )
-    if explanation.claim is not None:
-        print_claim(explanation.claim)
-    if explanation.history:
-        typer.echo("\nDecisions:")
-        for decision in explanation.history:
-            say(f"  {_decision_line(explanation, decision)}")
-
-
-@dataclass
-class _Printer:
-    """Prints the reasons before the search for suggestions, and each of these as it is found."""
-
-    _last_gang: str = ""
-
-    @property
-    def report(self) -> SearchReport:
-        """What a search calls."""
-        return SearchReport(self._print_reasons, self._print_found)
-
-    def _print_reasons(self, explanations: Iterable[Explanation]) -> None:
-        for explanation in explanations:
-            _print(explanation)
-        sys.stdout.flush()
-
-    def _print_found(self, gang: str, suggestion: Suggestion) -> None:
-        if gang != self._last_gang:
-            self._last_gang = gang
-            typer.echo(f"\nIn simulation, any of these changes lets {gang} start:")
-        _print_suggestion(suggestion)
-        sys.stdout.flush()
-
-
-def _print_suggestions(explanation: Explanation) -> None:
-    if explanation.suggestions:
-        typer.echo("\nIn simulation, any of these changes lets it start:")
-        for suggestion in explanation.suggestions:
-            _print_suggestion(suggestion)
-    if explanation.is_search_unfinished:
-        typer.echo(UNFINISHED)
-
-
-def _print_suggestion(suggestion: Suggestion) -> None:
-    say(f"  - {suggestion.text}{_cost(suggestion)}")
-    for command in _commands(suggestion):
-        say(f"      {command}")
-
-
-def _state_text(explanation: Explanation) -> str:
-    """A stage as "pending (STAGE)", other states in lower case."""
-    state = explanation.state
-    if state in (RUNNING, STARTING, DELETED):
-        return state.lower()
-    return f"pending ({state}), infeasible" if explanation.is_infeasible else f"pending ({state})"
-
-
-def _level(level: QueueLevel) -> tuple[str, ...]:
-    return (
-        level.queue,
-        _amount(level.deserved),
-        _amount(level.maximum),
-        _amount(level.fair_share),
-        _amount(level.allocated),
-        _amount(level.requested),
-        level.unit,
-    )
-
-
-def _amount(amount: float | None) -> str:
-    return "-" if amount is None or math.isinf(amount) else format_amount(amount)
-
-
-def _cost(suggestion: Suggestion) -> str:
-    """Gangs that a suggestion ends, and those that only lose pods, with what becomes of them."""
-    effects = dict(suggestion.effects)
-
-    def named(gang: str) -> str:
-        return f"{gang} ({effects[gang]})" if gang in effects else gang
-
-    shrunk = [each for each in suggestion.evicts if each not in suggestion.stops]
-    costs = (("would be evicted", suggestion.stops), ("would lose pods", shrunk))
-    return "".join(f"; {', '.join(map(named, gangs))} {cost}" for cost, gangs in costs if gangs)
-
-
-def _decision_line(explanation: Explanation, decision: Decision) -> str:
-    """A decision about the gang, or about another one in its favour, in one line."""
-    pods = f"{count_of(len(decision.pods), 'pod')} on {', '.join(decision.nodes[:MAX_NODES_SHOWN])}"
-    match decision.kind:
-        case DecisionKind.PLACED if not decision.action:
-            text = f"placed, {pods}; {decision.message}"
-        case DecisionKind.PLACED:
-            text = f"placed by {decision.action}, {pods}: {decision.message}"
-        case DecisionKind.EVICTED if not decision.pods:
-            text = f"evicted: {decision.message}"
-        case DecisionKind.EVICTED if decision.gang == explanation.gang:
-            text = (
-                f"evicted by {decision.action} for {decision.preemptor} "
-                f"({decision.preemptor_queue}), {pods}: {decision.message}"
-            )
-        case DecisionKind.EVICTED:
-            text = f"{decision.gang} was evicted for it, {pods}: {decision.message}"
-        case DecisionKind.NOMINATED:
-            text = f"nominated, {pods}"
-        case DecisionKind.PENDING:
-            text = f"pending ({decision.stage}): {decision.message}"
-        case DecisionKind.DELETED:
-            text = "was deleted while pending"
-    return f"{_local_time(decision.time)}  {text}"
-
-
-def _local_time(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
-
-
-def _commands(suggestion: Suggestion) -> Iterator[str]:
-    """Commands for a suggestion, as far as its steps fit in a line."""
-    for step in suggestion.steps:
-        if step.command:
-            yield step.command
-        elif step.verb is not Verb.ADD_NODES:
-            yield f"{step.verb} {step.kind} {step.name} (-o json has its manifest)"

@@ -8,7 +8,7 @@ from typing import Protocol
 from rich.text import Text
 
 from kai_py.cli.errors import CommandError
-from kai_py.cli.explain import described
+from kai_py.cli.explanation_text import described
 from kai_py.cli.output import count_of
 from kai_py.cli.top_controls import Controls, Wish
 from kai_py.observe.explanation import Explanation

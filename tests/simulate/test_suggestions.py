@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.api.references import PodRef
-from kai_py.cli.explain import _cost
+from kai_py.cli.explanation_text import _cost
 from kai_py.config import Configuration
 from kai_py.grouping.gang import Owner
 from kai_py.observe.suggestion import Verb
