@@ -57,7 +57,9 @@ def for_kube_scheduler(document: Document) -> Document:
 
 
 def size(document: Document) -> int:
-    """The pods of a workload."""
+    """The pods of a workload, none of any other object."""
+    if document["kind"] not in ("Job", "Pod"):
+        return 0
     return int(document["spec"].get("parallelism", 1))
 
 

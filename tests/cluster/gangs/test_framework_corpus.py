@@ -183,7 +183,8 @@ def _key(document: Document) -> tuple[str, str]:
 
 
 def node(name: str, resources: dict[str, str]) -> FakeNode:
-    return FakeNode(name=name, allocatable=resources | {"pods": "1000", "cpu": "1000"})
+    amounts = resources | {"pods": "1000", "cpu": "1000"}
+    return FakeNode(name=name, labels={"rack": "r1"}, allocatable=amounts)
 
 
 def definitions_of(every: list[Case]) -> list[Document]:

@@ -116,6 +116,14 @@ async def preempting(real: Cluster) -> None:
     await real.submit(job("urgent", 4, HIGH))
 
 
+async def promising(real: Cluster) -> None:
+    """The node is promised for as long as its pods take to stop."""
+    low = job("low", 4, pod_annotations={"kai-py.test/stop-seconds": "20"})
+    await real.submit(queue(), priority_class("high", 1000), claim_template(), low)
+    await View(real.api).wait_bound("low", 4, within=PATIENCE)
+    await real.submit(job("urgent", 4, HIGH))
+
+
 async def suspending(real: Cluster) -> None:
     low = job("low", 4, annotations=ASKS)
     await real.submit(queue(), priority_class("high", 1000), claim_template(), low)
@@ -220,6 +228,7 @@ NEEDS = {
     "create pods/eviction": Need(preempting),
     "patch pods/status": Need(waiting),
     "patch pods": Need(gated),
+    "patch nodes": Need(promising),
     "patch jobs": Need(suspending),
     "patch persistentvolumeclaims": Need(provisioned),
     "patch persistentvolumes": Need(local),

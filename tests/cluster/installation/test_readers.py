@@ -46,7 +46,9 @@ async def let_read(real: Cluster, space: str, name: str) -> None:
 
 async def test_readers_are_those_whom_a_cluster_role_lets_read(real: Cluster, tmp_path) -> None:
     space = next(SPACES)
-    configuration = Configuration(leader_election=LeaderElectionConfig(namespace=space))
+    configuration = Configuration(
+        leader_election=LeaderElectionConfig(enabled=False, namespace=space)
+    )
     await install(real, space, configuration)
     reader, stranger = next(NAMES), next(NAMES)
     tokens = {name: await token_of_new_account(real, space, name) for name in (reader, stranger)}

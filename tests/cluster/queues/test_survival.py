@@ -2,6 +2,7 @@
 
 import pytest
 
+from kai_py.api.eviction import EvictionConfig
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
@@ -14,7 +15,7 @@ from tests.support.cluster.manifests import (
     priority_class,
     queue,
 )
-from tests.support.cluster.scheduling import Running
+from tests.support.cluster.scheduling import EAGER, Running, scheduling
 from tests.support.cluster.view import View
 
 QUEUE = "scheduling.kai.io/queue-name"
@@ -82,9 +83,14 @@ async def test_a_job_that_others_evict_completes(
         assert "failed" not in found["status"]
 
 
-async def test_a_job_that_is_relocated_completes(cluster: Cluster, view: View, scheduler: Running):
-    del scheduler
-    async with cluster.run_nodes(gpu_nodes(2, published_gpus=GPUS)):
+@pytest.mark.usefixtures("definitions")
+async def test_a_job_that_is_relocated_completes(cluster: Cluster, view: View):
+    # What started a moment ago is not relocated otherwise.
+    at_once = EAGER.model_copy(update={"eviction": EvictionConfig(settling_time=0.0)})
+    async with (
+        cluster.run_nodes(gpu_nodes(2, published_gpus=GPUS)),
+        scheduling(cluster, at_once),
+    ):
         await cluster.submit(queue(deservedGPUs=2 * GPUS), claim_template())
         await cluster.submit(work("first", node="node-1", seconds=3))
         await view.wait_bound("first", GPUS)
