@@ -19,6 +19,7 @@ PRINT_TRACE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 8])
 def test_a_seed_gives_the_same_run_again(seed):
     first = simulate(draw(seed, HOURS))
@@ -27,6 +28,7 @@ def test_a_seed_gives_the_same_run_again(seed):
     assert simulate(draw(seed + 100, HOURS)).trace != first.trace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hash_seed", ["1", "77"])
 def test_a_seed_gives_the_same_run_with_other_hashes(hash_seed):
     code = PRINT_TRACE.format(seed=3)
