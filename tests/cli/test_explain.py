@@ -131,6 +131,7 @@ async def test_a_running_scheduler_also_tells_what_it_decided(capsys):
             await asyncio.to_thread(explain, "gang", "nobody", *asked[2:])
 
 
+@pytest.mark.slow
 async def test_the_reason_is_printed_though_no_suggestion_comes_in_time():
     async def hang(gang):
         await asyncio.sleep(60)

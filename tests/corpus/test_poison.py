@@ -93,6 +93,7 @@ def test_one_alone(process, poison):
     canary_starts(process, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_all_together_in_any_order(process, seed):
     documents = [each for poison in CORPUS for each in with_uids(poison)]

@@ -30,6 +30,7 @@ def site(tmp_path_factory):
     return site
 
 
+@pytest.mark.slow
 def test_the_site_is_built_strictly(site):
     assert stems(site, "*.html") >= stems(DOCS, "*.md")
 

@@ -296,6 +296,7 @@ def test_too_expensive_rules_end_the_evaluation(bare):
     assert "actual cost limit exceeded" in found[0][1]
 
 
+@pytest.mark.slow
 def test_all_rules_of_an_object_share_a_budget(bare):
     item = {
         "type": "array",

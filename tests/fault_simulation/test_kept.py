@@ -18,6 +18,7 @@ from tests.fault_simulation.simulation import simulate
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_what_a_schedule_found_stays_mended(path):
     schedule = read_schedule(path)
@@ -26,12 +27,14 @@ def test_what_a_schedule_found_stays_mended(path):
     assert outcome.counts["fault"] == len(schedule.faults), "a fault has nothing to strike"
 
 
+@pytest.mark.slow
 def test_errors_taken_for_proof_are_found():
     """The harness finds pods stripped of their devices where an error counts as a deletion."""
     with mock.patch.object(pod_state, "is_absent", return_value=True):
         assert_found("lost-answers-then-403")
 
 
+@pytest.mark.slow
 def test_a_late_watch_taken_for_proof_is_found():
     """It finds them too where recovery neither asks the API nor knows how old its view is.
 

@@ -53,6 +53,7 @@ async def test_a_standby_passes_on_what_is_asked(leader):
         assert (headers["X-Kai-Replica"], headers["X-Kai-Leads"]) == ("b", "false")
 
 
+@pytest.mark.slow
 async def test_streams_are_passed_on_as_they_come(leader):
     async with (
         replica_of(Replica("b", False, "a", leader)) as standby,

@@ -75,6 +75,7 @@ def course(world, kept):
         memory = memory if kept else CycleMemory(ClusterDevices())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [True, False], ids=["kept", "forgotten"])
 @pytest.mark.parametrize("first", range(0, 100, 20))
 def test_what_is_started_or_moved_stays(first, kept):

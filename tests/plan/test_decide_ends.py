@@ -36,6 +36,7 @@ def test_a_cycle_ends_where_one_did_not(seed):
     decide_twice(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SUITE, 100))
 def test_a_cycle_ends(first):
     for seed in range(first, first + 100):

@@ -1,5 +1,7 @@
 """Searches for devices that cost too much hurt their gang only, and end."""
 
+import pytest
+
 from kai_py.api.records.resource import ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -156,6 +158,7 @@ def costly_world(mode):
     ]
 
 
+@pytest.mark.slow
 def test_selectors_that_cost_too_much_are_told_and_stop_no_other_gang():
     cluster = Cluster().add(*costly_world("ExactCount"))
     with cpu_limit(20.0):

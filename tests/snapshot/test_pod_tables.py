@@ -7,6 +7,7 @@ below its minMember, and which of the pods that share a claim is charged with it
 
 from unittest import mock
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -148,6 +149,7 @@ def same_contents(one, other):
     assert differing == {}
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(events)
 def test_incremental_snapshots_equal_rebuilt_ones(changes):
@@ -155,6 +157,7 @@ def test_incremental_snapshots_equal_rebuilt_ones(changes):
     same_contents(history.snapshot(), history.rebuilt())
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(events)
 def test_changes_between_the_steps_of_a_snapshot_reach_it(changes):

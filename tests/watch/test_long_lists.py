@@ -31,6 +31,7 @@ class Turns:
         self._told = 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("initial_events", ["served", "refused"])
 def test_no_turn_of_the_loop_takes_in_more_than_a_step(initial_events):
     async def main():

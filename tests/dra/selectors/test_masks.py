@@ -168,6 +168,7 @@ def test_a_part_above_the_cost_limit_does_not_count_where_it_is_never_reached():
     assert len(conjunct_masks(selector, table)) == 1
 
 
+@pytest.mark.slow
 def test_parts_that_exceed_the_cost_limit_only_together_are_judged_as_a_whole():
     half = "lists.range(100).all(a, lists.range(100).all(b, lists.range(10).all(c, a >= 0)))"
     table = DeviceTable.of([device(1)])

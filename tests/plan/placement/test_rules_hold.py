@@ -102,6 +102,7 @@ def run(seed: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_cycle_breaks_a_required_rule():
     assert [seed for seed in range(150) if run(seed)] == []
 

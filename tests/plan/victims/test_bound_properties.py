@@ -3,6 +3,7 @@
 Both hold at every level of the tree. Who was above a bound before may stay, and gets no more.
 """
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def held(world, *, fixed):
     return sums
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(worlds())
 def test_no_queue_passes_its_max_at_any_level(world):

@@ -1,5 +1,6 @@
 """Every search for victims ends, whatever the shapes of the gang and of its victims."""
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -93,6 +94,7 @@ def of_some_shape(draw, member):
     return replace(member, shape=shape, charge={"gpu": float(gpus), "cpu": 1000.0 * cores})
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(worlds())
 def test_a_search_for_a_gang_of_several_shapes_ends(world):
