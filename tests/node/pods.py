@@ -1,5 +1,8 @@
 """What kubelets say of pods, and containers of themselves."""
 
+import json
+from typing import Any
+
 from tests.node.node import Node
 from tests.node.workloads import TOLD_ALL
 from tests.support.cluster.eventually import eventually
@@ -53,3 +56,8 @@ async def environments(
     """The environments of all bound pods by name."""
     bound = await view.bound(prefix)
     return {name: await environment(nodes[node], name) for name, node in bound.items()}
+
+
+def told(variables: dict[str, str]) -> list[dict[str, Any]]:
+    """What the driver `parts.kai.test` told a container of its devices."""
+    return [json.loads(value) for name, value in variables.items() if name.startswith("DEVICE_")]

@@ -1,18 +1,11 @@
 """Partitions and shares: containers find in their environment what was allocated, and no more."""
 
-import json
-
-from tests.node.pods import environment, environments, running
+from tests.node.pods import environment, environments, running, told
 from tests.node.workloads import PARTS, SERVE, parts, pod_spec, request, template
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import job, pod
 
 MEMORY = "memory"
-
-
-def told(variables):
-    """What the driver of these tests told a container of its devices."""
-    return [json.loads(value) for name, value in variables.items() if name.startswith("DEVICE_")]
 
 
 def partition(name, slices, *, gpu="gpu-0"):
