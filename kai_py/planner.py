@@ -21,7 +21,8 @@ from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.kinds import KindDefaults
 from kai_py.dialects.kai.queues import kai_queue_info
 from kai_py.dialects.kai.workloads import KaiQueueNaming
-from kai_py.dra.cluster_devices import ClusterDevices, GpuDefinition
+from kai_py.dra.class_info import GpuDefinition
+from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import ParsedSlice

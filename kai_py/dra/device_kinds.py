@@ -8,7 +8,7 @@ per change of the inventory, with a dictionary look-up each.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
+from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM, DeviceSelector
 from kai_py.dra.eligibility import ExpressionCompileError, ExpressionRuntimeError
 from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.gpu_weight import GpuWeights
@@ -130,6 +130,11 @@ def possible_devices(kinds: Iterable[DeviceKind]) -> PossibleDevices:
         for node, devices in kind.by_node.items():
             by_node[node] = by_node.get(node, 0) + devices
     return PossibleDevices(by_node, by_node.pop("", 0), shared)
+
+
+def selector_texts(selectors: Iterable[DeviceSelector]) -> list[str]:
+    """The CEL expressions of the selectors of a class or a request."""
+    return [each.cel.expression for each in selectors if each.cel is not None]
 
 
 def _satisfying(

@@ -8,7 +8,7 @@ import msgspec
 
 from kai_py.api.gpu_share import MIG_PREFIX
 from kai_py.api.times import format_time
-from kai_py.dra.cluster_devices import GpuDefinition
+from kai_py.dra.class_info import GpuDefinition
 from kai_py.policy.fairness_rules import KAI
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.assumptions import STUCK_AFTER_SECONDS

@@ -128,7 +128,7 @@ class CycleDevices:
             return PodDevices()
         missing = [ref for ref in member.claims if self._allocation(ref) is None]
         uses = dict(zip(member.claims, member.shape.claims, strict=False))
-        is_fixed = all(self._devices.has_fixed_charge(uses[ref].spec) for ref in missing)
+        is_fixed = all(self._devices.costs.has_fixed_charge(uses[ref].spec) for ref in missing)
         own = {} if is_fixed else self.own_claims(member)
         claims = [self._claim(member, ref) for ref in missing]
         templates = extended_claims_of_pod(
@@ -308,7 +308,7 @@ class CycleDevices:
     ) -> dict[str, float]:
         """By how much the gang is charged less for claims that are its own."""
         return total(
-            self._devices.refund(own[new.claim], new.allocation)
+            self._devices.costs.refund(own[new.claim], new.allocation)
             for new in allocated
             if new.claim in own
         )
