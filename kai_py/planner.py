@@ -41,6 +41,7 @@ from kai_py.policy.ageing import Ageing
 from kai_py.policy.fairness_rules import PROFILES, FairnessRules
 from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
 from kai_py.policy.queue_usage import ExternalUsage, UsageByQueue
+from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.score.registry import WeightedScore, register_score, registered_scores
 from kai_py.policy.usage_history import UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder
@@ -165,6 +166,10 @@ class Planner:
     def published_slices(self) -> Collection[ParsedSlice]:
         """The ResourceSlices of the last snapshot, parsed."""
         return self._devices.inventory.slices().values()
+
+    def expected_ends(self, now: float) -> ExpectedEnds:
+        """When pods are expected to end, by what they declare and by what ended earlier."""
+        return ExpectedEnds(self._memory.runtimes, now)
 
     def next_deadline(self, snapshot: Snapshot) -> float | None:
         """When a plan could differ though nothing changes, seconds since the epoch."""

@@ -330,7 +330,8 @@ class Scheduler:
             snapshot = self._planner.freeze(now)
         with self._metrics.timed("plan", number):
             plan, node_gpus = await asyncio.to_thread(self._decide, snapshot)
-        view = self._audit_source.view = ClusterView(number, snapshot, plan, node_gpus)
+        ends = self._planner.expected_ends(now)
+        view = self._audit_source.view = ClusterView(number, snapshot, plan, node_gpus, ends)
         with self._failures.contained("the next deadline"):
             self._deadline = self._planner.next_deadline(snapshot)
         decisions = self._observer.show(view, now)

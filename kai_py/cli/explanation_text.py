@@ -51,7 +51,8 @@ def _print(explanation: Explanation) -> None:
         say(f"  {explanation.message}")
     for each in explanation.releases:
         when = f"by {_local_time(each.at)}" if each.at else "now, as their pods are terminating"
-        say(f"  Pods with {format_amount(each.gpus)} GPUs are expected to end {when}.")
+        basis = ", judging by earlier pods of their kind" if each.is_observed else ""
+        say(f"  Pods with {format_amount(each.gpus)} GPUs are expected to end {when}{basis}.")
     if explanation.nodes:
         since = f", since {_local_time(explanation.started)}" if explanation.started else ""
         say(f"  It runs on {', '.join(explanation.nodes)}{since}.")

@@ -11,6 +11,7 @@ import numpy as np
 
 from kai_py.observe.pending_order import natural, queue_positions
 from kai_py.plan.plan import Plan
+from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
@@ -40,12 +41,16 @@ class NodeUsage:
 
 @dataclass(frozen=True)
 class ClusterView:
-    """One cycle; ``node_gpus``: (nodes,) float64 GPUs per node. ``number`` counts cycles from 1."""
+    """One cycle; ``node_gpus``: (nodes,) float64 GPUs per node. ``number`` counts cycles from 1.
+
+    ``ends``: when pods are expected to end, None: only as they declare.
+    """
 
     number: int
     snapshot: Snapshot
     plan: Plan
     node_gpus: Floats
+    ends: ExpectedEnds | None = None
 
     @cached_property
     def levels(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Protection, Shortage, Stage, Unplaced
 from kai_py.plan.survival import effect_text
 from kai_py.policy.limits import display_unit
+from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -111,6 +112,8 @@ class Explainer:
 
     snapshot: Snapshot
     plan: Plan
+    ends: ExpectedEnds | None = None
+    """When pods are expected to end; None: only as they declare."""
 
     def explain(self, key: str) -> Explanation | None:
         """Explain the gang ``key``; None if it does not exist."""
@@ -154,7 +157,7 @@ class Explainer:
 
     @cached_property
     def _ends(self) -> tuple[ExpectedRelease, ...]:
-        return expected_ends(self.snapshot)
+        return expected_ends(self.snapshot, self.ends or ExpectedEnds(now=self.snapshot.now))
 
     @cached_property
     def _unplaced(self) -> Mapping[str, Unplaced]:
@@ -207,6 +210,7 @@ def explain_subject(
     decisions: Sequence[Decision],
     history: Callable[[str], tuple[Decision, ...]],
     limit: int | None = None,
+    ends: ExpectedEnds | None = None,
 ) -> list[Explanation]:
     """The first ``limit`` gangs that ``name`` stands for; if there is none, why, or a deleted one.
 
@@ -214,7 +218,7 @@ def explain_subject(
     those of a gang. A claim takes seconds in a cluster of ten thousand nodes, since the index of
     all devices is built for it.
     """
-    explainer, claim = Explainer(snapshot, plan), claim_funnel_of(snapshot, subject, name)
+    explainer, claim = Explainer(snapshot, plan, ends), claim_funnel_of(snapshot, subject, name)
     keys = islice(gang_keys(snapshot, plan, subject, name), limit)
     found = [
         replace(each, claim=claim, history=history(each.gang))

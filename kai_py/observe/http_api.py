@@ -213,6 +213,7 @@ class Api:
             decisions=decisions,
             history=lambda gang: decisions_about(gang, decisions),
             limit=MAX_EXPLAINED,
+            ends=view.ends,
         )
         if not explanations:
             raise web.HTTPNotFound(

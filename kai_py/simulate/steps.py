@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.patches.json import apply_merge_patch
 from kai_py.observe.suggestion import SuggestionStep, Verb
+from kai_py.policy.fit import UNSCHEDULABLE
 from kai_py.simulate.changes import AddNodes, AddObjects, ChangeError
 from kai_py.simulate.cluster import SimulatedCluster
 
@@ -36,7 +38,10 @@ class ApplySteps:
 
 
 def _delete(api: ApiServer, step: SuggestionStep) -> None:
+    """Delete an object; what protects it while it is in use ends with its users."""
     resource = api.registry.of_kind(step.api_version, step.kind)
+    if api.stored(resource, step.name, step.namespace)["metadata"].get("finalizers"):
+        api.edit(resource, step.name, step.namespace, _without_finalizers)
     delete(api, resource, step.name, step.namespace, DELETE_WITH_DEPENDENTS)
 
 
@@ -50,10 +55,23 @@ def _apply_step(cluster: SimulatedCluster, step: SuggestionStep) -> None:
             resource,
             step.name,
             step.namespace,
-            lambda present: apply_merge_patch(present, step.patch),
+            lambda present: _without_cordon(apply_merge_patch(present, step.patch)),
         )
     elif step.document is not None:
         AddObjects([step.document]).apply(cluster)
+
+
+def _without_finalizers(present: dict[str, Any]) -> dict[str, Any]:
+    return {**present, "metadata": {**present["metadata"], "finalizers": []}}
+
+
+def _without_cordon(changed: dict[str, Any]) -> dict[str, Any]:
+    """As Kubernetes' node controller does: a node that is not cordoned lacks the taint for it."""
+    spec = changed.get("spec") or {}
+    if changed["kind"] != "Node" or spec.get("unschedulable") or not spec.get("taints"):
+        return changed
+    taints = [each for each in spec["taints"] if each["key"] != UNSCHEDULABLE.key]
+    return {**changed, "spec": {**spec, "taints": taints}}
 
 
 def combine_steps(

@@ -51,7 +51,11 @@ def volume_claim(name: str, storage: str) -> Document:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": "default"},
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "finalizers": ["kubernetes.io/pvc-protection"],
+        },
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": storage,

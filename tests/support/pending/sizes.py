@@ -143,6 +143,7 @@ SIZES = (
                 allocatable={"nvidia.com/gpu": "8"},
                 labels={POOL: "x"},
                 unschedulable=True,
+                taints=[{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
             ),
             *labelled(POOL, "y"),
         ],
