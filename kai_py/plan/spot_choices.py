@@ -25,7 +25,8 @@ from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.spot import SpotChoice, SpotLabelValues, spot_nodes
-from kai_py.snapshot.tables.queues import MAX_DEPTH, QueueInfo
+from kai_py.snapshot.tables.queue_checks import MAX_DEPTH
+from kai_py.snapshot.tables.queues import QueueInfo
 
 NUMBERS_PER_CHOICE = 2**40
 """Numbers of shapes that chose differ from all others by a multiple of it."""

@@ -18,7 +18,6 @@ from kai_py.api.references import PodRef
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.snapshot.assumptions import FINISHED_PHASES, SUCCEEDED, PodPlacement
 from kai_py.snapshot.dependencies import DeletedOwners, Dependencies, ReadableKinds
-from kai_py.snapshot.derivation import pod_usage, shared_gpus_of
 from kai_py.snapshot.node_usage import NodeUsageState
 from kai_py.snapshot.object_cache import (
     UNHEALTHY_KEY,
@@ -29,6 +28,7 @@ from kai_py.snapshot.object_cache import (
     ObjectCache,
 )
 from kai_py.snapshot.parsed_pods import Identify
+from kai_py.snapshot.pod_usage import pod_usage, shared_gpus_of
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine, reference
 from kai_py.snapshot.settings import DEFAULT_SETTINGS, DeviceRegistry, SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot

@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
+from kai_py.snapshot.accounting import Accounting, total
 from kai_py.snapshot.dependencies import Dependencies
-from kai_py.snapshot.derivation import GpuMemory, PodDemand, charge
 from kai_py.snapshot.gangs import Charge
 from kai_py.snapshot.object_cache import Key
+from kai_py.snapshot.pod_demand import PodDemand
 from kai_py.snapshot.settings import DeviceRegistry
+from kai_py.snapshot.tables.gpu_memory import PLUGIN_GPUS, GpuMemory
 
 if TYPE_CHECKING:
     from kai_py.snapshot.shape import Shape
@@ -145,3 +148,39 @@ class PodCharges:
 
 def _key(claim: ResourceClaim) -> ClaimKey:
     return "resourceclaims", claim.metadata.namespace, claim.metadata.name
+
+
+def charge(
+    demand: PodDemand,
+    accounting: Accounting,
+    *,
+    gpu_memory: float,
+    is_charged: Callable[[ResourceClaim], bool],
+    replicas: float = 1.0,
+) -> dict[str, float]:
+    """What the pod costs its queue where a GPU has ``gpu_memory`` MiB, by quota resource.
+
+    ``is_charged``: whether this pod, of those that share a claim, is charged with it. ``replicas``:
+    how many pods a device plugin gives each of its GPUs.
+    """
+    requests = demand.shape.requests
+    costs = [accounting.requests(_with_replicas(requests, replicas) if replicas > 1 else requests)]
+    if demand.charged_by_shape:
+        return costs[0]
+    costs.append(accounting.requests(demand.unrequested_mig))
+    costs.append(accounting.extended(demand.shape.extended.requests))
+    if demand.shape.gpu_share is not None:
+        costs.append(accounting.gpu_share(demand.shape.gpu_share, gpu_memory))
+    for use in demand.claims.uses:
+        if use.claim is None:
+            costs.append(accounting.claim_spec(use.spec))
+        elif is_charged(use.claim):
+            costs.append(accounting.claim(use.claim))
+    return total(costs)
+
+
+def _with_replicas(requests: Mapping[str, float], replicas: float) -> dict[str, float]:
+    """``requests`` with replicas of GPUs as the parts of GPUs that they are."""
+    gpus = sum(requests.get(name, 0.0) for name in PLUGIN_GPUS) / replicas
+    others = {name: amount for name, amount in requests.items() if name not in PLUGIN_GPUS}
+    return others | {GPU_RESOURCE: gpus}

@@ -14,7 +14,7 @@ from kai_py.api.records.core import Container, Pod, PodSpec, QuantityText, Resou
 from kai_py.api.records.partial import has_unreadable_requests
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.pod_template import annotation_or_label
-from kai_py.snapshot.derivation import PodDemand
+from kai_py.snapshot.pod_demand import PodDemand
 from kai_py.snapshot.resources import amount
 from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.tables.claims import PodClaims

@@ -12,12 +12,13 @@ from kai_py.api.records.core import Pod
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owner_chain import Owners
 from kai_py.snapshot.dependencies import Dependencies, RecordingOwners
-from kai_py.snapshot.derivation import GpuMemory, PodDemand, pod_demand
 from kai_py.snapshot.invalid_pods import invalid_demand, invalid_gang
 from kai_py.snapshot.placeholders import ExpectedMembers, expected_members
+from kai_py.snapshot.pod_demand import PodDemand, pod_demand
 from kai_py.snapshot.settings import DeviceRegistry
 from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.suspended_jobs import placeholder_problem, with_admission_defaults
+from kai_py.snapshot.tables.gpu_memory import GpuMemory
 from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 
 Identify = Callable[[Pod, Owners], GangSpec]

@@ -16,11 +16,13 @@ from kai_py.api.references import ClaimRef, PodRef
 from kai_py.grouping.gang import ExpectedPods
 from kai_py.grouping.owner_chain import Owners
 from kai_py.snapshot.accounting import Accounting
+from kai_py.snapshot.charges import charge
 from kai_py.snapshot.dependencies import RecordingOwners
-from kai_py.snapshot.derivation import GpuMemory, charge, pod_demand
 from kai_py.snapshot.gangs import Member, PodState
+from kai_py.snapshot.pod_demand import pod_demand
 from kai_py.snapshot.shape import ClaimUse, ShapeTable
 from kai_py.snapshot.tables.claims import PodClaims, group_claims, pod_claims
+from kai_py.snapshot.tables.gpu_memory import GpuMemory
 
 TEMPLATES = "resourceclaimtemplates"
 

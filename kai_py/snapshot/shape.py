@@ -153,27 +153,11 @@ class ShapeTable:
         labels_matter = labels_matter or has_rules(spec.affinity, spec.topology_spread_constraints)
         key = _ENCODER.encode(
             (
-                [(c.resources, c.restart_policy) for c in spec.containers],
-                [(c.resources, c.restart_policy) for c in spec.init_containers],
-                spec.resources,
-                spec.overhead,
-                spec.node_selector,
-                spec.affinity,
-                spec.tolerations,
-                spec.topology_spread_constraints,
+                _constraints(pod),
                 ports,
                 volume_selectors,
                 volumes,
-                [
-                    (
-                        c.name,
-                        c.spec,
-                        c.claim.metadata.uid if c.claim else "",
-                        c.node_selector,
-                        c.containers,
-                    )
-                    for c in claims
-                ],
+                [_identity(claim) for claim in claims],
                 plugin_equivalents,
                 gpu_share,
                 extended,
@@ -208,6 +192,27 @@ class ShapeTable:
 
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def _constraints(pod: Pod) -> tuple[object, ...]:
+    """What of the pod itself a shape depends on, but for its ports."""
+    spec = pod.spec
+    return (
+        [(each.resources, each.restart_policy) for each in spec.containers],
+        [(each.resources, each.restart_policy) for each in spec.init_containers],
+        spec.resources,
+        spec.overhead,
+        spec.node_selector,
+        spec.affinity,
+        spec.tolerations,
+        spec.topology_spread_constraints,
+    )
+
+
+def _identity(use: ClaimUse) -> tuple[object, ...]:
+    """What of a claim a shape depends on; of a shared or allocated claim, which it is."""
+    uid = use.claim.metadata.uid if use.claim else ""
+    return use.name, use.spec, uid, use.node_selector, use.containers
 
 
 def _host_ports(pod: Pod) -> tuple[HostPort, ...]:

@@ -29,9 +29,9 @@ from kai_py.api.records.node_topology import (
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner, Subgroup, TopologyConstraint
 from kai_py.snapshot.accounting import total
-from kai_py.snapshot.derivation import shared_gpu_usage
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.node_usage import NodeUsageTable, PodUsage
+from kai_py.snapshot.pod_usage import shared_gpu_usage
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import NominatedNode, Snapshot
 from kai_py.snapshot.tables.gpus import MEMORY_LABEL, NOMINAL_MIB

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_py.snapshot.tables.queue_checks import MAX_DEPTH, MAX_WEIGHT
 from kai_py.snapshot.tables.queue_tree import build_queue_table
-from kai_py.snapshot.tables.queues import MAX_DEPTH, MAX_WEIGHT, QueueFault, QueueInfo, inherited
+from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, inherited
 
 RESOURCES = ("cpu", "gpu")
 

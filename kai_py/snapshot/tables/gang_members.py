@@ -1,19 +1,29 @@
 """Pods of ours as members of their gangs, with what they are charged, and by node.
 
-Waiting pods that ask for more than one gang, and the markers of those they are not in.
+A member is a function of its pod, of what the pod demands, and of its placement. Also here: waiting
+pods that ask for more than one gang, and the markers of those they are not in.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from kai_py.api.gpu_share import SharedGpu
+from kai_py.api.queue import ADMISSION_GATE, CHECKPOINT_BY_KEY, CHECKPOINTED_KEY
+from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
+from kai_py.api.times import parse_time
 from kai_py.grouping.gang import GangSpec
+from kai_py.snapshot.accounting import GPU, Accounting
+from kai_py.snapshot.assumptions import PodPlacement
 from kai_py.snapshot.charges import PodCharges
-from kai_py.snapshot.derivation import member, unlabelled_claim
 from kai_py.snapshot.gang_table import GangTable
+from kai_py.snapshot.gangs import Charge, Member, PodState
+from kai_py.snapshot.pod_demand import PodDemand
+from kai_py.snapshot.pod_usage import claimed_by
 from kai_py.snapshot.settings import DeviceRegistry
 from kai_py.snapshot.snapshot import IgnoredMarkers
 from kai_py.snapshot.tables.admissions import Admissions
+from kai_py.snapshot.tables.numa import observed_zones
 from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 
 
@@ -173,3 +183,97 @@ class IgnoredMarkerTable(PodTable):
     def snapshot(self) -> tuple[IgnoredMarkers, ...]:
         """All of them, by pod."""
         return tuple(sorted(self._by_pod.values(), key=lambda each: each.pod))
+
+
+def unlabelled_claim(demand: PodDemand, accounting: Accounting, label: str, queue: str) -> str:
+    """What is wrong where a claim for GPUs that pods may share is not marked as that of ``queue``.
+
+    Without a ``label`` such claims need no mark. Claims made for one pod never do.
+    """
+    for use in demand.claims.uses if label else ():
+        claim = use.claim
+        if claim is None or any(owner.controller for owner in claim.metadata.owner_references):
+            continue
+        if claim.metadata.labels.get(label) != queue and accounting.claim_spec(use.spec).get(GPU):
+            name = claim.metadata.name
+            return f'resourceclaim "{name}" is shared: its label {label} must name queue "{queue}"'
+    return ""
+
+
+def member(
+    pod: Pod,
+    demand: PodDemand,
+    placement: PodPlacement,
+    *,
+    gpus: tuple[SharedGpu, ...],
+    spec: GangSpec,
+    cost: Mapping[str, float],
+    relies_on: tuple[tuple[str, Charge], ...] = (),
+    waiting_for: str = "",
+) -> Member:
+    """The pod as a member of the gang that ``spec`` describes; ``cost`` is its charge.
+
+    ``relies_on`` is as in ``Member``. ``waiting_for``: what it waits for beside the objects that it
+    names.
+    """
+    meta = pod.metadata
+    by = meta.annotations.get(CHECKPOINT_BY_KEY, "")
+    asked = parse_time(by) if by else None
+    return Member(
+        pod=PodRef.of(meta),
+        shape=demand.shape,
+        subgroup=spec.subgroup,
+        state=_pod_state(pod, placement),
+        node=placement.node,
+        claimed_amounts=claimed_by(pod, placement) if placement.node else {},
+        nominated=placement.nominated,
+        priority=pod.spec.priority,
+        created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
+        bound_since=_bound_since(pod),
+        charge=cost,
+        relies_on=relies_on,
+        labels=meta.labels,
+        claims=(*demand.claims.references, *demand.claims.extended_claims),
+        group_reservation=demand.claims.group_reservation,
+        gpus=gpus,
+        volumes_to_provision=demand.volumes.to_provision,
+        unbound_volume_claims=demand.volumes.unbound_claims,
+        attachments=demand.volumes.attachments,
+        numa_zones=observed_zones(pod),
+        order=spec.order,
+        failure_limits=spec.failure_limits,
+        may_preempt=pod.spec.preemption_policy != "Never",
+        gated_by_us_only=tuple(gate.name for gate in pod.spec.scheduling_gates)
+        == (ADMISSION_GATE,),
+        waiting_for=demand.waiting_for or spec.pod_problem or waiting_for,
+        missing=demand.missing,
+        stuck_terminating=placement.stuck_terminating,
+        lingering=placement.lingering and bool(placement.node),
+        overdue=placement.overdue,
+        problem=demand.problem and f"pod {meta.namespace}/{meta.name}: {demand.problem}",
+        disruption=_disruption(pod),
+        checkpoint_by=None if asked is None else asked.timestamp(),
+        checkpointed=asked is not None and meta.annotations.get(CHECKPOINTED_KEY) == by,
+    )
+
+
+def _pod_state(pod: Pod, placement: PodPlacement) -> PodState:
+    if placement.terminating:
+        return PodState.RELEASING
+    if placement.node:
+        return PodState.BOUND
+    return PodState.GATED if pod.spec.scheduling_gates else PodState.PENDING
+
+
+def _disruption(pod: Pod) -> str:
+    found = (c for c in pod.status.conditions if c.type == "DisruptionTarget")
+    return next((c.reason or c.type for c in found if c.status == "True"), "")
+
+
+def _bound_since(pod: Pod) -> float:
+    """Unix seconds, 0 while the pod is not bound; without a condition the pod's start time."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "True":
+            since = condition.last_transition_time
+            return since.timestamp() if since else 0.0
+    return pod.status.start_time.timestamp() if pod.status.start_time else 0.0

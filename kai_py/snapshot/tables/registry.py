@@ -15,7 +15,6 @@ from kai_py.snapshot.dependencies import (
     ReadableKinds,
     RecordingOwners,
 )
-from kai_py.snapshot.derivation import GpuMemory
 from kai_py.snapshot.gang_table import GangTable
 from kai_py.snapshot.node_usage import NodeUsageState, NodeUsageTable
 from kai_py.snapshot.object_cache import ObjectCache
@@ -29,6 +28,7 @@ from kai_py.snapshot.tables.claim_overlays import ClaimOverlays
 from kai_py.snapshot.tables.claims import POD_GROUPS
 from kai_py.snapshot.tables.device_health import UnhealthyPods
 from kai_py.snapshot.tables.gang_members import GangMembers, IgnoredMarkerTable, NodePods
+from kai_py.snapshot.tables.gpu_memory import GpuMemory
 from kai_py.snapshot.tables.known_names import KnownNames
 from kai_py.snapshot.tables.misnamed_schedulers import MisnamedSchedulers
 from kai_py.snapshot.tables.numa import NumaReports
@@ -65,6 +65,7 @@ class SnapshotTables:
     ) -> None:
         """``pods`` (by uid), ``objects`` and ``dependencies`` stay up to date by the builder."""
         self._pods, self._objects, self._quarantine = pods, objects, quarantine
+        self._create_self_contained()
         self.node_usage = NodeUsageTable(settings.departure_signals)
         self._queues = QueueInfos(
             queue_info,
@@ -73,8 +74,6 @@ class SnapshotTables:
             open_queues=settings.open_queues,
         )
         self.queue_access = QueueAccess(self._queues.specs, objects.namespace_labels)
-        self.node_pods = NodePods()
-        self.admissions = Admissions()
         self.gangs = GangTable(
             settings.preemptible_below,
             self.admissions,
@@ -83,10 +82,7 @@ class SnapshotTables:
             quarantine,
         )
         self.assumptions = Assumptions(settings.nomination_seconds)
-        self.stuck_terminations = StuckTerminations()
-        self.gpu_memory = GpuMemory()
         self.claim_overlays = ClaimOverlays(objects, dependencies)
-        self.pod_rules = PodRuleTable()
         schedulers = GroupSchedulers(dependencies)
         self.parsed_pods = ParsedPods(
             identify,
@@ -109,53 +105,11 @@ class SnapshotTables:
             admissions=self.admissions,
             queue_exists=self.queue_access.exists,
         )
-        self._topologies = Topologies()
-        self._known_names = KnownNames()
         self._misnamed = MisnamedSchedulers((settings.scheduler_name, *settings.scheduler_aliases))
         self._budgets = DisruptionBudgets(pods, settings.is_ours)
-        self._numa = NumaReports()
-        self._ignored_markers = IgnoredMarkerTable()
-        self._unhealthy = UnhealthyPods()
         self._starting = StartingPods(settings.is_ours)
-        self._attach_limits = AttachLimits()
-        self._attachments = VolumeAttachments()
-        self._available_volumes = AvailableVolumes()
-        self._storage_capacities = StorageCapacities()
-        self.object_tables = ObjectTables(
-            self.releasable_claims,
-            self._queues,
-            self.queue_access,
-            self._topologies,
-            self._known_names,
-            self._budgets,
-            self._numa,
-            self._attach_limits,
-            self._attachments,
-            self._available_volumes,
-            self._storage_capacities,
-            self.pod_rules,
-        )
-        self.pod_tables = PodTables(
-            self.assumptions,
-            self.stuck_terminations,
-            schedulers,
-            self._budgets,
-            self.parsed_pods,
-            self.claim_overlays,
-            self._available_volumes,
-            self.pod_rules,
-            self._ignored_markers,
-            self._known_names,
-            self._misnamed,
-            self._unhealthy,
-            self._starting,
-            self.gpu_memory,
-            self._numa,
-            self.node_usage,
-            self.node_pods,
-            self.admissions,
-            self.gang_members,
-        )
+        self.object_tables = self._object_tables()
+        self.pod_tables = self._pod_tables(schedulers)
 
     def snapshot(self, now: float, state: NodeUsageState, next_device: float) -> Snapshot:
         """What all tables say at ``now``; ``state``: of ``node_usage``.
@@ -209,6 +163,64 @@ class SnapshotTables:
             numa=self._numa.snapshot(),
             invalid_objects=self._quarantine.snapshot(),
             misnamed_schedulers=self._misnamed.snapshot(),
+        )
+
+    def _create_self_contained(self) -> None:
+        """Create the tables that need neither settings nor other tables."""
+        self.stuck_terminations = StuckTerminations()
+        self.gpu_memory = GpuMemory()
+        self.pod_rules = PodRuleTable()
+        self._topologies = Topologies()
+        self._known_names = KnownNames()
+        self._numa = NumaReports()
+        self._ignored_markers = IgnoredMarkerTable()
+        self._unhealthy = UnhealthyPods()
+        self._attach_limits = AttachLimits()
+        self._attachments = VolumeAttachments()
+        self._available_volumes = AvailableVolumes()
+        self._storage_capacities = StorageCapacities()
+        self.node_pods = NodePods()
+        self.admissions = Admissions()
+
+    def _object_tables(self) -> ObjectTables:
+        """The tables to which changes of other objects than pods go."""
+        return ObjectTables(
+            self.releasable_claims,
+            self._queues,
+            self.queue_access,
+            self._topologies,
+            self._known_names,
+            self._budgets,
+            self._numa,
+            self._attach_limits,
+            self._attachments,
+            self._available_volumes,
+            self._storage_capacities,
+            self.pod_rules,
+        )
+
+    def _pod_tables(self, schedulers: GroupSchedulers) -> PodTables:
+        """The tables to which changes of pods go."""
+        return PodTables(
+            self.assumptions,
+            self.stuck_terminations,
+            schedulers,
+            self._budgets,
+            self.parsed_pods,
+            self.claim_overlays,
+            self._available_volumes,
+            self.pod_rules,
+            self._ignored_markers,
+            self._known_names,
+            self._misnamed,
+            self._unhealthy,
+            self._starting,
+            self.gpu_memory,
+            self._numa,
+            self.node_usage,
+            self.node_pods,
+            self.admissions,
+            self.gang_members,
         )
 
     def _is_unplaced(self, uid: str) -> bool:

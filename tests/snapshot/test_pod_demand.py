@@ -5,10 +5,13 @@ from kai_py.api.records.core import PodSchedulingGate
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.assumptions import PodPlacement
-from kai_py.snapshot.derivation import PodDemand, charge, member, pod_usage, shared_gpus_of
+from kai_py.snapshot.charges import charge
 from kai_py.snapshot.gangs import PodState
+from kai_py.snapshot.pod_demand import PodDemand
+from kai_py.snapshot.pod_usage import pod_usage, shared_gpus_of
 from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.tables.claims import pod_claims
+from kai_py.snapshot.tables.gang_members import member
 from tests.support.scenario import claim, claiming, pod, shared
 
 ACCOUNTING = Accounting(
