@@ -2,7 +2,7 @@
 
 import enum
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -17,6 +17,7 @@ from kai_py.cli.output import (
     print_document,
     print_table,
 )
+from kai_py.cli.pool_reports import PoolReport, read_pool_reports, report_cells
 from kai_py.cli.reading import plan_cluster
 from kai_py.cli.scheduler_http import (
     DEFAULT_SERVICE,
@@ -75,12 +76,15 @@ def command(
     and how many others there are.
     """
     configuration = configuration_from(config)
+    reports: dict[str, PoolReport] = {}
 
     def read() -> list[DeviceEntry]:
         snapshot, plan = plan_cluster(kubeconfig, context, configuration)
         check_known("--node", node, snapshot.nodes.names, hint="kubectl get nodes lists them")
         queues = (share.queue for share in plan.queues)
         check_known("--queue", queue, queues, hint="kai-py queues lists them")
+        if by is Grouping.POOL:
+            reports.update(read_pool_reports(kubeconfig, context))
         return entries_of(snapshot)
 
     address = SchedulerAddress(url, token_file, service, kubeconfig, context)
@@ -99,7 +103,7 @@ def command(
     if print_document(entries, output, json=json):
         return
     if by is not None:
-        print_table((by.value.upper(), *COUNT_HEADINGS), count_rows(entries, by))
+        _print_counts(entries, by, report_cells(reports, found))
         return
     rows = tree_rows(entries) if tree else ((entry, "") for entry in entries)
     if output is Output.WIDE:
@@ -140,6 +144,16 @@ def count_rows(entries: Sequence[DeviceEntry], by: Grouping) -> Iterable[tuple[s
         total = len(statuses)
         counts = (total, free, allocated, blocked, total - free - allocated - blocked)
         yield (key or "-", *map(str, counts))
+
+
+def _print_counts(
+    entries: Sequence[DeviceEntry], by: Grouping, reported: Mapping[str, str]
+) -> None:
+    headings, rows = (by.value.upper(), *COUNT_HEADINGS), count_rows(entries, by)
+    if not reported:
+        print_table(headings, rows)
+        return
+    print_table((*headings, "REPORTED"), ((*row, reported.get(row[0], "-")) for row in rows))
 
 
 def _keys(entry: DeviceEntry, by: Grouping) -> Iterable[str]:

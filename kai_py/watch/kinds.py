@@ -21,6 +21,7 @@ from kai_py.api.records.kai import KaiPodGroup, KaiQueue, KaiTopology
 from kai_py.api.records.node import Node
 from kai_py.api.records.node_topology import GROUP as NODE_TOPOLOGY_GROUP
 from kai_py.api.records.node_topology import NodeResourceTopology
+from kai_py.api.records.pool_status import ResourcePoolStatusRequest
 from kai_py.api.records.resource import (
     DeviceClass,
     ResourceClaim,
@@ -162,6 +163,15 @@ RESOURCE_CLAIM_TEMPLATES = _device_kind(
 )
 DEVICE_CLASSES = _device_kind(DeviceClass, "deviceclasses", *PREFERRED_VERSIONS)
 DEVICE_TAINT_RULES = _device_kind(DeviceTaintRule, "devicetaintrules", "v1", "v1beta2", "v1alpha3")
+POOL_STATUS_REQUESTS = define_kind(
+    ResourcePoolStatusRequest,
+    "ResourcePoolStatusRequest",
+    "resourcepoolstatusrequests",
+    "v1alpha3",
+    group="resource.k8s.io",
+    namespaced=False,
+)
+"""Not watched: what they report is known from slices and claims, and newer."""
 
 QUEUES = Kind(
     name="Queue",
@@ -257,9 +267,9 @@ WATCHED = (
     PROVISIONING_REQUESTS,
     PODS,
 )
+"""The kinds that the scheduler mirrors."""
 
 WATCHED_BY_NAME: dict[tuple[str, str], Kind[Any]] = {
     (kind.group, kind.name): kind for kind in WATCHED
 }
 """By group and kind, as ``apiVersion`` and ``kind`` of an object give them."""
-"""The kinds that the scheduler mirrors."""

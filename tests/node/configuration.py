@@ -42,6 +42,7 @@ def kubelet_configuration(cgroup: str, socket: str) -> dict[str, Any]:
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "enableServer": False,
+        "featureGates": {"DRANodeAllocatableResources": True},
         "healthzPort": 0,
         "readOnlyPort": 0,
         "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},

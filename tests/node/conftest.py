@@ -6,6 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.cluster.controlplane import ControlPlane, control_plane
+from tests.cluster.controlplane.server import EVERY_RESOURCE_API
 from tests.node.node import Node, node
 from tests.node.requirements import missing
 from tests.node.workloads import DRIVER, PARTS, device_class
@@ -22,6 +23,11 @@ from tests.support.cluster.view import View, condition
 NAMES = ("node-a", "node-b")
 GPUS = 4
 """Devices that the example driver offers on each node."""
+GATES = (
+    "DRADeviceTaintRules",
+    "DRANodeAllocatableResources",
+    "DRAResourcePoolStatus",
+)
 READY_SECONDS = 60.0
 _DEVICES = "/apis/resource.k8s.io/v1"
 _PODS = ("/api/v1/namespaces/default/pods", RESERVATIONS)
@@ -44,8 +50,11 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane for the nodes alone."""
     if reasons := list(missing()):
         pytest.skip("; ".join(reasons))
-    gates = {"DRADeviceTaintRules": True}
-    with control_plane(tmp_path_factory.mktemp("controlplane"), feature_gates=gates) as plane:
+    with control_plane(
+        tmp_path_factory.mktemp("controlplane"),
+        feature_gates=dict.fromkeys(GATES, True),
+        runtime_config={**EVERY_RESOURCE_API, "resource.k8s.io/v1alpha3": True},
+    ) as plane:
         yield plane
 
 

@@ -1,8 +1,8 @@
 """What the claims of a pod take of its node, written to the pod's status (KEP-5517).
 
-The kubelet sizes the pod's cgroups by it, and schedulers count it on the node: it must be there
-before the pod is bound. An API server whose feature gate is off drops it; then devices take nothing
-of nodes for the kubelet either, and the pod is bound without it.
+Kubelets count it when they admit pods, and schedulers do on the node: it must be there before the
+pod is bound. An API server whose feature gate is off drops it; then devices take nothing of nodes
+for kubelets either, and the pod is bound without it.
 """
 
 from typing import Any

@@ -371,6 +371,21 @@ async def test_a_pod_waits_until_the_driver_has_attached_its_card(cluster: Clust
         assert condition(await cluster.api.get(f"{view.path('pods')}/train"), "PodScheduled")
 
 
+@pytest.mark.parametrize("cluster", ["real"], indirect=True)
+async def test_devices_take_no_cpus_where_the_server_keeps_no_mappings(
+    cluster: Cluster, view: View
+):
+    """Its gate DRANodeAllocatableResources is off; tests/node has it on."""
+    mapping = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "1000"}}}
+    template = claim_template("one-gpu", exactly())
+    async with cluster.run_nodes(nodes()):
+        await submit(cluster, pool("node-0", cards(1, **mapping)), template)
+        await cluster.submit(pod("p", claiming()))
+        await running(view, "p", 1)
+        [found] = await view.pods("p")
+        assert "nodeAllocatableResourceClaimStatuses" not in found["status"]
+
+
 async def unless_missing(read: Any) -> Document | None:
     with contextlib.suppress(ValueError):
         found: Document = await read()
