@@ -35,6 +35,7 @@ from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.departure_rules import DepartureRules
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.spot_choices import SpotRules
+from kai_py.plan.startups import GANGS_NOT_READY, StartupRecord
 from kai_py.plan.state.queues import PastUsage, Quota, gpus_of_nodes, quota_of
 from kai_py.plan.turns import CycleWatch
 from kai_py.policy.ageing import Ageing
@@ -180,6 +181,16 @@ class Planner:
         published = self._devices.node_gpus(snapshot.nodes)
         return gpus_of_nodes(snapshot, self._devices.accounting, published)
 
+    def kept_startups(self) -> StartupRecord:
+        """The gangs that do not get ready, for a later leader; not while a plan is made."""
+        return self._memory.startups.kept()
+
+    def recall_startups(self, record: StartupRecord, now: float) -> None:
+        """Take over what an earlier leader knew of them; before the first plan."""
+        self._memory.startups.recall(record)
+        for device, seconds in self._memory.startups.devices_to_avoid(now):
+            self.builder.avoid_device(device, GANGS_NOT_READY, seconds)
+
     def reset(self) -> None:
         """Drop what earlier cycles remembered, after one that failed half-way."""
         past = self._memory
@@ -191,6 +202,7 @@ class Planner:
             extension_backoffs=past.extension_backoffs,
             runtimes=past.runtimes,
             served=past.served,
+            startups=past.startups,
         )
 
 

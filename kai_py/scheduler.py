@@ -24,7 +24,7 @@ from kai_py.commit.executor import Executor, ExecutorDependencies
 from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.config import Configuration
 from kai_py.grouping.owner_chain import GroupKind
-from kai_py.observe import health
+from kai_py.observe import health, kept_shares, kept_startups
 from kai_py.observe.activity_log import log_decisions, log_queue_change
 from kai_py.observe.audit_source import AuditSource
 from kai_py.observe.auditor import Auditor
@@ -32,7 +32,9 @@ from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.failures import Failures
 from kai_py.observe.http import Probes
 from kai_py.observe.http_api import ApiSource
-from kai_py.observe.kept_shares import NAME_SUFFIX, KeptShares
+from kai_py.observe.kept_shares import KeptShares
+from kai_py.observe.kept_startups import KeptStartups
+from kai_py.observe.kept_text import NAME_SUFFIX, KeptText
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_observer import PlanListener, PlanObserver
 from kai_py.observe.replica import Replica
@@ -124,6 +126,7 @@ class Scheduler:
         )
         self._executor: Executor | None = None
         self._kept_shares: KeptShares | None = None
+        self._kept_startups: KeptStartups | None = None
         self._elector: Elector | ElectorThread | None = None
         self.address = ""
         """URL at which other replicas reach this one; to be set before ``run``."""
@@ -220,9 +223,11 @@ class Scheduler:
             await self._lead(lambda: True)
         else:
             election = election_of(self._configuration, self._identity, self.address)
-            shares = self._observer.shares
-            self._kept_shares = KeptShares(
-                self._client, election.namespace, f"{election.name}{NAME_SUFFIX}", shares
+            lease = (self._client, election.namespace, f"{election.name}{NAME_SUFFIX}")
+            shares = KeptText(*lease, kept_shares.ANNOTATION, kept_shares.WHAT)
+            self._kept_shares = KeptShares(shares, self._observer.shares)
+            self._kept_startups = KeptStartups(
+                KeptText(*lease, kept_startups.ANNOTATION, kept_startups.WHAT)
             )
             elector = self._elector = elector_for(self._client, election)
             await self._unless_stopped(elector.lead(lambda: self._lead(lambda: elector.leading)))
@@ -269,6 +274,10 @@ class Scheduler:
         if self._kept_shares is not None:
             recalling.append(asyncio.create_task(self._kept_shares.run()))
         try:
+            if self._kept_startups is not None:
+                known = await self._kept_startups.recall()
+                self._planner.recall_startups(known, self._client.machine.now())
+                recalling.append(asyncio.create_task(self._kept_startups.run()))
             async with self._executor.running():
                 await self._cycles(may_act)
         finally:
@@ -330,6 +339,8 @@ class Scheduler:
             snapshot = self._planner.freeze(now)
         with self._metrics.timed("plan", number):
             plan, node_gpus = await asyncio.to_thread(self._decide, snapshot)
+        if self._kept_startups is not None:
+            self._kept_startups.note(self._planner.kept_startups())
         ends = self._planner.expected_ends(now)
         view = self._audit_source.view = ClusterView(number, snapshot, plan, node_gpus, ends)
         with self._failures.contained("the next deadline"):

@@ -49,6 +49,7 @@ from kai_py.observe.failures import Failures
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.observations import ObjectProblem
 from kai_py.plan.plan import Plan
+from kai_py.plan.startups import GANGS_NOT_READY
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client
 from kai_py.watch.freshness import Freshness
@@ -218,7 +219,7 @@ class Executor:
         with contained("events"):
             self._event_writer.report_running(plan)
         for each in plan.avoided_devices:
-            self._dependencies.assume_cache.avoid_device(each.key, "GangsNotReady", each.seconds)
+            self._dependencies.assume_cache.avoid_device(each.key, GANGS_NOT_READY, each.seconds)
         with contained("statuses of groups"):
             self._native_statuses.update(plan, gangs)
             self._grove_statuses.update(plan, gangs)

@@ -208,7 +208,7 @@ def cluster_rules(without: Collection[Right] = ()) -> list[Rule]:
 
 def lease_grants() -> list[Grant]:
     """Grants of the Role in the namespace of the lease."""
-    reason = "One replica schedules: the holder of a Lease; another keeps the history of shares."
+    reason = "One replica schedules: the holder of a Lease; another keeps history for the next."
     return [Grant(reason, "coordination.k8s.io", ("leases",), ("create", "get", "patch"))]
 
 

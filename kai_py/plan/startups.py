@@ -8,8 +8,8 @@
               timeout is changed
 
 A floor that is ready for a moment has not started: a container that crashes again and again is
-ready in between (``snapshot.tables.readiness``). All of this is forgotten with the process; then
-gangs have their time and tries again.
+ready in between (``snapshot.tables.readiness``). A new leader takes over what the one before knew
+(``StartupRecord``).
 
 A node is avoided for ``AVOIDED_SECONDS`` after gangs of several tenants did not get ready on it,
 each while a pod alike of the same gang was ready on another node. Tenants are distinguished by
@@ -19,7 +19,7 @@ of claims, of which an avoided one is not allocated.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kai_py.api.node_departures import DepartureStage
@@ -41,6 +41,8 @@ FORGET_SECONDS = 3600.0
 SETTLED_SECONDS = 60.0
 """Seconds for which the floor must be ready before its start is over."""
 AVOIDED_SECONDS = 1800.0
+GANGS_NOT_READY = "GangsNotReady"
+"""Why a device is avoided."""
 MAX_BLAMES = 64
 """Failures that are remembered of one node."""
 
@@ -91,6 +93,16 @@ class FailedStart:
     cause: str
     nodes: tuple[str, ...]
     devices: tuple[tuple[DeviceKey, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StartupRecord:
+    """What a new leader has to know; see ``Startups``."""
+
+    since: dict[str, tuple[float, float | None]] = field(default_factory=dict)
+    attempts: dict[str, Attempts] = field(default_factory=dict)
+    blames: dict[str, tuple[Blame, ...]] = field(default_factory=dict)
+    device_blames: dict[DeviceKey, tuple[Blame, ...]] = field(default_factory=dict)
 
 
 @dataclass
@@ -151,6 +163,25 @@ class Startups:
             for device, blames in self.device_blames.items()
             if (kept := _recent(blames, now))
         }
+
+    def kept(self) -> StartupRecord:
+        """A copy, for a later leader. O(gangs that have failed)."""
+        return StartupRecord(
+            dict(self.since), dict(self.attempts), dict(self.blames), dict(self.device_blames)
+        )
+
+    def recall(self, record: StartupRecord) -> None:
+        """Take over what an earlier leader knew, before the first cycle."""
+        self.since = record.since | self.since
+        self.attempts = record.attempts | self.attempts
+        self.blames = record.blames | self.blames
+        self.device_blames = record.device_blames | self.device_blames
+
+    def devices_to_avoid(self, now: float) -> Iterator[tuple[DeviceKey, float]]:
+        """The devices to avoid, and for how many seconds from ``now``."""
+        for device, blames in self.device_blames.items():
+            if _said_of(recent := _recent(blames, now), "with it"):
+                yield device, recent[-1].time + AVOIDED_SECONDS - now
 
     def held(self, snapshot: Snapshot) -> dict[str, Unschedulable]:
         """The gangs that are held back after failed starts; those with bound pods are not."""

@@ -13,12 +13,14 @@ from kai_py.api.records.core import (
     ContainerWaiting,
     PodStatus,
 )
+from kai_py.observe import kept_startups
 from kai_py.observe.explanation import Explainer
 from kai_py.observe.gang_rows import gang_rows
+from kai_py.observe.kept_startups import packed, unpacked
 from kai_py.plan.plan import Stage
-from kai_py.plan.startups import FailedStart, ReadyRule, Startups
+from kai_py.plan.startups import Blame, FailedStart, ReadyRule, StartupRecord, Startups
 from kai_py.snapshot.tables.readiness import startup_problem
-from tests.support.scenario import at, cluster, evicted, job, node, placed, pod, queue
+from tests.support.scenario import START, at, cluster, evicted, job, node, placed, pod, queue
 
 PULL = ContainerState(waiting=ContainerWaiting("ImagePullBackOff", "no such image"))
 CRASH = ContainerState(waiting=ContainerWaiting("CrashLoopBackOff"))
@@ -292,6 +294,39 @@ def test_devices_are_avoided_by_the_same_rule():
     [avoided] = startups.record([failed(other)], 10.0)
     assert (avoided.key, avoided.node) == (device, node_name)
     assert avoided.message == "2 gangs of 2 queues did not get ready with it"
+
+
+def test_the_next_leader_goes_on_with_what_was_known(monkeypatch):
+    made, _, pods = world(spec={**TIMEOUT, "readyAttempts": 1})
+    made.plan(0)
+    assert len(evicted(made.plan(300))) == 2
+    recreated(made, pods, 300)
+    known = made.memory.startups
+    blame = Blame(290.0 + START, "q", "default", "default/Job/train")
+    known.blames["a"] = (blame, dataclass_replace(blame, queue="r", namespace="other"))
+    known.device_blames["gpu.example.com", "a", "gpu-0"] = known.blames["a"]
+    kept = unpacked(packed(known.kept()))
+    assert kept == known.kept()
+    made.memory.startups = Startups()
+    made.memory.startups.recall(kept)
+    plan = made.plan(301)
+    assert not plan.placements
+    assert plan.unplaced[0].stage is Stage.NOT_READY
+    assert [each.node for each in plan.avoided_nodes] == ["a"]
+    [(device, seconds)] = made.memory.startups.devices_to_avoid(START + 301)
+    assert (device[2], seconds) == ("gpu-0", 1800 - 11)
+    # Too much is bounded: the last tries are kept.
+    old = kept.attempts[KEY]
+    many = {
+        f"{i:x}": dataclass_replace(old, owner=f"{hash(str(i)):x}", failed=float(i))
+        for i in range(5000)
+    }
+    monkeypatch.setattr(kept_startups, "MAX_BYTES", 10_000)
+    text = packed(dataclass_replace(kept, attempts=many))
+    assert len(text) <= 10_000
+    assert 0 < len(unpacked(text).attempts) < 5000
+    assert f"{4999:x}" in unpacked(text).attempts
+    assert unpacked("x") == unpacked("") == StartupRecord()
 
 
 def test_gangs_that_fail_everywhere_blame_no_node():

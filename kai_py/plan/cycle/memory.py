@@ -1,7 +1,7 @@
 """What one cycle leaves to the next: results and history.
 
-Nothing in it is written down: a new process starts with none, decides alike and takes longer, and
-has no history beside what the statuses of queues say.
+A new process starts with none of the results, decides alike and takes longer. Of the history it has
+what the statuses of queues say, and the starts that failed (``plan.startups.StartupRecord``).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
