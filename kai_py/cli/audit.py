@@ -18,17 +18,10 @@ from kai_py.audit.documents import Document, decode_objects, observed_cluster
 from kai_py.audit.finding import AuditFinding
 from kai_py.audit.rules import audit_cluster
 from kai_py.cli.cluster_objects import read_now
-from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
+from kai_py.cli.connection import ClusterOptions
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.output import (
-    JsonFlag,
-    Output,
-    OutputOption,
-    print_document,
-    print_table,
-    progress,
-    say,
-)
+from kai_py.cli.options import takes_groups
+from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
 from kai_py.config import Configuration
 from kai_py.simulate.object_files import RejectedObject, files_below, read_object_files
 
@@ -43,6 +36,7 @@ class Report(NamedTuple):
     rejected: Sequence[RejectedObject]
 
 
+@takes_groups
 def command(
     files: Annotated[
         list[Path] | None,
@@ -53,9 +47,7 @@ def command(
         ),
     ] = None,
     *,
-    config: ConfigFile = None,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
+    cluster: ClusterOptions,
     now: Annotated[
         float | None,
         typer.Option(
@@ -68,16 +60,15 @@ def command(
             min=0.0, help="Seconds to the second reading of a cluster; 0: one reading is enough."
         ),
     ] = 5.0,
-    output: OutputOption = Output.TABLE,
-    json: JsonFlag = False,
+    output: OutputOptions,
 ) -> None:
     """Look for lost claims, devices used twice, broken gangs, limits and capacity exceeded."""
-    configuration = configuration_from(config)
+    configuration = cluster.configuration()
     if files:
         report = _audit_files(files, configuration, now)
     else:
-        report = _audit_cluster(kubeconfig, context, configuration, again_after)
-    if not print_document(report._asdict(), output, json=json):
+        report = _audit_cluster(cluster, configuration, again_after)
+    if not print_document(report._asdict(), output.form):
         _print_table(report)
     if report.findings:
         raise typer.Exit(ExitCode.FOUND)
@@ -104,10 +95,10 @@ def _written(file: Path) -> float:
 
 
 def _audit_cluster(
-    kubeconfig: str, context: str, configuration: Configuration, again_after: float
+    cluster: ClusterOptions, configuration: Configuration, again_after: float
 ) -> Report:
     def read() -> Report:
-        documents = asyncio.run(read_now(kubeconfig, context))
+        documents = asyncio.run(read_now(cluster.kubeconfig, cluster.context))
         return _audit(documents, configuration, time.time())
 
     first = read()

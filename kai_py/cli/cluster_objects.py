@@ -13,7 +13,7 @@ import typer
 
 from kai_py.api import manifests
 from kai_py.api.manifests import ManifestError, read_documents
-from kai_py.cli.connection import cluster_client
+from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError
 from kai_py.cli.output import say
 from kai_py.cli.reading import check_rights
@@ -67,10 +67,10 @@ SavedCluster = Annotated[
 ]
 
 
-def cluster_objects(saved: Path | None, kubeconfig: str, context: str) -> Sequence[Document]:
+def cluster_objects(saved: Path | None, cluster: ClusterOptions) -> Sequence[Document]:
     """The objects in the file, or of the cluster if none is given; raises CommandError."""
     if saved is None:
-        return asyncio.run(read_now(kubeconfig, context))
+        return asyncio.run(read_now(cluster.kubeconfig, cluster.context))
     try:
         return load_objects(saved)
     except ObjectsError as error:

@@ -8,6 +8,7 @@ Addresses are HOST:PORT, or :PORT for every address.
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,6 +58,19 @@ Kubeconfig = Annotated[
     str, typer.Option(help="Kubeconfig file; otherwise $KUBECONFIG, the pod's account, ~/.kube.")
 ]
 Context = Annotated[str, typer.Option(help="Context of the kubeconfig.")]
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Which cluster is read, and with which configuration of the scheduler."""
+
+    kubeconfig: Kubeconfig = ""
+    context: Context = ""
+    config: ConfigFile = None
+
+    def configuration(self) -> Configuration:
+        """The configuration; raises CommandError."""
+        return configuration_from(self.config)
 
 
 @asynccontextmanager

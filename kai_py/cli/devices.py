@@ -8,26 +8,18 @@ from typing import Annotated
 import typer
 
 from kai_py.cli import completion
-from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
+from kai_py.cli.connection import ClusterOptions
+from kai_py.cli.options import takes_groups
 from kai_py.cli.output import (
-    JsonFlag,
     Output,
-    OutputOption,
+    OutputOptions,
     check_known,
     print_document,
     print_table,
 )
 from kai_py.cli.pool_reports import PoolReport, read_pool_reports, report_cells
 from kai_py.cli.reading import plan_cluster
-from kai_py.cli.scheduler_http import (
-    DEFAULT_SERVICE,
-    SchedulerAddress,
-    Service,
-    TokenFile,
-    Url,
-    ask_list,
-    read_or_ask,
-)
+from kai_py.cli.scheduler_http import SchedulerOptions, ask_list, read_or_ask
 from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder
 from kai_py.observe.device_entries import entries_of
 from kai_py.observe.http_lists import DeviceList
@@ -47,11 +39,10 @@ class Grouping(enum.StrEnum):
     QUEUE = "queue"
 
 
+@takes_groups
 def command(
     *,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-    config: ConfigFile = None,
+    cluster: ClusterOptions,
     node: Annotated[
         str, typer.Option(help="Only devices of this node.", autocompletion=completion.nodes)
     ] = "",
@@ -64,30 +55,27 @@ def command(
     free: Annotated[bool, typer.Option("--free", help="Only free devices.")] = False,
     tree: Annotated[bool, typer.Option("--tree", help="Partitions below their GPU.")] = False,
     by: Annotated[Grouping | None, typer.Option(help="Count instead of list.")] = None,
-    url: Url = "",
-    token_file: TokenFile = None,
-    service: Service = DEFAULT_SERVICE,
-    output: OutputOption = Output.TABLE,
-    json: JsonFlag = False,
+    scheduler: SchedulerOptions,
+    output: OutputOptions,
 ) -> None:
     """List devices and the pods that use them.
 
     Without the right to read the cluster, the scheduler tells the devices of your claims and pods,
     and how many others there are.
     """
-    configuration = configuration_from(config)
+    configuration = cluster.configuration()
     reports: dict[str, PoolReport] = {}
 
     def read() -> list[DeviceEntry]:
-        snapshot, plan = plan_cluster(kubeconfig, context, configuration)
+        snapshot, plan = plan_cluster(cluster, configuration)
         check_known("--node", node, snapshot.nodes.names, hint="kubectl get nodes lists them")
         queues = (share.queue for share in plan.queues)
         check_known("--queue", queue, queues, hint="kai-py queues lists them")
         if by is Grouping.POOL:
-            reports.update(read_pool_reports(kubeconfig, context))
+            reports.update(read_pool_reports(cluster.kubeconfig, cluster.context))
         return entries_of(snapshot)
 
-    address = SchedulerAddress(url, token_file, service, kubeconfig, context)
+    address = scheduler.address(cluster)
     found = read_or_ask(
         address, read, lambda: ask_list(address, "list/devices", DeviceList).devices
     )
@@ -100,13 +88,13 @@ def command(
     ]
     if not entries and not (node or queue or free):
         print("no devices: no ResourceSlice and no node has any", file=sys.stderr)
-    if print_document(entries, output, json=json):
+    if print_document(entries, output.form):
         return
     if by is not None:
         _print_counts(entries, by, report_cells(reports, found))
         return
     rows = tree_rows(entries) if tree else ((entry, "") for entry in entries)
-    if output is Output.WIDE:
+    if output.form is Output.WIDE:
         print_table(WIDE_HEADINGS, (_wide_cells(*row) for row in rows))
     else:
         print_table(HEADINGS, (_cells(*row) for row in rows))

@@ -10,6 +10,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, NamedTuple
 from urllib.parse import quote
 
@@ -17,40 +19,31 @@ import typer
 
 from kai_py.cli import completion
 from kai_py.cli.cluster_objects import SavedCluster, cluster_objects
-from kai_py.cli.connection import (
-    ConfigFile,
-    Context,
-    Kubeconfig,
-    cluster_client,
-    configuration_from,
-)
+from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.decisions import seconds_of
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.explanation_text import (
     UNFINISHED,
     ExplanationPrinter,
-    _print_suggestions,
     print_explanations,
+    print_suggestions,
 )
 from kai_py.cli.gangs import print_gangs
 from kai_py.cli.naming import NamespaceOption, context_namespace, parse_subject
+from kai_py.cli.options import takes_groups
 from kai_py.cli.output import (
-    JsonFlag,
     Output,
-    OutputOption,
+    OutputOptions,
     check_known,
     print_document,
     progress,
     say,
 )
 from kai_py.cli.scheduler_http import (
-    DEFAULT_SERVICE,
     SEARCH_SECONDS,
     Link,
-    Query,
     SchedulerAddress,
-    Service,
-    TokenFile,
+    SchedulerOptions,
     ask_list,
     decoded,
     read_or_ask,
@@ -67,8 +60,10 @@ from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import LoadedCluster
 
 
-def command(
-    *,
+@dataclass(frozen=True)
+class SubjectOptions:
+    """The arguments that name what is explained."""
+
     kind: Annotated[
         str,
         typer.Argument(
@@ -77,87 +72,106 @@ def command(
             show_default=False,
             autocompletion=completion.subjects,
         ),
-    ],
+    ]
     name: Annotated[
         str,
         typer.Argument(
             help="NAME or NAMESPACE/NAME; of a gang as in `kai-py gangs`.",
             autocompletion=completion.subject_names,
         ),
-    ] = "",
-    namespace: NamespaceOption = "",
-    saved: SavedCluster = None,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-    config: ConfigFile = None,
-    url: Annotated[
-        str, typer.Option(help="URL of a running scheduler; adds its past decisions.")
-    ] = "",
-    token_file: TokenFile = None,
-    service: Service = DEFAULT_SERVICE,
+    ] = ""
+    namespace: NamespaceOption = ""
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """The options that say how much is looked for."""
+
     since: Annotated[
         str, typer.Option(help="Only decisions of this last period, such as 10m or 2h.")
-    ] = "",
-    suggestions: Annotated[bool, typer.Option(help="Search for changes that would help.")] = True,
+    ] = ""
+    suggestions: Annotated[bool, typer.Option(help="Search for changes that would help.")] = True
     deadline: Annotated[
         str, typer.Option(help="End the search for such changes after this time.")
-    ] = "30s",
-    output: OutputOption = Output.TABLE,
-    json: JsonFlag = False,
+    ] = "30s"
+
+
+@takes_groups
+def command(
+    *,
+    about: SubjectOptions,
+    saved: SavedCluster = None,
+    cluster: ClusterOptions,
+    scheduler: SchedulerOptions,
+    search: SearchOptions,
+    output: OutputOptions,
 ) -> None:
     """Tell why something waits and which small change would let it start."""
-    configuration = configuration_from(config)
-    own_namespace = namespace or ("default" if saved else context_namespace(kubeconfig, context))
-    subject, name = parse_subject(kind, name, own_namespace)
-    as_text = output in (Output.TABLE, Output.WIDE) and not json
-    address = SchedulerAddress(url, token_file, service, kubeconfig, context)
+    configuration = cluster.configuration()
+    own_namespace = about.namespace or (
+        "default" if saved else context_namespace(cluster.kubeconfig, cluster.context)
+    )
+    subject, name = parse_subject(about.kind, about.name, own_namespace)
+    address = scheduler.address(cluster)
     if subject is Subject.QUEUE:
         page = read_or_ask(
             address,
-            lambda: _read_queue(cluster_objects(saved, kubeconfig, context), configuration, name),
+            lambda: _read_queue(cluster_objects(saved, cluster), configuration, name),
             lambda: ask_list(address, f"queues/{quote(name, safe='')}", QueuePage),
         )
-        _print_queue(page, output, json=json)
+        _print_queue(page, output.form)
         return
-
-    def ask() -> Sequence[Explanation]:
-        query = (("seconds", str(seconds_of("--since", since))),) if since else ()
-        path = f"/v1/explain/{subject.value}/{quote(name)}"
-        question = _Question(address, path, query)
-        return asyncio.run(_ask_scheduler(question, search=suggestions, as_text=as_text))
-
-    def read() -> Sequence[Explanation]:
-        documents, now = cluster_objects(saved, kubeconfig, context), time.time()
-        end = time.monotonic() + seconds_of("--deadline", deadline)
-        printer = ExplanationPrinter()
-        # The bar would take the text that is printed meanwhile for its own.
-        with nullcontext() if as_text else progress("simulating"):
-            found = explain_cluster(
-                documents,
-                configuration,
-                now=now,
-                subject=subject,
-                name=name,
-                with_suggestions=suggestions,
-                events=() if saved else _events(kubeconfig, context, configuration, subject, name),
-                since=now - seconds_of("--since", since) if since else 0.0,
-                has_time=lambda: time.monotonic() < end,
-                report=printer.report if as_text else None,
-            )
-        if as_text and any(each.is_search_unfinished for each in found):
-            typer.echo(UNFINISHED)
-        return found
-
-    answers = read_or_ask(address, read, ask)
+    question = _Question(subject, name, search, as_text=output.is_text)
+    answers = read_or_ask(
+        address,
+        lambda: _explain_here(question, saved, cluster, configuration),
+        lambda: asyncio.run(_ask_scheduler(question, address)),
+    )
     if not answers:
         raise CommandError(
             f"{subject.value} {name}: not part of any gang of this scheduler",
             hint="kai-py gangs lists them",
         )
-    if not as_text:
-        print_document(answers, output, json=json)
+    if not output.is_text:
+        print_document(answers, output.form)
     if any(answer.state not in (RUNNING, STARTING, DELETED) for answer in answers):
         raise typer.Exit(ExitCode.FOUND)
+
+
+class _Question(NamedTuple):
+    """What is to be explained; with ``as_text``, answers are printed as they come."""
+
+    subject: Subject
+    name: str
+    search: SearchOptions
+    as_text: bool
+
+
+def _explain_here(
+    question: _Question, saved: Path | None, cluster: ClusterOptions, configuration: Configuration
+) -> Sequence[Explanation]:
+    """The answers by a cycle run on the cluster or on what was saved of one."""
+    documents, now = cluster_objects(saved, cluster), time.time()
+    search, as_text = question.search, question.as_text
+    end = time.monotonic() + seconds_of("--deadline", search.deadline)
+    printer = ExplanationPrinter()
+    # The bar would take the text that is printed meanwhile for its own.
+    with nullcontext() if as_text else progress("simulating"):
+        found = explain_cluster(
+            documents,
+            configuration,
+            now=now,
+            subject=question.subject,
+            name=question.name,
+            with_suggestions=search.suggestions,
+            events=() if saved else _events(question, cluster, configuration),
+            since=now - seconds_of("--since", search.since) if search.since else 0.0,
+            has_time=lambda: time.monotonic() < end,
+            report=printer.report if as_text else None,
+        )
+    if as_text and any(each.is_search_unfinished for each in found):
+        typer.echo(UNFINISHED)
+    return found
 
 
 def _read_queue(
@@ -175,29 +189,28 @@ def _read_queue(
     return QueuePage(found, rows)
 
 
-def _print_queue(page: QueuePage, output: Output, *, json: bool) -> None:
+def _print_queue(page: QueuePage, form: Output) -> None:
     """Print a queue and its gangs; the exit code is 1 where any is pending."""
     found = page.explanation
-    if not print_document(found, output, json=json):
+    if not print_document(found, form):
         say(f"Queue {found.queue}:")
         for sentence in found.sentences:
             say(f"  {sentence}")
         if page.gangs:
             typer.echo()
-            print_gangs(page.gangs, output)
+            print_gangs(page.gangs, form)
     if found.pending:
         raise typer.Exit(ExitCode.FOUND)
 
 
 def _events(
-    kubeconfig: str, context: str, configuration: Configuration, subject: Subject, name: str
+    question: _Question, cluster: ClusterOptions, configuration: Configuration
 ) -> list[SchedulerEvent]:
     """The scheduler's events in the subject's namespace; none if they can't be read."""
-    subject_namespace = name.partition("/")[0] if "/" in name else "default"
-    namespace = "" if subject is Subject.QUEUE else subject_namespace
+    namespace = question.name.partition("/")[0] if "/" in question.name else "default"
 
     async def read() -> list[SchedulerEvent]:
-        async with cluster_client(kubeconfig, context) as client:
+        async with cluster_client(cluster.kubeconfig, cluster.context) as client:
             return await read_scheduler_events(client, configuration.scheduler_name, [namespace])
 
     try:
@@ -207,39 +220,31 @@ def _events(
         return []
 
 
-class _Question(NamedTuple):
-    """What is asked of a running scheduler."""
-
-    address: SchedulerAddress
-    path: str
-    query: Query
-
-
-async def _ask_scheduler(
-    question: _Question, *, search: bool, as_text: bool
-) -> Sequence[Explanation]:
-    """Ask why, then what would help: the second takes long, and the first must not wait for it.
-
-    ``as_text``: answers are printed as they come.
-    """
-    async with question.address.connect(SEARCH_SECONDS) as link:
-        answers = await _explanations(link, question, search=False)
-        if as_text:
+async def _ask_scheduler(question: _Question, address: SchedulerAddress) -> Sequence[Explanation]:
+    """Ask why, then what would help: the second takes long, and the first must not wait for it."""
+    async with address.connect(SEARCH_SECONDS) as link:
+        answers = await _explanations(link, question, suggestions=False)
+        if question.as_text:
             print_explanations(answers)
-        if not search or not any(answer.message for answer in answers):
+        if not question.search.suggestions or not any(answer.message for answer in answers):
             return answers
         try:
             with progress("simulating"):
-                found = await _explanations(link, question, search=True)
+                found = await _explanations(link, question, suggestions=True)
         except CommandError as error:
             say(f"kai-py: no suggestions: {error}", err=True)
             return answers
-    if as_text:
+    if question.as_text:
         for answer in found:
-            _print_suggestions(answer)
+            print_suggestions(answer)
     return found
 
 
-async def _explanations(link: Link, question: _Question, *, search: bool) -> list[Explanation]:
-    query = (*question.query, ("suggestions", "true" if search else "false"))
-    return decoded(await link.get(question.path, query), list[Explanation])
+async def _explanations(link: Link, question: _Question, *, suggestions: bool) -> list[Explanation]:
+    since = question.search.since
+    query = (
+        *((("seconds", str(seconds_of("--since", since))),) if since else ()),
+        ("suggestions", "true" if suggestions else "false"),
+    )
+    path = f"/v1/explain/{question.subject.value}/{quote(question.name)}"
+    return decoded(await link.get(path, query), list[Explanation])

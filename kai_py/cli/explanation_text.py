@@ -34,7 +34,7 @@ def print_explanations(answers: Iterable[Explanation]) -> None:
     """Print complete answers, each with its suggestions."""
     for answer in answers:
         _print(answer)
-        _print_suggestions(answer)
+        print_suggestions(answer)
 
 
 def _print(explanation: Explanation) -> None:
@@ -104,7 +104,8 @@ class ExplanationPrinter:
         sys.stdout.flush()
 
 
-def _print_suggestions(explanation: Explanation) -> None:
+def print_suggestions(explanation: Explanation) -> None:
+    """Print the changes that let it start, if any was found."""
     if explanation.suggestions:
         typer.echo("\nIn simulation, any of these changes lets it start:")
         for suggestion in explanation.suggestions:

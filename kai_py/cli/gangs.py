@@ -5,21 +5,21 @@ The cluster is read once and one cycle is run on it; STATE and WHY are from that
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
 from kai_py.api.problems import closest_match
 from kai_py.cli import completion
-from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
+from kai_py.cli.connection import ClusterOptions
 from kai_py.cli.errors import CommandError
 from kai_py.cli.gang_tree import print_tree
+from kai_py.cli.options import takes_groups
 from kai_py.cli.output import (
-    JsonFlag,
     Output,
-    OutputOption,
+    OutputOptions,
     check_known,
     count_of,
     print_document,
@@ -27,15 +27,7 @@ from kai_py.cli.output import (
     say,
 )
 from kai_py.cli.reading import WATCH_SECONDS, plan_cluster, watch_cluster
-from kai_py.cli.scheduler_http import (
-    DEFAULT_SERVICE,
-    SchedulerAddress,
-    Service,
-    TokenFile,
-    Url,
-    ask_list,
-    read_or_ask,
-)
+from kai_py.cli.scheduler_http import SchedulerAddress, SchedulerOptions, ask_list, read_or_ask
 from kai_py.config import Configuration
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING
 from kai_py.observe.gang_rows import GangRow, gang_rows
@@ -47,18 +39,17 @@ from kai_py.snapshot.snapshot import Snapshot
 HEADINGS = ("GANG", "QUEUE", "PRIORITY", "BOUND", "MIN MEMBER", "PODS", "STATE", "MESSAGE")
 
 
-def command(
-    *,
+@dataclass(frozen=True)
+class GangFilter:
+    """The options that say which gangs are listed; empty texts stand for all."""
+
     name: Annotated[
         str,
         typer.Argument(
             help="Only this gang: NAMESPACE/KIND/NAME, or an end of it.",
             autocompletion=completion.gangs,
         ),
-    ] = "",
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-    config: ConfigFile = None,
+    ] = ""
     namespace: Annotated[
         str,
         typer.Option(
@@ -67,15 +58,31 @@ def command(
             help="Only gangs of this namespace.",
             autocompletion=completion.namespaces,
         ),
-    ] = "",
+    ] = ""
     queue: Annotated[
         str,
         typer.Option(help="Only gangs of this queue.", autocompletion=completion.queues),
-    ] = "",
+    ] = ""
     all_namespaces: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="All namespaces, which is the default.")
-    ] = False,
-    pending: Annotated[bool, typer.Option("--pending", help="Only pending gangs.")] = False,
+    ] = False
+    pending: Annotated[bool, typer.Option("--pending", help="Only pending gangs.")] = False
+
+    def includes(self, row: GangRow) -> bool:
+        """Whether the gang is listed."""
+        return (
+            row.gang.startswith(f"{self.namespace}/" if self.namespace else "")
+            and self.queue in ("", row.queue)
+            and (not self.name or f"/{row.gang}".endswith(f"/{self.name}"))
+            and not (self.pending and row.state in (RUNNING, STARTING))
+        )
+
+
+@takes_groups
+def command(
+    *,
+    cluster: ClusterOptions,
+    wanted: GangFilter,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Go on and print the gangs that change.")
     ] = False,
@@ -85,61 +92,63 @@ def command(
             "--tree", help="Show subgroups with minMember and topology, and the rule of each gang."
         ),
     ] = False,
-    url: Url = "",
-    token_file: TokenFile = None,
-    service: Service = DEFAULT_SERVICE,
-    output: OutputOption = Output.TABLE,
-    json: JsonFlag = False,
+    scheduler: SchedulerOptions,
+    output: OutputOptions,
 ) -> None:
     """List gangs with their members and why they wait.
 
     Without the right to read the cluster, the scheduler tells the gangs of the namespaces whose
     pods you may list.
     """
-    configuration = configuration_from(config)
-    if namespace and all_namespaces:
+    configuration = cluster.configuration()
+    if wanted.namespace and wanted.all_namespaces:
         raise CommandError("--namespace and --all-namespaces exclude each other")
-    wanted = _Wanted(namespace, queue, name, pending_only=pending)
-    address = SchedulerAddress(url, token_file, service, kubeconfig, context)
+    address = scheduler.address(cluster)
     if watch:
-        show = _print_trees if tree else partial(print_gangs, output=output)
+        show = _print_trees if tree else partial(print_gangs, form=output.form)
         changes = _Changes(wanted, show)
         read_or_ask(
             address,
-            lambda: watch_cluster(kubeconfig, context, configuration, changes.show),
-            lambda: _follow_scheduler(address, namespace, changes),
+            lambda: watch_cluster(cluster, configuration, changes.show),
+            lambda: _follow_scheduler(address, wanted.namespace, changes),
         )
         return
     listing = read_or_ask(
         address,
-        lambda: _read(kubeconfig, context, configuration),
-        lambda: ask_list(address, "list/gangs", GangList, namespace),
+        lambda: _read(cluster, configuration),
+        lambda: ask_list(address, "list/gangs", GangList, wanted.namespace),
     )
-    gangs = listing.gangs
-    if listing.others is None:
-        queues = {*listing.queues, *(gang.queue for gang in gangs)}
-        check_known("--queue", queue, queues, hint="kai-py queues lists them")
-    rows = list(filter(wanted.includes, gangs))
-    namespaces = {row.gang.partition("/")[0] for row in gangs}
-    if namespace and namespace not in namespaces:
-        suggestion = closest_match(namespace, sorted(namespaces))
-        hint = f" (did you mean {suggestion}?)" if suggestion else ""
-        say(f"no gangs in namespace {namespace}{hint}", err=True)
-    elif not namespaces and listing.others is None:
-        say(f"no gangs: no pod has schedulerName {configuration.scheduler_name}", err=True)
-    if name and not rows:
-        raise CommandError(f"gang {name}: not found", hint="kai-py gangs lists them")
-    if print_document(rows, output, json=json, names=(row.gang for row in rows)):
+    rows = _filtered(listing, wanted, configuration.scheduler_name)
+    if print_document(rows, output.form, names=(row.gang for row in rows)):
         return
     if tree:
         _print_trees(rows)
         return
-    print_gangs(rows, output)
+    print_gangs(rows, output.form)
     _print_others(listing)
 
 
-def _read(kubeconfig: str, context: str, configuration: Configuration) -> GangList:
-    snapshot, plan = plan_cluster(kubeconfig, context, configuration)
+def _filtered(listing: GangList, wanted: GangFilter, scheduler_name: str) -> list[GangRow]:
+    """The gangs to print; raises CommandError where the filter names what is not there."""
+    gangs = listing.gangs
+    if listing.others is None:
+        queues = {*listing.queues, *(gang.queue for gang in gangs)}
+        check_known("--queue", wanted.queue, queues, hint="kai-py queues lists them")
+    namespaces = {row.gang.partition("/")[0] for row in gangs}
+    if wanted.namespace and wanted.namespace not in namespaces:
+        suggestion = closest_match(wanted.namespace, sorted(namespaces))
+        hint = f" (did you mean {suggestion}?)" if suggestion else ""
+        say(f"no gangs in namespace {wanted.namespace}{hint}", err=True)
+    elif not namespaces and listing.others is None:
+        say(f"no gangs: no pod has schedulerName {scheduler_name}", err=True)
+    rows = list(filter(wanted.includes, gangs))
+    if wanted.name and not rows:
+        raise CommandError(f"gang {wanted.name}: not found", hint="kai-py gangs lists them")
+    return rows
+
+
+def _read(cluster: ClusterOptions, configuration: Configuration) -> GangList:
+    snapshot, plan = plan_cluster(cluster, configuration)
     queues = tuple(share.queue for share in plan.queues)
     return GangList(0, list(gang_rows(snapshot, plan)), queues=queues)
 
@@ -166,27 +175,10 @@ def _print_others(listing: GangList) -> None:
         say(f"{left_out} not looked at: name yours by -n", err=True)
 
 
-class _Wanted(NamedTuple):
-    """Which gangs are listed; empty texts stand for all."""
-
-    namespace: str
-    queue: str
-    name: str
-    pending_only: bool
-
-    def includes(self, row: GangRow) -> bool:
-        return (
-            row.gang.startswith(f"{self.namespace}/" if self.namespace else "")
-            and self.queue in ("", row.queue)
-            and (not self.name or f"/{row.gang}".endswith(f"/{self.name}"))
-            and not (self.pending_only and row.state in (RUNNING, STARTING))
-        )
-
-
 class _Changes:
     """Prints the gangs of each cycle that are not as they were in the one before."""
 
-    def __init__(self, wanted: _Wanted, show: Callable[[Sequence[GangRow]], None]) -> None:
+    def __init__(self, wanted: GangFilter, show: Callable[[Sequence[GangRow]], None]) -> None:
         self._wanted, self._show = wanted, show
         self._last: dict[str, GangRow] = {}
 
@@ -216,9 +208,9 @@ def _print_trees(rows: Sequence[GangRow]) -> None:
         print_tree(row.gang, facts, row.tree)
 
 
-def print_gangs(rows: Sequence[GangRow], output: Output) -> None:
+def print_gangs(rows: Sequence[GangRow], form: Output) -> None:
     """Print the table of gangs."""
-    wide = output is Output.WIDE
+    wide = form is Output.WIDE
     headings = (*HEADINGS[:-1], "NODES", HEADINGS[-1]) if wide else HEADINGS
     print_table(headings, (_cells(row, wide=wide) for row in rows))
 

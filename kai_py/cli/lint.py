@@ -8,7 +8,8 @@ import typer
 
 from kai_py.cli.cluster_objects import name_of, text_of
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, say
+from kai_py.cli.options import takes_groups
+from kai_py.cli.output import OutputOptions, print_document, say
 from kai_py.lint.check import LintReport, lint_together
 from kai_py.lint.finding import Finding, Severity
 
@@ -21,6 +22,7 @@ class FileFindings:
     findings: Sequence[Finding]
 
 
+@takes_groups
 def command(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Manifests; - reads standard input.")
@@ -29,8 +31,7 @@ def command(
     fix: Annotated[
         bool, typer.Option("--fix", help="Print the valid form; findings go to standard error.")
     ] = False,
-    output: OutputOption = Output.TABLE,
-    json: JsonFlag = False,
+    output: OutputOptions,
 ) -> None:
     """Check manifests: ``kai-py lint FILE...``, ``kai-py lint --fix FILE | kubectl apply -f -``.
 
@@ -40,10 +41,10 @@ def command(
     """
     lint_reports = lint_together([text_of(file) for file in files])
     reports = list(zip(map(name_of, files), lint_reports, strict=True))
-    if fix and (json or output not in (Output.TABLE, Output.WIDE)):
+    if fix and not output.is_text:
         raise CommandError("--fix cannot be combined with -o")
     answer = [FileFindings(name, report.findings) for name, report in reports]
-    if not print_document(answer, output, json=json):
+    if not print_document(answer, output.form):
         for name, report in reports:
             _print_findings(name, report, fix=fix)
     if fix:

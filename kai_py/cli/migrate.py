@@ -12,16 +12,11 @@ import yaml
 
 from kai_py.api.choices import Profile
 from kai_py.cli.cluster_objects import documents_in, name_of
-from kai_py.cli.connection import (
-    ConfigFile,
-    Context,
-    Kubeconfig,
-    cluster_client,
-    configuration_from,
-)
+from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.migrate_plan import gang_outcomes, print_outcomes
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, say
+from kai_py.cli.options import takes_groups
+from kai_py.cli.output import Output, OutputOptions, print_document, print_table, say
 from kai_py.cli.reading import plan_cluster
 from kai_py.config import Configuration, ConfigurationError, parse_configuration
 from kai_py.dialects.kai.migration import MigrationNote, migration_notes
@@ -39,15 +34,14 @@ CONFIG_MAPS = "/api/v1/namespaces/kai-scheduler/configmaps"
 """Where KAI has its defaults by kind."""
 
 
+@takes_groups
 def command(
     files: Annotated[
         list[str] | None,
         typer.Argument(metavar="[FILE...]", help="Manifests; - reads standard input."),
     ] = None,
     *,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-    config: ConfigFile = None,
+    cluster: ClusterOptions,
     plan: Annotated[
         bool,
         typer.Option(
@@ -61,8 +55,7 @@ def command(
             help="Write KAI's settings as configurations into this directory, one per shard."
         ),
     ] = None,
-    output: OutputOption = Output.TABLE,
-    json: JsonFlag = False,
+    output: OutputOptions,
 ) -> None:
     """Tell what works as it is, what means something else, what has no counterpart.
 
@@ -72,29 +65,28 @@ def command(
     if plan:
         if files or write_config is not None:
             raise CommandError("--plan: reads a cluster, without FILE and --write-config")
-        _show_plan(kubeconfig, context, config, output, json=json)
+        _show_plan(cluster, output.form)
         return
-    documents = _read_files(files) if files else asyncio.run(_served(kubeconfig, context))
+    documents = (
+        _read_files(files) if files else asyncio.run(_served(cluster.kubeconfig, cluster.context))
+    )
     if write_config is not None:
         _write(write_config, configurations_of(documents))
     notes = list(migration_notes(documents))
-    if not print_document(notes, output, json=json):
+    if not print_document(notes, output.form):
         print_table(HEADINGS, (_row(note) for note in notes))
         say(_summary(notes))
     if any(note.compatibility is Compatibility.MISSING for note in notes):
         raise typer.Exit(ExitCode.FOUND)
 
 
-def _show_plan(
-    kubeconfig: str, context: str, config: Path | None, output: Output, *, json: bool
-) -> None:
+def _show_plan(cluster: ClusterOptions, form: Output) -> None:
     """What becomes of the gangs of the cluster, by KAI's rules unless a configuration is named."""
-    configuration = Configuration(rules=Profile.KAI)
-    if config is not None:
-        configuration = configuration_from(config)
-    outcomes = list(gang_outcomes(*plan_cluster(kubeconfig, context, configuration)))
+    named = cluster.config is not None
+    configuration = cluster.configuration() if named else Configuration(rules=Profile.KAI)
+    outcomes = list(gang_outcomes(*plan_cluster(cluster, configuration)))
     names = (each.gang for each in outcomes)
-    if not print_document(outcomes, output, json=json, names=names):
+    if not print_document(outcomes, form, names=names):
         print_outcomes(outcomes)
 
 

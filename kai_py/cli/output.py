@@ -20,6 +20,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -47,8 +48,24 @@ class Output(enum.StrEnum):
     """Only the names, one in a line."""
 
 
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Same as -o json.")]
+@dataclass(frozen=True)
+class OutputOptions:
+    """The options that choose the form of the answer."""
+
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE
+    json: Annotated[bool, typer.Option("--json", help="Same as -o json.")] = False
+
+    @property
+    def form(self) -> Output:
+        """The form that was chosen."""
+        return Output.JSON if self.json else self.output
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the answer is for people."""
+        return self.form in (Output.TABLE, Output.WIDE)
+
+
 ReportFile = Annotated[
     Path | None,
     typer.Option(
@@ -60,23 +77,21 @@ ReportFile = Annotated[
 ]
 
 
-def print_document(
-    answer: object, output: Output, *, json: bool, names: Iterable[str] | None = None
-) -> bool:
+def print_document(answer: object, form: Output, *, names: Iterable[str] | None = None) -> bool:
     """Print ``answer`` as JSON, YAML or names if one of them is requested; returns whether it was.
 
     Raises CommandError for names where the answer has none.
     """
-    if output is Output.NAME and not json:
+    if form is Output.NAME:
         if names is None:
             raise CommandError("-o name: this command lists no named objects")
         for name in names:
             say(name)
         return True
-    if json or output is Output.JSON:
+    if form is Output.JSON:
         document = msgspec.json.format(msgspec.json.encode(answer), indent=2)
         typer.echo(printable_json(document.decode()))
-    elif output is Output.YAML:
+    elif form is Output.YAML:
         typer.echo(_yaml(answer), nl=False)
     else:
         return False

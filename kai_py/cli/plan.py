@@ -11,11 +11,13 @@ import typer
 
 from kai_py.cli.connection import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError
-from kai_py.cli.output import JsonFlag, Output, OutputOption, print_document, print_table, progress
+from kai_py.cli.options import takes_groups
+from kai_py.cli.output import OutputOptions, print_document, print_table, progress
 from kai_py.simulate.object_files import read_object_files
 from kai_py.simulate.offline_plan import MAX_CYCLES, OfflinePlan, plan_objects
 
 
+@takes_groups
 def command(
     files: Annotated[
         list[Path],
@@ -37,8 +39,7 @@ def command(
         float | None,
         typer.Option(help="Time of the cycles, seconds since 1970; by default that of the files."),
     ] = None,
-    output: OutputOption = Output.TABLE,
-    json: JsonFlag = False,
+    output: OutputOptions,
 ) -> None:
     """Print what the scheduler decides, as if everything it decides happened at once."""
     configuration = configuration_from(config)
@@ -56,7 +57,7 @@ def command(
             now=now,
             on_cycle=report,
         )
-    if not print_document(found, output, json=json):
+    if not print_document(found, output.form):
         _print_tables(found)
 
 

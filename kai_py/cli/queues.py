@@ -11,27 +11,19 @@ from typing import Annotated
 import typer
 
 from kai_py.cli import completion
-from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
+from kai_py.cli.connection import ClusterOptions
 from kai_py.cli.errors import CommandError
+from kai_py.cli.options import takes_groups
 from kai_py.cli.output import (
-    JsonFlag,
     Output,
-    OutputOption,
+    OutputOptions,
     check_known,
     print_document,
     print_table,
     say,
 )
 from kai_py.cli.reading import divide_quota, plan_cluster
-from kai_py.cli.scheduler_http import (
-    DEFAULT_SERVICE,
-    SchedulerAddress,
-    Service,
-    TokenFile,
-    Url,
-    ask_list,
-    read_or_ask,
-)
+from kai_py.cli.scheduler_http import SchedulerOptions, ask_list, read_or_ask
 from kai_py.config import Configuration
 from kai_py.observe.cluster_state import QueueRow, in_tree_order, queue_rows
 from kai_py.observe.http_lists import QueueList
@@ -56,11 +48,10 @@ SHARE_HEADINGS = (
 )  # fmt: skip
 
 
+@takes_groups
 def command(
     *,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-    config: ConfigFile = None,
+    cluster: ClusterOptions,
     resource: Annotated[str, typer.Option(help="Resource to show: gpu, cpu, memory, …")] = GPU,
     explain: Annotated[
         str,
@@ -70,37 +61,34 @@ def command(
             autocompletion=completion.queues,
         ),
     ] = "",
-    url: Url = "",
-    token_file: TokenFile = None,
-    service: Service = DEFAULT_SERVICE,
-    output: OutputOption = Output.TABLE,
-    json: JsonFlag = False,
+    scheduler: SchedulerOptions,
+    output: OutputOptions,
 ) -> None:
     """List queues with fair share, allocation and pending gangs.
 
     Without the right to read the cluster, the scheduler tells the queues that you may get and
     those of your namespaces.
     """
-    configuration = configuration_from(config)
+    configuration = cluster.configuration()
     if explain:
-        steps = _steps(kubeconfig, context, configuration, explain, resource)
-        if not print_document(steps, output, json=json):
+        steps = _steps(cluster, configuration, explain, resource)
+        if not print_document(steps, output.form):
             _print_steps(steps)
         return
-    address = SchedulerAddress(url, token_file, service, kubeconfig, context)
+    address = scheduler.address(cluster)
     listing = read_or_ask(
         address,
-        lambda: _read(kubeconfig, context, configuration),
+        lambda: _read(cluster, configuration),
         lambda: ask_list(address, "list/queues", QueueList),
     )
     rows = listing.queues
     resources = {GPU}.union(*(row.deserved for row in rows))
     check_known("--resource", resource, resources, hint="-o wide lists them")
-    if print_document(rows, output, json=json, names=(row.queue for row in rows)):
+    if print_document(rows, output.form, names=(row.queue for row in rows)):
         return
     if not rows:
         typer.echo(NO_QUEUES, err=True)
-    elif output is Output.WIDE:
+    elif output.form is Output.WIDE:
         print_table(WIDE_HEADINGS, _wide_rows(rows))
     else:
         print_table(HEADINGS, (_cells(row, depth, resource) for depth, row in in_tree_order(rows)))
@@ -109,16 +97,15 @@ def command(
         say(f"Other queues have {amount} of {resource} allocated.", err=True)
 
 
-def _read(kubeconfig: str, context: str, configuration: Configuration) -> QueueList:
-    _, plan = plan_cluster(kubeconfig, context, configuration)
+def _read(cluster: ClusterOptions, configuration: Configuration) -> QueueList:
+    _, plan = plan_cluster(cluster, configuration)
     return QueueList(0, list(queue_rows(plan)))
 
 
 def _steps(
-    kubeconfig: str, context: str, configuration: Configuration, queue: str, resource: str
+    cluster: ClusterOptions, configuration: Configuration, queue: str, resource: str
 ) -> Sequence[ShareStep]:
-    quota = divide_quota(kubeconfig, context, configuration)
-    steps = share_steps(quota, queue, resource)
+    steps = share_steps(divide_quota(cluster, configuration), queue, resource)
     if not steps:
         raise CommandError(
             f"queue {queue}: not found, or it has no quota for {resource}",

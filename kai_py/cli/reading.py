@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from kai_py.cli.connection import cluster_client
+from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError
 from kai_py.config import Configuration
 from kai_py.grouping.owner_chain import GroupKind
@@ -35,23 +35,21 @@ OWNER_KINDS_SECONDS = 10.0
 MAX_KINDS_SHOWN = 3
 
 
-def plan_cluster(
-    kubeconfig: str, context: str, configuration: Configuration
-) -> tuple[Snapshot, Plan]:
+def plan_cluster(cluster: ClusterOptions, configuration: Configuration) -> tuple[Snapshot, Plan]:
     """As ``read_and_plan``, for the cluster that the options name."""
 
     async def read() -> tuple[Snapshot, Plan]:
-        async with cluster_client(kubeconfig, context) as client:
+        async with cluster_client(cluster.kubeconfig, cluster.context) as client:
             return await read_and_plan(client, configuration)
 
     return asyncio.run(read())
 
 
-def divide_quota(kubeconfig: str, context: str, configuration: Configuration) -> Quota:
+def divide_quota(cluster: ClusterOptions, configuration: Configuration) -> Quota:
     """The quota of the queues, as a cycle computes it, for the cluster that the options name."""
 
     async def read() -> Quota:
-        async with cluster_client(kubeconfig, context) as client:
+        async with cluster_client(cluster.kubeconfig, cluster.context) as client:
             planner, snapshot = await _read_cluster(client, configuration)
             planner.decide(snapshot)
             return planner.quota(snapshot)
@@ -73,8 +71,7 @@ async def _read_cluster(client: Client, configuration: Configuration) -> tuple[P
 
 
 def watch_cluster(
-    kubeconfig: str,
-    context: str,
+    cluster: ClusterOptions,
     configuration: Configuration,
     show: Callable[[Snapshot, Plan], None],
 ) -> None:
@@ -85,7 +82,7 @@ def watch_cluster(
 
     async def watch() -> None:
         async with (
-            cluster_client(kubeconfig, context) as client,
+            cluster_client(cluster.kubeconfig, cluster.context) as client,
             _following(client, configuration) as planner,
         ):
             while True:

@@ -23,10 +23,10 @@ from kai_py.cli.cluster_objects import text_of
 from kai_py.cli.connection import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.kai_archive import Archive, ArchiveError, read_archive
+from kai_py.cli.options import takes_groups
 from kai_py.cli.output import (
-    JsonFlag,
     Output,
-    OutputOption,
+    OutputOptions,
     ReportFile,
     print_document,
     progress,
@@ -80,6 +80,7 @@ def _name(document: Document) -> str:
     return "/".join(filter(None, (document["kind"], meta.get("namespace", ""), meta["name"])))
 
 
+@takes_groups
 def command(
     archive: Annotated[
         Path,
@@ -105,12 +106,11 @@ def command(
         typer.Option(help="Time of the cycle, seconds since 1970; by default that of the file."),
     ] = None,
     report_file: ReportFile = None,
-    output: OutputOption = Output.TABLE,
-    json: JsonFlag = False,
+    output: OutputOptions,
 ) -> None:
     """Print the plan of one cycle on a snapshot; nothing is read from or written to a cluster."""
     configuration_from(config)
-    if against is not None and (diff is not None or json or output is not Output.TABLE):
+    if against is not None and (diff is not None or output.form is not Output.TABLE):
         raise CommandError("--against cannot be combined with --diff or -o")
     try:
         recorded = read_recorded(archive)
@@ -128,13 +128,13 @@ def command(
     if diff is None:
         if report_file is not None:
             write_report(report_file, plan_page({name: plan}, title=archive.name))
-        if not print_document(plan, output, json=json):
+        if not print_document(plan, output.form):
             typer.echo(describe_plan(plan))
         return
     other = _plan(recorded, diff, now)
     if report_file is not None:
         write_report(report_file, plan_page({name: plan, str(diff): other}, title=archive.name))
-    if not print_document({"plan": plan, "other": other}, output, json=json):
+    if not print_document({"plan": plan, "other": other}, output.form):
         _print_differences(describe_plan(plan), describe_plan(other), (name, str(diff)))
     if plan != other:
         raise typer.Exit(ExitCode.FOUND)

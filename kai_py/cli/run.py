@@ -25,15 +25,13 @@ from prometheus_client import (
 from kai_py.api.printable import printable_json
 from kai_py.api.serving import LogFormat
 from kai_py.cli.connection import (
-    ConfigFile,
-    Context,
-    Kubeconfig,
+    ClusterOptions,
     address_of,
     cluster_client,
-    configuration_from,
     with_options,
 )
 from kai_py.cli.errors import CommandError
+from kai_py.cli.options import takes_groups
 from kai_py.config import Configuration
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import HttpAccess
@@ -54,11 +52,10 @@ log = logging.getLogger(__name__)
 CONNECTIONS_BESIDE_WRITES = 16
 
 
+@takes_groups
 def command(
     *,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-    config: ConfigFile = None,
+    cluster: ClusterOptions,
     scheduler_name: Annotated[
         str | None, typer.Option(help="Schedule pods with this spec.schedulerName.")
     ] = None,
@@ -105,7 +102,7 @@ def command(
         "http": _address(http),
         "nodePool": {"name": node_pool},
     }
-    configuration = with_options(configuration_from(config), options)
+    configuration = with_options(cluster.configuration(), options)
     if closed_queues and configuration.open_queues is None:
         configuration = with_options(configuration, {"openQueues": False})
     if reservation_image and not configuration.gpu_sharing.image:
@@ -113,7 +110,7 @@ def command(
     level = getattr(logging, configuration.log.level.value.upper())
     configure_logging(configuration.log.format, level=level)
     show = PlanPrinter(json=json) if dry_run else None
-    asyncio.run(_run(configuration, kubeconfig, context, show))
+    asyncio.run(_run(cluster, configuration, show))
 
 
 class PlanPrinter:
@@ -134,7 +131,7 @@ class PlanPrinter:
 
 
 async def _run(
-    configuration: Configuration, kubeconfig: str, context: str, print_plan: PlanPrinter | None
+    cluster: ClusterOptions, configuration: Configuration, print_plan: PlanPrinter | None
 ) -> None:
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -148,7 +145,7 @@ async def _run(
         outages.observe(verb, kind, code, seconds)
 
     async with cluster_client(
-        kubeconfig, context, on_call=on_call, connections=connections
+        cluster.kubeconfig, cluster.context, on_call=on_call, connections=connections
     ) as client:
         scheduler = Scheduler(
             client,

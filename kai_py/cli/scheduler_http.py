@@ -19,7 +19,7 @@ import aiohttp
 import msgspec
 import typer
 
-from kai_py.cli.connection import cluster_client
+from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError
 from kai_py.cli.naming import context_namespace
 from kai_py.observe.http_access import OWN_HEADER, TOKEN_VARIABLE
@@ -40,17 +40,6 @@ T = TypeVar("T")
 
 TokenFile = Annotated[
     Path | None, typer.Option(help=f"File with the bearer token; otherwise ${TOKEN_VARIABLE}.")
-]
-Url = Annotated[
-    str, typer.Option(help="URL of a running scheduler, asked instead of reading the cluster.")
-]
-Service = Annotated[
-    str,
-    typer.Option(
-        envvar=SERVICE_VARIABLE,
-        help="NAMESPACE/NAME of the scheduler's Service, asked where rights to read the cluster "
-        "are missing.",
-    ),
 ]
 Query = tuple[tuple[str, str], ...]
 
@@ -90,6 +79,30 @@ class SchedulerAddress:
                     hint="--token-file takes one: kubectl create token NAME",
                 )
             yield _ProxyLink(transport, path, authorization, read_seconds)
+
+
+@dataclass(frozen=True)
+class SchedulerOptions:
+    """The options that name a running scheduler."""
+
+    url: Annotated[
+        str, typer.Option(help="URL of a running scheduler, asked instead of reading the cluster.")
+    ] = ""
+    token_file: TokenFile = None
+    service: Annotated[
+        str,
+        typer.Option(
+            envvar=SERVICE_VARIABLE,
+            help="NAMESPACE/NAME of the scheduler's Service, asked where rights to read the "
+            "cluster are missing.",
+        ),
+    ] = DEFAULT_SERVICE
+
+    def address(self, cluster: ClusterOptions) -> SchedulerAddress:
+        """Where the scheduler of the cluster is."""
+        return SchedulerAddress(
+            self.url, self.token_file, self.service, cluster.kubeconfig, cluster.context
+        )
 
 
 def read_or_ask(address: SchedulerAddress, read: Callable[[], T], ask: Callable[[], T]) -> T:

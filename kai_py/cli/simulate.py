@@ -1,6 +1,7 @@
 """``kai-py simulate``: hours of a cluster in seconds, and a report."""
 
 import enum
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +11,9 @@ from kai_py.api.choices import Profile
 from kai_py.cli.cluster_objects import text_of
 from kai_py.cli.connection import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError
+from kai_py.cli.options import takes_groups
 from kai_py.cli.output import (
-    JsonFlag,
-    Output,
-    OutputOption,
+    OutputOptions,
     ReportFile,
     print_document,
     print_table,
@@ -51,31 +51,39 @@ class ComparedPolicy(enum.StrEnum):
 WAITING = ("GANGS", "NEVER STARTED", "MEDIAN WAIT", "P95 WAIT", "LONGEST")
 
 
-def command(
-    *,
-    file: Annotated[
-        Path, typer.Argument(help="The scenario (YAML), or a recorded list of jobs (CSV).")
-    ],
-    config: ConfigFile = None,
+@dataclass(frozen=True)
+class TraceOptions:
+    """The options that make a scenario of a list of jobs, and the seed of either."""
+
     nodes: Annotated[
         Path | None,
         typer.Option(
             help="For a list of jobs: a list of nodes (CSV), or a scenario whose nodes and "
             "queues are used."
         ),
-    ] = None,
+    ] = None
     saturate: Annotated[
         bool,
         typer.Option(
             "--saturate", help="For a list of jobs: fill the nodes in random order; no job ends."
         ),
-    ] = False,
+    ] = False
     hours: Annotated[
         float | None, typer.Option(min=0.01, help="For a list of jobs: end after this many hours.")
-    ] = None,
+    ] = None
     seed: Annotated[
         int | None, typer.Option(help="Seed of random arrivals, or of the order of --saturate.")
-    ] = None,
+    ] = None
+
+
+@takes_groups
+def command(
+    *,
+    file: Annotated[
+        Path, typer.Argument(help="The scenario (YAML), or a recorded list of jobs (CSV).")
+    ],
+    config: ConfigFile = None,
+    trace: TraceOptions,
     against: Annotated[
         list[ComparedPolicy] | None,
         typer.Option(help="Also simulate another policy and print both side by side."),
@@ -84,22 +92,11 @@ def command(
         float, typer.Option(min=0.1, help="Minimum simulated time between two cycles, in seconds.")
     ] = 1.0,
     report_file: ReportFile = None,
-    output: OutputOption = Output.TABLE,
-    json: JsonFlag = False,
+    output: OutputOptions,
 ) -> None:
     """Play a scenario in simulated time; report use, waiting, fairness, evictions, costs."""
     try:
-        text = text_of(str(file))
-        if is_trace(text) or file.suffix == ".csv":
-            scenario = _scenario_of_trace(
-                text, str(file), nodes, saturate=saturate, hours=hours, seed=seed or 0
-            )
-        elif nodes is not None or saturate or hours is not None:
-            raise CommandError(f"{file}: --nodes, --saturate and --hours require a list of jobs")
-        else:
-            scenario = parse_scenario(text, name=str(file))
-            if seed is not None:
-                scenario = scenario.model_copy(update={"seed": seed})
+        scenario = _scenario(file, trace)
     except ScenarioError as error:
         raise CommandError(str(error)) from None
     configuration = configuration_from(config)
@@ -112,14 +109,24 @@ def command(
     if report_file is not None:
         page = simulation_page(report, {OUR_POLICY: result} | others, title=file.name)
         write_report(report_file, page)
-    if not print_document(report, output, json=json):
+    if not print_document(report, output.form):
         _print(report)
 
 
-def _scenario_of_trace(
-    text: str, name: str, nodes: Path | None, *, saturate: bool, hours: float | None, seed: int
-) -> Scenario:
+def _scenario(file: Path, trace: TraceOptions) -> Scenario:
+    """The scenario in the file; raises ScenarioError, CommandError."""
+    text = text_of(str(file))
+    if is_trace(text) or file.suffix == ".csv":
+        return _scenario_of_trace(text, str(file), trace)
+    if trace.nodes is not None or trace.saturate or trace.hours is not None:
+        raise CommandError(f"{file}: --nodes, --saturate and --hours require a list of jobs")
+    scenario = parse_scenario(text, name=str(file))
+    return scenario if trace.seed is None else scenario.model_copy(update={"seed": trace.seed})
+
+
+def _scenario_of_trace(text: str, name: str, trace: TraceOptions) -> Scenario:
     recorded = parse_jobs(text, name=name)
+    nodes, hours = trace.nodes, trace.hours
     if nodes is None:
         raise CommandError(
             f"{name}: a list of jobs needs nodes: --nodes nodes.csv or scenario.yaml"
@@ -131,8 +138,8 @@ def _scenario_of_trace(
     else:
         scenario = parse_scenario(nodes_text, name=str(nodes))
         machines, queues = scenario.nodes, scenario.queues
-    if saturate:
-        recorded = saturating_jobs(recorded, machines, seed=seed)
+    if trace.saturate:
+        recorded = saturating_jobs(recorded, machines, seed=trace.seed or 0)
         hours = hours or SATURATION_HOURS
     return scenario_of(recorded, machines, queues, hours=hours)
 

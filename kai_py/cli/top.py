@@ -25,22 +25,14 @@ from prometheus_client import CollectorRegistry
 from rich.console import Console
 from rich.text import Text
 
-from kai_py.cli.connection import (
-    ConfigFile,
-    Context,
-    Kubeconfig,
-    cluster_client,
-    configuration_from,
-)
+from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError
+from kai_py.cli.options import takes_groups
 from kai_py.cli.output import count_of
 from kai_py.cli.reading import READ_SECONDS, check_rights, wait_until_read
 from kai_py.cli.scheduler_http import (
-    DEFAULT_SERVICE,
     SchedulerAddress,
-    Service,
-    TokenFile,
-    Url,
+    SchedulerOptions,
     with_both_reasons,
 )
 from kai_py.cli.top_controls import keys_in
@@ -92,14 +84,11 @@ if TYPE_CHECKING:
 PIPE_SIZE = (128, 34)
 
 
+@takes_groups
 def command(
     *,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-    config: ConfigFile = None,
-    url: Url = "",
-    token_file: TokenFile = None,
-    service: Service = DEFAULT_SERVICE,
+    cluster: ClusterOptions,
+    scheduler: SchedulerOptions,
     once: Annotated[bool, typer.Option("--once", help="Print the screen once.")] = False,
 ) -> None:
     """Watch GPUs, queues and gangs of a cluster.
@@ -108,11 +97,10 @@ def command(
     question, with your own rights, q quits. Without the right to read the cluster, the scheduler
     tells what you may see.
     """
-    configuration = configuration_from(config)
+    configuration = cluster.configuration()
     logging.disable(logging.WARNING)  # a log line would tear the screen
     try:
-        address = SchedulerAddress(url, token_file, service, kubeconfig, context)
-        asyncio.run(_run(address, configuration, once=once))
+        asyncio.run(_run(scheduler.address(cluster), configuration, once=once))
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.OK) from None
     finally:

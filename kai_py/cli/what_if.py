@@ -6,33 +6,30 @@ Nothing is written to any cluster. Exit codes: 0 when no gang is pending afterwa
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 import typer
 
 from kai_py.cli import completion
 from kai_py.cli.cluster_objects import SavedCluster, cluster_objects, documents_in
-from kai_py.cli.connection import ConfigFile, Context, Kubeconfig, configuration_from
+from kai_py.cli.connection import ClusterOptions
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.naming import context_namespace
+from kai_py.cli.options import takes_groups
 from kai_py.cli.output import (
-    JsonFlag,
-    Output,
-    OutputOption,
+    OutputOptions,
     print_document,
     print_table,
     progress,
     say,
 )
 from kai_py.cli.scheduler_http import (
-    DEFAULT_SERVICE,
     SEARCH_SECONDS,
     SchedulerAddress,
-    Service,
-    TokenFile,
-    Url,
+    SchedulerOptions,
     decoded,
     read_or_ask,
 )
@@ -53,15 +50,13 @@ from kai_py.simulate.what_if import (
 FILES = (".yaml", ".yml", ".json")
 
 
-def command(
-    *,
-    saved: SavedCluster = None,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-    config: ConfigFile = None,
+@dataclass(frozen=True)
+class ChangeOptions:
+    """The options that say what would change."""
+
     add: Annotated[
         list[Path] | None, typer.Option("--add", "-f", help="Create the objects of a manifest.")
-    ] = None,
+    ] = None
     set_queue: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,21 +64,21 @@ def command(
             help="Set a Queue's field: NAME.maxGPUs=16.",
             autocompletion=completion.queue_fields,
         ),
-    ] = None,
+    ] = None
     add_nodes: Annotated[
         list[str] | None,
         typer.Option(
             help="Add nodes like an existing one, or one in a file: NODE=COUNT.",
             autocompletion=completion.added_nodes,
         ),
-    ] = None,
+    ] = None
     drain: Annotated[
         list[str] | None, typer.Option(help="Drain a node.", autocompletion=completion.nodes)
-    ] = None,
+    ] = None
     remove: Annotated[
         list[str] | None,
         typer.Option(help="Remove a gang: NS/KIND/NAME.", autocompletion=completion.gangs),
-    ] = None,
+    ] = None
     until_placed: Annotated[
         str,
         typer.Option(
@@ -91,25 +86,33 @@ def command(
             "capacity.",
             autocompletion=completion.nodes,
         ),
-    ] = "",
-    url: Url = "",
-    token_file: TokenFile = None,
-    service: Service = DEFAULT_SERVICE,
-    output: OutputOption = Output.TABLE,
-    json: JsonFlag = False,
+    ] = ""
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Changes by kind and text, but for nodes and objects to add."""
+        texts_by_kind = {"set": self.set_queue, "drain": self.drain, "remove": self.remove}
+        for kind, texts in texts_by_kind.items():
+            yield from ((kind, text) for text in texts or ())
+
+
+@takes_groups
+def command(
+    *,
+    saved: SavedCluster = None,
+    cluster: ClusterOptions,
+    change: ChangeOptions,
+    scheduler: SchedulerOptions,
+    output: OutputOptions,
 ) -> None:
     """Tell what a change would do: who starts, who leaves, who waits, what queues get."""
-    configuration = configuration_from(config)
-    texts_by_kind = {"set": set_queue, "drain": drain, "remove": remove}
-    changes = tuple((kind, text) for kind, texts in texts_by_kind.items() for text in texts or ())
-    asked = _Asked(changes, tuple(add_nodes or ()), tuple(add or ()), until_placed)
-    address = SchedulerAddress(url, token_file, service, kubeconfig, context)
+    configuration = cluster.configuration()
+    address = scheduler.address(cluster)
     answer = read_or_ask(
         address,
-        lambda: _simulate(asked, cluster_objects(saved, kubeconfig, context), configuration),
-        lambda: asyncio.run(_ask_scheduler(asked, address)),
+        lambda: _simulate(change, cluster_objects(saved, cluster), configuration),
+        lambda: asyncio.run(_ask_scheduler(change, address)),
     )
-    if not print_document(answer, output, json=json):
+    if not print_document(answer, output.form):
         if isinstance(answer, NodesNeeded):
             _print_needed(answer)
         else:
@@ -118,29 +121,20 @@ def command(
         raise typer.Exit(ExitCode.FOUND)
 
 
-class _Asked(NamedTuple):
-    """The options: changes by kind and text, nodes to add, manifests, and a node."""
-
-    changes: tuple[tuple[str, str], ...]
-    add_nodes: tuple[str, ...]
-    manifests: tuple[Path, ...]
-    until_placed: str
-
-
 def _simulate(
-    asked: _Asked, documents: Sequence[Document], configuration: Configuration
+    change: ChangeOptions, documents: Sequence[Document], configuration: Configuration
 ) -> Comparison | NodesNeeded:
     now = time.time()
     try:
         changes: tuple[ClusterChange, ...] = (
-            *parse_changes(asked.changes),
-            *map(_nodes, asked.add_nodes),
-            *map(_manifest, asked.manifests),
+            *parse_changes(change.texts()),
+            *map(_nodes, change.add_nodes or ()),
+            *map(_manifest, change.add or ()),
         )
         with progress("simulating"):
-            if not asked.until_placed:
+            if not change.until_placed:
                 return what_if(documents, changes, configuration, now=now)
-            like, pattern = _pattern(asked.until_placed)
+            like, pattern = _pattern(change.until_placed)
             return nodes_needed(
                 documents, changes, configuration, like=like, pattern=pattern, now=now
             )
@@ -148,21 +142,24 @@ def _simulate(
         raise CommandError(str(error)) from None
 
 
-async def _ask_scheduler(asked: _Asked, address: SchedulerAddress) -> Comparison | NodesNeeded:
+async def _ask_scheduler(
+    change: ChangeOptions, address: SchedulerAddress
+) -> Comparison | NodesNeeded:
     """The scheduler's answer, in which gangs that you may not see are only counted."""
-    names = (*(text.rpartition("=")[0] for text in asked.add_nodes), asked.until_placed)
-    if asked.manifests or any(map(_is_file, names)):
+    added = change.add_nodes or ()
+    names = (*(text.rpartition("=")[0] for text in added), change.until_placed)
+    if change.add or any(map(_is_file, names)):
         raise CommandError("objects in files are simulated only where you may read the cluster")
     query = (
-        *asked.changes,
-        *(("add-nodes", text) for text in asked.add_nodes),
-        *((("until-placed", asked.until_placed),) if asked.until_placed else ()),
+        *change.texts(),
+        *(("add-nodes", text) for text in added),
+        *((("until-placed", change.until_placed),) if change.until_placed else ()),
         ("namespace", context_namespace(address.kubeconfig, address.context)),
     )
     async with address.connect(SEARCH_SECONDS) as link:
         with progress("simulating"):
             body = await link.get("/v1/what-if", query)
-    if asked.until_placed:
+    if change.until_placed:
         return decoded(body, NodesNeeded)
     for name, count in decoded(body, _Others).others.items():
         say(f"Of other namespaces: {count} {name}.", err=True)

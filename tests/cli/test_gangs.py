@@ -49,8 +49,8 @@ def test_a_gang_that_is_not_there_is_an_error(listed):
 
 def test_a_watch_prints_what_changes(capsys):
     changes = gangs._Changes(
-        gangs._Wanted("", "", "", pending_only=False),
-        partial(gangs.print_gangs, output=Output.TABLE),
+        gangs.GangFilter(),
+        partial(gangs.print_gangs, form=Output.TABLE),
     )
     changes.show(*world(RUNS, *WAITS))
     assert len(capsys.readouterr().out.splitlines()) == 3

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from kai_py.cli.output import Output, print_document, print_table, say
+from kai_py.cli.output import Output, OutputOptions, print_document, print_table, say
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ DOCUMENT = [
     ],
 )
 def test_json_and_yaml_hold_the_same(capsys, output, flag, read):
-    assert print_document(ROWS, output, json=flag)
+    assert print_document(ROWS, OutputOptions(output, flag).form)
     assert read(capsys.readouterr().out) == DOCUMENT
 
 
 @pytest.mark.parametrize("output", [Output.TABLE, Output.WIDE])
 def test_tables_are_left_to_the_command(capsys, output):
-    assert not print_document(ROWS, output, json=False)
+    assert not print_document(ROWS, output)
     assert capsys.readouterr().out == ""
 
 
@@ -57,7 +57,7 @@ def test_what_others_wrote_forges_no_line(capsys):
     ("output", "read"), [(Output.JSON, json.loads), (Output.YAML, yaml.safe_load)]
 )
 def test_documents_keep_what_they_may_not_show(capsys, output, read):
-    assert print_document([ATTACK, "größer"], output, json=False)
+    assert print_document([ATTACK, "größer"], output)
     text = capsys.readouterr().out
     assert not set("\x1b\x07\x9b\u202e") & set(text)
     assert read(text) == [ATTACK, "größer"]

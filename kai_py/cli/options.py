@@ -1,0 +1,48 @@
+"""Groups of options that several commands take.
+
+A group is a dataclass whose fields are declared as a command declares its parameters. A command
+with ``takes_groups`` names the group as one parameter, at whose place ``--help`` lists the fields.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Any
+
+
+def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with each parameter that is a group replaced by the options of the group."""
+    parameters = signature(command).parameters
+    groups: dict[str, Any] = {
+        name: parameter.annotation
+        for name, parameter in parameters.items()
+        if dataclasses.is_dataclass(parameter.annotation)
+    }
+
+    @wraps(command)
+    def flat(*arguments: Any, **options: Any) -> None:
+        for name, group in groups.items():
+            given = {field.name for field in dataclasses.fields(group)} & options.keys()
+            options[name] = group(**{option: options.pop(option) for option in given})
+        command(*arguments, **options)
+
+    # Typer reads a command's options from its signature.
+    flat.__signature__ = Signature(list(_flattened(parameters)))  # type: ignore[attr-defined]
+    flat.__annotations__ = {}
+    return flat
+
+
+def _flattened(parameters: Mapping[str, Parameter]) -> Iterator[Parameter]:
+    for parameter in parameters.values():
+        if not dataclasses.is_dataclass(parameter.annotation):
+            yield parameter
+            continue
+        for field in dataclasses.fields(parameter.annotation):
+            required = field.default is dataclasses.MISSING
+            yield Parameter(
+                field.name,
+                Parameter.KEYWORD_ONLY,
+                default=Parameter.empty if required else field.default,
+                annotation=field.type,
+            )
