@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from kai_py.cel.parse import load_grammar
 from kai_py.commit.claims.device_holders import DeviceHolders
-from kai_py.commit.executor import Executor, ExecutorDependencies
+from kai_py.commit.dependencies import ExecutorDependencies
+from kai_py.commit.executor import Executor
 from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.config import Configuration
 from kai_py.grouping.owner_chain import GroupKind

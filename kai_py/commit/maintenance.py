@@ -1,0 +1,150 @@
+"""Passes over the cluster that mend what no plan speaks of, now and then, beside the cycles.
+
+Leftover claims are released, damaged pods repaired, reservation pods of shared GPUs deleted when no
+pod needs them, and lasting problems of objects reported. Nothing is decided on a stale view.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+from kai_py.commit.claims.recovery import (
+    GroupOwnership,
+    LeftoverTracker,
+    find_leftover_claims,
+    planned_pods,
+)
+from kai_py.commit.claims.repair import DamagedPod, PodRepair, RepairPasses, find_damaged_pods
+from kai_py.commit.committer import Committer
+from kai_py.commit.dependencies import ExecutorDependencies
+from kai_py.commit.event_writer import EventWriter
+from kai_py.commit.forced_evictions import ForcedEvictions
+from kai_py.commit.gpus.reservations import GpuReservations
+from kai_py.commit.gpus.upkeep import GpuUpkeep
+from kai_py.commit.reports import NamedTask
+from kai_py.commit.retry import ObjectBackoff
+from kai_py.grouping.gang import Owner
+from kai_py.plan.observations import ObjectProblem
+from kai_py.plan.plan import Plan
+from kai_py.watch.kinds import PODS, RESOURCE_CLAIMS
+
+
+class Maintenance:
+    """The passes; ``plan`` is to be kept up to date with the last plan."""
+
+    def __init__(
+        self,
+        dependencies: ExecutorDependencies,
+        committer: Committer,
+        events: EventWriter,
+        evictions: ForcedEvictions,
+        gpu_reservations: GpuReservations | None,
+    ) -> None:
+        """``gpu_reservations`` is None where no GPUs are shared."""
+        self.plan = Plan()
+        self._dependencies = dependencies
+        self._committer = committer
+        self._events = events
+        self._evictions = evictions
+        self._gpu_reservations = gpu_reservations
+        self._last_problems: tuple[ObjectProblem, ...] = ()
+        settings = dependencies.settings
+        self._leftovers = LeftoverTracker(settings.claim_grace)
+        self._group_ownership = GroupOwnership(
+            dependencies.access(settings.status_concurrency),
+            dependencies.claiming_groups,
+            ObjectBackoff(settings.backoff),
+        )
+
+    def background(self) -> Iterator[NamedTask]:
+        """What runs beside the cycles."""
+        yield "recovery", self._recover
+        yield "repair", self._repair
+        if self._gpu_reservations is not None:
+            yield "shared GPUs", self._keep_gpus
+
+    async def _recover(self) -> None:
+        dependencies, settings = self._dependencies, self._dependencies.settings
+        while True:
+            await asyncio.sleep(settings.claim_grace / 3)
+            await self._group_ownership.refresh()
+            in_use = planned_pods(self.plan) | self._committer.pods_in_flight
+            in_use |= dependencies.assume_cache.assumed_pods()
+            found = find_leftover_claims(
+                dependencies.mirror.objects(RESOURCE_CLAIMS).values(),
+                dependencies.mirror.objects(PODS).values(),
+                settings.scheduler_names,
+                in_use,
+                dependencies.claiming_groups.our_groups(),
+            )
+            due = self._leftovers.due(found, asyncio.get_running_loop().time())
+            if dependencies.is_fresh:
+                self._committer.release_leftovers(due)
+            self._report_lasting_problems()
+
+    async def _repair(self) -> None:
+        dependencies, settings = self._dependencies, self._dependencies.settings
+        mirror = dependencies.mirror
+        passes = RepairPasses(
+            repair=PodRepair(
+                access=dependencies.access(settings.status_concurrency),
+                holders=dependencies.holders,
+                event_writer=self._events,
+                evictions=self._evictions,
+                count=dependencies.count_repair,
+            ),
+            find=lambda: find_damaged_pods(
+                mirror.objects(PODS).values(),
+                mirror.objects(RESOURCE_CLAIMS),
+                settings.scheduler_names,
+            ),
+            is_written=self._is_written,
+            catch_up=dependencies.freshness.catch_up,
+        )
+        while True:
+            await asyncio.sleep(settings.repair_interval)
+            if not dependencies.freshness.behind():
+                await passes.run_once()
+
+    async def _keep_gpus(self) -> None:
+        """Delete reservation pods that are not needed."""
+        if self._gpu_reservations is None:
+            return
+        dependencies, loop = self._dependencies, asyncio.get_running_loop()
+        upkeep = GpuUpkeep(
+            groups=dependencies.gpu_groups,
+            reservations=self._gpu_reservations,
+            in_use=self._committer.gpus_in_flight,
+            releasing=self._committer.releasing_gpus,
+            catch_up=dependencies.freshness.catch_up,
+            event_writer=self._events,
+            evictions=self._evictions,
+            count=dependencies.count_repair,
+            scheduler_names=dependencies.settings.scheduler_names,
+        )
+        while True:
+            await asyncio.sleep(dependencies.settings.gpu_interval)
+            if dependencies.is_fresh:
+                await upkeep.run_once(loop.time())
+
+    def _is_written(self, damaged: DamagedPod) -> bool:
+        """Whether a transaction or release is at work on the pod or its claim."""
+        claim, committer = damaged.claim.uid, self._committer
+        return claim in committer.releasing or any(
+            map(committer.is_committing, (claim, damaged.pod.uid))
+        )
+
+    def _report_lasting_problems(self) -> None:
+        """Report problems of two passes in a row: pools are incomplete while they are written."""
+        problems = (*self.plan.problems, *self._unreadable_objects())
+        previous, self._last_problems = self._last_problems, problems
+        for problem in self._last_problems:
+            if problem in previous:
+                self._events.report_problem(problem)
+
+    def _unreadable_objects(self) -> Iterator[ObjectProblem]:
+        for status in self._dependencies.mirror.status():
+            for each in status.rejected:
+                namespace, name = each.key
+                unreadable = Owner(status.api_version, each.kind, namespace, name, each.uid)
+                reason = f"it cannot be read and is ignored: {each.reason}"
+                yield ObjectProblem(unreadable, reason)

@@ -1,0 +1,159 @@
+"""What a plan says about objects: statuses of pods, queues and groups, events, requests for nodes.
+
+Each writer brings its objects to what the last plan says of them, beside the cycles.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator
+
+from kai_py.commit.checkpoints import CheckpointRequester
+from kai_py.commit.dependencies import ExecutorDependencies
+from kai_py.commit.event_writer import EventWriter
+from kai_py.commit.events import EventRecorder, TokenBucket
+from kai_py.commit.lookups import Lookups
+from kai_py.commit.promised_nodes import NodeProtector
+from kai_py.commit.provisioner import Provisioner
+from kai_py.commit.retry import ObjectBackoff
+from kai_py.commit.scale_ups import ScaleUpTracker
+from kai_py.commit.scheduling_gates import GateRemover
+from kai_py.commit.statuses.grove_pod_gang import PodGangStatusWriter
+from kai_py.commit.statuses.kai import KaiStatusWriter
+from kai_py.commit.statuses.kai_messages import with_kai_messages
+from kai_py.commit.statuses.native_pod_group import NativeGroupStatusWriter
+from kai_py.commit.statuses.pod import PodStatusWriter, pending_statuses
+from kai_py.commit.statuses.queue import QueueStatusWriter
+from kai_py.plan.plan import Plan
+from kai_py.plan.startups import GANGS_NOT_READY
+from kai_py.snapshot.gangs import Gang
+from kai_py.watch.kinds import NODES, QUEUES, WatchedQueue
+
+STATUS_DRAIN_SECONDS = 2.0
+GATE_CONCURRENCY = 4
+
+NamedTask = tuple[str, Callable[[], Awaitable[None]]]
+"""What runs beside the cycles, with its name."""
+
+
+class PlanReports:
+    """The writers of statuses, events, gates and requests for nodes."""
+
+    def __init__(self, dependencies: ExecutorDependencies, lookups: Lookups) -> None:
+        self._dependencies, self._lookups = dependencies, lookups
+        client, mirror, settings = (
+            dependencies.client,
+            dependencies.mirror,
+            dependencies.settings,
+        )
+        self._recorder = EventRecorder(
+            client,
+            TokenBucket(settings.events_per_second, settings.events_burst),
+            reporter=settings.scheduler_name,
+            instance=dependencies.identity,
+            on_dropped=dependencies.metrics.events_dropped.inc,
+        )
+        self.events = EventWriter(
+            self._recorder, lookups.queue_reference, lookups.unallocated_claims
+        )
+        self._pods = PodStatusWriter(
+            dependencies.access(settings.status_concurrency),
+            lookups.pod,
+            message_interval=settings.message_interval,
+            on_transition=self.events.report_transition,
+            wake=dependencies.wake,
+        )
+        self._queues = QueueStatusWriter(
+            client,
+            mirror.served(QUEUES) or QUEUES.at(),
+            self._reported_queue,
+            interval=settings.queue_status_interval,
+            backoff=ObjectBackoff(settings.backoff),
+            on_transition=self.events.report_queue,
+        )
+        self._gates = GateRemover(dependencies.access(GATE_CONCURRENCY), lookups.pod)
+        self._checkpoints = CheckpointRequester(
+            dependencies.access(GATE_CONCURRENCY), lookups.pod, self.events.report_checkpoint
+        )
+        self._node_protector = (
+            NodeProtector(client, lambda: mirror.objects(NODES))
+            if settings.autoscaling.protect_promised
+            else None
+        )
+        self._native_groups = NativeGroupStatusWriter(client, mirror, settings)
+        self._grove_groups = PodGangStatusWriter(client, mirror, settings)
+        self._kai = KaiStatusWriter(client, mirror, settings)
+        self._provisioner = Provisioner(client, mirror, settings)
+        self._scale_ups = ScaleUpTracker(
+            settled_after=settings.autoscaling.settled_after,
+            max_ineffective=settings.autoscaling.futile_scale_ups,
+            wake=dependencies.wake,
+        )
+
+    def complete(self, plan: Plan, gangs: Collection[Gang], now: float) -> Plan:
+        """``plan`` with KAI's messages and the state of scale-ups and ProvisioningRequests."""
+        plan = with_kai_messages(plan, gangs, now)
+        names = [name for _, name in self._dependencies.mirror.objects(NODES)]
+        return self._provisioner.update(
+            self._scale_ups.suppress_ineffective(plan, names, now), gangs
+        )
+
+    def update(self, plan: Plan, gangs: Collection[Gang]) -> None:
+        """Report what ``plan`` says; what fails for one kind of object is contained."""
+        settings, contained = self._dependencies.settings, self._dependencies.failures.contained
+        with contained("statuses of pods"):
+            statuses = pending_statuses(plan, elastic_calls_for_nodes=settings.autoscaling.surplus)
+            self._pods.update(statuses, asyncio.get_running_loop().time())
+        self._report_pending(plan)
+        with contained("statuses of queues"):
+            self._queues.update(plan)
+        self._gates.update(plan.admissions)
+        self._checkpoints.update(plan.checkpoints)
+        if self._node_protector is not None:
+            self._node_protector.update(plan.promised_nodes)
+        with contained("events"):
+            self.events.report_running(plan)
+        for each in plan.avoided_devices:
+            self._dependencies.assume_cache.avoid_device(each.key, GANGS_NOT_READY, each.seconds)
+        with contained("statuses of groups"):
+            self._native_groups.update(plan, gangs)
+            self._grove_groups.update(plan, gangs)
+            if settings.write_kai_statuses:
+                self._kai.update(plan, gangs)
+
+    def _report_pending(self, plan: Plan) -> None:
+        contained = self._dependencies.failures.contained
+        for unplaced in plan.unplaced:
+            with contained("events", unplaced.gang):
+                self.events.report_pending(unplaced)
+        for hold in plan.holds:
+            with contained("events", hold.gang):
+                self.events.report_hold(hold)
+        for problem in plan.problems:
+            if problem.object.kind == "Pod":  # it may be bound before the next look
+                self.events.report_problem(problem)
+
+    def background(self) -> Iterator[NamedTask]:
+        """What runs beside the cycles."""
+        for _ in range(self._dependencies.settings.status_concurrency):
+            yield "statuses of pods", self._pods.run
+        for _ in range(GATE_CONCURRENCY):
+            yield "scheduling gates", self._gates.run
+            yield "requests for checkpoints", self._checkpoints.run
+        yield "statuses of queues", self._queues.run
+        yield "statuses of KAI's objects", self._kai.run
+        yield "statuses of PodGroups", self._native_groups.run
+        yield "statuses of PodGangs", self._grove_groups.run
+        yield "ProvisioningRequests", self._provisioner.run
+        yield "events", self._recorder.run
+        if self._node_protector is not None:
+            yield "annotations of nodes", self._node_protector.run
+
+    async def drain(self) -> None:
+        """Finish the pending statuses of pods and events, as far as there is time."""
+        await self._pods.drain(STATUS_DRAIN_SECONDS)
+        await self._recorder.drain(STATUS_DRAIN_SECONDS)
+
+    def _reported_queue(self, name: str) -> WatchedQueue | None:
+        """The queue, if this node pool writes its status."""
+        found = self._lookups.queue(name)
+        reports = found is not None and self._dependencies.settings.reports_on(found.metadata)
+        return found if reports else None
