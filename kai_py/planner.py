@@ -110,6 +110,7 @@ class Planner:
                 scheduler_name=configuration.scheduler_name,
                 scheduler_aliases=configuration.scheduler_aliases,
                 nomination_seconds=configuration.eviction.hold_expiry,
+                max_grace_seconds=configuration.eviction.max_grace_period,
                 pool_label=configuration.node_pool.label,
                 pool=configuration.node_pool.name,
                 shared_claim_queue_label=_claim_label(configuration),

@@ -20,6 +20,7 @@ def commit_settings(configuration: Configuration) -> CommitSettings:
         queue_status_interval=configuration.commit.queue_status_interval,
         readiness=ReadinessPolicy(timeout=configuration.commit.binding_timeout),
         double_allocation=configuration.commit.double_allocation,
+        max_grace=configuration.eviction.max_grace_period,
         claim_grace=configuration.commit.watch_grace,
         write_kai_statuses=configuration.kai.write_status,
         write_grove_statuses=configuration.grove.write_status,

@@ -46,5 +46,8 @@ class EvictionConfig(ApiModel):
     deserve; 0: no limit. Not with the ``kai`` rules."""
     restart_cost: Duration = 60.0
     """Start-up time that an eviction costs each pod, where victims are weighed by lost work."""
+    max_grace_period: PositiveDuration = 1800.0
+    """Longest grace period of an evicted pod, whatever its ``terminationGracePeriodSeconds``; a pod
+    that was deleted with a longer one counts as running until no more than this is left."""
     hold_expiry: PositiveDuration = 300.0
     """Time for which capacity freed by eviction stays nominated for its gang."""

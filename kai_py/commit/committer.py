@@ -336,7 +336,7 @@ class Committer:
             result = (
                 EvictionResult(eviction, EvictionOutcome.FAILED, stale)
                 if stale
-                else await evict(self._access, eviction)
+                else await evict(self._access, eviction, self._settings.max_grace)
             )
         except Exception:
             log.exception("pod %s: the eviction failed", eviction.pod)

@@ -7,7 +7,8 @@ names the preemptor, is therefore written afterwards, if the pod still exists, s
 victim is never marked. Both writes carry the pod's uid.
 
 A victim is read before it is evicted: a pod that is on no node has nothing to give and never ran,
-so it stays; so does one that can't be read.
+so it stays; so does one that can't be read. The read also shows its grace period, which is cut to
+``eviction.maxGracePeriod``: its tenant chose it, and others wait for its end.
 
 Jobs are suspended instead of evicting their pods, and resumed when they can be placed: one patch
 each, under the Job's uid. The Job controller terminates the pods, or creates new ones. It does not
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from kai_py.api.records.core import Pod
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.references import PodRef
 from kai_py.api.times import format_time
@@ -68,24 +70,28 @@ class EvictionResult:
     retry_after: float = 0.0
 
 
-async def evict(access: ApiAccess, eviction: Eviction) -> EvictionResult:
-    """Evict a pod that a read shows on a node, and write the reason into its condition."""
+async def evict(access: ApiAccess, eviction: Eviction, max_grace: float) -> EvictionResult:
+    """Evict a pod that a read shows on a node, and write the reason into its condition.
+
+    ``max_grace``: the longest grace period that it gets, in seconds.
+    """
     reading = await read_pod_state(access, eviction.pod)
-    if reading.state is not ReadState.BOUND:
+    if reading.state is not ReadState.BOUND or reading.pod is None:
         return EvictionResult(eviction, NOT_EVICTED[reading.state], reading.problem)
-    outcome, reason, retry_after = await evict_pod(access, eviction.pod, eviction.reason)
+    outcome, reason, retry_after = await evict_pod(access, reading.pod, eviction.reason, max_grace)
     return EvictionResult(eviction, outcome, reason, retry_after)
 
 
 async def evict_pod(
-    access: ApiAccess, pod: PodRef, reason: str
+    access: ApiAccess, seen: Pod, reason: str, max_grace: float
 ) -> tuple[EvictionOutcome, str, float]:
     """Evict a pod that was read to be on a node, and write ``reason`` into its condition.
 
     Returns the outcome, the server's message, and the seconds it asks to wait.
     """
+    pod = PodRef.of(seen.metadata)
     try:
-        await access.call(lambda: _create_eviction(access, pod))
+        await access.call(lambda: _create_eviction(access, pod, _shortened(seen, max_grace)))
     except TooManyRequests as refusal:
         return EvictionOutcome.BLOCKED, str(refusal), refusal.retry_after
     # Conflict: the uid in the preconditions belongs to a pod that has been replaced.
@@ -127,12 +133,23 @@ async def _set_disruption_condition(access: ApiAccess, pod: PodRef, reason: str)
     )
 
 
-async def _create_eviction(access: ApiAccess, pod: PodRef) -> None:
+def _shortened(pod: Pod, max_grace: float) -> dict[str, int]:
+    """The delete option that shortens the pod's grace period; empty if it is short enough."""
+    deleted = pod.metadata.deletion_timestamp is not None
+    grace = (
+        pod.metadata.deletion_grace_period_seconds
+        if deleted
+        else pod.spec.termination_grace_period_seconds
+    )
+    return {"gracePeriodSeconds": max(1, int(max_grace))} if grace > max_grace else {}
+
+
+async def _create_eviction(access: ApiAccess, pod: PodRef, options: dict[str, int]) -> None:
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": pod.name, "namespace": pod.namespace},
-        "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        "deleteOptions": {"preconditions": {"uid": pod.uid}, **options},
     }
     await access.client.create_subresource(
         access.pods, pod.name, "eviction", body, namespace=pod.namespace

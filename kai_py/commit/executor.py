@@ -58,6 +58,7 @@ class Executor:
             access=dependencies.access(settings.status_concurrency),
             scheduler_name=settings.scheduler_name,
             gangs=lambda: self._gangs,
+            max_grace=dependencies.settings.max_grace,
         )
         self._device_conflicts = DeviceConflictResolver(
             access=dependencies.access(settings.status_concurrency),

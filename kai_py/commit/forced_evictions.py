@@ -13,7 +13,7 @@ as soon as it survives no more.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from kai_py.api.references import PodRef
+from kai_py.api.records.core import Pod
 from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.eviction import EvictionOutcome, evict_pod, suspend_job, write_eviction_reason
 from kai_py.plan.survival import SUSPENDED, can_be_suspended, exceeded_limit
@@ -23,26 +23,31 @@ from kai_py.watch.errors import ApiError
 
 @dataclass(kw_only=True)
 class ForcedEvictions:
-    """``gangs``: those of the present plan, the same collection as long as it is the same plan."""
+    """``gangs``: those of the present plan, the same collection as long as it is the same plan.
+
+    ``max_grace``: the longest grace period of an evicted pod, in seconds.
+    """
 
     access: ApiAccess
     scheduler_name: str
     gangs: Callable[[], Collection[Gang]]
+    max_grace: float
     _seen: Collection[Gang] = ()
     _by_pod: dict[str, Gang] = field(default_factory=dict)
     _requested: set[str] = field(default_factory=set)
     """Uids of pods that were evicted, while their gang does not show it."""
 
-    async def evict(self, pod: PodRef, reason: str) -> tuple[EvictionOutcome, str]:
+    async def evict(self, seen: Pod, reason: str) -> tuple[EvictionOutcome, str]:
         """Evict a pod that was read to be on a node; the outcome, and a clause that tells it."""
-        gang = self._gang(pod.uid)
+        uid = seen.metadata.uid
+        gang = self._gang(uid)
         if gang is None:
             return EvictionOutcome.FAILED, "it is kept as long as its gang is not known"
-        uids = self._requested | {pod.uid}
+        uids = self._requested | {uid}
         bound = [member for member in gang.members if member.state is PodState.BOUND]
         exceeded = exceeded_limit(gang, [each for each in bound if each.pod.uid in uids])
         if exceeded is None:
-            return await self._evict(pod, reason)
+            return await self._evict(seen, reason)
         if not can_be_suspended(gang):
             return EvictionOutcome.FAILED, f"it is kept, as its workload would fail ({exceeded})"
         return await self._suspend(gang, reason)
@@ -55,13 +60,14 @@ class ForcedEvictions:
             self._requested &= self._by_pod.keys()
         return self._by_pod.get(uid)
 
-    async def _evict(self, pod: PodRef, reason: str) -> tuple[EvictionOutcome, str]:
-        self._requested.add(pod.uid)
-        outcome, detail, _ = await evict_pod(self.access, pod, reason)
+    async def _evict(self, seen: Pod, reason: str) -> tuple[EvictionOutcome, str]:
+        uid = seen.metadata.uid
+        self._requested.add(uid)
+        outcome, detail, _ = await evict_pod(self.access, seen, reason, self.max_grace)
         if outcome in (EvictionOutcome.EVICTED, EvictionOutcome.DELETED):
             return outcome, "the pod is evicted"
         if outcome is EvictionOutcome.BLOCKED:
-            self._requested.discard(pod.uid)
+            self._requested.discard(uid)
         return outcome, f"the pod can't be evicted: {detail}"
 
     async def _suspend(self, gang: Gang, reason: str) -> tuple[EvictionOutcome, str]:

@@ -27,7 +27,8 @@ class CommitSettings:
     make ready is not allocated. ``double_allocation``: policy for a device that another scheduler
     allocates too. ``queue_status_interval``: least time between two writes of a queue's status.
     ``gpus``: how shared GPUs reach containers, None where they do not; ``gpu_interval``: time
-    between two looks for reservation pods that are not needed.
+    between two looks for reservation pods that are not needed. ``max_grace``: the longest grace
+    period of an evicted pod.
     ``retry`` is for a single call, ``backoff`` for a gang, pod or queue as a whole,
     ``settle_pause`` for reads that are repeated until one of them succeeds.
     """
@@ -52,6 +53,7 @@ class CommitSettings:
     double_allocation: DoubleAllocationPolicy = DoubleAllocationPolicy.GIVE_WAY_BEFORE_START
     gpus: GpuDelivery | None = None
     gpu_interval: float = 1.0
+    max_grace: float = 1800.0
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     backoff: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=0.5, maximum=60.0))
     settle_pause: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=1.0, maximum=30.0))

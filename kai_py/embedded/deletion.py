@@ -11,6 +11,7 @@ Source: k8s.io/apiserver pkg/registry/rest/delete.go and pkg/registry/core/pod/s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kai_py.api.times import format_time
@@ -95,9 +96,11 @@ def _marked(
         meta["finalizers"] = _finalizers(resource, meta, options)
         if "generation" in meta:
             meta["generation"] += 1
-    # A second deletion may shorten the grace period, never extend it.
-    elif grace < meta.get("deletionGracePeriodSeconds", 0):
-        meta["deletionTimestamp"] = format_time(api.clock.now() + grace)
+    # A second deletion that asks for it shortens the grace period, which began with the first.
+    elif options.grace_seconds is not None and grace < meta.get("deletionGracePeriodSeconds", 0):
+        saved = timedelta(seconds=meta["deletionGracePeriodSeconds"] - grace)
+        ends = datetime.fromisoformat(meta["deletionTimestamp"])
+        meta["deletionTimestamp"] = format_time(ends - saved)
         meta["deletionGracePeriodSeconds"] = grace
     marked = {**current, "metadata": meta}
     if resource is NAMESPACES:

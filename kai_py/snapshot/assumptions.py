@@ -165,7 +165,11 @@ ORDINARY_SECONDS = 60.0
 
 
 class StuckTerminations(PodTable):
-    """Terminating pods by uid, those that take long, and those that should be long gone.
+    """Terminating pods by uid: those that run on, those that take long, those long overdue.
+
+    A pod that was deleted with a grace of which more than ``max_grace_seconds`` is left runs on: it
+    counts as running, and can be evicted like any other pod, which shortens its grace. Otherwise
+    whoever deletes a pod with a grace of days would keep others waiting for its end.
 
     A pod that still exists ``ORDINARY_SECONDS`` after its deletion is overdue: its queue is charged
     with it whoever deleted it, and no gang waits for its quota. A pod's ``deletionTimestamp`` is
@@ -173,8 +177,10 @@ class StuckTerminations(PodTable):
     never removed, a node that is gone) keeps what it occupies, and no plan counts on its end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_grace_seconds: float) -> None:
         """Start empty."""
+        self._max_grace = max_grace_seconds
+        self._runs_until: dict[str, float] = {}
         self._due: dict[str, float] = {}
         self._stuck: dict[str, None] = {}
         self._ordinary_until: dict[str, float] = {}
@@ -185,14 +191,20 @@ class StuckTerminations(PodTable):
         uid, grace_ends = pod.metadata.uid, pod.metadata.deletion_timestamp
         if grace_ends is not None and uid not in self._stuck:
             self._due[uid] = grace_ends.timestamp() + STUCK_AFTER_SECONDS
+        grace = max(pod.metadata.deletion_grace_period_seconds, 0)
         if grace_ends is not None and uid not in self._overdue:
-            grace = max(pod.metadata.deletion_grace_period_seconds, 0)
             self._ordinary_until[uid] = grace_ends.timestamp() - grace + ORDINARY_SECONDS
+        if grace_ends is not None and grace > self._max_grace:
+            self._runs_until[uid] = grace_ends.timestamp() - self._max_grace
+        else:
+            # The grace of a pod that is deleted again is shortened.
+            self._runs_until.pop(uid, None)
         return ()
 
     def remove(self, pod: Pod) -> Uids:
         """The pod is gone at last."""
         uid = pod.metadata.uid
+        self._runs_until.pop(uid, None)
         self._due.pop(uid, None)
         self._stuck.pop(uid, None)
         self._ordinary_until.pop(uid, None)
@@ -200,16 +212,21 @@ class StuckTerminations(PodTable):
         return ()
 
     def update(self, now: float) -> tuple[str, ...]:
-        """The pods that became overdue or stuck since the last call; O(terminating pods)."""
+        """The pods that end soon, became overdue or stuck since the last call; O(terminating)."""
+        ending = _move_due(self._runs_until, {}, now)
         late = _move_due(self._ordinary_until, self._overdue, now)
-        return tuple(dict.fromkeys((*late, *_move_due(self._due, self._stuck, now))))
+        return tuple(dict.fromkeys((*ending, *late, *_move_due(self._due, self._stuck, now))))
 
     def next_change(self) -> float:
-        """When the next pod becomes overdue or stuck, inf if none does; O(terminating pods)."""
-        return min((*self._ordinary_until.values(), *self._due.values()), default=math.inf)
+        """When ``update`` next gives a pod, inf if it gives none; O(terminating pods)."""
+        changes = (*self._runs_until.values(), *self._ordinary_until.values(), *self._due.values())
+        return min(changes, default=math.inf)
 
     def on(self, placement: PodPlacement, uid: str) -> PodPlacement:
         """The placement of the pod, with what is known of its end."""
+        # What a scheduler evicted does not linger: its grace is known to be bounded.
+        if placement.lingering and uid in self._runs_until:
+            return structs.replace(placement, terminating=False, lingering=False)
         stuck, overdue = uid in self._stuck, uid in self._overdue
         if not stuck and not overdue:
             return placement

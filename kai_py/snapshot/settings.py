@@ -18,7 +18,8 @@ class SnapshotSettings:
 
     Nodes and our pods belong to the pool that their label ``pool_label`` names, or to the pool
     without a name; those of other pools are ignored. Without a ``pool_label`` there is one pool.
-    ``nomination_seconds``: how long a node stays reserved. ``preemptible_below``: gangs of a lower
+    ``nomination_seconds``: how long a node stays reserved. ``max_grace_seconds``: terminating pods
+    of which more is left count as running. ``preemptible_below``: gangs of a lower
     priority are preemptible unless they say otherwise; None: all are.
     ``shared_claim_queue_label``: the label by which claims for GPUs that pods may share must name
     their queue; "" where they need not. ``default_queue`` exists unless there is an object of its
@@ -29,6 +30,7 @@ class SnapshotSettings:
     scheduler_name: str = "kai-scheduler"
     scheduler_aliases: tuple[str, ...] = ()
     nomination_seconds: float = 300.0
+    max_grace_seconds: float = 1800.0
     preemptible_below: int | None = None
     pool_label: str = ""
     pool: str = ""

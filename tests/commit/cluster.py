@@ -251,7 +251,9 @@ class Cluster:
             )
             return [replace(worlds.gang("all"), owner=owner, members=members)]
 
-        return ForcedEvictions(access=self.access(), scheduler_name=SCHEDULER, gangs=gangs)
+        return ForcedEvictions(
+            access=self.access(), scheduler_name=SCHEDULER, gangs=gangs, max_grace=1800.0
+        )
 
     def current(self, record, uid):
         return record if record is not None and record.metadata.uid == uid else None

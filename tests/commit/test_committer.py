@@ -175,6 +175,25 @@ async def test_a_victim_that_leaves_at_once_is_evicted_all_the_same(cluster, roo
     assert count(cluster.metrics.evictions, "preempt", "evicted") == 1
 
 
+@pytest.mark.parametrize(("grace", "left"), [(30, 30), (1800, 1800), (7200, 1800), (2**62, 1800)])
+async def test_a_victim_has_no_longer_than_the_longest_grace_period(cluster, room, grace, left):
+    pod = await bound_pod(cluster, grace=grace)
+    await carry_out(cluster.committer(room), Plan(evictions=(eviction_of(pod),)))
+    assert cluster.pod("victim").metadata.deletion_grace_period_seconds == left
+
+
+async def test_the_grace_of_a_victim_that_its_tenant_deleted_is_shortened(cluster, room):
+    pod = await bound_pod(cluster, grace=7 * 86400)
+    delete(cluster.api, PODS, "victim", NAMESPACE)
+    ends = cluster.pod("victim").metadata.deletion_timestamp
+    await carry_out(cluster.committer(room), Plan(evictions=(eviction_of(pod),)))
+    victim = cluster.pod("victim")
+    assert victim.metadata.deletion_grace_period_seconds == 1800
+    saved = ends - victim.metadata.deletion_timestamp
+    assert saved.total_seconds() == 7 * 86400 - 1800
+    assert count(cluster.metrics.evictions, "preempt", "evicted") == 1
+
+
 async def test_a_disruption_budget_says_not_now_and_is_asked_again(cluster, room):
     pod = await bound_pod(cluster)
     body = {"metadata": {"name": "keep"}, "spec": {"minAvailable": 1, "selector": {}}}

@@ -35,6 +35,9 @@ class Work(Cluster):
         }
         return sorted({ref.name for ref in self.refs} - stay)
 
+    async def evict(self, ref):
+        return await self.forced.evict(self.pod(ref.name), REASON)
+
     def suspended(self):
         job = self.api.find(JOBS, "train", NAMESPACE)
         by = (job["metadata"].get("annotations") or {}).get(SUSPENDED_BY_KEY)
@@ -43,7 +46,7 @@ class Work(Cluster):
 
 async def test_a_workload_that_survives_loses_the_pod():
     work = Work(remaining=1)
-    assert await work.forced.evict(work.refs[0], REASON) == (
+    assert await work.evict(work.refs[0]) == (
         EvictionOutcome.EVICTED,
         "the pod is evicted",
     )
@@ -56,7 +59,7 @@ async def test_a_job_that_would_fail_is_suspended(remaining):
     gangs = work.forced.gangs()
     work.forced.gangs = lambda: gangs  # a plan that doesn't show yet what was evicted
     for ref in work.refs[: remaining + 1]:
-        outcome = await work.forced.evict(ref, REASON)
+        outcome = await work.evict(ref)
     assert outcome == (EvictionOutcome.EVICTED, SUSPENDED)
     assert work.suspended()
     assert work.leaving() == [f"worker-{n}" for n in range(remaining)]
@@ -64,7 +67,7 @@ async def test_a_job_that_would_fail_is_suspended(remaining):
 
 async def test_a_pod_whose_workload_cannot_be_suspended_is_kept():
     work = Work(0, owner=JOB_SET)
-    outcome, effect = await work.forced.evict(work.refs[0], REASON)
+    outcome, effect = await work.evict(work.refs[0])
     assert outcome is EvictionOutcome.FAILED
     assert effect == (
         f"it is kept, as its workload would fail (JobSet {NAMESPACE}/train: backoffLimit is 0)"
@@ -75,7 +78,7 @@ async def test_a_pod_whose_workload_cannot_be_suspended_is_kept():
 async def test_a_pod_is_kept_until_its_gang_is_known():
     work = Work()
     work.forced.gangs = tuple
-    outcome, effect = await work.forced.evict(work.refs[0], REASON)
+    outcome, effect = await work.evict(work.refs[0])
     assert (outcome, work.leaving()) == (EvictionOutcome.FAILED, [])
     assert "not known" in effect
 
@@ -85,6 +88,6 @@ async def test_a_blocked_eviction_does_not_count():
     gangs = work.forced.gangs()
     work.forced.gangs = lambda: gangs
     work.fail_once("create", "Pod/eviction", refuse(429, "TooManyRequests"))
-    outcomes = [(await work.forced.evict(ref, REASON))[0] for ref in work.refs[:2]]
+    outcomes = [(await work.evict(ref))[0] for ref in work.refs[:2]]
     assert outcomes == [EvictionOutcome.BLOCKED, EvictionOutcome.EVICTED]
     assert not work.suspended()

@@ -7,13 +7,14 @@ from kai_py.api.records.core import Condition
 from kai_py.plan.plan import Stage
 from tests.support.scenario import START, at, cluster, evicted, node, placed, pod, queue
 
-HOURS = 7200
+GRACE = 1700
+DAYS = 3 * 86400
 PREEMPTED = Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
 BY_API = Condition(type="DisruptionTarget", status="True", reason="EvictionByEvictionAPI")
 NOW = 100
 
 
-def deleted(each, *, at_second=90, grace=HOURS, by=None):
+def deleted(each, *, at_second=90, grace=GRACE, by=None):
     """The pod as it is after its deletion at a second; ``by``: the condition that says who did."""
     ends = {"deletion_timestamp": at(at_second + grace), "deletion_grace_period_seconds": grace}
     conditions = (*each.status.conditions, *([by] if by else []))
@@ -37,7 +38,7 @@ def charged(seen, now=NOW):
 
 
 @pytest.mark.parametrize("by", [None, BY_API])
-@pytest.mark.parametrize("seconds", [1, 59, 61, HOURS + 3600])
+@pytest.mark.parametrize("seconds", [1, 59, 61, GRACE + 3600])
 def test_a_tenant_pays_for_what_it_deletes_until_it_is_gone(by, seconds):
     lingers = deleted(running("old"), at_second=0, by=by)
     seen = world(lingers, pod("new", 4, queue="q"))
@@ -114,3 +115,29 @@ def test_one_that_deletes_again_and_again_has_never_more_than_its_maximum():
             seen.builder.apply("pods", bound, deleted(bound, at_second=10 * turn))
             on_nodes.append(name)
     assert on_nodes == ["p0"]
+
+
+def borrowing(*pods):
+    owner = pod("owner", 4, queue="owner", created=0)
+    return cluster(queue("owner", 4.0, 4.0), queue("q", 0.0, 4.0), node("a", 4), *pods, owner)
+
+
+@pytest.mark.parametrize("by", [None, BY_API])
+def test_a_pod_deleted_with_a_grace_of_days_is_evicted_like_any_other(by):
+    runs_on = deleted(running("old"), at_second=0, grace=DAYS, by=by)
+    seen = borrowing(runs_on)
+    assert charged(seen) == 4
+    plan = seen.plan(NOW)
+    assert evicted(plan) == ["old"]
+    assert [each.pod.name for each in plan.nominations] == ["owner"]
+    shortened = deleted(running("old"), at_second=0, grace=300)
+    seen.builder.apply("pods", runs_on, shortened)
+    assert evicted(seen.plan(NOW)) == []
+
+
+def test_a_pod_that_runs_on_ends_when_little_of_its_grace_is_left():
+    seen = borrowing(deleted(running("old"), at_second=0, grace=DAYS))
+    limit = DAYS - 1800
+    assert seen.snapshot(NOW).next_overdue <= START + limit
+    assert evicted(seen.plan(limit - 1)) == ["old"]
+    assert evicted(seen.plan(limit + 1)) == []

@@ -253,6 +253,7 @@ class PodSpec(Record, frozen=True):
     scheduling_group: PodSchedulingGroup | None = None
     workload_ref: WorkloadReference | None = None
     volumes: tuple[Volume, ...] = ()
+    termination_grace_period_seconds: int = 30
 
 
 class Condition(Record, frozen=True):

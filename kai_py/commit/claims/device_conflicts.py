@@ -147,7 +147,7 @@ class DeviceConflictResolver:
         readings = await asyncio.gather(*(fence_pod(self.access, pod) for pod in pods))
         if any(read.state is ReadState.UNKNOWN for read in readings):
             return False
-        bound = [p for p, read in zip(pods, readings, strict=True) if not read.proves_unused]
+        bound = [read.pod for read in readings if not read.proves_unused and read.pod is not None]
         if not bound:
             return await self._release(claim, pods)
         if self._keep_reason([read.pod for read in readings if read.pod is not None]):

@@ -154,7 +154,7 @@ class PodRepair:
                 return RepairOutcome.RESTORED, "the same devices are allocated to it again"
             return RepairOutcome.FAILED, f"{result.reason}; this is tried again"
         reason = f"{problem}, so the pod is evicted"
-        outcome, effect = await self.evictions.evict(damaged.pod, reason)
+        outcome, effect = await self.evictions.evict(pod, reason)
         if outcome in (EvictionOutcome.EVICTED, EvictionOutcome.DELETED):
             return RepairOutcome.EVICTED, f"{problem}, so {effect}"
         return RepairOutcome.FAILED, f"{problem}, but {effect}"

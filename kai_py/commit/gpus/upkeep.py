@@ -128,7 +128,7 @@ class GpuUpkeep:
         if reading.state is not ReadState.BOUND or reading.pod is None:
             return
         reason = f"the reservation pod of {gpu} is gone, so other pods may get the GPU"
-        outcome, effect = await self.evictions.evict(ref, reason)
+        outcome, effect = await self.evictions.evict(reading.pod, reason)
         done = outcome in (EvictionOutcome.EVICTED, EvictionOutcome.DELETED)
         note = f"{reason}: {effect}"
         self.count((RepairOutcome.EVICTED if done else RepairOutcome.FAILED).value)

@@ -82,6 +82,7 @@ class SnapshotTables:
             quarantine,
         )
         self.assumptions = Assumptions(settings.nomination_seconds)
+        self.stuck_terminations = StuckTerminations(settings.max_grace_seconds)
         self.claim_overlays = ClaimOverlays(objects, dependencies)
         schedulers = GroupSchedulers(dependencies)
         self.parsed_pods = ParsedPods(
@@ -167,7 +168,6 @@ class SnapshotTables:
 
     def _create_self_contained(self) -> None:
         """Create the tables that need neither settings nor other tables."""
-        self.stuck_terminations = StuckTerminations()
         self.gpu_memory = GpuMemory()
         self.pod_rules = PodRuleTable()
         self._topologies = Topologies()

@@ -2,6 +2,7 @@
 
 import json
 
+from kai_py.api.times import parse_time
 from tests.cluster.conformance.place import Json, Place, bind, config_map, pod, refusal
 from tests.support.cluster.api import JSON_PATCH, STRATEGIC_MERGE_PATCH
 
@@ -60,6 +61,19 @@ async def test_deleting_with_grace_finalizers_and_preconditions(place: Place):
     assert leaving["deletionTimestamp"]
     assert leaving["deletionGracePeriodSeconds"] == 30
     assert (await refusal(bind(place, "a", "n"))).code == 409
+    shorter = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "a"},
+        "deleteOptions": {"gracePeriodSeconds": 20},
+    }
+    await api.post(f"{place.pods}/a/eviction", shorter)
+    await api.delete(f"{place.pods}/a", gracePeriodSeconds="25")
+    await api.delete(f"{place.pods}/a")
+    evicted = (await api.get(f"{place.pods}/a"))["metadata"]
+    assert evicted["deletionGracePeriodSeconds"] == 20
+    ends, before = (parse_time(each["deletionTimestamp"]) for each in (evicted, leaving))
+    assert (before - ends).total_seconds() == 10
     await api.delete(f"{place.pods}/a", gracePeriodSeconds="0")
     assert (await refusal(api.get(f"{place.pods}/a"))).code == 404
     await api.post(place.maps, config_map("held", finalizers=["example.com/hold"]))
