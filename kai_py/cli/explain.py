@@ -25,8 +25,6 @@ from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.explanation_text import (
     UNFINISHED,
     ExplanationPrinter,
-    print_explanations,
-    print_suggestions,
 )
 from kai_py.cli.gangs import print_gangs
 from kai_py.cli.naming import NamespaceOption, context_namespace, parse_subject
@@ -40,8 +38,7 @@ from kai_py.cli.output import (
     say,
 )
 from kai_py.cli.scheduler_http import (
-    SEARCH_SECONDS,
-    Link,
+    READ_SECONDS,
     SchedulerAddress,
     SchedulerOptions,
     ask_list,
@@ -52,10 +49,11 @@ from kai_py.config import Configuration
 from kai_py.observe.event_history import SchedulerEvent, read_scheduler_events
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation
 from kai_py.observe.gang_rows import gang_rows
+from kai_py.observe.http_explanations import ExplanationLine
 from kai_py.observe.http_lists import QueuePage
 from kai_py.observe.queue_explanation import explain_queue
 from kai_py.observe.subject import Subject
-from kai_py.simulate.advisor import explain_cluster
+from kai_py.simulate.advisor import SearchReport, explain_cluster
 from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import LoadedCluster
 
@@ -221,30 +219,30 @@ def _events(
 
 
 async def _ask_scheduler(question: _Question, address: SchedulerAddress) -> Sequence[Explanation]:
-    """Ask why, then what would help: the second takes long, and the first must not wait for it."""
-    async with address.connect(SEARCH_SECONDS) as link:
-        answers = await _explanations(link, question, suggestions=False)
-        if question.as_text:
-            print_explanations(answers)
-        if not question.search.suggestions or not any(answer.message for answer in answers):
-            return answers
-        try:
-            with progress("simulating"):
-                found = await _explanations(link, question, suggestions=True)
-        except CommandError as error:
-            say(f"kai-py: no suggestions: {error}", err=True)
-            return answers
-    if question.as_text:
-        for answer in found:
-            print_suggestions(answer)
-    return found
-
-
-async def _explanations(link: Link, question: _Question, *, suggestions: bool) -> list[Explanation]:
-    since = question.search.since
+    """Ask why, and what would help: the search takes long, and the reason must not wait for it."""
+    report = ExplanationPrinter().report if question.as_text else SearchReport()
+    search, path = question.search, f"/v1/explain/{question.subject.value}/{quote(question.name)}"
     query = (
-        *((("seconds", str(seconds_of("--since", since))),) if since else ()),
-        ("suggestions", "true" if suggestions else "false"),
+        *((("seconds", str(seconds_of("--since", search.since))),) if search.since else ()),
+        ("suggestions", "true" if search.suggestions else "false"),
+        ("stream", "true"),
     )
-    path = f"/v1/explain/{question.subject.value}/{quote(question.name)}"
-    return decoded(await link.get(path, query), list[Explanation])
+    answers: Sequence[Explanation] = ()
+    async with address.connect(READ_SECONDS) as link:
+        try:
+            # The bar would take the text that is printed meanwhile for its own.
+            with progress("simulating") if not question.as_text else nullcontext():
+                async for line in link.lines(path, query):
+                    news = decoded(line, ExplanationLine)
+                    answers = news.finished or news.explained or answers
+                    if news.explained is not None:
+                        report.on_explained(news.explained)
+                    if news.suggestion is not None:
+                        report.on_found(news.gang, news.suggestion)
+        except CommandError as error:
+            if not answers:
+                raise
+            say(f"kai-py: no more suggestions: {error}", err=True)
+    if question.as_text and any(each.is_search_unfinished for each in answers):
+        typer.echo(UNFINISHED)
+    return answers

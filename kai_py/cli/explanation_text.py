@@ -30,13 +30,6 @@ def described(explanation: Explanation) -> str:
     return text.getvalue()
 
 
-def print_explanations(answers: Iterable[Explanation]) -> None:
-    """Print complete answers, each with its suggestions."""
-    for answer in answers:
-        _print(answer)
-        print_suggestions(answer)
-
-
 def _print(explanation: Explanation) -> None:
     runs = (
         (
@@ -102,16 +95,6 @@ class ExplanationPrinter:
             typer.echo(f"\nIn simulation, any of these changes lets {gang} start:")
         _print_suggestion(suggestion)
         sys.stdout.flush()
-
-
-def print_suggestions(explanation: Explanation) -> None:
-    """Print the changes that let it start, if any was found."""
-    if explanation.suggestions:
-        typer.echo("\nIn simulation, any of these changes lets it start:")
-        for suggestion in explanation.suggestions:
-            _print_suggestion(suggestion)
-    if explanation.is_search_unfinished:
-        typer.echo(UNFINISHED)
 
 
 def _print_suggestion(suggestion: Suggestion) -> None:

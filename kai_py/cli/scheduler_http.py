@@ -25,6 +25,7 @@ from kai_py.cli.naming import context_namespace
 from kai_py.observe.http_access import OWN_HEADER, TOKEN_VARIABLE
 from kai_py.watch.errors import ApiError, NotFound, StatusError
 from kai_py.watch.transport import ApiCall, HttpTransport
+from kai_py.watch.wire import LineSplitter
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_SERVICE = "kai-py/kai-py"
@@ -49,6 +50,9 @@ class Link(Protocol):
 
     async def get(self, path: str, query: Query = ()) -> bytes:
         """The body of one answer; raises CommandError."""
+
+    def lines(self, path: str, query: Query = ()) -> AsyncIterator[bytes]:
+        """The lines of an answer as they come; raises CommandError."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,17 @@ class _UrlLink:
     async def get(self, path: str, query: Query = ()) -> bytes:
         return await get(self.http, self.url, path, query)
 
+    async def lines(self, path: str, query: Query = ()) -> AsyncIterator[bytes]:
+        splitter = LineSplitter()
+        try:
+            async with self.http.get(f"{self.url.rstrip('/')}{path}", params=query) as response:
+                await raise_for_status(self.url, response)
+                async for chunk in response.content.iter_any():
+                    for line in splitter.feed(chunk):
+                        yield line
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise _unreachable(self.url, error) from None
+
 
 @dataclass(frozen=True)
 class _ProxyLink:
@@ -163,23 +178,40 @@ class _ProxyLink:
     seconds: float
 
     async def get(self, path: str, query: Query = ()) -> bytes:
+        call = self._call(path, query)
+        try:
+            return await self.transport.send(call, timeout_seconds=self.seconds)
+        except ApiError as error:
+            raise _refused(call, error) from None
+
+    async def lines(self, path: str, query: Query = ()) -> AsyncIterator[bytes]:
+        call, splitter = self._call(path, query), LineSplitter()
+        try:
+            async with self.transport.stream(call, idle=self.seconds) as chunks:
+                async for chunk in chunks:
+                    for line in splitter.feed(chunk):
+                        yield line
+        except ApiError as error:
+            raise _refused(call, error) from None
+
+    def _call(self, path: str, query: Query) -> ApiCall:
         text = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query)
-        call = ApiCall(
+        return ApiCall(
             "get",
             "Service/proxy",
             f"{self.service}{path}{'?' if text else ''}{text}",
             headers={OWN_HEADER: self.authorization},
         )
-        try:
-            return await self.transport.send(call, timeout_seconds=self.seconds)
-        except ApiError as error:
-            # What the scheduler answers is no Status of the API server, and has no reason.
-            of_server = not isinstance(error, StatusError) or bool(error.reason)
-            raise CommandError(
-                str(error) if of_server else str(error).removeprefix(f"{call}: "),
-                hint=NOT_INSTALLED if isinstance(error, NotFound) and of_server else "",
-                exit_code=ExitCode.CLUSTER,
-            ) from None
+
+
+def _refused(call: ApiCall, error: ApiError) -> CommandError:
+    # What the scheduler answers is no Status of the API server, and has no reason.
+    of_server = not isinstance(error, StatusError) or bool(error.reason)
+    return CommandError(
+        str(error) if of_server else str(error).removeprefix(f"{call}: "),
+        hint=NOT_INSTALLED if isinstance(error, NotFound) and of_server else "",
+        exit_code=ExitCode.CLUSTER,
+    )
 
 
 def _proxy_path(service: str) -> str:
@@ -227,12 +259,16 @@ async def get(
             body = await response.read()
             await raise_for_status(url, response)
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise CommandError(
-            f"{url}: {error or 'no response'}",
-            hint="is kai-py run --http running? try kubectl port-forward",
-            exit_code=ExitCode.CLUSTER,
-        ) from None
+        raise _unreachable(url, error) from None
     return body
+
+
+def _unreachable(url: str, error: Exception) -> CommandError:
+    return CommandError(
+        f"{url}: {error or 'no response'}",
+        hint="is kai-py run --http running? try kubectl port-forward",
+        exit_code=ExitCode.CLUSTER,
+    )
 
 
 async def raise_for_status(url: str, response: aiohttp.ClientResponse) -> None:

@@ -53,9 +53,11 @@ def parse_integer(text: str) -> int:
     return int(text)
 
 
-def parse_flag(query: Mapping[str, str], name: str) -> bool:
-    """Whether a query says true, as it does by default; raises HTTPBadRequest for other texts."""
-    text = query.get(name, "true")
+def parse_flag(query: Mapping[str, str], name: str, *, default: bool = True) -> bool:
+    """Whether a query says true; raises HTTPBadRequest for texts other than true and false."""
+    if name not in query:
+        return default
+    text = query[name]
     if text not in ("true", "false"):
         shown = printable(text[:40])
         raise web.HTTPBadRequest(text=f'{name} must be true or false, not "{shown}"\n')

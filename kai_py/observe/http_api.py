@@ -4,9 +4,10 @@
     /v1/nodes?domain=&offset=&limit=  the nodes of a domain with their pods and devices; with
                                     ``node=`` the page that has this node
     /v1/gangs?queue=&search=&limit=  running gangs, the largest first
-    /v1/explain/SUBJECT/NAME?suggestions=&seconds=  gang, pod, job, claim or queue: why it is
-                                    pending or where it runs, suggestions, and its decisions (of
-                                    the last seconds)
+    /v1/explain/SUBJECT/NAME?suggestions=&seconds=&stream=  gang, pod, job, claim or queue: why it
+                                    is pending or where it runs, suggestions, and its decisions
+                                    (of the last seconds); as lines while they are found
+                                    (``http_explanations``)
     /v1/what-if?set=&add-nodes=&drain=&remove=&until-placed=  simulated effect of changes
     /v1/node-kinds                  kinds of nodes, as templates for nodes to add
     /v1/decisions?since=&seconds=   the last decisions: after a number, or of the last seconds
@@ -37,7 +38,7 @@ from kai_py.api.printable import printable
 from kai_py.observe.cluster_state import ClusterState, cluster_state
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import Decision, DecisionLog, decisions_about
-from kai_py.observe.explanation import Explanation, explain_subject
+from kai_py.observe.explanation import explain_subject
 from kai_py.observe.gang_page import gang_page
 from kai_py.observe.http_answers import (
     READER,
@@ -46,13 +47,14 @@ from kai_py.observe.http_answers import (
     parse_integer,
     visible_to_reader,
 )
+from kai_py.observe.http_explanations import Suggest, stream_explanations, with_suggestions
 from kai_py.observe.http_forward import REPLICA_PATH
 from kai_py.observe.http_lists import LISTS, queue_page
 from kai_py.observe.node_details import MAX_NODES, node_page, place_of
 from kai_py.observe.replica import Replica
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.subject import Subject
-from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError, SuggestionSearch
+from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError
 from kai_py.observe.tenant_answers import (
     as_json,
     shown_decisions,
@@ -87,8 +89,8 @@ class ApiSource:
     view: Callable[[], ClusterView | None]
     decisions: DecisionLog
     shares: ShareHistory
-    suggest: Callable[[str], Awaitable[SuggestionSearch]] | None = None
-    """Suggestions for a gang to start, by key; None where nothing can be simulated."""
+    suggest: Suggest | None = None
+    """Suggestions for a gang to start; None where nothing can be simulated."""
     what_if: Callable[[tuple[tuple[str, str], ...]], Awaitable[object]] | None = None
     """The effect of changes, given as (kind, text); None where nothing can be simulated."""
     replica: Callable[[], Replica] = Replica
@@ -191,7 +193,7 @@ class Api:
         )
         return json_response(request, encode(page))
 
-    async def _explain(self, request: web.Request) -> web.Response:
+    async def _explain(self, request: web.Request) -> web.StreamResponse:
         view, name = self._view(), request.match_info["name"]
         try:
             subject = Subject(request.match_info["subject"])
@@ -219,29 +221,11 @@ class Api:
             raise web.HTTPNotFound(
                 text=f"{subject} {name}: not part of any gang of this scheduler\n"
             )
-        if parse_flag(query, "suggestions"):
-            explanations = [await self._with_suggestions(explanations[0]), *explanations[1:]]
+        suggest = self._source.suggest if parse_flag(query, "suggestions") else None
+        if parse_flag(query, "stream", default=False):
+            return await stream_explanations(request, explanations, suggest, seen)
+        explanations = await with_suggestions(explanations, suggest)
         return json_response(request, _encoded_for(seen, explanations))
-
-    async def _with_suggestions(self, explanation: Explanation) -> Explanation:
-        suggest = self._source.suggest
-        if suggest is None or not explanation.message:
-            return explanation
-        try:
-            search = await suggest(explanation.gang)
-        except (ApiError, NoAnswerError) as error:
-            log.warning("no suggestions for %s: %s", explanation.gang, error)
-            return explanation
-        if not search.is_finished:
-            texts = "; ".join(each.text for each in search.found) or "nothing"
-            log.warning(
-                "the search for suggestions for %s was not finished; found so far: %s",
-                explanation.gang,
-                texts,
-            )
-        return replace(
-            explanation, suggestions=search.found, is_search_unfinished=not search.is_finished
-        )
 
     async def _what_if(self, request: web.Request) -> web.Response:
         view = self._view()

@@ -50,7 +50,7 @@ class Visibility:
     def redacted(self, value: Any) -> Any:
         """JSON without what is hidden: records of hidden gangs, names of queues, names in texts.
 
-        A record in a list that is about a hidden gang or claim is left out.
+        A record in a list that is about a hidden gang, claim or other object is left out.
         """
         if isinstance(value, str):
             return self.text(value)
@@ -68,6 +68,9 @@ class Visibility:
     def _is_hidden(self, value: Any) -> bool:
         if not isinstance(value, dict):
             return False
+        namespace = value.get("namespace")
+        if isinstance(namespace, str) and namespace in self.hidden:
+            return True
         keys = (value[name] for name in GANG_FIELDS & value.keys())
         return any(isinstance(key, str) and key and not self.sees(key) for key in keys)
 

@@ -1,6 +1,8 @@
 """What ``kai-py explain`` tells of a saved cluster."""
 
 import asyncio
+import contextlib
+import io
 import json
 
 import pytest
@@ -15,6 +17,7 @@ from kai_py.observe.http import Probes, serve
 from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.http_api import ApiSource
 from kai_py.observe.share_history import ShareHistory
+from kai_py.observe.suggestion import Suggestion, SuggestionSearch
 from kai_py.simulate.objects import write_objects
 from tests.observe.views import view_of
 from tests.simulate.clusters import job, queue, simulated
@@ -133,7 +136,7 @@ async def test_a_running_scheduler_also_tells_what_it_decided(capsys):
 
 @pytest.mark.slow
 async def test_the_reason_is_printed_though_no_suggestion_comes_in_time():
-    async def hang(gang):
+    async def hang(_gang, _on_found):
         await asyncio.sleep(60)
 
     train = gang("train", pods=2, gpus=8)
@@ -141,15 +144,44 @@ async def test_the_reason_is_printed_though_no_suggestion_comes_in_time():
     source = ApiSource(lambda: view, DecisionLog(), ShareHistory(), suggest=hang)
     probes = Probes(CollectorRegistry(), list, list, source)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(explain_module, "SEARCH_SECONDS", 0.5)
+        patch.setattr(explain_module, "READ_SECONDS", 0.5)
         async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
             asked = ["gang", train.key, "--url", f"http://127.0.0.1:{port}"]
             told = await asyncio.to_thread(explain, *asked)
             short = await asyncio.to_thread(explain, *asked, "-o", "json")
     assert told.exit_code == short.exit_code == ExitCode.FOUND
     assert "is pending (Resources)" in told.output
-    assert "no suggestions: " in told.stderr
+    assert "no more suggestions: " in told.stderr
     assert json.loads(short.stdout)[0]["state"] == "Resources"
+
+
+async def test_the_scheduler_is_read_as_it_searches():
+    """The second suggestion is not found before the first is printed."""
+    printed = asyncio.Event()
+
+    async def search(_gang, on_found):
+        on_found(Suggestion("the first", ()))
+        await asyncio.wait_for(printed.wait(), 30)
+        on_found(Suggestion("the second", ()))
+        return SuggestionSearch((Suggestion("the first", ()), Suggestion("the second", ())))
+
+    class Screen(io.StringIO):
+        def write(self, text):
+            if "the first" in text:
+                loop.call_soon_threadsafe(printed.set)
+            return super().write(text)
+
+    loop, screen = asyncio.get_running_loop(), Screen()
+    train = gang("train", pods=2, gpus=8)
+    view = view_of(world({"n1": 4}, train).snapshot(0.0))
+    source = ApiSource(lambda: view, DecisionLog(), ShareHistory(), suggest=search)
+    probes = Probes(CollectorRegistry(), list, list, source)
+    async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
+        asked = ["explain", "gang", train.key, "--url", f"http://127.0.0.1:{port}"]
+        with contextlib.redirect_stdout(screen), pytest.raises(SystemExit):
+            await asyncio.to_thread(main.app, asked, obj=main.Invocation())
+    told = screen.getvalue()
+    assert told.index("is pending") < told.index("the first") < told.index("the second")
 
 
 async def test_a_running_scheduler_tells_what_becomes_of_the_devices_of_a_claim():

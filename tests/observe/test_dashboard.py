@@ -95,7 +95,7 @@ async def test_the_demo_is_shown_while_it_runs(tab):
 async def test_a_waiting_gang_tells_its_explanation(tab):
     shown = Shown(world({"n1": 4}, gang("train", pods=2, gpus=8, queue="team")).snapshot(0.0))
 
-    async def advise(_):
+    async def advise(_gang, _on_found):
         share = QueueChange("team", fair_share=(0.0, 16.0), allocated=(4.0, 16.0))
         starts = ("default/Gang/a", "default/Gang/train")
         found = Suggestion("add a node", (), evicts=("default/Gang/b",), starts=starts)

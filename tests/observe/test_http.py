@@ -209,7 +209,7 @@ async def test_running_gangs_are_told_the_largest_first_by_queue_and_name(state,
 
 
 async def test_an_explanation_has_what_would_help_and_what_was_decided(state):
-    async def advise(gang):
+    async def advise(gang, _on_found):
         step = SuggestionStep(verb=Verb.DELETE, api_version="batch/v1", kind="Job", name="other")
         return SuggestionSearch(
             (Suggestion(f"let another end for {gang}", (step,)),), is_finished=False

@@ -5,7 +5,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kai_py.observe.suggestion import QueueChange, Suggestion, SuggestionSearch
+from kai_py.observe.suggestion import (
+    QueueChange,
+    Suggestion,
+    SuggestionSearch,
+    SuggestionStep,
+    Verb,
+)
 from kai_py.observe.visibility import HIDDEN, Visibility
 from kai_py.simulate.what_if import Comparison, PlacedGang
 from tests.observe.tenants import ApiServer, asking, pods_of
@@ -103,13 +109,17 @@ async def test_only_own_work_is_explained(ask):
 
 
 async def test_suggestions_do_not_name_others(ask):
-    async def suggest(_gang):
+    async def suggest(_gang, on_found):
+        step = SuggestionStep(
+            verb=Verb.DELETE, api_version="v1", kind="Pod", name="secret-run", namespace="vision"
+        )
         found = Suggestion(
             "evict vision/Pod/secret-run (vision/secret-run-0)",
-            (),
+            (step,),
             evicts=("vision/Pod/secret-run", "ml/Pod/train"),
             queues=(QueueChange("vision-queue", (1, 2), (1, 2)),),
         )
+        on_found(found)
         return SuggestionSearch((found,))
 
     async with ask(suggest=suggest) as own:
@@ -117,6 +127,15 @@ async def test_suggestions_do_not_name_others(ask):
         [suggestion] = answer["suggestions"]
         assert suggestion["evicts"] == [HIDDEN, "ml/Pod/train"]
         assert "secret" not in json.dumps(suggestion)
+        path = "/v1/explain/gang/ml/Pod/more?stream=true"
+        lines = [json.loads(line) for line in (await own.text("anna", path))[1].splitlines()]
+        assert [sorted(line) for line in lines] == [
+            ["explained"],
+            ["gang", "suggestion"],
+            ["finished"],
+        ]
+        assert lines[1]["suggestion"] == suggestion
+        assert "secret" not in json.dumps(lines)
 
 
 async def test_what_if_is_about_own_work(ask):

@@ -126,6 +126,7 @@ async def ask_everything(anna) -> None:
     explained = await ask("explain", "job/ml-waits")
     assert explained.exit_code == 1
     assert "ml/Job/ml-waits is pending" in explained.output
+    assert "lets ml/Job/ml-waits start:\n  - set maxGPUs of Queue ml to " in explained.output
     assert "vision" not in explained.output
     with pytest.raises(CommandError, match="list pods in namespace vision is missing"):
         await ask("explain", "job/vision-waits", "-n", "vision")
