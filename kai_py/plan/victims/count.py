@@ -34,7 +34,7 @@ class CapacityCount:
 
     def __init__(self, state: CycleState, gang: Gang, members: Sequence[Member]) -> None:
         """Start with no pod released."""
-        self._state = state
+        self._state, self._positions = state, state.snapshot.nodes.positions
         self._domains = required_domains(state.statement, gang, gang.tree)
         if self._domains is None and state.placer.compute_domains is not None:
             cliques = state.placer.compute_domains
@@ -59,7 +59,7 @@ class CapacityCount:
         """Count these pods as gone (or, with -1, as back again)."""
         touched: dict[int, None] = {}
         for member in members:
-            row = self._state.snapshot.nodes.positions.get(member.node)
+            row = self._positions.get(member.node)
             if row is None:
                 continue
             free = self._free.get(row)
@@ -71,11 +71,14 @@ class CapacityCount:
                 devices = self._freed_devices.get(row, 0.0) + sign * member.charge.get(GPU, 0.0)
                 self._freed_devices[row] = devices
             touched[row] = None
-        if self._only is not None and len(touched) >= MANY_NODES:
+        if self._only is None:
+            for row in touched:
+                self._recount(row)
+        elif len(touched) >= MANY_NODES:
             self._recount_together(self._only, list(touched))
-            return
-        for row in touched:
-            self._recount(row)
+        else:
+            for row in touched:
+                self._recount_only(self._only, row)
 
     @property
     def missing(self) -> int:
@@ -113,6 +116,8 @@ class CapacityCount:
     def has_gained(self, node: str) -> bool:
         """Whether a node holds more replicas than before any pod was released."""
         row = self._state.snapshot.nodes.positions.get(node)
+        if self._only is not None:
+            return row is not None and self._only.has_gained(row)
         return row is not None and any(each.has_gained(row) for each in self._shapes)
 
     def _recount(self, row: int) -> None:
@@ -131,12 +136,15 @@ class CapacityCount:
             self._enough_domains += now - before
             self._domain_is_enough[domain] = now
 
+    def _recount_only(self, shape: "ShapeCount", row: int) -> None:
+        if shape.set_replicas(row, 0, shape.replicas(row, self._free[row], 0.0)):
+            self._enough_domains = sum(shape.is_enough)
+
     def _recount_together(self, shape: "ShapeCount", rows: Sequence[int]) -> None:
         free = np.array([self._free[row] for row in rows])
         for row, copies in zip(rows, shape.replicas_of_rows(rows, free), strict=True):
             shape.set_replicas(row, 0, copies)
-        self._domain_is_enough = shape.is_enough.copy()
-        self._enough_domains = sum(self._domain_is_enough)
+        self._enough_domains = sum(shape.is_enough)
 
 
 class FreedResources:
@@ -146,6 +154,13 @@ class FreedResources:
         """Start with no shape computed."""
         self._state = state
         self._known: dict[int, list[tuple[int, float]]] = {}
+
+    def amount(self, member: Member, resource: int) -> float:
+        """What a node gets back of one resource."""
+        for row, amount in self.of(member):
+            if row == resource:
+                return amount
+        return 0.0
 
     def of(self, member: Member) -> list[tuple[int, float]]:
         """Resource rows and amounts that a node gets back when a pod of this shape is evicted."""
@@ -178,6 +193,9 @@ class ShapeCount:
             for name, amount in requests_where_reported(shape)
             if name in resources.positions
         ]
+        # What is scarcest comes first, as it mostly decides that no replica fits.
+        idle = statement.future_idle.sum(axis=1)
+        self._request.sort(key=lambda each: float(idle[each[0]]) / each[1])
         self._one_per_node = bool(shape.host_ports)
         self._share = shape.gpu_share
         self._gpu_row = resources.positions.get(GPU_RESOURCE)

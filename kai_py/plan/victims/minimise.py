@@ -13,8 +13,9 @@ O(n log n) for n units. Where lost work counts, a further one solves the knapsac
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from operator import itemgetter
 
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
@@ -31,6 +32,9 @@ MAX_REPLICAS, MAX_NODES = 64, 512
 MAX_UNITS = 4096
 """Units that are considered for one gang."""
 
+ReplicaStep = tuple[int, list[VictimUnit]]
+"""How many more replicas fit on a node, and the units that must leave for them."""
+
 EvictionCost = tuple[float, int, int]
 """Work that is lost, gangs that fall below minMember, pods that are evicted."""
 
@@ -43,16 +47,16 @@ class EvictionCosts:
         self.by_loss = state.loss_rules.by_loss
         self._pool = pool
 
-    def of(self, units: Iterable[VictimUnit]) -> EvictionCost:
+    def of(self, units: Sequence[VictimUnit]) -> EvictionCost:
         """The cost of all of ``units``."""
         gangs, pods, lost = set[str](), 0, 0.0
         lost_work = self._pool.lost_work
         for unit in units:
             pods += len(unit.members)
-            if self.by_loss:
-                lost += lost_work(unit)
             if unit.leaves_below_min:
                 gangs.add(unit.gang.key)
+        if self.by_loss:
+            lost = sum(map(lost_work, units), 0.0)
         return lost, len(gangs), pods
 
     def of_unit(self, unit: VictimUnit) -> EvictionCost:
@@ -64,52 +68,39 @@ class EvictionCosts:
         return self._pool.lost_work(unit) if self.by_loss else 0.0
 
 
-def by_node_eviction_cost(
-    state: CycleState,
-    request: PlacementRequest,
-    units: Sequence[VictimUnit],
-    costs: EvictionCosts,
-) -> list[VictimUnit]:
-    """Those of ``units`` that release capacity for pods of the request, the lowest cost first."""
-    replicas = _ReplicaSteps(state, request, units, costs)
-    steps = {
-        row: [step for _, step in replicas.steps(row, there)]
-        for row, there in _by_node(state, units).items()
-    }
-    queue = [(costs.of(made[0]), row, 0) for row, made in steps.items() if made]
+def by_node_eviction_cost(replicas: "ReplicaSteps", costs: EvictionCosts) -> Iterator[VictimUnit]:
+    """The units that release capacity for pods of the request, the lowest cost first."""
+    steps = {row: replicas.of(row) for row in replicas.rows}
+    queue = [(costs.of(there[0][1]), row, 0) for row, there in steps.items() if there]
     heapify(queue)
-    proposed: dict[VictimUnit, None] = {}
+    proposed = set[VictimUnit]()
     while queue:
         _, row, step = heappop(queue)
-        proposed |= dict.fromkeys(steps[row][step])
-        if step + 1 < len(steps[row]):
-            heappush(queue, (costs.of(steps[row][step + 1]), row, step + 1))
-    return list(proposed)
+        there = steps[row]
+        yield from (unit for unit in there[step][1] if unit not in proposed)
+        proposed.update(there[step][1])
+        if step + 1 < len(there):
+            heappush(queue, (costs.of(there[step + 1][1]), row, step + 1))
 
 
 def by_total_cost(
-    state: CycleState,
-    request: PlacementRequest,
-    units: Sequence[VictimUnit],
-    costs: EvictionCosts,
+    request: PlacementRequest, replicas: "ReplicaSteps", costs: EvictionCosts
 ) -> list[VictimUnit]:
-    """Those of ``units`` that release just enough for pods of one shape, at the lowest cost in sum.
+    """The units that release just enough for pods of one shape, at the lowest cost in sum.
 
     A knapsack over nodes, as one that is dear may release capacity for several pods at once. None
     where it takes too many pods or nodes. O(nodes x pods x units).
     """
-    by_row = _by_node(state, units)
-    if len(by_row) > MAX_NODES or len(by_shape(request.members)) > 1:
+    if len(replicas.rows) > MAX_NODES or len(by_shape(request.members)) > 1:
         return []
-    replicas = _ReplicaSteps(state, request, units, costs)
     needed = len(request.members) - replicas.initial
     if not 0 < needed <= MAX_REPLICAS:
         return []
     # By the replicas that fit so far: the lowest cost, and the units that it takes.
     best: dict[int, tuple[EvictionCost, list[VictimUnit]]] = {0: ((0.0, 0, 0), [])}
-    for row, there in by_row.items():
+    for row in replicas.rows:
         found, gained, taken = dict(best), 0, list[VictimUnit]()
-        for more, step in replicas.steps(row, there):
+        for more, step in replicas.of(row):
             gained, taken = gained + more, [*taken, *step]
             lost, gangs, pods = costs.of(taken)
             for fitting, (before, others) in best.items():
@@ -125,23 +116,27 @@ def _by_node(state: CycleState, units: Iterable[VictimUnit]) -> dict[int, list[V
     positions = state.snapshot.nodes.positions
     by_node: dict[int, list[VictimUnit]] = {}
     for unit in units:
-        for node in dict.fromkeys(member.node for member in unit.members):
+        nodes = {member.node: None for member in unit.members}
+        for node in nodes:
             if node in positions:
                 by_node.setdefault(positions[node], []).append(unit)
     return by_node
 
 
-class _ReplicaSteps:
+class ReplicaSteps:
     """Replicas of the largest pod of a request, and the units that release capacity for them."""
 
     def __init__(
         self,
         state: CycleState,
         request: PlacementRequest,
-        units: Iterable[VictimUnit],
+        units: Sequence[VictimUnit],
         costs: EvictionCosts,
     ) -> None:
+        """Nothing is computed yet of any node."""
         self._state, self._costs = state, costs
+        self._units_by_row = _by_node(state, units)
+        self._steps: dict[int, list[ReplicaStep]] = {}
         self._shape = ShapeCount(state, by_shape(request.members)[0])
         self._freed = FreedResources(state)
         self._units_by_gang: dict[str, list[VictimUnit]] = {}
@@ -149,23 +144,30 @@ class _ReplicaSteps:
             self._units_by_gang.setdefault(unit.gang.key, []).append(unit)
 
     @property
+    def rows(self) -> Collection[int]:
+        """The nodes that have any unit."""
+        return self._units_by_row.keys()
+
+    @property
     def initial(self) -> int:
         """Replicas that fit without any eviction."""
         return sum(self._shape.initial_replicas())
 
-    def steps(
-        self, row: int, there: Iterable[VictimUnit]
-    ) -> Iterator[tuple[int, list[VictimUnit]]]:
+    def of(self, row: int) -> list[ReplicaStep]:
         """The units that let more replicas fit on the node and how many, then further ones."""
+        if row not in self._steps:
+            self._steps[row] = list(self._compute(row, self._units_by_row[row]))
+        return self._steps[row]
+
+    def _compute(self, row: int, there: Iterable[VictimUnit]) -> Iterator[ReplicaStep]:
         free, released = self._state.statement.future_idle[:, row].tolist(), 0.0
         fitting, scarcest = (
             self._shape.replicas(row, free, 0.0),
             self._shape.scarcest_resource(row, free),
         )
         step: dict[VictimUnit, None] = {}
-        for _, pods, unit in sorted(
-            [self._ranked(unit, row, scarcest) for unit in there], key=lambda each: each[0]
-        ):
+        ranked = [self._ranked(unit, row, scarcest) for unit in there]
+        for _, pods, unit in sorted(ranked, key=itemgetter(0)):
             for member in pods:
                 for position, amount in self._freed.of(member):
                     free[position] += amount
@@ -228,13 +230,9 @@ class _ReplicaSteps:
 
     def _freed_amount(self, pods: Iterable[Member], resource: int | None) -> float:
         """What these pods release of a resource; of GPUs, if None."""
-        amount = 0.0
-        for member in pods:
-            if resource is None:
-                amount += member.charge.get(GPU, 0.0)
-            else:
-                amount += sum([x for at, x in self._freed.of(member) if at == resource])
-        return amount
+        if resource is None:
+            return sum([member.charge.get(GPU, 0.0) for member in pods])
+        return sum([self._freed.amount(member, resource) for member in pods])
 
     def _orphaned_units(self, unit: VictimUnit) -> list[VictimUnit]:
         peers = self._units_by_gang[unit.gang.key]

@@ -9,7 +9,7 @@ Units come one by one, as a search that has enough does not need the rest. Build
 costs O(gangs log gangs) once per action, taking the next O(depth x siblings).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class VictimPool:
         self._evicted_count[queue] = first
         for position in range(first, len(units)):
             unit = units[position]
-            if not evicted or not any(member.pod.uid in evicted for member in unit.members):
+            if not evicted or not _any_evicted(unit, evicted):
                 yield unit
 
     def invalidate(self, queue: int) -> None:
@@ -111,6 +111,12 @@ class VictimPool:
         return often, gang.priority, not unit.is_elastic, lost, -gang.created
 
 
+def _any_evicted(unit: VictimUnit, evicted: Container[str]) -> bool:
+    if len(unit.members) == 1:
+        return unit.members[0].pod.uid in evicted
+    return any(member.pod.uid in evicted for member in unit.members)
+
+
 def _limit_of(gang: Gang) -> FailureLimit | None:
     """Why the gang can't be evicted whole; None if it can."""
     return None if can_be_suspended(gang) else exceeded_limit(gang, gang.bound)
@@ -121,11 +127,12 @@ def part_of_cluster(state: CycleState, cost: Floats) -> float:
     known = state.parts_of_cluster.get(id(cost))
     if known is not None and known[0] is cost:
         return known[1]
-    total = state.quota.usage.total
-    parts = np.divide(cost, total, out=np.zeros_like(cost), where=total > 0)
-    part = float(parts.max(initial=0.0))
-    # The entry keeps the array alive, so its id can't be used by another one.
-    state.parts_of_cluster[id(cost)] = cost, part
+    pairs = zip(cost.tolist(), state.quota.usage.total.tolist(), strict=True)
+    part = max([amount / total for amount, total in pairs if total > 0], default=0.0)
+    part = max(part, 0.0)
+    if not cost.flags.writeable:
+        # The entry keeps the array alive, so its id can't be used by another one.
+        state.parts_of_cluster[id(cost)] = cost, part
     return part
 
 

@@ -42,6 +42,7 @@ from kai_py.plan.victims.count import is_exact
 from kai_py.plan.victims.minimise import (
     MAX_UNITS,
     EvictionCosts,
+    ReplicaSteps,
     by_node_eviction_cost,
     by_total_cost,
 )
@@ -204,10 +205,11 @@ class VictimSearch:
         units = list(islice(proposed, min(MAX_UNITS, self._state.minimisation_budget)))
         self._state.minimisation_budget -= len(units)
         cost = EvictionCosts(self._state, self.strategy.pool)
-        proposals = [by_node_eviction_cost(self._state, self._request, units, cost)]
+        replicas = ReplicaSteps(self._state, self._request, units, cost)
+        proposals: list[Iterable[VictimUnit]] = [by_node_eviction_cost(replicas, cost)]
         if by_loss:
             proposals.append(sorted(units, key=cost.of_unit))
-            proposals.append(by_total_cost(self._state, self._request, units, cost))
+            proposals.append(by_total_cost(self._request, replicas, cost))
         others = (self._enough_of(offered) for offered in proposals)
         return min([needed, *(each for each in others if each)], key=cost.of)
 

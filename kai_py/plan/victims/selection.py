@@ -51,8 +51,9 @@ class VictimSelection:
                 return added and self.is_enough
             self.units += taken
             self._capacity_count.release(pods_of(taken))
-            for unit in taken:
-                self._queue_limits.release(unit, 1.0)
+            if not self._queue_limits.never_exceeded:
+                for unit in taken:
+                    self._queue_limits.release(unit, 1.0)
             added = True
         return True
 
@@ -62,14 +63,17 @@ class VictimSelection:
         missing = self._capacity_count.missing if self._queue_limits.never_exceeded else 0
         self._poll()
         for unit in candidates:
-            stays = self._excluded.get(unit.gang.key)
-            if stays is None or not any(is_orphaned(each, [unit]) for each in stays):
+            if not self._excluded or not self._is_excluded(unit):
                 taken.append(unit)
                 missing -= self._capacity_count.max_gained(unit.members)
                 if missing <= 0:
                     break
             self._poll()
         return taken
+
+    def _is_excluded(self, unit: VictimUnit) -> bool:
+        stays = self._excluded.get(unit.gang.key, ())
+        return any(is_orphaned(each, [unit]) for each in stays)
 
     def count(self, unit: VictimUnit, sign: float) -> None:
         """Count the unit as evicted (or, with -1, as back again)."""
@@ -107,7 +111,9 @@ class VictimSelection:
         return [
             unit
             for unit in units
-            if of_gang[unit.gang.key] == 1 and all(m.node in without for m in unit.members)
+            if unit.members[0].node in without
+            and of_gang[unit.gang.key] == 1
+            and all(m.node in without for m in unit.members)
         ]
 
     def exclude(self, unit: VictimUnit) -> None:

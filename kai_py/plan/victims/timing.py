@@ -48,17 +48,17 @@ def postponed_until(
         return None
     if not units or any(unit.gang.owner.kind in LONG_RUNNING_KINDS for unit in units):
         return None
-    lost, lacking = _lost_at(state, units, now), _lacking(state, gang, members, units, action)
     ends = [state.expected_ends.end_of(unit.gang, m) for unit in units for m in unit.members]
-    patient_until = gang.waiting_since + rules.patience
-    if math.isinf(max(ends)):
-        longest = max(now - m.bound_since for unit in units for m in unit.members)
-        remaining = max(patient_until - now, longest + rules.restart_cost)
-        postponed = now < patient_until and lost > lacking * remaining
-        return patient_until if postponed else None
-    latest = patient_until + (rules.patience if action is Action.RECLAIM else 0.0)
+    any_unknown, latest = math.isinf(max(ends)), gang.waiting_since + rules.patience
+    if action is Action.RECLAIM and not any_unknown:
+        latest += rules.patience
     if latest <= now:
         return None
+    lost, lacking = _lost_at(state, units, now), _lacking(state, gang, members, units, action)
+    if any_unknown:
+        longest = max(now - m.bound_since for unit in units for m in unit.members)
+        remaining = max(latest - now, longest + rules.restart_cost)
+        return latest if lost > lacking * remaining else None
     moments = sorted({*(max(end, now) for end in ends), *_checkpoints(units, now)})
     considered = {at for at in (*moments[:MAX_MOMENTS], moments[-1]) if at <= latest}
     if all(lost <= (at - now) * lacking + _lost_at(state, units, at) for at in considered):

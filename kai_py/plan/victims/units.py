@@ -188,6 +188,9 @@ def unprotected_units(
     units: Iterable[VictimUnit], min_runtime: float, now: float, statement: Statement
 ) -> Iterator[VictimUnit]:
     """``units``; of gangs within ``min_runtime`` (seconds) only what is above minMember."""
+    if min_runtime <= 0:
+        yield from units
+        return
     for unit in units:
         if unit.is_elastic or not within_min_runtime(unit.gang.started, min_runtime, now):
             yield unit
