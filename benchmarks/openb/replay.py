@@ -33,10 +33,11 @@ from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.scoring import Scoring
 from kai_py.plan.plan import Action
+from kai_py.plan.state.assignment import Assignment
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.queues import quota_of
-from kai_py.plan.state.statement import Assignment, Statement
+from kai_py.plan.state.statement import Statement
 from kai_py.policy.fairness_rules import NATIVE
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.registry import WeightedScore

@@ -35,10 +35,11 @@ from kai_py.plan.plan import (
     Unplaced,
 )
 from kai_py.plan.session import CycleState
+from kai_py.plan.state.assignment import Assignment, Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
-from kai_py.plan.state.statement import Assignment, Evicted, Statement
+from kai_py.plan.state.statement import Statement
 from kai_py.plan.survival import SUSPENDED, can_be_suspended, effect_text, exceeded_limit
 from kai_py.snapshot.admitted_gangs import expected_pods
 from kai_py.snapshot.gangs import Gang, Member, PodState

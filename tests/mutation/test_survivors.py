@@ -7,7 +7,7 @@ from kai_py.api.references import PodRef
 from kai_py.commit.claims.reconcile import ClaimFailure, next_patch
 from kai_py.commit.claims.recovery import planned_pods
 from kai_py.plan.plan import Action, Nomination, Plan
-from kai_py.plan.state.statement import Evicted
+from kai_py.plan.state.assignment import Evicted
 from tests.commit.test_exact_writes import ALLOCATION, claim, desired
 from tests.commit.test_exact_writes import NOW as WRITTEN
 from tests.dialects.feeding import Cluster, node, placed, pod

@@ -8,7 +8,7 @@ from kai_py.plan.actions import registry as actions
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.plan import Action, Stage
-from kai_py.plan.state.statement import Evicted
+from kai_py.plan.state.assignment import Evicted
 from kai_py.policy.score import registry as scores
 from kai_py.policy.score.node_capacity import ANY_DEVICE, NodeScores
 from kai_py.policy.score.registry import WeightedScore, register_score

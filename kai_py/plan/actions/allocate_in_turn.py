@@ -32,7 +32,7 @@ from kai_py.plan.actions.turnover import Turnover
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session import CycleState
-from kai_py.plan.state.statement import Assignment
+from kai_py.plan.state.assignment import Assignment
 from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import replicas_that_fit
 from kai_py.policy.limits import check_limits

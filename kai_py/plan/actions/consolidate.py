@@ -115,7 +115,7 @@ def _total_future_idle(state: CycleState) -> Floats:
     free: Floats = np.maximum(state.statement.future_idle, 0.0).sum(axis=1)
     card = state.snapshot.resources.positions.get(GPU_RESOURCE)
     if card is not None:
-        _, parts = state.statement.shared_gpus.all_free_fractions(Capacity.FUTURE_IDLE)
+        _, parts = state.statement.gpu_parts.shared.all_free_fractions(Capacity.FUTURE_IDLE)
         free[card] += np.maximum(parts, 0.0).sum()
     return free
 
@@ -186,7 +186,7 @@ def _pods_to_evict(
     card = state.snapshot.resources.positions.get(GPU_RESOURCE)
     lacking = _missing_for_one(_min_request(state, member), statement.future_idle[:, row])
     if card is not None and state.snapshot.gpu_sharing.rows.size:
-        lacking[card] -= statement.shared_gpus.free_fractions(row, Capacity.FUTURE_IDLE).sum()
+        lacking[card] -= statement.gpu_parts.shared.free_fractions(row, Capacity.FUTURE_IDLE).sum()
     devices = member.charge.get(GPU, 0.0) if member.shape.needs_devices else 0.0
     pods = 0
     for unit in units:

@@ -17,7 +17,7 @@ from kai_py.plan.startups import (
     floor_is_ready,
     ready_rule,
 )
-from kai_py.plan.state.statement import Evicted
+from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.survival import is_lost
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.tables.device_health import DeviceKey

@@ -18,8 +18,8 @@ from kai_py.api.times import format_duration, format_time
 from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Action
 from kai_py.plan.session import CycleState
+from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.statement import Evicted
 from kai_py.plan.survival import is_lost
 from kai_py.plan.victims.relocate import as_recreated, owns_all_claims
 from kai_py.plan.victims.units import VictimUnit

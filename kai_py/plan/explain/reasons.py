@@ -190,11 +190,11 @@ def _insufficient_gpu_shares(
     if share is None or parts is None:
         return [], rest
     row = statement.snapshot.resources.positions.get(GPU_RESOURCE)
-    claimed = statement.claims_gpu_share(shape)
+    claimed = statement.gpu_parts.claimed(shape)
     by_claim = rest & (False if claimed is None else claimed)
     without = rest & ~_has_device_plugin(statement, row) & ~by_claim
     with_plugin = rest & ~without & ~by_claim
-    unknown = with_plugin & np.isinf(statement.shared_gpus.required_mib(share))
+    unknown = with_plugin & np.isinf(statement.gpu_parts.shared.required_mib(share))
     insufficient = with_plugin & ~unknown & (parts.total < 1)
     texts: list[str] = []
     if without.any():

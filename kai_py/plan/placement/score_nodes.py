@@ -151,7 +151,7 @@ class ScoredNodes:
         whole = np.zeros(len(self._devices))
         if self._gpu_row is not None:
             whole = self._statement.free(self._capacity)[self._gpu_row]
-        rows, free = self._statement.shared_gpus.all_free_fractions(self._capacity)
+        rows, free = self._statement.gpu_parts.shared.all_free_fractions(self._capacity)
         return free_milli_by_node(rows, free, whole, devices)
 
     def _refresh(self, row: int) -> None:
@@ -159,7 +159,7 @@ class ScoredNodes:
         if self._gpu_row is not None:
             whole = int(max(self._free(row)[self._gpu_row], 0.0))
         parts = self._free_milli[row]
-        shared = self._statement.shared_gpus.free_fractions(row, self._capacity)[: len(parts)]
+        shared = self._statement.gpu_parts.shared.free_fractions(row, self._capacity)[: len(parts)]
         parts[:] = 0.0
         held = len(shared)
         parts[:held] = np.round(np.maximum(shared, 0.0) * WHOLE_GPU, DECIMALS)
@@ -178,9 +178,8 @@ class ScoredNodes:
             whole = np.full(len(rows), WHOLE_GPU)
             return GpuRequest(cpu, memory, int(shape.requests.get(GPU_RESOURCE, 0.0)), whole)
         of_gpus = self._statement.snapshot.gpu_sharing.memory[rows]
-        milli = np.round(
-            self._statement.shared_gpus.required_mib(share)[rows] / of_gpus * WHOLE_GPU, DECIMALS
-        )
+        required = self._statement.gpu_parts.shared.required_mib(share)[rows]
+        milli = np.round(required / of_gpus * WHOLE_GPU, DECIMALS)
         return GpuRequest(cpu, memory, share.devices, milli)
 
     def _rescore(self, shape: Shape, scores: "_ShapeScores", rows: Ints) -> None:

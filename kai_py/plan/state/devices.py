@@ -9,16 +9,14 @@ A claim is allocated by the first pod that is placed with it; later pods share t
 change can be undone, in reverse order.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 
 import msgspec
 import numpy as np
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.resource import (
-    MAX_RESERVED_FOR,
     AllocationResult,
     ResourceClaim,
     ResourceClaimSpec,
@@ -34,21 +32,21 @@ from kai_py.dra.explain.diagnosis_message import diagnosis_message
 from kai_py.dra.identity import AllocationError
 from kai_py.dra.node_resources import NONE
 from kai_py.dra.published_names import PublishedNames
-from kai_py.plan.plan import ClaimAllocation, NodeClaim
+from kai_py.plan.plan import ClaimAllocation
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.claims import (
-    ClaimUsers,
+from kai_py.plan.state.claim_users import ClaimUsers, consumer_of
+from kai_py.plan.state.claims_to_create import (
     NodeClaims,
     claim_to_create,
     extended_claims_by_node,
     extended_claims_of_pod,
 )
-from kai_py.plan.state.device_trial import PodDevices
+from kai_py.plan.state.node_claims import TakenOfNode, taken_of_node
+from kai_py.plan.state.pod_devices import PodDevices
 from kai_py.plan.state.undo import Undo, no_undo
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Member, PodState
-from kai_py.snapshot.requests import beyond_pod_level
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import ClaimUse, Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -56,7 +54,7 @@ from kai_py.snapshot.suspended_jobs import is_placeholder
 
 
 class CycleDevices:
-    """Tentative allocations on top of the cluster's; see ``DeviceTrial``."""
+    """Tentative allocations on top of the cluster's."""
 
     def __init__(self, devices: ClusterDevices, snapshot: Snapshot) -> None:
         """Start from the allocations of the cluster, without those of terminating pods."""
@@ -69,9 +67,7 @@ class CycleDevices:
         }
         self._empty_state = DeviceState(devices.inventory.device)
         self._allocations: dict[str, AllocationResult] = {}
-        self._users = ClaimUsers(
-            {ref.uid: pods for ref, pods in snapshot.group_claim_users.items()}
-        )
+        self._users = ClaimUsers(snapshot)
         self._freed: dict[str, ReleasedAllocation] = {}
         self._node_claim_problems: dict[tuple[int, int], str] = {}
         self._narrowed: Mapping[int, ResourceClaimSpec] = {}
@@ -143,8 +139,9 @@ class CycleDevices:
             return None
         new = list(zip(missing, result.allocations, strict=False))
         created = result.allocations[-1:] if templates else ()
-        taken = self._take_of_node(member, row, dict(new), created)
-        if taken is None:
+        taken = self._taken_of_node(member, dict(new), created)
+        if isinstance(taken, str):
+            self._node_claim_problems[member.shape.number, row] = taken
             return None
         undo = [self._record_allocation(ref, allocation) for ref, allocation in new]
         to_create = (
@@ -156,62 +153,29 @@ class CycleDevices:
             ]
         undo += [self._reallocate_freed(ref) for ref in member.claims if ref.uid in self._freed]
         undo += [self._users.join(ref.uid, member.pod.uid) for ref in member.claims]
-        reserved = [self._users.reserve(ref.uid, _consumer(member, ref)) for ref in member.claims]
+        reserved = [self._users.reserve(ref.uid, consumer_of(member, ref)) for ref in member.claims]
         undo += [each for each in reserved if each is not None]
         allocate = tuple(ClaimAllocation(ref, found) for ref, found in new)
         return PodDevices(allocate, _undo_all(undo), to_create, self._refund(own, allocate), *taken)
 
-    def _take_of_node(
+    def _taken_of_node(
         self,
         member: Member,
-        row: int,
         new: Mapping[ClaimRef, AllocationResult],
         created: Sequence[AllocationResult],
-    ) -> tuple[tuple[NodeClaim, ...], Mapping[str, float]] | None:
-        """What the claims of a pod take of its node; None, with the problem noted, if they can't.
+    ) -> TakenOfNode | str:
+        """What the claims of a pod take of its node, or why they can't.
 
-        The rules are those of kube-scheduler (KEP-5517). ``new``: allocations of claims that had
-        none, ``created``: of a claim that is made for the pod.
+        ``new``: allocations of claims that had none, ``created``: of a claim that is made for the
+        pod.
         """
-        found: list[NodeClaim] = []
-        amounts: list[Mapping[str, float]] = []
-        problem = ""
         if any(map(self._devices.node_resources, created)):
-            problem = "a claim for extended resources can't take resources of the node"
-        for use, ref in zip(member.shape.claims, member.claims, strict=False):
-            allocation = new.get(ref) or self._allocation(ref)
-            taken = self._devices.node_resources(allocation) if allocation is not None else NONE
-            if not taken:
-                continue
-            if taken.mapped and self._has_other_users(member, ref):
-                problem = (
-                    f"node allocatable resource claim {ref.name} has a mapped device and cannot be "
-                    "shared across pods"
-                )
-            elif not use.containers:
-                problem = (
-                    f"claim {ref.name} takes resources of the node, but no container refers to it"
-                )
-            found.append(NodeClaim(use.name, taken.status(ref.name)))
-            amounts.append(taken.of_pod(use.containers))
-        taken_in_all, unused = total(amounts), member.shape.unused_pod_level
-        for name, left in unused.items():
-            if not problem and taken_in_all.get(name, 0.0) > left:
-                problem = (
-                    f"pod level request for {name} is insufficient to cover the aggregated "
-                    "container and node-allocatable DRA requests"
-                )
-        if problem:
-            self._node_claim_problems[member.shape.number, row] = problem
-            return None
-        return tuple(found), beyond_pod_level(taken_in_all, unused)
-
-    def _has_other_users(self, member: Member, ref: ClaimRef) -> bool:
-        claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
-        listed = claim.status.reserved_for if claim is not None else ()
-        group = member.group_reservation
-        own = {member.pod.uid} | ({group.group.uid} if group is not None else set())
-        return self._users.has_others(ref.uid, listed, own)
+            return "a claim for extended resources can't take resources of the node"
+        allocations = (new.get(ref) or self._allocation(ref) for ref in member.claims)
+        resources = (
+            NONE if each is None else self._devices.node_resources(each) for each in allocations
+        )
+        return taken_of_node(member, resources, self._users)
 
     def node_claim_problem(self, shape: Shape, row: int) -> str:
         """Why ``allocate`` refused claims on a node for what they take of it; "" if it did not."""
@@ -234,34 +198,7 @@ class CycleDevices:
 
     def crowded_claim(self, members: Sequence[Member], capacity: Capacity) -> str:
         """The first claim that has too many users with ``members``, as a sentence; else ""."""
-        added: dict[ClaimRef, set[str]] = {}
-        for member in members:
-            for use, ref in zip(member.shape.claims, member.claims, strict=False):
-                if use.claim is not None:
-                    added.setdefault(ref, set()).add(_consumer(member, ref))
-        for ref, consumers in added.items():
-            claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
-            if claim is None:
-                continue
-            underway = self._users_underway.get(ref.uid, _NO_CONSUMERS)
-            released = capacity is Capacity.FUTURE_IDLE
-            present = self._users.consumers(claim, underway, released=released)
-            if len(present | consumers) > MAX_RESERVED_FOR:
-                return (
-                    f'resourceclaim "{ref.name}" would be reserved for {len(present | consumers)} '
-                    f"pods, {MAX_RESERVED_FOR} are allowed"
-                )
-        return ""
-
-    @cached_property
-    def _users_underway(self) -> Mapping[str, Set[str]]:
-        """Consumers by claim of the pods on nodes, listed in the claim or not; O(pods) once."""
-        found: dict[str, set[str]] = {}
-        for gang in self._snapshot.gangs.values():
-            for member in gang.members:
-                for ref in member.claims if member.node else ():
-                    found.setdefault(ref.uid, set()).add(_consumer(member, ref))
-        return found
+        return self._users.crowded(members, capacity)
 
     def own_claims(self, member: Member) -> Mapping[ClaimRef, ResourceClaimSpec]:
         """Unallocated claims with which the gang of a pod is charged, and that are not shared.
@@ -446,12 +383,3 @@ def _undo_all(steps: Sequence[Callable[[], None]]) -> Undo:
 
 def _delete(table: dict[str, AllocationResult] | dict[str, ReleasedAllocation], key: str) -> None:
     del table[key]
-
-
-_NO_CONSUMERS: Set[str] = frozenset()
-
-
-def _consumer(member: Member, ref: ClaimRef) -> str:
-    """The uid under which the claim is reserved: the pod's, or that of its group."""
-    group = member.group_reservation
-    return group.group.uid if group is not None and ref in group.claims else member.pod.uid

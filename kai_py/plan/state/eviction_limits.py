@@ -26,7 +26,7 @@ from functools import cached_property
 from typing import Protocol, TypeVar
 
 from kai_py.plan.plan import Action, Eviction
-from kai_py.plan.state.statement import Evicted
+from kai_py.plan.state.assignment import Evicted
 from kai_py.policy.runtime_history import ExpectedEnds, RuntimeHistory
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.snapshot import Snapshot

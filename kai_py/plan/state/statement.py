@@ -12,85 +12,35 @@ Undoing runs the log backwards, so trials nest. Costs are per pod, never per nod
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
-from msgspec import Struct
 
 from kai_py.api.choices import FillStrategy
-from kai_py.api.gpu_share import GPU_RESOURCE, SharedGpu
-from kai_py.api.references import ClaimRef
-from kai_py.plan.plan import Action, ClaimAllocation, ClaimToCreate, NodeClaim
+from kai_py.api.gpu_share import SharedGpu
+from kai_py.plan.plan import Action
+from kai_py.plan.state.assignment import Assignment, Evicted
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.device_trial import DeviceTrial, PodDevices
-from kai_py.plan.state.limits.base import NodeLimits
-from kai_py.plan.state.limits.gpu_sharing import SharedGpus, ShareReplicas
-from kai_py.plan.state.limits.host_ports import HostPorts
+from kai_py.plan.state.devices import CycleDevices
+from kai_py.plan.state.gpu_parts import GpuParts
+from kai_py.plan.state.limits.gpu_sharing import ShareReplicas
+from kai_py.plan.state.limits.node_limits import node_limits
 from kai_py.plan.state.limits.numa import NumaZones
 from kai_py.plan.state.limits.volumes import (
     AssumedVolumes,
-    AttachedVolumes,
-    ExclusiveVolumes,
-    StorageCapacity,
 )
+from kai_py.plan.state.pod_devices import PodDevices
 from kai_py.plan.state.pod_rules import PodDecision, PodRuleCounts, evicted_pod, placed_pod
 from kai_py.plan.state.queues import Quota
+from kai_py.plan.state.undo import Trial
 from kai_py.policy.round_robin import GangCosts
-from kai_py.snapshot.accounting import GPU, total
+from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Charge, Gang, Member
-from kai_py.snapshot.resources import Bools, Floats
+from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_tree import Index
-
-
-class Assignment(Struct, frozen=True):
-    """A pod placed in this cycle."""
-
-    member: Member
-    gang: Gang
-    row: int
-    capacity: Capacity
-    action: Action
-    allocations: tuple[ClaimAllocation, ...] = ()
-    reserved_claims: tuple[ClaimRef, ...] = ()
-    gpus: tuple[SharedGpu, ...] = ()
-    create_claim: ClaimToCreate | None = None
-    node_claims: tuple[NodeClaim, ...] = ()
-    node_amounts: Mapping[str, float] = {}
-
-
-class Evicted(Struct, frozen=True):
-    """A pod evicted in this cycle, with the beneficiary and the reason."""
-
-    member: Member
-    gang: Gang
-    action: Action
-    beneficiary: Gang
-    reason: str
-
-
-class Trial:
-    """A block of work that is undone at its end unless ``keep`` was called."""
-
-    def __init__(self, undo: Callable[[], None]) -> None:
-        """Not kept yet."""
-        self.kept = False
-        self._undo = undo
-
-    def keep(self) -> None:
-        """Keep the work when the block ends."""
-        self.kept = True
-
-    def __enter__(self) -> "Trial":
-        """Begin the block."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End the block, and undo its work unless it is kept."""
-        if not self.kept:
-            self._undo()
 
 
 class Statement:
@@ -98,14 +48,14 @@ class Statement:
 
     ``idle``: (resources, nodes) free now. ``future_idle``: free once terminating pods have gone and
     nominated pods have come. A pod that starts now must fit in both. GPUs that pods share are in
-    neither but in ``shared_gpus``. ``changed_rows``: nodes whose free resources changed, in order.
+    neither but in ``gpu_parts``. ``changed_rows``: nodes whose free resources changed, in order.
     """
 
     def __init__(
         self,
         snapshot: Snapshot,
         quota: Quota,
-        devices: DeviceTrial,
+        devices: CycleDevices,
         sharing: FillStrategy = FillStrategy.BINPACK,
     ) -> None:
         """Start from the snapshot; ``sharing``: which GPU of a node to share."""
@@ -115,26 +65,15 @@ class Statement:
         self.idle: Floats = snapshot.nodes.allocatable - snapshot.used
         self.future_idle: Floats = self.idle + snapshot.releasing
         self._has_releasing = bool(snapshot.releasing.any())
-        self.shared_gpus = SharedGpus(snapshot.gpu_sharing)
-        ports = HostPorts(len(snapshot.nodes), snapshot.host_ports)
-        volumes = AttachedVolumes(snapshot), ExclusiveVolumes(snapshot)
+        self.gpu_parts = GpuParts(snapshot, devices, sharing)
         self.volumes = AssumedVolumes(snapshot)
-        provisionable = StorageCapacity(snapshot)
         self.numa_zones = NumaZones(snapshot)
-        limits, zones = (ports, *volumes, self.volumes, provisionable), (self.numa_zones,)
-        self.limits = (
-            NodeLimits((*limits, *zones))
-            if self.numa_zones.can_refuse
-            else NodeLimits(limits, zones)
-        )
+        self.limits = node_limits(snapshot, self.volumes, self.numa_zones)
         self.pod_rules = PodRuleCounts(snapshot, self._pod_decisions)
-        self._sharing_strategy = sharing
-        self._gpu_row = snapshot.resources.positions.get(GPU_RESOURCE)
         self.changed_rows: list[int] = []
         self.placed: dict[str, Assignment] = {}
         self.evicted: dict[str, Evicted] = {}
         self._vectors: dict[int, Floats] = {}
-        self._claimed_shares: dict[int, Bools] = {}
         self.claim_shortages: dict[tuple[int, int], str] = {}
         """By shape and row, what the claims of a pod were refused there."""
         self._undo: list[Callable[[], None]] = []
@@ -165,29 +104,8 @@ class Statement:
         """Where ``count`` pods get their parts of GPUs; None if the shape requests none."""
         if shape.gpu_share is None:
             return None
-        idle_gpus = np.zeros(len(self.snapshot.nodes))
-        if self._gpu_row is not None:
-            idle_gpus = self.free(capacity)[self._gpu_row]
-        found = self.shared_gpus.replicas(shape.gpu_share, idle_gpus, capacity, count)
-        claimed = self.claims_gpu_share(shape)
-        if claimed is None:
-            return found
-        return ShareReplicas(found.shared, np.where(claimed, count, found.total))
-
-    def claims_gpu_share(self, shape: Shape) -> Bools | None:
-        """(nodes,) bool: where a claim gives the shape its parts of GPUs; None if nowhere.
-
-        A node whose device plugin reports GPUs gives parts of those.
-        """
-        if shape.extended.share is None:
-            return None
-        known = self._claimed_shares.get(shape.number)
-        if known is None:
-            known = self.devices.divides_gpus(shape)
-            if self._gpu_row is not None:
-                known &= self.snapshot.nodes.allocatable[self._gpu_row] <= 0
-            self._claimed_shares[shape.number] = known
-        return known
+        free = self.free(capacity)
+        return self.gpu_parts.replicas(shape, shape.gpu_share, free, capacity, count)
 
     def request_vector(self, shape: Shape) -> Floats:
         """(resources,) request of a shape; resources that no node has are left out."""
@@ -225,37 +143,27 @@ class Statement:
         placed = 0
         for member in members:
             mark = len(self._undo)
-            limit_undos = self.limits.allocate(member, row, capacity)
-            self._undo += limit_undos or ()
-            gpus = (
-                None
-                if limit_undos is None
-                else self._allocate_gpu_share(member, row, capacity, gpu_fraction)
-            )
-            devices = None if gpus is None else self.devices.allocate(member, row, capacity)
-            if devices is not None and devices.undo is not None:
-                self._undo.append(devices.undo)
-            if (
-                gpus is None
-                or devices is None
-                or not self._take_for_claims(member, row, devices, capacity, placed)
-            ):
+            taken = self._take(member, row, capacity, gpu_fraction, before=placed)
+            if taken is None:
                 self._roll_back(mark)
                 break
-            assignment = Assignment(
-                member,
-                gang,
-                row,
-                capacity,
-                action,
-                devices.allocations,
-                member.claims,
-                gpus,
-                devices.create_claim,
-                devices.node_claims,
-                devices.node_amounts,
+            gpus, devices = taken
+            self._record(
+                member.pod.uid,
+                Assignment(
+                    member,
+                    gang,
+                    row,
+                    capacity,
+                    action,
+                    devices.allocations,
+                    member.claims,
+                    gpus,
+                    devices.create_claim,
+                    devices.node_claims,
+                    devices.node_amounts,
+                ),
             )
-            self._record(member.pod.uid, assignment)
             if devices.refund:
                 self._charge(
                     gang, devices.refund, -1.0, non_preemptible=gang.is_non_preemptible(member)
@@ -264,16 +172,46 @@ class Statement:
         if placed:
             self._assume(members[0].shape, row, placed, capacity)
             for member in members[:placed]:
-                cost = self._cost_on(member, row)
+                cost = self.gpu_parts.charge_on(member, row)
                 self._charge(gang, cost, 1.0, non_preemptible=gang.is_non_preemptible(member))
         return placed
 
+    def _take(
+        self,
+        member: Member,
+        row: int,
+        capacity: Capacity,
+        gpu_fraction: float | None,
+        *,
+        before: int,
+    ) -> tuple[tuple[SharedGpu, ...], PodDevices] | None:
+        """Take what a pod has of a node beside its requests: parts of GPUs, and devices.
+
+        None if something is lacking; what was taken until then is to be rolled back. ``before``:
+        pods of the shape whose requests are taken only after this one.
+        """
+        limit_undos = self.limits.allocate(member, row, capacity)
+        if limit_undos is None:
+            return None
+        self._undo += limit_undos
+        gpus = self._allocate_gpu_share(member, row, capacity, gpu_fraction)
+        if gpus is None:
+            return None
+        devices = self.devices.allocate(member, row, capacity)
+        if devices is None:
+            return None
+        if devices.undo is not None:
+            self._undo.append(devices.undo)
+        if not self._take_for_claims(member, row, devices, capacity, before):
+            return None
+        return gpus, devices
+
     def _take_for_claims(
-        self, member: Member, row: int, devices: PodDevices, capacity: Capacity, placed: int
+        self, member: Member, row: int, devices: PodDevices, capacity: Capacity, before: int
     ) -> bool:
         """Take of a node what a pod's claims take; False, with the reason noted, if it lacks that.
 
-        ``placed``: pods of the shape whose requests are taken only after this one.
+        ``before``: as in ``_take``.
         """
         # Of a victim that is put back it is known what they took.
         amounts, shape = devices.node_amounts or member.claimed_amounts, member.shape
@@ -283,7 +221,7 @@ class Statement:
         free = self.free_on(row, capacity)
         for name, amount in amounts.items():
             position = positions.get(name)
-            left = 0.0 if position is None else free[position] - (placed + 1) * requests[position]
+            left = 0.0 if position is None else free[position] - (before + 1) * requests[position]
             if amount > left:
                 self.claim_shortages[shape.number, row] = (
                     f"Insufficient {name} (the devices of its claims take more than is free)"
@@ -346,7 +284,7 @@ class Statement:
             if self.pod_rules.is_counting:
                 self.pod_rules.add(evicted_pod(member, row))
             if member.gpus:
-                ended, unshare = self.shared_gpus.release(member, row)
+                ended, unshare = self.gpu_parts.shared.release(member, row)
                 self._undo.append(unshare)
                 self._shift_gpus(row, ended, Capacity.FUTURE_IDLE)
         non_preemptible = victim.gang.is_non_preemptible(member)
@@ -358,12 +296,9 @@ class Statement:
         """The pod's parts of GPUs, empty if it requests none or claims them; None: don't fit."""
         if member.shape.gpu_share is None:
             return ()
-        claimed = self.claims_gpu_share(member.shape)
-        if claimed is not None and claimed[row]:
-            return ()
-        idle_gpus = 0.0 if self._gpu_row is None else float(self.free(capacity)[self._gpu_row, row])
-        preferred = self._sharing_strategy if gpu_fraction is None else gpu_fraction
-        parts = self.shared_gpus.allocate(member, row, capacity, idle_gpus, preferred)
+        resource = self.gpu_parts.resource
+        idle = 0.0 if resource is None else self.free_on(row, capacity)[resource]
+        parts = self.gpu_parts.allocate(member, row, capacity, idle, gpu_fraction)
         if parts is None:
             return None
         self._undo.append(parts.undo)
@@ -371,19 +306,11 @@ class Statement:
         return parts.gpus
 
     def _shift_gpus(self, row: int, gpus: int, capacity: Capacity) -> None:
-        if not gpus or self._gpu_row is None:
+        if not gpus or self.gpu_parts.resource is None:
             return
         amounts = np.zeros(len(self.future_idle))
-        amounts[self._gpu_row] = gpus
+        amounts[self.gpu_parts.resource] = gpus
         self._shift(row, amounts, capacity)
-
-    def _cost_on(self, member: Member, row: int) -> Charge:
-        """The cost of a pod on a node: an amount of memory is a larger part of a small GPU."""
-        share, sharing = member.shape.gpu_share, self.snapshot.gpu_sharing
-        if share is None or not share.memory or member.node:
-            return member.charge
-        difference = share.gpus(float(sharing.memory[row])) - share.gpus(sharing.smallest)
-        return total((member.charge, {GPU: difference}))
 
     def _record(self, uid: str, assignment: Assignment) -> None:
         self.placed[uid] = assignment

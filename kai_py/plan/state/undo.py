@@ -7,3 +7,25 @@ Undo = Callable[[], None]
 
 def no_undo() -> None:
     """Undo nothing, where nothing was changed."""
+
+
+class Trial:
+    """A block of work that is undone at its end unless ``keep`` was called."""
+
+    def __init__(self, undo: Callable[[], None]) -> None:
+        """Not kept yet."""
+        self.kept = False
+        self._undo = undo
+
+    def keep(self) -> None:
+        """Keep the work when the block ends."""
+        self.kept = True
+
+    def __enter__(self) -> "Trial":
+        """Begin the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the block, and undo its work unless it is kept."""
+        if not self.kept:
+            self._undo()

@@ -20,8 +20,8 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
+from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.statement import Evicted
 from kai_py.plan.victims.count import is_exact
 from kai_py.plan.victims.relocate import may_fit_elsewhere
 from kai_py.plan.victims.timing import postponed_until

@@ -323,7 +323,7 @@ def _max_shares_per_gpu(state: CycleState, shape: Shape) -> list[float]:
     """By node, the most pods of the shape that can share one whole GPU."""
     if shape.gpu_share is None:
         return []
-    need = state.statement.shared_gpus.required_mib(shape.gpu_share)
+    need = state.statement.gpu_parts.shared.required_mib(shape.gpu_share)
     per_card: list[float] = np.ceil(state.snapshot.gpu_sharing.memory / need).tolist()
     return per_card
 

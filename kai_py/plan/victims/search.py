@@ -36,8 +36,8 @@ from kai_py.plan.gang_queue import GangQueue
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
+from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.statement import Evicted
 from kai_py.plan.victims.count import is_exact
 from kai_py.plan.victims.minimise import (
     MAX_UNITS,

@@ -9,10 +9,11 @@ from kai_py.plan.cycle import CycleSettings
 from kai_py.plan.placement.preferences import with_idle
 from kai_py.plan.placement.running_fit import RunningFit, is_resources_only
 from kai_py.plan.plan import Action
+from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.queues import quota_of
-from kai_py.plan.state.statement import Evicted, Statement
+from kai_py.plan.state.statement import Statement
 from kai_py.policy.fill import fill
 from kai_py.policy.fit import replicas_that_fit
 from tests.support.scenario import cluster, node, placed, pod, queue, shared

@@ -9,8 +9,8 @@ from kai_py.api.choices import BuiltInScore
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.placement.scoring import Scoring
 from kai_py.plan.plan import Action
+from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.statement import Evicted
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.registry import WeightedScore
 from tests.plan.state.test_statement import statement

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from kai_py.plan.cycle import CycleSettings
 from kai_py.plan.plan import Action
+from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.queues import quota_of
-from kai_py.plan.state.statement import Evicted, Statement
+from kai_py.plan.state.statement import Statement
 from tests.plan.state.limits.test_host_ports import listening
 from tests.plan.state.limits.test_numa import report, whole
 from tests.plan.state.limits.test_volumes import bound, local, local_class, takes, unbound, using

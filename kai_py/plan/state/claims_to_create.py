@@ -1,22 +1,14 @@
-"""Resource claims in a cycle: extended resources, and users of claims.
+"""Claims that are created for pods: extended resources, and parts of GPUs (KEP-5004).
 
-*Extended resources* (KEP-5004): a node whose device plugin reports a resource serves it as before;
+A node whose device plugin reports a resource serves it as before;
 on other nodes a claim is created for the pod. Nodes that lack the same resources get the same
 claim. Parts of GPUs are claimed likewise, by what the driver publishes of the GPUs there; a node
 with neither a device plugin nor GPUs that can be divided serves none. The name of the claim
 is fixed here, so that a repeated attempt finds the claim of an earlier one.
-
-*Users*: devices are free once the last user of their claim has left. Users are the consumers in
-``status.reservedFor`` and the pods placed with the claim in this cycle; a PodGroup counts as those
-of its pods that have a node. Once none has, the claim is deallocated
-(``kai_py.commit.claims.recovery``). ``status.reservedFor`` has at most 256 entries, so the users
-of a claim are counted when pods are placed: those listed, those whose entry is being written, those
-placed in this cycle. A PodGroup is one entry.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -32,12 +24,10 @@ from kai_py.api.records.resource import (
 )
 from kai_py.dra.divisible_gpus import DivisibleGpu, serving, share_constraints, share_request
 from kai_py.plan.plan import ClaimToCreate
-from kai_py.plan.state.undo import Undo
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.claims import POD_GROUPS
 
 UNNAMED_CLAIM = "<extended-resources>"
 MAX_BASE_LENGTH = 53
@@ -153,76 +143,3 @@ def _claim_template(
 
 def _name_suffix(*parts: object) -> str:
     return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest()[:10]
-
-
-@dataclass(slots=True, eq=False)
-class ClaimUsers:
-    """Users by claim uid; every change returns its undo, to be called in reverse order."""
-
-    group_pods: Mapping[str, Set[str]] = field(default_factory=dict)
-    """Pods that use the claim of their group; a group that is absent counts as one user."""
-    _joined: dict[str, dict[str, None]] = field(default_factory=dict)
-    _left: dict[str, dict[str, None]] = field(default_factory=dict)
-    _consumers: dict[str, dict[str, None]] = field(default_factory=dict)
-
-    def join(self, claim_uid: str, pod_uid: str) -> Undo:
-        """Count a placed pod as a user; returns the undo."""
-        return _add_user(self._joined.setdefault(claim_uid, {}), pod_uid)
-
-    def leave(self, claim_uid: str, pod_uid: str) -> Undo | None:
-        """Count a pod as gone; None if it was already."""
-        left = self._left.setdefault(claim_uid, {})
-        return None if pod_uid in left else _add_user(left, pod_uid)
-
-    def is_in_use(self, claim: ResourceClaim) -> bool:
-        """Whether the claim still has a user."""
-        users = {
-            uid
-            for consumer in claim.status.reserved_for
-            for uid in self._pods_of_consumer(consumer, claim.metadata.uid)
-        }
-        users |= self._joined.get(claim.metadata.uid, {}).keys()
-        return not users <= self._left.get(claim.metadata.uid, {}).keys()
-
-    def has_others(
-        self,
-        claim_uid: str,
-        listed: Sequence[ResourceClaimConsumerReference],
-        own: Set[str],
-    ) -> bool:
-        """Whether pods beside ``own`` use a claim: of those ``listed`` in it, or placed with it."""
-        users = {uid for each in listed for uid in self._pods_of_consumer(each, claim_uid)}
-        users |= self._joined.get(claim_uid, {}).keys()
-        return not users <= self._left.get(claim_uid, {}).keys() | own
-
-    def consumers(self, claim: ResourceClaim, underway: Set[str], *, released: bool) -> set[str]:
-        """Uids that ``reservedFor`` will have, with those ``underway``.
-
-        ``released``: without the pods that were evicted.
-        """
-        uid = claim.metadata.uid
-        present = {each.uid for each in claim.status.reserved_for}
-        present |= underway
-        present |= self._consumers.get(uid, {}).keys()
-        return present - self._left.get(uid, {}).keys() if released else present
-
-    def reserve(self, claim_uid: str, consumer: str) -> Undo | None:
-        """Count a consumer that ``reservedFor`` gets; None if it was counted already."""
-        counted = self._consumers.setdefault(claim_uid, {})
-        return None if consumer in counted else _add_user(counted, consumer)
-
-    def _pods_of_consumer(
-        self, consumer: ResourceClaimConsumerReference, claim_uid: str
-    ) -> Set[str]:
-        if consumer.resource != POD_GROUPS:
-            return {consumer.uid}
-        return self.group_pods.get(claim_uid, {consumer.uid})
-
-
-def _add_user(users: dict[str, None], uid: str) -> Undo:
-    users[uid] = None
-
-    def undo() -> None:
-        del users[uid]
-
-    return undo

@@ -1,0 +1,134 @@
+"""Users of resource claims: devices are free once the last user of their claim has left.
+
+Users are the consumers in ``status.reservedFor`` and the pods placed with the claim in this cycle;
+a PodGroup counts as those of its pods that have a node. Once none has, the claim is deallocated
+(``kai_py.commit.claims.recovery``). ``status.reservedFor`` has at most 256 entries, so the users
+of a claim are counted when pods are placed: those listed, those whose entry is being written, those
+placed in this cycle. A PodGroup is one entry.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kai_py.api.records.resource import (
+    MAX_RESERVED_FOR,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
+from kai_py.api.references import ClaimRef
+from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.undo import Undo
+from kai_py.snapshot.gangs import Member
+from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.claims import POD_GROUPS
+
+NO_CONSUMERS: Set[str] = frozenset()
+
+
+@dataclass(eq=False)
+class ClaimUsers:
+    """Users by claim uid; every change returns its undo, to be called in reverse order."""
+
+    snapshot: Snapshot
+    _joined: dict[str, dict[str, None]] = field(default_factory=dict)
+    _left: dict[str, dict[str, None]] = field(default_factory=dict)
+    _consumers: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def join(self, claim_uid: str, pod_uid: str) -> Undo:
+        """Count a placed pod as a user; returns the undo."""
+        return _add_user(self._joined.setdefault(claim_uid, {}), pod_uid)
+
+    def leave(self, claim_uid: str, pod_uid: str) -> Undo | None:
+        """Count a pod as gone; None if it was already."""
+        left = self._left.setdefault(claim_uid, {})
+        return None if pod_uid in left else _add_user(left, pod_uid)
+
+    def is_in_use(self, claim: ResourceClaim) -> bool:
+        """Whether the claim still has a user."""
+        users = {
+            uid
+            for consumer in claim.status.reserved_for
+            for uid in self._pods_of_consumer(consumer, claim.metadata.uid)
+        }
+        users |= self._joined.get(claim.metadata.uid, {}).keys()
+        return not users <= self._left.get(claim.metadata.uid, {}).keys()
+
+    def has_others(self, ref: ClaimRef, member: Member) -> bool:
+        """Whether other pods than ``member`` and its group use a claim, or were placed with it."""
+        claim = self.snapshot.devices.claims.get((ref.namespace, ref.name))
+        listed = claim.status.reserved_for if claim is not None else ()
+        group = member.group_reservation
+        own = {member.pod.uid} | ({group.group.uid} if group is not None else set())
+        users = {uid for each in listed for uid in self._pods_of_consumer(each, ref.uid)}
+        users |= self._joined.get(ref.uid, {}).keys()
+        return not users <= self._left.get(ref.uid, {}).keys() | own
+
+    def crowded(self, members: Sequence[Member], capacity: Capacity) -> str:
+        """The first claim that has too many users with ``members``, as a sentence; else ""."""
+        added: dict[ClaimRef, set[str]] = {}
+        for member in members:
+            for use, ref in zip(member.shape.claims, member.claims, strict=False):
+                if use.claim is not None:
+                    added.setdefault(ref, set()).add(consumer_of(member, ref))
+        for ref, consumers in added.items():
+            claim = self.snapshot.devices.claims.get((ref.namespace, ref.name))
+            if claim is None:
+                continue
+            present = self._consumers_of(claim, released=capacity is Capacity.FUTURE_IDLE)
+            if len(present | consumers) > MAX_RESERVED_FOR:
+                return (
+                    f'resourceclaim "{ref.name}" would be reserved for {len(present | consumers)} '
+                    f"pods, {MAX_RESERVED_FOR} are allowed"
+                )
+        return ""
+
+    def _consumers_of(self, claim: ResourceClaim, *, released: bool) -> set[str]:
+        """Uids that ``reservedFor`` will have; ``released``: without the pods that were evicted."""
+        uid = claim.metadata.uid
+        present = {each.uid for each in claim.status.reserved_for}
+        present |= self._underway.get(uid, NO_CONSUMERS)
+        present |= self._consumers.get(uid, {}).keys()
+        return present - self._left.get(uid, {}).keys() if released else present
+
+    def reserve(self, claim_uid: str, consumer: str) -> Undo | None:
+        """Count a consumer that ``reservedFor`` gets; None if it was counted already."""
+        counted = self._consumers.setdefault(claim_uid, {})
+        return None if consumer in counted else _add_user(counted, consumer)
+
+    def _pods_of_consumer(
+        self, consumer: ResourceClaimConsumerReference, claim_uid: str
+    ) -> Set[str]:
+        if consumer.resource != POD_GROUPS:
+            return {consumer.uid}
+        return self._group_pods.get(claim_uid, {consumer.uid})
+
+    @cached_property
+    def _group_pods(self) -> Mapping[str, Set[str]]:
+        """Pods that use the claim of their group; a group that is absent counts as one user."""
+        return {ref.uid: pods for ref, pods in self.snapshot.group_claim_users.items()}
+
+    @cached_property
+    def _underway(self) -> Mapping[str, Set[str]]:
+        """Consumers by claim of the pods on nodes, listed in the claim or not; O(pods) once."""
+        found: dict[str, set[str]] = {}
+        for gang in self.snapshot.gangs.values():
+            for member in gang.members:
+                for ref in member.claims if member.node else ():
+                    found.setdefault(ref.uid, set()).add(consumer_of(member, ref))
+        return found
+
+
+def consumer_of(member: Member, ref: ClaimRef) -> str:
+    """The uid under which the claim is reserved: the pod's, or that of its group."""
+    group = member.group_reservation
+    return group.group.uid if group is not None and ref in group.claims else member.pod.uid
+
+
+def _add_user(users: dict[str, None], uid: str) -> Undo:
+    users[uid] = None
+
+    def undo() -> None:
+        del users[uid]
+
+    return undo

@@ -1,0 +1,49 @@
+"""What claims take of their node's own resources, by kube-scheduler's rules (KEP-5517)."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kai_py.dra.node_resources import NodeResources
+from kai_py.plan.plan import NodeClaim
+from kai_py.plan.state.claim_users import ClaimUsers
+from kai_py.snapshot.accounting import total
+from kai_py.snapshot.gangs import Member
+from kai_py.snapshot.requests import beyond_pod_level
+
+
+class TakenOfNode(NamedTuple):
+    """What each claim takes, and what all take on top of the pod's requests, in row units."""
+
+    claims: tuple[NodeClaim, ...] = ()
+    amounts: Mapping[str, float] = {}
+
+
+def taken_of_node(
+    member: Member, resources: Iterable[NodeResources], users: ClaimUsers
+) -> TakenOfNode | str:
+    """What the claims of a pod take of its node, or why they can't.
+
+    ``resources``: of the allocation of each of the pod's claims.
+    """
+    found: list[NodeClaim] = []
+    amounts: list[Mapping[str, float]] = []
+    for use, ref, taken in zip(member.shape.claims, member.claims, resources, strict=False):
+        if not taken:
+            continue
+        if taken.mapped and users.has_others(ref, member):
+            return (
+                f"node allocatable resource claim {ref.name} has a mapped device and cannot be "
+                "shared across pods"
+            )
+        if not use.containers:
+            return f"claim {ref.name} takes resources of the node, but no container refers to it"
+        found.append(NodeClaim(use.name, taken.status(ref.name)))
+        amounts.append(taken.of_pod(use.containers))
+    taken_in_all, unused = total(amounts), member.shape.unused_pod_level
+    for name, left in unused.items():
+        if taken_in_all.get(name, 0.0) > left:
+            return (
+                f"pod level request for {name} is insufficient to cover the aggregated "
+                "container and node-allocatable DRA requests"
+            )
+    return TakenOfNode(tuple(found), beyond_pod_level(taken_in_all, unused))
