@@ -110,6 +110,7 @@ def is_equivalent(gang: Gang, other: Gang) -> bool:
         not 0 < len(pods) == len(other.members) <= MAX_BATCH_PODS
         or gang.placeholders
         or gang.gang_affinity
+        or gang.refusals
     ):
         return False
     if tree.min_members != len(pods) or not tree.is_unconstrained_leaf:

@@ -255,7 +255,7 @@ def place_earliest(
 def request_signature(state: CycleState, gang: Gang, request: PlacementRequest) -> int | None:
     """The number of the shape of all pods of the request; None where more than that decides."""
     reservations = state.placer.reservations
-    if reservations.active or has_topology_constraint(gang.tree):
+    if reservations.active or gang.refusals or has_topology_constraint(gang.tree):
         return None
     if reservations.spares.usable(gang):
         return None
@@ -271,7 +271,7 @@ def request_kind(state: CycleState, gang: Gang, request: PlacementRequest) -> Ha
     reservations = state.placer.reservations
     if not reservations.active:
         return request_signature(state, gang, request)
-    if has_topology_constraint(gang.tree) or reservations.is_for(gang):
+    if has_topology_constraint(gang.tree) or gang.refusals or reservations.is_for(gang):
         return None
     first = request.members[0].shape.number
     if any(member.shape.number != first for member in request.members):

@@ -12,10 +12,10 @@ ready in between (``snapshot.tables.readiness``). A new leader takes over what t
 (``StartupRecord``).
 
 A node is avoided for ``AVOIDED_SECONDS`` after gangs of several tenants did not get ready on it,
-each while a pod alike of the same gang was ready on another node. Tenants are distinguished by
-queue and namespace, both: no tenant alone can make others avoid a node, and a gang whose pods fail
-everywhere blames none. An avoided node comes last, it is not ruled out. The same goes for devices
-of claims, of which an avoided one is not allocated.
+each while a pod alike of the same gang was ready on another node, or as its kubelet refused their
+pods. Tenants are distinguished by queue and namespace, both: no tenant alone can make others avoid
+a node, and a gang whose pods fail everywhere blames none. An avoided node comes last, it is not
+ruled out. The same goes for devices of claims, of which an avoided one is not allocated.
 """
 
 import math
@@ -141,7 +141,18 @@ class Startups:
             elif now - ready >= SETTLED_SECONDS:
                 del self.since[key]
                 self.attempts.pop(key, None)
+        self._blame_refusing_nodes(snapshot)
         self._forget(snapshot)
+
+    def _blame_refusing_nodes(self, snapshot: Snapshot) -> None:
+        """A node that refuses pods of several tenants is avoided, too."""
+        gangs = [snapshot.gangs[key] for key in snapshot.refused if key in snapshot.gangs]
+        for gang in gangs:
+            for each in gang.refusals:
+                blame = Blame(each.at, gang.queue, gang.owner.namespace, gang.key)
+                known = self.blames.get(each.node, ())
+                if blame not in known:
+                    self.blames[each.node] = (*known, blame)[-MAX_BLAMES:]
 
     def _forget(self, snapshot: Snapshot) -> None:
         now = snapshot.now

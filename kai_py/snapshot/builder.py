@@ -36,6 +36,7 @@ from kai_py.snapshot.suspended_jobs import changed_placeholders
 from kai_py.snapshot.tables.device_health import allocated_device, claim_entries
 from kai_py.snapshot.tables.pod_table import AssumedBinding, DerivedPod, Uids
 from kai_py.snapshot.tables.queues import QueueInfo
+from kai_py.snapshot.tables.refusals import is_refused
 from kai_py.snapshot.tables.registry import SnapshotTables
 from kai_py.snapshot.tables.releasable_claims import ReleasableClaims
 
@@ -194,6 +195,7 @@ class SnapshotBuilder:
         """
         tables = self._tables
         self._failed_devices.expire(now)
+        tables.gangs.refresh(tables.refusals.update(now))
         objects = self._objects.devices()
         yield from self._devices.prepare(objects)
         if self._devices.sync(self._objects.devices()):
@@ -285,15 +287,19 @@ class SnapshotBuilder:
         self._derive_all([*tables.forget(uid), *tables.release(uid), *tables.remove(pod)])
 
     def _finish_pod(self, pod: Pod, gang: str = "") -> None:
-        """Release a pod that has ended or is not ours; its gang counts it if it succeeded.
+        """Release a pod that has ended or is not ours; its gang learns how it ended.
 
         ``gang``: the key of its gang if it is known.
         """
         touched = self._tables.pod_tables.release(pod.metadata.uid)
-        if pod.status.phase == SUCCEEDED and self._settings.is_ours(pod):
+        succeeded = pod.status.phase == SUCCEEDED
+        if (succeeded or is_refused(pod)) and self._settings.is_ours(pod):
             try:
                 key = gang or self._tables.parsed_pods.gang_key(pod)
-                self._tables.gangs.succeed(pod.metadata.uid, key)
+                if succeeded:
+                    self._tables.gangs.succeed(pod.metadata.uid, key)
+                else:
+                    self._tables.refusals.note(pod, key)
             except Exception as error:
                 self._quarantine.report(reference("pods", pod), DERIVING, error)
             else:

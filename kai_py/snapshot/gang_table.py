@@ -20,6 +20,7 @@ from kai_py.snapshot.placeholders import ExpectedMembers, missing_placeholders
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
 from kai_py.snapshot.queue_sums import QueueSums
 from kai_py.snapshot.tables.admissions import Admissions
+from kai_py.snapshot.tables.refusals import NodeRefusal
 
 GANG = "putting its gang together"
 
@@ -43,16 +44,18 @@ class GangTable:
         accepts: Callable[[str, str], bool],
         node_exists: Callable[[str], bool],
         quarantine: Quarantine,
+        *,
+        refusals: Callable[[str], tuple[NodeRefusal, ...]] = lambda _: (),
     ) -> None:
         """Gangs below this priority are preemptible unless they say otherwise; None: all are.
 
         ``accepts``: whether a queue may be used by a namespace. ``quarantine``: where gangs go
-        that cannot be put together.
+        that cannot be put together. ``refusals``: the nodes that are left out for a gang.
         """
         self._quarantine = quarantine
         self._preemptible_below = preemptible_below
         self._admissions = admissions
-        self._accepts, self._node_exists = accepts, node_exists
+        self._accepts, self._node_exists, self._refusals = accepts, node_exists, refusals
         self._tracked: dict[str, GangMember] = {}
         self._members: dict[str, dict[str, GangMember]] = {}
         self._unordered: dict[str, None] = {}
@@ -134,6 +137,10 @@ class GangTable:
             tracked = self._tracked.get(uid)
             if tracked is not None:
                 self._changed[tracked.spec.key] = None
+
+    def refresh(self, keys: Iterable[str]) -> None:
+        """What the table does not know of these gangs has changed."""
+        self._changed.update(dict.fromkeys(keys))
 
     def check_access_again(self) -> None:
         """Which namespaces may use which queues has changed. O(gangs)."""
@@ -296,6 +303,7 @@ class GangTable:
             spot=own.spot,
             spot_fallback_after=own.spot_fallback_after,
             ready_timeout=own.ready_timeout,
+            refusals=self._refusals(spec.key),
         )
 
     def _with_charge(self, member: Member, *, charged: bool) -> Member:

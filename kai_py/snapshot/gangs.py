@@ -21,6 +21,7 @@ from kai_py.snapshot.accounting import total
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.known_names import MissingObject
 from kai_py.snapshot.tables.numa import ZoneAmounts
+from kai_py.snapshot.tables.refusals import NodeRefusal
 from kai_py.snapshot.tables.volumes import Attachment
 
 Charge = Mapping[str, float]
@@ -137,6 +138,7 @@ class Gang(Struct, frozen=True, dict=True):
     (seconds) how long it waits for them; None: as its queue says. ``restarts_whole``: whether all
     of it restarts when pods that it needs are lost; None: as configured. ``ready_timeout``
     (seconds): by when minMember pods must be ready after its start; None: as its queue says.
+    ``refusals``: nodes whose kubelets refused pods of it, and which are left out for a while.
     """
 
     key: str
@@ -177,6 +179,7 @@ class Gang(Struct, frozen=True, dict=True):
     spot: SpotUse | None = None
     spot_fallback_after: float | None = None
     ready_timeout: float | None = None
+    refusals: tuple[NodeRefusal, ...] = ()
 
     @cached_property
     def pending(self) -> tuple[Member, ...]:

@@ -80,6 +80,7 @@ class Snapshot:
     those whose workloads say whether they go to spot nodes. ``disrupted``: those that fell below
     minMember as pods were ended from outside, and what happened. ``deleted_nodes``: those that were
     deleted with pods on them; ``rebooted``: pods, by uid, whose node was rebooted under them.
+    ``refused``: keys of gangs for which nodes are left out, as kubelets refused their pods.
     ``next_device``: when the next device that failed may be allocated again, inf if none did;
     ``next_overdue``: when the next terminating pod takes longer than usual, or is stuck.
     ``unhealthy``: by gang, the uids of pods that lost a device, each with its name; ``starting``:
@@ -115,6 +116,7 @@ class Snapshot:
     disrupted: Mapping[str, str] = field(default_factory=dict)
     deleted_nodes: frozenset[str] = frozenset()
     rebooted: Mapping[str, str] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
     devices: DeviceObjects = field(default_factory=DeviceObjects)
     next_device: float = math.inf
     next_overdue: float = math.inf

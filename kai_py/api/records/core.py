@@ -367,6 +367,7 @@ class PodStatus(Record, frozen=True):
     """pod.status."""
 
     phase: str = "Pending"
+    reason: str = ""
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
     start_time: datetime | None = None

@@ -25,7 +25,7 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session import CycleState
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.reservations import Reservation
+from kai_py.plan.state.reservations import Reservation, refusing_rows
 from kai_py.plan.victims.count import FreedResources, ShapeCount
 from kai_py.policy.queue_usage import exceeds
 from kai_py.policy.reclaim_rules import Reclaimer, compared_rows, may_reclaim
@@ -230,7 +230,10 @@ class Turnover:
             return None
         count = ShapeCount(state, members)
         closed = set(state.placer.reservations.rows_closed_to(gang))
-        closed |= set(state.placer.reservations.spares.closed(gang))
+        closed |= {
+            *state.placer.reservations.spares.closed(gang),
+            *refusing_rows(state.snapshot, gang),
+        }
         replicas = [0 if row in closed else n for row, n in enumerate(count.initial_replicas())]
         free: dict[int, list[float]] = {}
         devices: dict[int, float] = {}

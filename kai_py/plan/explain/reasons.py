@@ -128,6 +128,23 @@ def with_spares(reason: Unschedulable, nodes: int) -> Unschedulable:
     return replace(reason, message=f"{reason.message.rstrip('.')}; {note}.")
 
 
+MAX_REFUSALS_SHOWN = 3
+
+
+def with_refusals(reason: Unschedulable, gang: Gang) -> Unschedulable:
+    """The reason of a gang that is kept from nodes whose kubelets refused pods of it."""
+    if not reason.message:
+        return reason
+    listed = [
+        f"node {each.node} refused a pod of it ({each.reason}) and is left out for "
+        f"{each.seconds:g} s"
+        for each in gang.refusals[:MAX_REFUSALS_SHOWN]
+    ]
+    more = len(gang.refusals) - len(listed)
+    listed += [f"so are {more} nodes more"] if more else []
+    return replace(reason, message=f"{reason.message.rstrip('.')}; {'; '.join(listed)}.")
+
+
 def _insufficient_resources(
     statement: Statement, shape: Shape, static: StaticFit, replicas: Ints, *, found: int
 ) -> tuple[list[str], Bools]:

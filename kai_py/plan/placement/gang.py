@@ -15,7 +15,13 @@ from itertools import islice
 import numpy as np
 
 from kai_py.grouping.gang import Subgroup, has_topology_constraint
-from kai_py.plan.explain.reasons import UNEXPLAINED, Unschedulable, with_reserved_nodes, with_spares
+from kai_py.plan.explain.reasons import (
+    UNEXPLAINED,
+    Unschedulable,
+    with_refusals,
+    with_reserved_nodes,
+    with_spares,
+)
 from kai_py.plan.placement.affinity import followers_last, held_together
 from kai_py.plan.placement.compute_domains import (
     MAX_CLIQUES_TO_TRY,
@@ -42,7 +48,7 @@ from kai_py.plan.placement.topology import (
 )
 from kai_py.plan.plan import Action
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.reservations import Reservations, exclude_rows
+from kai_py.plan.state.reservations import Reservations, exclude_rows, refusing_rows
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Ints
@@ -78,6 +84,25 @@ class Placer:
         ``explain``: whether what stops them is reported.
         """
         self.poll()
+        refusing = refusing_rows(statement.snapshot, gang)
+        if refusing:
+            allowed = exclude_rows(refusing, allowed, len(statement.snapshot.nodes))
+        reason = self._place_off_spares(
+            statement, gang, members, action, capacity=capacity, allowed=allowed, explain=explain
+        )
+        return reason if reason is None or not refusing else with_refusals(reason, gang)
+
+    def _place_off_spares(
+        self,
+        statement: Statement,
+        gang: Gang,
+        members: Sequence[Member],
+        action: Action,
+        *,
+        capacity: Capacity,
+        allowed: Bools | None,
+        explain: bool,
+    ) -> Unschedulable | None:
         spares = self.reservations.spares
         if not spares.exist:
             return self._place(

@@ -21,6 +21,7 @@ from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.spares import Spares
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools, Floats
+from kai_py.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,12 @@ class Reservations:
         same_queue = gang.queue == reservation.gang.queue
         first = same_queue and self.ageing.priority(gang) > self.ageing.priority(reservation.gang)
         return gang.key != reservation.gang.key and not first
+
+
+def refusing_rows(snapshot: Snapshot, gang: Gang) -> tuple[int, ...]:
+    """Rows of the nodes whose kubelets refused pods of ``gang``, which are left out for it."""
+    positions = snapshot.nodes.positions
+    return tuple(positions[each.node] for each in gang.refusals if each.node in positions)
 
 
 def exclude_rows(rows: tuple[int, ...], allowed: Bools | None, nodes: int) -> Bools:

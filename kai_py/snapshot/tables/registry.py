@@ -37,6 +37,7 @@ from kai_py.snapshot.tables.pod_table import ObjectTables, PodTables
 from kai_py.snapshot.tables.queue_access import QueueAccess
 from kai_py.snapshot.tables.queues import QueueInfo, QueueInfos
 from kai_py.snapshot.tables.readiness import StartingPods
+from kai_py.snapshot.tables.refusals import Refusals
 from kai_py.snapshot.tables.releasable_claims import ReleasableClaims
 from kai_py.snapshot.tables.topology import Topologies
 from kai_py.snapshot.tables.volumes import (
@@ -74,12 +75,14 @@ class SnapshotTables:
             open_queues=settings.open_queues,
         )
         self.queue_access = QueueAccess(self._queues.specs, objects.namespace_labels)
+        self.refusals = Refusals()
         self.gangs = GangTable(
             settings.preemptible_below,
             self.admissions,
             self.queue_access.accepts,
             self.node_pods.exists,
             quarantine,
+            refusals=self.refusals.of,
         )
         self.assumptions = Assumptions(settings.nomination_seconds)
         self.stuck_terminations = StuckTerminations(settings.max_grace_seconds)
@@ -144,6 +147,7 @@ class SnapshotTables:
             disrupted=gangs.disrupted(),
             deleted_nodes=self.node_pods.deleted_nodes(),
             rebooted=self.node_pods.rebooted(),
+            refused=self.refusals.gangs(),
             devices=self._objects.devices(),
             next_device=next_device,
             next_overdue=self.stuck_terminations.next_change(),
@@ -215,6 +219,7 @@ class SnapshotTables:
             self._misnamed,
             self._unhealthy,
             self._starting,
+            self.refusals,
             self.gpu_memory,
             self._numa,
             self.node_usage,

@@ -96,3 +96,29 @@ async def test_the_rest_of_a_drained_gang_restarts_at_once(cluster: Cluster, vie
         }
         await cluster.api.post(f"{view.path('pods')}/{name}/eviction", eviction)
         await wait_moved(view, before, gone)
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_a_pod_that_its_kubelet_refused_goes_elsewhere(cluster: Cluster, view: View):
+    small = gpu_nodes(1, plugin_gpus=1, prefix="small")
+    async with cluster.run_nodes([*small, *gpu_nodes(1, plugin_gpus=8)]):
+        # The API says that there are two GPUs, of which the kubelet has one.
+        path = f"/api/v1/nodes/{small[0].name}/status"
+        more = {"status": {"allocatable": {"nvidia.com/gpu": "2"}}}
+        await cluster.api.patch(path, more)
+        await cluster.submit(queue(maxGPUs=64), job("train", 1, pod_spec(gpus=2)))
+
+        async def refused() -> bool:
+            pods = await view.pods("train")
+            reasons = [pod["status"].get("reason", "") for pod in pods]
+            return any(reason.startswith("OutOf") for reason in reasons)
+
+        await eventually(refused, what="a refused pod")
+
+        async def runs() -> bool:
+            pods = await view.pods("train")
+            where = {p["spec"].get("nodeName") for p in pods if p["status"]["phase"] == "Running"}
+            return len(where) == 1 and small[0].name not in where
+
+        await eventually(runs, within=40, what="its successor on the other node")
+        assert len(await view.pods("train")) == 2
