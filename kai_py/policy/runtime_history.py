@@ -27,8 +27,18 @@ MAX_KINDS = 8192
 
 QUANTILE = 0.75
 
-LONG_RUNNING_KINDS = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "Service", "StatefulSet"})
-"""Kinds of owners whose pods run until they are deleted."""
+SERVICE_KINDS = frozenset(
+    {"DaemonSet", "Deployment", "ReplicaSet", "Service", "StatefulSet", "RayService"}
+    | {"InferenceService", "LLMInferenceService", "LeaderWorkerSet", "Notebook", "PodCliqueSet"}
+    | {"DynamoGraphDeployment", "RoleBasedGroup", "StormService"}
+)
+"""Kinds of owners whose pods serve until they are deleted."""
+
+
+def is_service(gang: Gang) -> bool:
+    """Whether the gang serves requests: it does not end, and users wait while it is down."""
+    return gang.owner.kind in SERVICE_KINDS
+
 
 PodKind = tuple[str, str, int, tuple[tuple[str, float], ...]]
 """Queue ("" for all queues), kind of the owner, minMember of the gang, what the pod costs."""

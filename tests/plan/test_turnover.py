@@ -3,6 +3,7 @@
 import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.grouping.gang import Owner
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.policy.lost_work import LossRules
@@ -87,6 +88,13 @@ def test_a_preemptor_waits_as_well():
     low = ending("low", "aa", after=100, queue="owner")
     assert evicted(planned(low, waiting("urgent", priority=9))) == []
     assert evicted(planned(low, waiting("urgent", priority=9), rules=LossRules()))
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "LeaderWorkerSet", "InferenceService"])
+def test_what_serves_requests_does_not_wait(kind):
+    owner = Owner("apps/v1", kind, "default", "serve", "uid")
+    serves = replace(waiting("urgent", priority=9), owner=owner)
+    assert evicted(planned(ending("low", "aa", after=100, queue="owner"), serves))
 
 
 def test_the_end_of_the_patience_is_a_deadline():

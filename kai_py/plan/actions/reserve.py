@@ -33,7 +33,7 @@ from kai_py.plan.state.reservations import Reservation, exclude_rows
 from kai_py.plan.survival import is_lost
 from kai_py.policy.limits import check_deserved
 from kai_py.policy.queue_usage import exceeds_any
-from kai_py.policy.runtime_history import LONG_RUNNING_KINDS
+from kai_py.policy.runtime_history import is_service
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools
 from kai_py.snapshot.tables.queues import inherited
@@ -209,7 +209,7 @@ def _ending_pods(state: CycleState, allowed: Bools) -> list[_EndingPod]:
             if row is None or not allowed[row] or member.pod.uid in state.statement.evicted:
                 continue
             ends_at = _expected_end(state, gang, member)
-            if math.isinf(ends_at) and gang.owner.kind in LONG_RUNNING_KINDS:
+            if math.isinf(ends_at) and is_service(gang):
                 continue
             ending.append(_EndingPod(member, gang, ends_at))
             pods_by_node[member.node] = pods_by_node.get(member.node, 0) + 1

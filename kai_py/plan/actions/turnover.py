@@ -8,9 +8,10 @@
     queue that went without its share (``policy.served_share``) for two minutes only
 
 So a queue that is due its share gets it at most ``patience`` later, and mostly for nothing. What
-earlier gangs wait for is not there for later ones. A gang of several shapes, or with a topology
-constraint, is not made to wait. Ends are expected by declarations and by what was observed
-(``policy.runtime_history``); where neither is known, nothing waits. O(ends) per gang.
+earlier gangs wait for is not there for later ones. A gang of several shapes, one with a topology
+constraint, or one that serves requests is not made to wait. Ends are expected by declarations and
+by what was observed (``policy.runtime_history``); where neither is known, nothing waits. O(ends)
+per gang.
 """
 
 import math
@@ -29,6 +30,7 @@ from kai_py.plan.state.reservations import Reservation, refusing_rows
 from kai_py.plan.victims.count import FreedResources, ShapeCount
 from kai_py.policy.queue_usage import exceeds
 from kai_py.policy.reclaim_rules import Reclaimer, compared_rows, may_reclaim
+from kai_py.policy.runtime_history import is_service
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
@@ -124,7 +126,7 @@ class Turnover:
 
     def _may_wait(self, gang: Gang) -> bool:
         """Whether the gang could evict others, and any pod ends before its patience does."""
-        if not gang.may_preempt or _is_constrained(gang):
+        if not gang.may_preempt or is_service(gang) or _is_constrained(gang):
             return False
         until = gang.waiting_since + self._patience
         return until > self._state.snapshot.now and bool(self._ends_soon())

@@ -10,8 +10,8 @@ may cost a large gang, one may not. For other gangs it is what they request.
 
 No wait is without bound: no gang preempts later than its patience allows, none reclaims later than
 after twice its patience, and moments beyond that are not considered. Where an end is unknown, pods
-are expected to run for as long again as they have run, and waited for until the patience ends;
-those of kinds that run until they are deleted are not waited for. O(moments x pods).
+are expected to run for as long again as they have run, and waited for until the patience ends.
+Services do not wait, and nothing waits for their end. O(moments x pods).
 """
 
 import math
@@ -25,7 +25,7 @@ from kai_py.plan.victims.order import lost_work, part_of_cluster
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import next_checkpoint
 from kai_py.policy.reclaim_rules import compared_rows
-from kai_py.policy.runtime_history import LONG_RUNNING_KINDS
+from kai_py.policy.runtime_history import is_service
 from kai_py.snapshot.gangs import Gang, Member
 
 MAX_MOMENTS = 64
@@ -46,7 +46,7 @@ def postponed_until(
     rules, now = state.loss_rules, state.snapshot.now
     if not rules.by_loss or not rules.patience:
         return None
-    if not units or any(unit.gang.owner.kind in LONG_RUNNING_KINDS for unit in units):
+    if not units or is_service(gang) or any(is_service(unit.gang) for unit in units):
         return None
     ends = [state.expected_ends.end_of(unit.gang, m) for unit in units for m in unit.members]
     any_unknown, latest = math.isinf(max(ends)), gang.waiting_since + rules.patience

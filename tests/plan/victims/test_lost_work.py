@@ -3,6 +3,7 @@
 import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.grouping.gang import Owner
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.plan import Action
@@ -153,6 +154,12 @@ def test_what_ends_at_an_unknown_time_is_waited_for_as_long_as_patience_lasts(po
     new = waiting("new", since=NOW - waited)
     plan = planned(large, new, *burst, nodes={"a": 4}, rules=WEIGHED)
     assert len(evicted(plan)) == (4 if goes else 0)
+
+
+def test_what_serves_requests_does_not_wait_for_others():
+    large, owner = ran("large", "aaaa", 20), Owner("apps/v1", "Deployment", "default", "s", "uid")
+    serves = replace(waiting("new", since=NOW - 10), owner=owner)
+    assert len(evicted(planned(large, serves, nodes={"a": 4}, rules=WEIGHED))) == 4
 
 
 @pytest.mark.parametrize(("pods", "goes"), [(1, False), (2, False), (4, True)])
