@@ -67,6 +67,9 @@ FindQueue = Callable[[str], Owner | None]
 FindClaims = Callable[[PodRef], Sequence[ClaimRef]]
 """The claims of a pod that are not allocated yet."""
 
+ReadableText = Callable[[str, str], str]
+"""A text as it may be written in a namespace, without names of other namespaces' workloads."""
+
 
 class EventWriter:
     """Turns outcomes into events."""
@@ -76,8 +79,10 @@ class EventWriter:
         recorder: EventRecorder,
         find_queue: FindQueue,
         find_claims: FindClaims = lambda _pod: (),
+        readable: ReadableText = lambda text, _namespace: text,
     ) -> None:
         self._recorder = recorder
+        self._readable = readable
         self._find_queue = find_queue
         self._find_claims = find_claims
 
@@ -238,7 +243,13 @@ class EventWriter:
         *,
         kind: EventType = EventType.NORMAL,
     ) -> None:
-        self._recorder.record(Event(regarding, reason, action, note, kind, details=details))
+        note = self._readable(note, regarding.namespace)
+        told = {
+            name: text
+            for name, text in details.items()
+            if name != PREEMPTOR or self._readable(text, regarding.namespace) == text
+        }
+        self._recorder.record(Event(regarding, reason, action, note, kind, details=told))
 
     def _warn(
         self,

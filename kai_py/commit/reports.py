@@ -11,6 +11,7 @@ from kai_py.commit.dependencies import ExecutorDependencies
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import EventRecorder, TokenBucket
 from kai_py.commit.lookups import Lookups
+from kai_py.commit.namespace_texts import NamespaceTexts
 from kai_py.commit.promised_nodes import NodeProtector
 from kai_py.commit.provisioner import Provisioner
 from kai_py.commit.retry import ObjectBackoff
@@ -51,8 +52,12 @@ class PlanReports:
             instance=dependencies.identity,
             on_dropped=dependencies.metrics.events_dropped.inc,
         )
+        self._texts = NamespaceTexts()
         self.events = EventWriter(
-            self._recorder, lookups.queue_reference, lookups.unallocated_claims
+            self._recorder,
+            lookups.queue_reference,
+            lookups.unallocated_claims,
+            self._texts.readable,
         )
         self._pods = PodStatusWriter(
             dependencies.access(settings.status_concurrency),
@@ -89,8 +94,12 @@ class PlanReports:
         )
 
     def complete(self, plan: Plan, gangs: Collection[Gang], now: float) -> Plan:
-        """``plan`` with KAI's messages and the state of scale-ups and ProvisioningRequests."""
-        plan = with_kai_messages(plan, gangs, now)
+        """``plan`` with KAI's messages and the state of scale-ups and ProvisioningRequests.
+
+        Its texts name no workloads of other namespaces than those that they are written in.
+        """
+        self._texts.update(gangs)
+        plan = self._texts.readable_plan(with_kai_messages(plan, gangs, now))
         names = [name for _, name in self._dependencies.mirror.objects(NODES)]
         return self._provisioner.update(
             self._scale_ups.suppress_ineffective(plan, names, now), gangs

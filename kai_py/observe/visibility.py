@@ -8,17 +8,16 @@ Everything else is left out of an answer or counted (``tenant_answers``). Texts 
 gangs, so names of hidden namespaces are replaced in every text.
 """
 
-import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kai_py.api.workload_names import OF_ANOTHER_NAMESPACE, without_names
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.snapshot.tables.queues import QueueInfo
 
-HIDDEN = "a workload of another namespace"
+HIDDEN = f"a workload {OF_ANOTHER_NAMESPACE}"
 MAX_TEXT = 65_536
-NAMESPACED = re.compile(r"(?<![\w./-])([a-z0-9][-a-z0-9]*)/[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?")
 QUEUE_FIELDS = frozenset({"queue", "parent", "preemptor_queue"})
 GANG_FIELDS = frozenset({"gang", "claim"})
 
@@ -43,9 +42,7 @@ class Visibility:
 
     def text(self, text: str) -> str:
         """A text without names of workloads in hidden namespaces."""
-        return NAMESPACED.sub(
-            lambda found: HIDDEN if found[1] in self.hidden else found[0], text[:MAX_TEXT]
-        )
+        return without_names(text[:MAX_TEXT], self.hidden)
 
     def redacted(self, value: Any) -> Any:
         """JSON without what is hidden: records of hidden gangs, names of queues, names in texts.

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.binding import BindingOutcome, BindingResult
-from kai_py.commit.event_writer import EventWriter
+from kai_py.commit.event_writer import PREEMPTOR, EventWriter
 from kai_py.commit.events import Event, EventRecorder, EventType, TokenBucket
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
+from kai_py.commit.namespace_texts import NamespaceTexts
 from kai_py.commit.statuses.pod import PendingPodStatus
 from kai_py.commit.transaction import GangOutcome
 from kai_py.embedded.resources import EVENTS
@@ -19,6 +20,8 @@ from kai_py.plan.observations import CapacityHold
 from kai_py.plan.plan import Action, Eviction, Plan, Stage, Unplaced
 from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import JOB, NO_ROLE, Cluster, gang_with_claims, refuse
+from tests.support.replacing import replace as replaced
+from tests.support.worlds import gang as waiting
 
 FREE = TokenBucket(1e6, 1000)
 
@@ -210,6 +213,44 @@ def test_an_eviction_is_told_to_pod_owner_and_both_queues(cluster):
     suspended = replace(eviction, suspend=True)
     narrator.report_eviction(EvictionResult(suspended, EvictionOutcome.FAILED, "403"))
     assert told == [("Pod", "victim", "FailedEviction"), ("Job", "train", "FailedEviction")]
+
+
+def test_events_name_no_workloads_of_other_namespaces():
+    eviction = Eviction(
+        pod=PodRef("team-a", "victim", "u"),
+        node="node-a",
+        gang="team-a/Job/train",
+        owner=replaced(JOB, namespace="team-a"),
+        queue="queue-a",
+        action=Action.RECLAIM,
+        preemptor="team-b/Job/secret",
+        preemptor_queue="queue-b",
+        reason="reclaimed by workload team-b/secret: queue-b is below its share",
+    )
+    events, known, texts = [], [], NamespaceTexts()
+    for team, queue, name in (("team-a", "queue-a", "train"), ("team-b", "queue-b", "secret")):
+        each = waiting(name, queue=queue)
+        owner = replaced(each.owner, namespace=team)
+        known.append(replaced(each, key=f"{team}/Job/{name}", owner=owner))
+    texts.update(known)
+    recorder = SimpleNamespace(record=events.append)
+    writer = EventWriter(
+        recorder,
+        lambda name: Owner("scheduling.kai.io/v1alpha1", "Queue", "", name, name),
+        readable=texts.readable,
+    )
+    writer.report_eviction(EvictionResult(eviction, EvictionOutcome.EVICTED))
+    pod, owner, loser, winner = events
+    assert pod.note == "reclaimed by workload of queue queue-b: queue-b is below its share"
+    assert PREEMPTOR not in pod.details
+    assert "secret" not in f"{owner} {loser} {winner}"
+    assert loser.note.startswith(
+        "Gang of queue queue-a was evicted for a workload of queue queue-b"
+    )
+    writer.report_eviction(
+        EvictionResult(replace(eviction, preemptor="team-a/Job/other"), EvictionOutcome.EVICTED)
+    )
+    assert events[4].details[PREEMPTOR] == "team-a/Job/other"
 
 
 def test_a_group_of_kai_hears_what_its_users_know():

@@ -1,0 +1,39 @@
+"""Names of workloads in texts, for readers who may not know of them.
+
+A name is NAMESPACE/NAME, NAMESPACE/KIND/NAME or the key of a gang, with one more part. What stands
+before it ("gang", "workload", …) is part of what is replaced.
+"""
+
+import re
+from collections.abc import Callable, Container
+
+OF_ANOTHER_NAMESPACE = "of another namespace"
+_NAMED = re.compile(
+    r"(?<![\w./-])(?:((?:[Aa] )?(?:[Ww]orkload|[Gg]ang|[Pp]od|[Cc]laim|[Jj]ob)) )?"
+    r"(([a-z0-9][-a-z0-9]*)(?:/[A-Za-z0-9](?:[\w.-]*\w)?){1,3})"
+)
+
+
+def mentions(text: str, namespaces: Container[str]) -> bool:
+    """Whether a name in one of ``namespaces`` may be in the text: a quick look. O(text)."""
+    return any(
+        part[part.rfind(" ") + 1 :].lstrip("(\"'[") in namespaces for part in text.split("/")[:-1]
+    )
+
+
+def without_names(
+    text: str, hidden: Container[str], described: Callable[[str], str] = lambda _: ""
+) -> str:
+    """The text without names of workloads in ``hidden`` namespaces.
+
+    ``described``: what is said of a name instead, after a noun, such as "of queue a"; "" for the
+    namespace.
+    """
+
+    def replaced(found: re.Match[str]) -> str:
+        noun, name, namespace = found.groups()
+        if namespace not in hidden:
+            return found[0]
+        return f"{noun or 'a workload'} {described(name) or OF_ANOTHER_NAMESPACE}"
+
+    return _NAMED.sub(replaced, text)
