@@ -33,6 +33,7 @@ from kai_py.cli.output import (
     Output,
     OutputOptions,
     check_known,
+    not_found,
     print_document,
     progress,
     say,
@@ -45,6 +46,7 @@ from kai_py.cli.scheduler_http import (
     decoded,
     read_or_ask,
 )
+from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
 from kai_py.observe.event_history import SchedulerEvent, read_scheduler_events
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation
@@ -128,7 +130,7 @@ def command(
     if not answers:
         raise CommandError(
             f"{subject.value} {name}: not part of any gang of this scheduler",
-            hint="kai-py gangs lists them",
+            hint="kai-py gangs lists all gangs",
         )
     if not output.is_text:
         print_document(answers, output.form)
@@ -169,7 +171,26 @@ def _explain_here(
         )
     if as_text and any(each.is_search_unfinished for each in found):
         typer.echo(UNFINISHED)
+    if not found:
+        _check_name(question, documents, configuration)
     return found
+
+
+def _check_name(
+    question: _Question, documents: Sequence[Document], configuration: Configuration
+) -> None:
+    """Raise CommandError unless there is such an object, or a gang as `kai-py gangs` lists it."""
+    kinds = {Subject.POD: "Pod", Subject.JOB: "Job", Subject.CLAIM: "ResourceClaim"}
+    kind = kinds.get(question.subject)
+    metadata = [each["metadata"] for each in documents if each.get("kind") == kind]
+    known = (
+        [f"{each.get('namespace', 'default')}/{each['name']}" for each in metadata]
+        if kind is not None
+        else list(LoadedCluster(documents, configuration, time.time()).snapshot.gangs)
+    )
+    if question.name not in known:
+        what = f"{question.subject.value} {question.name}"
+        raise not_found(what, question.name, known, hint="kai-py gangs lists all gangs")
 
 
 def _read_queue(
@@ -193,7 +214,7 @@ def _print_queue(page: QueuePage, form: Output) -> None:
     if not print_document(found, form):
         say(f"Queue {found.queue}:")
         for sentence in found.sentences:
-            say(f"  {sentence}")
+            say_sentence(f"  {sentence}")
         if page.gangs:
             typer.echo()
             print_gangs(page.gangs, form)

@@ -12,6 +12,7 @@ import typer
 
 from kai_py.cli.claim_funnel import print_claim
 from kai_py.cli.output import count_of, print_table, say
+from kai_py.cli.sentences import say_sentence
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation, QueueLevel
 from kai_py.observe.share_steps import format_amount
@@ -39,23 +40,25 @@ def _print(explanation: Explanation) -> None:
         if explanation.pods
         else ""
     )
-    say(f"{explanation.gang} is {_state_text(explanation)}{runs}.")
+    say_sentence(f"{explanation.gang} is {_state_text(explanation)}{runs}.")
     if explanation.message:
-        say(f"  {explanation.message}")
+        say_sentence(f"  {explanation.message}")
     for each in explanation.releases:
         when = f"by {_local_time(each.at)}" if each.at else "now, as their pods are terminating"
         basis = ", judging by earlier pods of their kind" if each.is_observed else ""
-        say(f"  Pods with {format_amount(each.gpus)} GPUs are expected to end {when}{basis}.")
+        say_sentence(
+            f"  Pods with {format_amount(each.gpus)} GPUs are expected to end {when}{basis}."
+        )
     if explanation.nodes:
         since = f", since {_local_time(explanation.started)}" if explanation.started else ""
-        say(f"  It runs on {', '.join(explanation.nodes)}{since}.")
+        say_sentence(f"  It runs on {', '.join(explanation.nodes)}{since}.")
     if explanation.if_evicted:
-        say(f"  If all of it is evicted, {explanation.if_evicted}.")
+        say_sentence(f"  If all of it is evicted, {explanation.if_evicted}.")
     if explanation.queue_position:
         gained = (
             f", plus {explanation.ageing_points} by ageing" if explanation.ageing_points else ""
         )
-        say(
+        say_sentence(
             f"  Position {explanation.queue_position} of {explanation.queue_length} pending in "
             f"queue {explanation.queue} (priority {explanation.priority}{gained})."
         )
@@ -70,7 +73,7 @@ def _print(explanation: Explanation) -> None:
     if explanation.history:
         typer.echo("\nDecisions:")
         for decision in explanation.history:
-            say(f"  {_decision_line(explanation, decision)}")
+            say_sentence(f"  {_decision_line(explanation, decision)}")
 
 
 @dataclass
@@ -98,7 +101,7 @@ class ExplanationPrinter:
 
 
 def _print_suggestion(suggestion: Suggestion) -> None:
-    say(f"  - {suggestion.text}{_cost(suggestion)}")
+    say_sentence(f"  - {suggestion.text}{_cost(suggestion)}")
     for command in _commands(suggestion):
         say(f"      {command}")
 

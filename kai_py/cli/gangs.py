@@ -1,6 +1,6 @@
 """``kai-py gangs``: the gangs, their members and why they are pending.
 
-The cluster is read once and one cycle is run on it; STATE and WHY are from that cycle.
+The cluster is read once and one cycle is run on it; STATE and MESSAGE are from that cycle.
 """
 
 import time
@@ -22,6 +22,7 @@ from kai_py.cli.output import (
     OutputOptions,
     check_known,
     count_of,
+    not_found,
     print_document,
     print_table,
     say,
@@ -36,7 +37,7 @@ from kai_py.observe.share_steps import format_amount
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.snapshot import Snapshot
 
-HEADINGS = ("GANG", "QUEUE", "PRIORITY", "BOUND", "MIN MEMBER", "PODS", "STATE", "MESSAGE")
+HEADINGS = ("GANG", "QUEUE", "STATE", "BOUND", "MIN", "PRIORITY", "MESSAGE")
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,10 @@ def _filtered(listing: GangList, wanted: GangFilter, scheduler_name: str) -> lis
         say(f"no gangs: no pod has schedulerName {scheduler_name}", err=True)
     rows = list(filter(wanted.includes, gangs))
     if wanted.name and not rows:
-        raise CommandError(f"gang {wanted.name}: not found", hint="kai-py gangs lists them")
+        known = [row.gang for row in gangs]
+        raise not_found(f"gang {wanted.name}", wanted.name, known, hint="kai-py gangs lists them")
+    if wanted.pending and gangs and not rows:
+        say("no such gang is pending", err=True)
     return rows
 
 
@@ -220,6 +224,7 @@ def _priority(row: GangRow) -> str:
 
 
 def _cells(row: GangRow, *, wide: bool) -> tuple[str, ...]:
-    counts = (_priority(row), row.bound, row.min_members, row.pods)
+    bound = f"{row.bound}/{row.pods}"
     nodes = (", ".join(row.nodes) or "-",) if wide else ()
-    return (row.gang, row.queue or "-", *map(str, counts), row.state, *nodes, row.message)
+    state = (row.gang, row.queue or "-", row.state, bound, str(row.min_members))
+    return (*state, _priority(row), *nodes, row.message)

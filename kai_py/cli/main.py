@@ -21,6 +21,7 @@ from typer.exceptions import TyperException
 
 from kai_py.api.printable import printable
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.sentences import say_sentence
 
 
 class Command(NamedTuple):
@@ -63,6 +64,9 @@ COMMANDS = (
     Command("manifests", "kai_py.cli.install", "Former name of install.", hidden=True),
     Command("migrate", "kai_py.cli.migrate", "Show how KAI-Scheduler's objects are treated."),
     Command("crds", "kai_py.cli.crds", "Print the custom resource definitions to apply."),
+    Command("queue", "kai_py.cli.queues", "The same as queues.", hidden=True),
+    Command("gang", "kai_py.cli.gangs", "The same as gangs.", hidden=True),
+    Command("device", "kai_py.cli.devices", "The same as devices.", hidden=True),
     Command(
         "reserve-gpu", "kai_py.cli.reserve_gpu", "Keep the GPU of a reservation pod.", hidden=True
     ),
@@ -188,5 +192,5 @@ def _fail(message: str, exit_code: ExitCode, *, show_trace: bool) -> NoReturn:
     if show_trace:
         for line in traceback.format_exc().splitlines():
             print(printable(line), file=sys.stderr)
-    print(printable(f"kai-py: {message}"), file=sys.stderr)
+    say_sentence(f"kai-py: {message}", err=True)
     sys.exit(exit_code)

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 import yaml
 
+from kai_py.api.problems import closest_match
 from kai_py.cli.errors import CommandError
 from kai_py.observe.subject import Subject
 
@@ -33,11 +34,19 @@ def parse_subject(kind: str, name: str, namespace: str) -> tuple[Subject, str]:
     try:
         subject = SHORT_NAMES.get(kind.lower()) or Subject(kind.lower())
     except ValueError:
-        known = ", ".join(f"'{each.value}'" for each in Subject)
-        raise typer.BadParameter(f"'{kind}' is not one of {known}.", param_hint="KIND") from None
+        raise typer.BadParameter(_unknown_kind(kind, name), param_hint="KIND") from None
     if not name:
         raise typer.BadParameter(f"name a {subject.value}: {subject.value}/NAME", param_hint="NAME")
     return subject, name if subject is Subject.QUEUE else _namespaced(subject, name, namespace)
+
+
+def _unknown_kind(kind: str, name: str) -> str:
+    known = [each.value for each in Subject]
+    if not name:
+        return f"'{kind}' has no kind: write gang/{kind}, job/{kind} or pod/{kind}."
+    nearest = closest_match(kind, known)
+    meant = f"; did you mean {nearest}/{name}?" if nearest else ""
+    return f"'{kind}' is not one of {', '.join(known)}{meant}."
 
 
 def _namespaced(subject: Subject, name: str, namespace: str) -> str:

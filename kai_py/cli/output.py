@@ -5,7 +5,8 @@ Formats are those of kubectl's ``-o``; ``--json`` is short for JSON.
 Tables are like kubectl's: no lines, upper-case headings, nothing truncated.
 
 On a terminal the last column is wrapped where it is wide enough for that; otherwise it is below the
-others, in lines of its own, and so are other columns that have no place. Words are not broken.
+others, in lines of its own, and so are other columns that have no place, with their headings, but
+for those without a value. Words are not broken.
 
 Progress of long work goes to stderr if that is a terminal.
 
@@ -118,9 +119,14 @@ MIN_COLUMNS = 30
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows of text under headings; the last column takes the remaining width."""
+    """Print rows of text under headings; the last column takes the remaining width.
+
+    Nothing is printed without rows.
+    """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     rows = [tuple(map(printable, row)) for row in rows]
+    if not rows:
+        return
     bold = width is not None and shows_styles()
     for number, line in enumerate(table_lines(headings, rows, width=width)):
         print(f"\x1b[1m{line}\x1b[0m" if number == 0 and bold else line)
@@ -161,19 +167,23 @@ def _narrow_lines(
 ) -> Iterator[str]:
     """Lines where not all columns have a place side by side.
 
-    The first ones are, as many as fit; the others are below them with their headings, and the last
-    one below these, all indented.
+    The first ones are, as many as fit; the others are below them with their headings, and a last
+    one of sentences below these, all indented.
     """
-    kept = _columns_that_fit(widths[:-1], width)
+    has_sentences = widths[-1] > MIN_COLUMNS
+    labelled = len(widths) - has_sentences
+    kept = _columns_that_fit(widths[:labelled], width)
     for row in (headings, *rows):
         cells = zip(row[:kept], widths[:kept], strict=True)
         line = COLUMN_GAP.join(cell + " " * (column - cell_len(cell)) for cell, column in cells)
         yield line.rstrip()
         if row is headings:
             continue
-        between = zip(headings[kept:-1], row[kept:-1], strict=True)
-        yield from _indented(", ".join(f"{name} {cell}" for name, cell in between if cell), width)
-        yield from _indented(row[-1], width)
+        below = zip(headings[kept:labelled], row[kept:labelled], strict=True)
+        told = [f"{name} {cell}" for name, cell in below if cell not in ("", "-")]
+        yield from _indented(", ".join(told), width)
+        if has_sentences:
+            yield from _indented(row[-1], width)
 
 
 def _columns_that_fit(widths: Sequence[int], width: int) -> int:
@@ -226,9 +236,22 @@ def count_of(number: int, noun: str) -> str:
 def check_known(option: str, value: str, names: Iterable[str], *, hint: str) -> None:
     """Raise CommandError unless ``value`` is empty or one of ``names``."""
     known = sorted(set(names))
-    if not value or value in known:
-        return
-    suggestion = closest_match(value, known)
-    raise CommandError(
-        f"{option} {value}: not found", hint=f"did you mean {suggestion}?" if suggestion else hint
-    )
+    if value and value not in known:
+        raise not_found(f"{option} {value}", value, known, hint=hint)
+
+
+def not_found(what: str, value: str, names: Iterable[str], *, hint: str) -> CommandError:
+    """The error for a name that does not resolve; it suggests the nearest one, or says ``hint``."""
+    nearest = _nearest_name(value, list(names))
+    return CommandError(f"{what}: not found", hint=f"did you mean {nearest}?" if nearest else hint)
+
+
+def _nearest_name(value: str, names: Sequence[str]) -> str:
+    """Of NAMESPACE/KIND/NAME only the last part is compared, else long namespaces would decide."""
+    path, slash, last = value.rpartition("/")
+    if last in (ends := {name.rpartition("/")[2]: name for name in names}):
+        return ends[last]
+    siblings = [name for name in names if f"/{name}".rpartition("/")[0].endswith(slash + path)]
+    ends = {name.rpartition("/")[2]: name for name in siblings}
+    nearest = closest_match(last, ends)
+    return ends[nearest] if nearest else ""

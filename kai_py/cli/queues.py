@@ -12,7 +12,6 @@ import typer
 
 from kai_py.cli import completion
 from kai_py.cli.connection import ClusterOptions
-from kai_py.cli.errors import CommandError
 from kai_py.cli.options import takes_groups
 from kai_py.cli.output import (
     Output,
@@ -24,6 +23,7 @@ from kai_py.cli.output import (
 )
 from kai_py.cli.reading import divide_quota, plan_cluster
 from kai_py.cli.scheduler_http import SchedulerOptions, ask_list, read_or_ask
+from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
 from kai_py.observe.cluster_state import QueueRow, in_tree_order, queue_rows
 from kai_py.observe.http_lists import QueueList
@@ -34,6 +34,7 @@ from kai_py.observe.share_steps import (
     format_amount,
     share_sentences,
     share_steps,
+    unit_text,
 )
 from kai_py.snapshot.accounting import GPU
 
@@ -41,7 +42,8 @@ HEADINGS = (
     "QUEUE", "DESERVED", "MAX", "FAIR SHARE", "ALLOCATED", "REQUESTED", "PENDING", "PROBLEM",
 )  # fmt: skip
 WIDE_HEADINGS = (HEADINGS[0], "RESOURCE", *HEADINGS[1:])
-NO_QUEUES = "There are no queues. `kai-py crds | kubectl apply -f -` installs the Queue API."
+NO_QUEUES = "no queues: no object of kind Queue exists (kubectl explain queues.scheduling.kai.io)"
+LISTED = "kai-py queues lists them"
 SHARE_HEADINGS = (
     "QUEUE", "PRIORITY", "WEIGHT", "PAST USAGE", "REQUESTED", "MAX", "DESERVED", "GUARANTEED",
     "REMAINDER %", "FROM REMAINDER", "FAIR SHARE",
@@ -51,6 +53,9 @@ SHARE_HEADINGS = (
 @takes_groups
 def command(
     *,
+    name: Annotated[
+        str, typer.Argument(help="Only this queue.", autocompletion=completion.queues)
+    ] = "",
     cluster: ClusterOptions,
     resource: Annotated[str, typer.Option(help="Resource to show: gpu, cpu, memory, …")] = GPU,
     explain: Annotated[
@@ -81,8 +86,9 @@ def command(
         lambda: _read(cluster, configuration),
         lambda: ask_list(address, "list/queues", QueueList),
     )
-    rows = listing.queues
-    resources = {GPU}.union(*(row.deserved for row in rows))
+    check_known("queue", name, (row.queue for row in listing.queues), hint=LISTED)
+    rows = [row for row in listing.queues if name in ("", row.queue)]
+    resources = {GPU}.union(*(row.deserved for row in listing.queues))
     check_known("--resource", resource, resources, hint="-o wide lists them")
     if print_document(rows, output.form, names=(row.queue for row in rows)):
         return
@@ -92,7 +98,7 @@ def command(
         print_table(WIDE_HEADINGS, _wide_rows(rows))
     else:
         print_table(HEADINGS, (_cells(row, depth, resource) for depth, row in in_tree_order(rows)))
-    if listing.others is not None:
+    if listing.others is not None and not name:
         amount = _amount(listing.others.get(resource, 0.0))
         say(f"Other queues have {amount} of {resource} allocated.", err=True)
 
@@ -105,21 +111,18 @@ def _read(cluster: ClusterOptions, configuration: Configuration) -> QueueList:
 def _steps(
     cluster: ClusterOptions, configuration: Configuration, queue: str, resource: str
 ) -> Sequence[ShareStep]:
-    steps = share_steps(divide_quota(cluster, configuration), queue, resource)
-    if not steps:
-        raise CommandError(
-            f"queue {queue}: not found, or it has no quota for {resource}",
-            hint="kai-py queues lists them",
-        )
-    return steps
+    quota = divide_quota(cluster, configuration)
+    check_known("queue", queue, quota.queues.names, hint=LISTED)
+    check_known("--resource", resource, quota.resources, hint="-o wide lists them")
+    return share_steps(quota, queue, resource)
 
 
 def _print_steps(steps: Sequence[ShareStep]) -> None:
     for sentence in share_sentences(steps):
-        say(sentence)
+        say_sentence(sentence)
     for step in steps:
         say("")
-        say(f"{step.resource} of {step.parent or 'the cluster'}:")
+        say(f"{unit_text(step.resource)} of {step.parent or 'the cluster'}:")
         print_table(SHARE_HEADINGS, (_share_cells(each) for each in step.siblings))
 
 

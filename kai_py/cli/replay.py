@@ -33,6 +33,7 @@ from kai_py.cli.output import (
     say,
     write_report,
 )
+from kai_py.cli.sentences import say_lines
 from kai_py.observe.plan_text import describe_plan
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
@@ -129,7 +130,7 @@ def command(
         if report_file is not None:
             write_report(report_file, plan_page({name: plan}, title=archive.name))
         if not print_document(plan, output.form):
-            typer.echo(describe_plan(plan))
+            say_lines(describe_plan(plan))
         return
     other = _plan(recorded, diff, now)
     if report_file is not None:

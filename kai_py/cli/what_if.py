@@ -21,6 +21,7 @@ from kai_py.cli.naming import context_namespace
 from kai_py.cli.options import takes_groups
 from kai_py.cli.output import (
     OutputOptions,
+    not_found,
     print_document,
     print_table,
     progress,
@@ -36,7 +37,14 @@ from kai_py.cli.scheduler_http import (
 from kai_py.config import Configuration
 from kai_py.observe.share_steps import format_amount
 from kai_py.simulate.change_texts import parse_changes
-from kai_py.simulate.changes import AddNodes, AddObjects, ChangeError, ClusterChange, node_pattern
+from kai_py.simulate.changes import (
+    AddNodes,
+    AddObjects,
+    ChangeError,
+    ClusterChange,
+    UnknownNameError,
+    node_pattern,
+)
 from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import (
     MAX_ADDED_NODES,
@@ -47,6 +55,11 @@ from kai_py.simulate.what_if import (
     what_if,
 )
 
+LISTED_BY = {
+    "node": "kubectl get nodes lists them",
+    "gang": "kai-py gangs lists them",
+    "Queue": "kai-py queues lists them",
+}
 FILES = (".yaml", ".yml", ".json")
 
 
@@ -104,7 +117,7 @@ def command(
     scheduler: SchedulerOptions,
     output: OutputOptions,
 ) -> None:
-    """Tell what a change would do: who starts, who leaves, who waits, what queues get."""
+    """Tell what a change would do: gangs that start, stop or stay pending, shares of queues."""
     configuration = cluster.configuration()
     address = scheduler.address(cluster)
     answer = read_or_ask(
@@ -138,6 +151,9 @@ def _simulate(
             return nodes_needed(
                 documents, changes, configuration, like=like, pattern=pattern, now=now
             )
+    except UnknownNameError as error:
+        what, hint = f"{error.what} {error.name}", LISTED_BY[error.what]
+        raise not_found(what, error.name, error.known, hint=hint) from None
     except ChangeError as error:
         raise CommandError(str(error)) from None
 

@@ -6,13 +6,13 @@ preemptor and the numbers that decided), and for each change of a queue.
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.plan.observations import SetAside
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.tables.queues import QueueInfo
+from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo
 
 log = logging.getLogger(__name__)
 
@@ -48,17 +48,27 @@ def log_queue_change(before: QueueInfo | None, after: QueueInfo | None) -> None:
     if after is None:
         log.info("queue %s: deleted", queue.name, extra={"fields": {"queue": queue.name}})
         return
+    former, written = _written(before), _written(after)
     changes = {
-        field.name: new if before is None else f"{getattr(before, field.name)} -> {new}"
-        for field in fields(QueueInfo)
-        if field.name not in NOT_CONFIGURED
-        and (new := getattr(after, field.name))
-        != (field.default if before is None else getattr(before, field.name))
+        name: new if before is None else f"{former[name]} -> {new}"
+        for name, new in written.items()
+        if new != former[name]
     }
     if changes or before is None:
         what = "created" if before is None else "changed"
         details = {"queue": queue.name, **changes}
         log.info("queue %s: %s", queue.name, what, extra={"fields": details})
+
+
+def _written(queue: QueueInfo | None) -> dict[str, object]:
+    """What users write of a queue, as plain values; of none the defaults."""
+    of = queue or QueueInfo(name="")
+    values = {each.name: getattr(of, each.name) for each in fields(QueueInfo)}
+    return {
+        name: asdict(value) if isinstance(value, NamespaceRule) else value
+        for name, value in values.items()
+        if name not in NOT_CONFIGURED
+    }
 
 
 def _fields(decision: Decision, cycle: int) -> dict[str, object]:

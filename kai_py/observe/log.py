@@ -14,7 +14,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
@@ -124,6 +124,8 @@ class JsonFormatter(logging.Formatter):
 
 def _field_text(value: object) -> str:
     """The value, in quotes where it would be taken for several."""
+    if isinstance(value, Mapping):
+        value = [f"{key}={_field_text(each)}" for key, each in value.items() if each is not None]
     text = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     return json.dumps(text, ensure_ascii=False) if " " in text or not text else text
 

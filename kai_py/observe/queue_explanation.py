@@ -70,11 +70,10 @@ def _gpus(amounts: dict[str, float]) -> float:
 
 def _allocation(share: QueueShare) -> str:
     allocated, requested = _gpus(share.allocated), _gpus(share.requested)
-    return (
-        f"{format_amount(allocated)} GPUs are allocated of {format_amount(requested)} requested; "
-        f"it deserves {format_amount(_gpus(share.deserved))}, "
-        f"its max is {format_amount(share.maximum.get(GPU, math.inf))}."
-    )
+    maximum = share.maximum.get(GPU, math.inf)
+    limit = "has no max" if math.isinf(maximum) else f"may have {format_amount(maximum)}"
+    requests = f"It requests {format_amount(requested)} GPUs and has {format_amount(allocated)}"
+    return f"{requests}; it deserves {format_amount(_gpus(share.deserved))} and {limit}."
 
 
 def _entitlement(share: QueueShare) -> str:
@@ -84,7 +83,7 @@ def _entitlement(share: QueueShare) -> str:
         return f"{entitled}: other queues may reclaim {format_amount(allocated - fair)}."
     if allocated < fair:
         return f"{entitled}: it is entitled to {format_amount(fair - allocated)} more."
-    return f"{entitled}, all of which it has."
+    return f"{entitled}, and it has all of it." if fair else f"{entitled}: it requests none."
 
 
 def _infeasible(share: QueueShare, plan: Plan) -> Iterator[str]:

@@ -17,9 +17,10 @@ from kai_py.snapshot.tables.queue_objects import in_api_units
 class SiblingShare:
     """A queue among its siblings; amounts in API units, infinite where there is no limit.
 
-    ``fair_share`` = ``guaranteed`` + ``surplus``. ``part`` (0 to 1) is its part of the surplus of
-    its priority, by weight and past usage; ``past_use`` its part of the cluster in the past, None
-    where no history is kept. ``cut``: it is guaranteed less than it deserves and requests.
+    ``fair_share`` = ``guaranteed`` + ``from_remainder``. ``weight_share`` (0 to 1) is its part of
+    the remainder of its priority, by weight and past usage; ``past_usage`` its part of the cluster
+    in the past, None where no history is kept. ``scaled_down``: it is guaranteed less than it
+    deserves and requests.
     """
 
     queue: str
@@ -124,7 +125,7 @@ def share_sentences(steps: Sequence[ShareStep]) -> Iterator[str]:
         share = step.followed
         total = f"{step.parent}'s share" if step.parent else "the cluster"
         yield (
-            f"{format_amount(step.budget)} {step.resource} of {total} are divided among "
+            f"{format_amount(step.budget)} {unit_text(step.resource)} of {total} are divided among "
             f"{_sibling_count(step)}."
         )
         reason = (
@@ -142,6 +143,11 @@ def share_sentences(steps: Sequence[ShareStep]) -> Iterator[str]:
             f"  {share.queue}: {format_amount(share.guaranteed)} + "
             f"{format_amount(share.from_remainder)} = {format_amount(share.fair_share)}."
         )
+
+
+def unit_text(resource: str) -> str:
+    """What the amounts of a step count, as in the API: cores of CPU, bytes of memory."""
+    return {GPU: "GPUs", "cpu": "CPU cores", "memory": "bytes of memory"}.get(resource, resource)
 
 
 def _sibling_count(step: ShareStep) -> str:

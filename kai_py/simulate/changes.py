@@ -4,7 +4,7 @@ A change is a value with ``apply``; what cannot be applied raises ``ChangeError`
 object and says what is wrong with it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -31,6 +31,20 @@ SERVER_FIELDS = (
 
 class ChangeError(ValueError):
     """The change can't be made to this cluster."""
+
+
+class UnknownNameError(ChangeError):
+    """An object that is to change does not exist; ``known``: those of its kind that do.
+
+    The text has none of these: who asks may not be allowed to see them.
+    """
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        self.what, self.name, self.known = what, name, tuple(known)
+        super().__init__(what, name, self.known)
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.name}: not found"
 
 
 class ClusterChange(Protocol):
@@ -156,7 +170,7 @@ class RemoveGang:
 def _node(api: ApiServer, name: str) -> Document:
     node = api.find(NODES, name)
     if node is None:
-        raise ChangeError(f"node {name}: not found")
+        raise UnknownNameError("node", name, (each["metadata"]["name"] for each in api.list(NODES)))
     return node
 
 
@@ -205,7 +219,8 @@ def _with_name(value: Any, old: str, new: str) -> Any:
 
 
 def _gang(cluster: SimulatedCluster, key: str) -> Gang:
-    gang = cluster.snapshot().gangs.get(key)
+    gangs = cluster.snapshot().gangs
+    gang = gangs.get(key)
     if gang is None:
-        raise ChangeError(f"gang {key}: not found; kai-py gangs lists them")
+        raise UnknownNameError("gang", key, gangs)
     return gang

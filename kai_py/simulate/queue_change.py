@@ -16,7 +16,7 @@ from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import clone
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import ServedResource
-from kai_py.simulate.changes import ChangeError
+from kai_py.simulate.changes import ChangeError, UnknownNameError
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.objects import Document
 
@@ -55,7 +55,8 @@ class SetQueue:
             for resource in served:
                 if api.find(resource, name) is not None:
                     return resource, name, self.path[count:]
-        raise ChangeError(f"Queue {self.queue}: not found; kai-py queues lists them")
+        known = (queue["metadata"]["name"] for each in served for queue in api.list(each))
+        raise UnknownNameError("Queue", self.queue, known)
 
     def _changed(self, present: Document, path: Sequence[str]) -> Document:
         changed: Document = clone(present)

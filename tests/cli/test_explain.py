@@ -105,8 +105,17 @@ def test_what_else_a_queue_rations_is_told(tmp_path):
 
 @pytest.mark.parametrize("subject", ["gang", "pod", "job", "claim"])
 def test_what_is_not_there_is_one_line(saved, subject):
-    with pytest.raises(CommandError, match=f"{subject} default/none: not part of any gang"):
-        explain(subject, "default/none", "--from", saved)
+    with pytest.raises(CommandError, match=f"{subject} default/missing: not found .kai-py gangs"):
+        explain(subject, "default/missing", "--from", saved)
+
+
+@pytest.mark.parametrize(
+    ("subject", "name", "meant"),
+    [("job", "twoo", "two"), ("gang", "Job/twoo", "Job/two"), ("job", "ohter/two", "default/two")],
+)
+def test_a_name_that_is_not_there_gets_its_nearest(saved, subject, name, meant):
+    with pytest.raises(CommandError, match=f"did you mean .*{meant}"):
+        explain(subject, name, "--from", saved)
 
 
 async def test_a_running_scheduler_also_tells_what_it_decided(capsys):

@@ -93,7 +93,7 @@ def test_queues_explains_how_a_share_comes_about(capsys, tmp_path):
             queues.command(kubeconfig=path, explain="nobody")
 
     out = run_against_cluster(explained, capsys, tmp_path)
-    assert "2 gpu of the cluster are divided among one queue." in out
+    assert "2 GPUs of the cluster are divided among one queue." in out
     assert "team-a: 1 + 1 = 2." in out
 
 

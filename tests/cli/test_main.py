@@ -117,7 +117,9 @@ def test_a_shell_completes_commands_and_their_options(words, offered):
     ("arguments", "told"),
     [
         (["explain"], "Missing argument 'SUBJECT'"),
-        (["explain", "widget", "x"], "'widget' is not one of 'gang', 'pod', 'job'"),
+        (["explain", "widget", "x"], "'widget' is not one of gang, pod, job"),
+        (["explain", "qeue/x"], "did you mean queue/x?"),
+        (["explain", "train"], "write gang/train, job/train or pod/train"),
         (["gangs", "--nonsense"], "No such option: --nonsense"),
         (["queues", "-o", "xml"], "'xml' is not one of 'table', 'wide', 'json', 'yaml'"),
         (["simulate", "x", "--hours", "-1"], "--hours"),

@@ -41,7 +41,7 @@ async def test_a_redacted_snapshot_replays_to_the_same_plan(kubeconfig, tmp_path
     for name, options in (("plain.json", ()), ("hidden.json.gz", ("--redact",))):
         path = str(tmp_path / name)
         told = await asyncio.to_thread(run, "snapshot", path, "--kubeconfig", kubeconfig, *options)
-        assert re.fullmatch(rf"\d+ objects are in {re.escape(path)}\n", told)
+        assert re.fullmatch(rf"saved \d+ objects to {re.escape(path)}\n", told)
         plans.append(await asyncio.to_thread(run, "replay", path))
     plain, hidden = plans
     assert "place default/Job/secret-a (queue secret-team, allocate)" in plain

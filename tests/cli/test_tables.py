@@ -45,16 +45,20 @@ def test_on_a_narrow_terminal_the_last_column_is_below_the_others():
 def test_columns_without_a_place_are_below_with_their_headings():
     headings = ("NODE", "DEVICE", "PRODUCT", "STATUS", "CLAIM", "QUEUE")
     row = ("node-1", "gpu-0", "NVIDIA H100 80GB HBM3", "Allocated", "default/train-0", "team-a")
-    lines = list(table_lines(headings, [row, (*row[:2], "", "Free", "", "")], width=40))
+    lines = list(table_lines(headings, [row, (*row[:2], "", "Free", "-", "-")], width=40))
     assert lines == [
         "NODE     DEVICE   PRODUCT",
         "node-1   gpu-0    NVIDIA H100 80GB HBM3",
         "   STATUS Allocated, CLAIM",
-        "   default/train-0",
-        "   team-a",
+        "   default/train-0, QUEUE team-a",
         "node-1   gpu-0",
         "   STATUS Free",
     ]
+
+
+def test_a_table_without_rows_has_no_headings(capsys):
+    print_table(HEADINGS, [])
+    assert capsys.readouterr().out == ""
 
 
 @given(st.data(), st.integers(40, 120))

@@ -94,7 +94,10 @@ def test_a_manifest_that_holds_no_object_is_named(saved, tmp_path, text):
         (("--add-nodes", "node-0"), "--add-nodes node-0: is not of the form"),
         (("--set", "team.maximum=1"), "maximum"),
         (("--set", "team.maxGPUs=["), "the value is not YAML"),
-        (("--drain", "nowhere"), "node nowhere"),
+        (("--drain", "nowhere"), "node nowhere: not found"),
+        (("--drain", "noed-0"), "did you mean node-0?"),
+        (("--remove", "default/Job/on"), "did you mean default/Job/one?"),
+        (("--set", "taem.maxGPUs=1"), "did you mean team?"),
         (("-f", "/nowhere.yaml"), "/nowhere.yaml: No such file"),
     ],
 )

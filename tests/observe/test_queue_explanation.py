@@ -16,8 +16,8 @@ def explained(*objects, name="own"):
 def test_a_queue_that_borrows_names_the_lenders():
     found = explained(queue("own", 2), queue("idle", 6), pod("runs", 8, queue="own", node="a"))
     assert found.sentences == (
-        "8 GPUs are allocated of 8 requested; it deserves 2, its max is no limit.",
-        "Its fair share is 8, all of which it has.",
+        "It requests 8 GPUs and has 8; it deserves 2 and has no max.",
+        "Its fair share is 8, and it has all of it.",
         "It borrows 6 GPUs, of what idle (6) deserve and do not use.",
         "None of its gangs is pending.",
     )

@@ -47,8 +47,8 @@ def test_each_level_divides_what_the_one_above_got(divided):
 
 def test_the_steps_are_told_in_numbers(divided):
     told = "\n".join(share_sentences(share_steps(divided, "a")))
-    assert "100 gpu of the cluster are divided among 2 queues." in told
-    assert "96 gpu of org's share are divided among 3 queues." in told
+    assert "100 GPUs of the cluster are divided among 2 queues." in told
+    assert "96 GPUs of org's share are divided among 3 queues." in told
     assert "a is guaranteed 20: it deserves 20." in told
     assert "weight 3 give a a share of 75.0%; it can use 40 and gets 40." in told
     assert told.endswith("a: 20 + 40 = 60.")
