@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Raw
 
 from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy, Profile
-from kai_py.api.node_departures import DepartureTreatment
+from kai_py.api.node_departures import DepartureRules, DepartureTreatment
 from kai_py.api.placement import ExtensionError, ExtensionGroup, load_extension
 from kai_py.api.records.kai import KaiQueue
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
@@ -32,12 +32,11 @@ from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.actions.registry import register_action, registered_actions
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.cycle.deadlines import next_deadline
-from kai_py.plan.departure_rules import DepartureRules
 from kai_py.plan.plan import Action, Plan
-from kai_py.plan.spot_choices import SpotRules
-from kai_py.plan.startups import GANGS_NOT_READY, StartupRecord
+from kai_py.plan.session.spot_choices import SpotRules
+from kai_py.plan.session.startups import GANGS_NOT_READY, StartupRecord
+from kai_py.plan.session.turns import CycleWatch
 from kai_py.plan.state.queues import PastUsage, Quota, gpus_of_nodes, quota_of
-from kai_py.plan.turns import CycleWatch
 from kai_py.policy.ageing import Ageing
 from kai_py.policy.fairness_rules import PROFILES, FairnessRules
 from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules

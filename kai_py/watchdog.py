@@ -8,7 +8,7 @@ of it is named: not merely the one that happened to be planned then.
 import time
 from collections.abc import Callable
 
-from kai_py.plan.turns import CycleOverLimitError
+from kai_py.plan.session.turns import CycleOverLimitError
 
 
 class CycleTimer:

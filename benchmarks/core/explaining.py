@@ -22,7 +22,7 @@ from kai_py.config import Configuration
 from kai_py.observe.explanation import Explainer
 from kai_py.plan import cycle
 from kai_py.plan.plan import Action, Plan
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.protections import explain_protections
 from kai_py.simulate.changes import AddNodes
 from kai_py.simulate.objects import Document

@@ -7,6 +7,7 @@ upgrades).
 """
 
 import enum
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -163,3 +164,18 @@ class NodeDeparturesConfig(ApiModel):
         """All signals."""
         signals = DEFAULT_SIGNALS if self.signals is None else self.signals
         return (*signals, *self.more_signals)
+
+
+@dataclass(frozen=True, slots=True)
+class DepartureRules:
+    """``treatment`` of gangs that declare none; ``checkpoint_grace`` in seconds.
+
+    ``restart_whole``: whether gangs that need pods which were lost restart whole at once.
+    """
+
+    treatment: DepartureTreatment = DepartureTreatment.SHRINK
+    checkpoint_grace: float = 60.0
+    restart_whole: bool = True
+
+
+DEFAULT_DEPARTURE_RULES = DepartureRules()

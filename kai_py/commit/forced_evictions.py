@@ -1,6 +1,7 @@
 """Evictions that no plan decides: of pods that have lost what they run on.
 
-A plan evicts no pod whose workload would fail by it (``kai_py.plan.survival``). Neither do repairs:
+A plan evicts no pod whose workload would fail by it (``kai_py.plan.victims.survival``). Neither do
+repairs:
 
     the workload survives it                           the pod is evicted
     it would fail, and is a Job that can be suspended  the Job is suspended, and resumed later
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from kai_py.api.records.core import Pod
 from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.eviction import EvictionOutcome, evict_pod, suspend_job, write_eviction_reason
-from kai_py.plan.survival import SUSPENDED, can_be_suspended, exceeded_limit
+from kai_py.plan.victims.survival import SUSPENDED, can_be_suspended, exceeded_limit
 from kai_py.snapshot.gangs import Gang, PodState
 from kai_py.watch.errors import ApiError
 

@@ -24,7 +24,7 @@ from kai_py.commit.statuses.native_pod_group import NativeGroupStatusWriter
 from kai_py.commit.statuses.pod import PodStatusWriter, pending_statuses
 from kai_py.commit.statuses.queue import QueueStatusWriter
 from kai_py.plan.plan import Plan
-from kai_py.plan.startups import GANGS_NOT_READY
+from kai_py.plan.session.startups import GANGS_NOT_READY
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.kinds import NODES, QUEUES, WatchedQueue
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from kai_py.observe.kept_text import KeptText, compressed, expanded
-from kai_py.plan.startups import StartupRecord
+from kai_py.plan.session.startups import StartupRecord
 
 log = logging.getLogger(__name__)
 

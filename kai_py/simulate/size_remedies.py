@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from kai_py.observe.suggestion import Suggestion
-from kai_py.plan.explain.amounts import amount_text
+from kai_py.plan.placement.reasons import amount_text
 from kai_py.plan.state.empty_nodes import admitted_in_time
 from kai_py.simulate.device_remedies import claim_objects, claim_requests
 from kai_py.simulate.manifest_remedies import Spec, edit_pod_spec, pod_specs

@@ -6,7 +6,7 @@ from kai_py.api.records.job import SUSPENDED_BY_KEY
 from kai_py.commit.eviction import EvictionOutcome
 from kai_py.embedded.resources import JOBS, PODS
 from kai_py.grouping.gang import FailureLimit, Owner
-from kai_py.plan.survival import SUSPENDED
+from kai_py.plan.victims.survival import SUSPENDED
 from tests.commit.cluster import NAMESPACE, SCHEDULER, Cluster, refuse
 
 JOB_SET = Owner("jobset.x-k8s.io/v1alpha2", "JobSet", NAMESPACE, "train", "set-uid")

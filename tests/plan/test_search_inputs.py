@@ -19,7 +19,7 @@ from kai_py.plan.search_cache.inputs import (
     SearchInputs,
     inputs_change,
 )
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.snapshot import Snapshot

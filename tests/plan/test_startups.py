@@ -18,7 +18,7 @@ from kai_py.observe.explanation import Explainer
 from kai_py.observe.gang_rows import gang_rows
 from kai_py.observe.kept_startups import packed, unpacked
 from kai_py.plan.plan import Stage
-from kai_py.plan.startups import Blame, FailedStart, ReadyRule, StartupRecord, Startups
+from kai_py.plan.session.startups import Blame, FailedStart, ReadyRule, StartupRecord, Startups
 from kai_py.snapshot.tables.readiness import startup_problem
 from tests.support.scenario import START, at, cluster, evicted, job, node, placed, pod, queue
 

@@ -3,8 +3,7 @@
 import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.plan import outcome
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.cycle import CycleMemory, CycleSettings, outcome, run_cycle
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.plan import Action, Stage

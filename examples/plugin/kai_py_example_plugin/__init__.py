@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kai_py.plan.plan import Action
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Evicted
 from kai_py.policy.score.node_capacity import (
     WHOLE_GPU,

@@ -31,7 +31,7 @@ from kai_py.plan.actions.allocate import allocate
 from kai_py.plan.actions.turnover import Turnover
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Assignment
 from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import replicas_that_fit

@@ -23,7 +23,7 @@ from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.action import find_victims
 from kai_py.plan.victims.order import VictimPool

@@ -23,11 +23,12 @@ from msgspec.structs import replace as with_fields
 
 from kai_py.api.records.resource import DeviceRequest, ResourceClaimSpec
 from kai_py.api.references import ClaimRef
-from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.placement.next_pods import PlacementRequest
+from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
-from kai_py.plan.quota_check import check_quota
-from kai_py.plan.session import CycleState, place_earliest
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.quota_check import check_quota
+from kai_py.plan.session.requests import place_earliest
 from kai_py.policy.limits import check_limits, check_usage
 from kai_py.snapshot.accounting import DeviceRequestSpec
 from kai_py.snapshot.gangs import Gang, Member

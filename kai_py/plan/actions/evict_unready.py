@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kai_py.plan.observations import GangStarting
 from kai_py.plan.plan import Action
-from kai_py.plan.session import CycleState
-from kai_py.plan.startups import (
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.startups import (
     FailedStart,
     ReadyRule,
     Startups,
@@ -18,7 +18,7 @@ from kai_py.plan.startups import (
     ready_rule,
 )
 from kai_py.plan.state.assignment import Evicted
-from kai_py.plan.survival import is_lost
+from kai_py.plan.victims.survival import is_lost
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.tables.device_health import DeviceKey
 

@@ -24,11 +24,11 @@ from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.observations import CheckpointRequest, GangAtRisk
 from kai_py.plan.placement.next_pods import active_counts
 from kai_py.plan.plan import Action
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.survival import is_lost
 from kai_py.plan.victims.relocate import as_recreated, owns_all_claims
+from kai_py.plan.victims.survival import is_lost
 from kai_py.snapshot.gangs import Gang, Member
 
 REPLACING_KINDS = frozenset(

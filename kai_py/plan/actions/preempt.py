@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from kai_py.plan.plan import Action
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.action import find_victims
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.search import VictimStrategy

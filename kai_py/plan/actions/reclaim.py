@@ -18,9 +18,9 @@ from functools import cached_property
 
 import numpy as np
 
-from kai_py.plan.gang_queue import GangQueue
 from kai_py.plan.plan import Action
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.victims.action import find_victims
 from kai_py.plan.victims.batch import VictimBatch
 from kai_py.plan.victims.order import (

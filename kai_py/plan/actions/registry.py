@@ -13,7 +13,7 @@ from kai_py.plan.actions.preempt import preempt
 from kai_py.plan.actions.reclaim import reclaim
 from kai_py.plan.actions.stale import stale
 from kai_py.plan.plan import Action
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.snapshot.gangs import Gang
 
 ActionFunction = Callable[[CycleState, Sequence[Gang]], None]

@@ -26,11 +26,12 @@ import numpy as np
 
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
-from kai_py.plan.session import CycleState, place_earliest
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.requests import place_earliest
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, exclude_rows
-from kai_py.plan.survival import is_lost
+from kai_py.plan.victims.survival import is_lost
 from kai_py.policy.limits import check_deserved
 from kai_py.policy.queue_usage import exceeds_any
 from kai_py.policy.runtime_history import is_service

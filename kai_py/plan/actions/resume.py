@@ -15,8 +15,9 @@ import numpy as np
 
 from kai_py.plan.observations import CapacityHold
 from kai_py.plan.placement.next_pods import next_request
-from kai_py.plan.quota_check import check_quota
-from kai_py.plan.session import CycleState, place_earliest
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.quota_check import check_quota
+from kai_py.plan.session.requests import place_earliest
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.placeholders import placeholder_for
 from kai_py.snapshot.resources import Bools

@@ -15,13 +15,13 @@ from math import isfinite
 
 from kai_py.api.spot import SpotUse
 from kai_py.api.times import format_duration, format_time
-from kai_py.plan.explain.reasons import Unschedulable
+from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Action
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.survival import is_lost
 from kai_py.plan.victims.relocate import as_recreated, owns_all_claims
+from kai_py.plan.victims.survival import is_lost
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import lost_seconds
 from kai_py.snapshot.gangs import Gang

@@ -8,9 +8,9 @@ Source: KEP-4680 (health of devices in the status of pods).
 from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.placement.next_pods import active_counts
 from kai_py.plan.plan import Action
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Evicted
-from kai_py.plan.survival import is_lost
+from kai_py.plan.victims.survival import is_lost
 from kai_py.snapshot.gangs import Gang, Member
 
 

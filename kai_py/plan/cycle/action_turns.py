@@ -8,7 +8,7 @@ from kai_py.plan.actions.registry import ACTIONS, VICTIM_ACTIONS, registered_act
 from kai_py.plan.actions.turnover import Turnover
 from kai_py.plan.cycle.settings import CycleSettings
 from kai_py.plan.plan import Action
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.policy.fairness_rules import BypassPolicy
 from kai_py.snapshot.gangs import Gang
 

@@ -10,23 +10,23 @@ from dataclasses import dataclass, field
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.registry import VICTIM_ACTIONS
 from kai_py.plan.cycle.settings import CycleSettings
+from kai_py.plan.cycle.settled import SettledCycle, SettledGang
+from kai_py.plan.explain.infeasible_demand import InfeasibleDemand
 from kai_py.plan.extensions import Extensions
 from kai_py.plan.plan import Eviction
 from kai_py.plan.search_cache.backoff import SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.plan.search_cache.inputs import Decisions, InputsHistory, SearchInputs
-from kai_py.plan.search_cache.settled import SettledCycle, SettledGang
-from kai_py.plan.session import CycleState
-from kai_py.plan.spot_choices import SpotChoices
-from kai_py.plan.startups import Startups
-from kai_py.plan.state.eviction_limits import EvictionHistory
-from kai_py.plan.state.infeasible_demand import InfeasibleDemand
-from kai_py.plan.state.queues import FairShareCache, PastUsage
-from kai_py.plan.turns import (
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.spot_choices import SpotChoices
+from kai_py.plan.session.startups import Startups
+from kai_py.plan.session.turns import (
     NOT_REACHED,
     TurnBackoff,
     updated_backoffs,
 )
+from kai_py.plan.state.eviction_limits import EvictionHistory
+from kai_py.plan.state.queues import FairShareCache, PastUsage
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.min_runtime import min_runtimes
 from kai_py.policy.runtime_history import RuntimeHistory

@@ -8,13 +8,13 @@ from kai_py.plan.placement.fit import ShapeFits
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.scoring import scoring_of
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.turns import CycleWatch, Turns
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import NOTHING, Quota, due_amounts, quota_of
 from kai_py.plan.state.reservations import Reservations
 from kai_py.plan.state.statement import Statement
-from kai_py.plan.turns import CycleWatch, Turns
 from kai_py.policy.ageing import QueueAgeing
 from kai_py.policy.fairness_rules import CountedDemand
 from kai_py.policy.lost_work import NO_LOSS_RULES

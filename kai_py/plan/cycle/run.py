@@ -21,16 +21,17 @@ from kai_py.plan.cycle.action_turns import has_unplaced_pods, run_actions, unpla
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.opening import open_session
+from kai_py.plan.cycle.outcome import build_plan, list_evictions
 from kai_py.plan.cycle.settings import CycleSettings
+from kai_py.plan.cycle.settled import FinishedCycle, settle
 from kai_py.plan.explain.infeasible import explain_infeasible
 from kai_py.plan.explain.unresolved_names import explain_unresolved_names
 from kai_py.plan.extensions import extension_keys
-from kai_py.plan.outcome import build_plan, list_evictions
 from kai_py.plan.plan import Plan
-from kai_py.plan.search_cache.settled import FinishedCycle, settle
-from kai_py.plan.session import CycleState, decisions_so_far
-from kai_py.plan.startups import ReadyRule, Startups, ready_rules, with_avoided_nodes
-from kai_py.plan.turns import CycleWatch, Unwatched
+from kai_py.plan.session.action_searches import decisions_so_far
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.startups import ReadyRule, Startups, ready_rules, with_avoided_nodes
+from kai_py.plan.session.turns import CycleWatch, Unwatched
 from kai_py.plan.victims.protections import explain_protections
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot

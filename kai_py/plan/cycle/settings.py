@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from kai_py.api.choices import FillStrategy
+from kai_py.api.node_departures import DEFAULT_DEPARTURE_RULES, DepartureRules
 from kai_py.plan.actions.registry import ACTIONS
-from kai_py.plan.departure_rules import DEFAULT_DEPARTURE_RULES, DepartureRules
 from kai_py.plan.plan import Action
-from kai_py.plan.spot_choices import DEFAULT_SPOT_RULES, SpotRules
+from kai_py.plan.session.spot_choices import DEFAULT_SPOT_RULES, SpotRules
 from kai_py.policy.ageing import NO_AGEING, Ageing
 from kai_py.policy.fairness_rules import NATIVE, FairnessRules
 from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules

@@ -19,13 +19,13 @@ from itertools import chain
 import numpy as np
 
 from kai_py.grouping.gang import Subgroup
-from kai_py.plan.explain.amounts import amount_text
-from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
+from kai_py.plan.placement.reasons import Unschedulable, amount_text
 from kai_py.plan.placement.topology import largest_domain
 from kai_py.plan.plan import Stage
-from kai_py.plan.session import CycleState, request_signature
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.requests import request_signature
 from kai_py.plan.state.empty_nodes import admitted_in_time, replicas_on_empty
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Ints

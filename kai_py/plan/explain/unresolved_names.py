@@ -15,7 +15,7 @@ from kai_py.grouping.gang import Subgroup
 from kai_py.plan.explain.unresolved_objects import device_hint, missing_object_hint
 from kai_py.plan.explain.untolerated_taints import taint_hint
 from kai_py.plan.plan import Stage
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.policy.queue_access import closed_queue
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.nodes import NodeColumns

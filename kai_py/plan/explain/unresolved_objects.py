@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from kai_py.api.problems import closest_match
 from kai_py.api.records.resource import DeviceSelector
 from kai_py.dra.published_names import unpublished
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.known_names import (

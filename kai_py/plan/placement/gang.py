@@ -15,13 +15,6 @@ from itertools import islice
 import numpy as np
 
 from kai_py.grouping.gang import Subgroup, has_topology_constraint
-from kai_py.plan.explain.reasons import (
-    UNEXPLAINED,
-    Unschedulable,
-    with_refusals,
-    with_reserved_nodes,
-    with_spares,
-)
 from kai_py.plan.placement.affinity import followers_last, held_together
 from kai_py.plan.placement.compute_domains import (
     MAX_CLIQUES_TO_TRY,
@@ -40,6 +33,13 @@ from kai_py.plan.placement.exact import (
 from kai_py.plan.placement.fit import by_shape, largest_first
 from kai_py.plan.placement.pods import Attempt, NodeSet, ShapePlacer
 from kai_py.plan.placement.preferences import NEAR_GANG, inside_domain
+from kai_py.plan.placement.reasons import (
+    UNEXPLAINED,
+    Unschedulable,
+    with_refusals,
+    with_reserved_nodes,
+    with_spares,
+)
 from kai_py.plan.placement.topology import (
     domain_candidates,
     largest_domain,

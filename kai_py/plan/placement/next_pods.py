@@ -12,7 +12,7 @@ from msgspec import structs
 
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Subgroup, is_satisfied
-from kai_py.plan.explain.reasons import Unschedulable
+from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement

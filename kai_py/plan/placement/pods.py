@@ -12,12 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from kai_py.api.choices import FillStrategy
-from kai_py.plan.explain.reasons import (
-    UNEXPLAINED,
-    Unschedulable,
-    for_gang,
-    insufficient_capacity,
-)
 from kai_py.plan.placement.fit import (
     ShapeFits,
     only_resources_decide,
@@ -36,6 +30,12 @@ from kai_py.plan.placement.preferences import (
     rank_nodes,
     requests_devices,
     static_preferences,
+)
+from kai_py.plan.placement.reasons import (
+    UNEXPLAINED,
+    Unschedulable,
+    for_gang,
+    insufficient_capacity,
 )
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.placement.score_nodes import ScoredFit

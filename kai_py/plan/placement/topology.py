@@ -14,7 +14,7 @@ import numpy as np
 from kai_py.api.problems import closest_match
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import GangAffinity
-from kai_py.plan.explain.reasons import Unschedulable
+from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import replicas_that_fit, static_fit

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from kai_py.plan.explain.reasons import Unschedulable
+from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.inputs import Decisions, InputsChange, InputsHistory
 from kai_py.snapshot.gangs import Gang, Member

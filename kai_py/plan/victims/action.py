@@ -12,13 +12,13 @@ has passed. Gangs whose search ran out of probes in an earlier cycle come after 
 
 from collections.abc import Iterable
 
-from kai_py.plan.explain.reasons import Unschedulable
-from kai_py.plan.gang_queue import GangQueue
 from kai_py.plan.placement.next_pods import PlacementRequest, next_request
+from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
-from kai_py.plan.quota_check import check_reserved_quota, waits_for_leaving
 from kai_py.plan.search_cache.cache import SearchResult
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.gang_queue import GangQueue
+from kai_py.plan.session.quota_check import check_reserved_quota, waits_for_leaving
 from kai_py.plan.victims.alternatives import cheapest_claims
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.search import VictimSearch, VictimStrategy

@@ -13,7 +13,7 @@ from msgspec.structs import replace as with_fields
 
 from kai_py.api.records.resource import DeviceRequest, ResourceClaimSpec
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.snapshot.resources import Floats
 
 

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kai_py.plan.gang_queue import GangQueue, is_equivalent
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.plan import Action
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.gang_queue import GangQueue, is_equivalent
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.count import is_exact

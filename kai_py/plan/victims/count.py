@@ -16,7 +16,7 @@ from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.grouping.gang import has_topology_constraint
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.topology import required_domains
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.policy.fit import requests_where_reported
 from kai_py.snapshot.accounting import GPU

@@ -19,7 +19,7 @@ from operator import itemgetter
 
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import FreedResources, ShapeCount
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.units import VictimUnit, is_orphaned

@@ -14,8 +14,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from kai_py.grouping.gang import FailureLimit
-from kai_py.plan.session import CycleState
-from kai_py.plan.survival import can_be_suspended, exceeded_limit
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.victims.survival import can_be_suspended, exceeded_limit
 from kai_py.plan.victims.units import VictimUnit, victim_units
 from kai_py.policy.lost_work import lost_seconds
 from kai_py.policy.queue_order import QueueOrder

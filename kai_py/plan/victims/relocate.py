@@ -16,8 +16,8 @@ from msgspec import structs
 
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.plan import Action
-from kai_py.plan.quota_check import check_quota
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.quota_check import check_quota
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.gangs import Gang, Member

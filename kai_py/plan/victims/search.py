@@ -32,10 +32,10 @@ from enum import Enum, auto
 from itertools import islice
 from typing import ClassVar
 
-from kai_py.plan.gang_queue import GangQueue
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.count import is_exact

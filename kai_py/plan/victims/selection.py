@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import CapacityCount
 from kai_py.plan.victims.order import released_quota
 from kai_py.plan.victims.units import VictimUnit, is_orphaned, pods_of

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kai_py.plan.plan import Action
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.order import lost_work, part_of_cluster
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import next_checkpoint

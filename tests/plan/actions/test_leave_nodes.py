@@ -3,13 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from kai_py.api.node_departures import DepartureTreatment
+from kai_py.api.node_departures import DepartureRules, DepartureTreatment
 from kai_py.api.records.core import Condition
 from kai_py.api.records.disruption import PodDisruptionBudget
 from kai_py.api.records.node import NodeSystemInfo, Taint
 from kai_py.api.records.resource_versions import from_json
 from kai_py.api.times import format_time
-from kai_py.plan.departure_rules import DepartureRules
 from kai_py.relevance import affects_plan
 from tests.support.scenario import START, at, cluster, evicted, job, node, placed, pod, queue
 

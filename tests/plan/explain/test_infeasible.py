@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kai_py.grouping.topology_annotations import REQUIRED_LEVEL_KEY
-from kai_py.plan.explain.amounts import amount_text
+from kai_py.plan.placement.reasons import amount_text
 from kai_py.plan.plan import Stage
 from tests.support.scenario import (
     claiming_job,

@@ -19,9 +19,9 @@ from kai_py.dra.inventory import Inventory
 from kai_py.grouping.gang_settings import Wording
 from kai_py.plan.actions.resume import capacity_holds
 from kai_py.plan.explain.objects import object_problems
-from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.placement.next_pods import elastic_pods, incomplete_subgroup, pod_not_ready
+from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import (
     SHORT_OF_CAPACITY,
     Action,
@@ -34,13 +34,13 @@ from kai_py.plan.plan import (
     Stage,
     Unplaced,
 )
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Assignment, Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
-from kai_py.plan.survival import SUSPENDED, can_be_suspended, effect_text, exceeded_limit
+from kai_py.plan.victims.survival import SUSPENDED, can_be_suspended, effect_text, exceeded_limit
 from kai_py.snapshot.admitted_gangs import expected_pods
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.resources import Floats

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.placement.next_pods import PlacementRequest
+from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.queues import Quota
 from kai_py.policy.limits import QuotaBound, check_limits, check_max, display_unit
 from kai_py.snapshot.accounting import GPU

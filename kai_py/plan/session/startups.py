@@ -24,8 +24,8 @@ from dataclasses import dataclass, field, replace
 
 from kai_py.api.node_departures import DepartureStage
 from kai_py.grouping.gang import is_satisfied
-from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.observations import AvoidedDevice, AvoidedNode
+from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.departures import Departure
 from kai_py.snapshot.gangs import Gang

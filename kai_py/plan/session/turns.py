@@ -18,9 +18,9 @@ from traceback import format_exception
 from typing import Protocol
 
 from kai_py.dra.spending import Spending
-from kai_py.plan.explain.reasons import Unschedulable
 from kai_py.plan.extensions import Extensions, action_key, failure_text
 from kai_py.plan.observations import SetAside
+from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.gangs import Gang

@@ -8,7 +8,7 @@ from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 
 from kai_py.plan.placement.next_pods import elastic_rank
-from kai_py.plan.session import CycleState
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.policy.gang_order import GangKey, gang_key
 from kai_py.policy.queue_order import QueueOrder
 from kai_py.snapshot.gangs import Gang, PodState

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from kai_py.plan.placement.exact import MAX_STEPS_PER_CYCLE
 from kai_py.plan.plan import Plan, ProtectionRule, Unplaced
 from kai_py.plan.search_cache.inputs import Decisions, InputsChange, InputsHistory
-from kai_py.plan.session import CycleState, request_signature
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.requests import request_signature
 from kai_py.policy.ageing import QueueAgeing
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.tables.queues import inherited
