@@ -9,7 +9,7 @@ import pytest
 
 import kai_py.scheduler as scheduler_module
 from tests.cluster.controlplane import ControlPlane, Process, binaries, control_plane
-from tests.cluster.frameworks.binaries import framework_binaries
+from tests.cluster.frameworks.binaries import NIGHTLY, framework_binaries
 from tests.support.cluster.clusters import CLUSTERS, Cluster, real_cluster
 from tests.support.cluster.scheduling import EAGER, Running, install_definitions, scheduling
 from tests.support.cluster.sweep import Sweep
@@ -30,8 +30,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     if any(map(_needs_real, session.items)):
         binaries()
-    if any("run_controller" in getattr(item, "fixturenames", ()) for item in session.items):
+    with_controllers = [
+        item for item in session.items if "run_controller" in getattr(item, "fixturenames", ())
+    ]
+    if with_controllers:
         framework_binaries()
+    if any(item.get_closest_marker("nightly") for item in with_controllers):
+        for folder in NIGHTLY:
+            framework_binaries(folder)
 
 
 def _needs_real(item: pytest.Item) -> bool:

@@ -3,9 +3,8 @@
 They make the pods that the scheduler has to group, and their modules have the definitions of their
 kinds and their samples. Nothing of them is copied into the project.
 
-Not run: Kubeflow Trainer v2.0.0, which builds, but whose webhooks listen on all interfaces with a
-certificate that it keeps in /tmp (cmd/trainer-controller-manager/main.go has no address, its
-pkg/util/cert a fixed directory); its TrainJobs make JobSets, which are run. Not to be had from the
-Go proxy: Kueue 0.14.1, Volcano 1.12.2 and 1.13.0, Grove's operator 0.1.0, Spark's operator 2.2.0,
-AIBrix 0.3.0.
+Those of Kubeflow are set up by programs of the suite (`kubeflow`, `mpi`): their own listen on all
+interfaces, with certificates that they keep in /tmp.
+Not to be had from the Go proxy: Kueue 0.14.1, Volcano 1.12.2 and 1.13.0, Grove's operator 0.1.0,
+Spark's operator 2.2.0, AIBrix 0.3.0.
 """

@@ -1,15 +1,17 @@
 """Where are the controllers of frameworks?
 
-In the user's cache, built there once from the Go module beside this file (four minutes of
-processor time), at low priority, like the control plane but apart from it.
+In the user's cache, built there once from the Go module beside this file (five minutes of
+processor time), at low priority, like the control plane but apart from it. What only nightly tests
+need has Go modules of its own in the folders of `NIGHTLY`.
 
-    python -m tests.cluster.frameworks.binaries     builds if needed, prints the directory
+    python -m tests.cluster.frameworks.binaries [FOLDER]    builds if needed, prints the directory
 """
 
 import hashlib
 import platform
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -21,33 +23,36 @@ PACKAGES = {
     "jobset": "sigs.k8s.io/jobset",
     "lws": "sigs.k8s.io/lws/cmd",
     "kuberay": "github.com/ray-project/kuberay/ray-operator",
+    "kubeflow": "./kubeflow",
 }
+NIGHTLY = {"mpi": {"mpi-operator": "."}}
+"""By folder with a Go module the programs built there."""
 LINK = "-ldflags=-s -w"
 NICE = ("nice", "-n", "10")
 
 
 @cache
-def framework_binaries() -> Path:
-    """The directory with every program of `PACKAGES`, building them if needed."""
+def framework_binaries(folder: str = "") -> Path:
+    """The directory with the programs of `PACKAGES`, or of a folder, building them if needed."""
     cached = cache_directory()
     cached.mkdir(parents=True, exist_ok=True)
-    target = cached / _fingerprint()
+    target = cached / _fingerprint(MODULE / folder)
     with locked(cached / "lock"):
         if not target.exists():
-            _build(target, cached)
+            _build(target, cached, MODULE / folder, NIGHTLY.get(folder, PACKAGES))
     return target
 
 
-def _build(target: Path, cached: Path) -> None:
-    go = find_go(MODULE, cached)
+def _build(target: Path, cached: Path, module: Path, packages: dict[str, str]) -> None:
+    go = find_go(module, cached)
     unfinished = target.with_name(target.name + ".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
-    for name, package in PACKAGES.items():
+    for name, package in packages.items():
         print(f"frameworks: building {name} (once)", flush=True)
         answer = subprocess.run(
             [*NICE, go, "build", LINK, "-o", unfinished / name, package],
-            cwd=MODULE,
+            cwd=module,
             env=environment(),
             check=False,
             capture_output=True,
@@ -59,11 +64,14 @@ def _build(target: Path, cached: Path) -> None:
     shutil.rmtree(compiled_packages(cached), ignore_errors=True)
 
 
-def _fingerprint() -> str:
-    parts = [(MODULE / name).read_bytes() for name in ("go.mod", "go.sum")]
+def _fingerprint(module: Path) -> str:
+    sources = [module / "go.mod", module / "go.sum", *sorted(module.glob("*.go"))]
+    if module == MODULE:
+        sources += sorted(module.glob("kubeflow/*.go"))
+    parts = [source.read_bytes() for source in sources]
     parts.append(f"{platform.system()} {platform.machine()} {LINK}".encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
 if __name__ == "__main__":
-    print(framework_binaries())
+    print(framework_binaries(*sys.argv[1:]))

@@ -38,7 +38,11 @@ class Ports:
 
 @dataclass(frozen=True)
 class Controller:
-    """A controller: its module, where that has its CRDs, and how it is started."""
+    """A controller: its module, where that has its CRDs, and how it is started.
+
+    ``program``: the binary, where it is not called like the controller; ``folder``: that of its Go
+    module, where it has one of its own.
+    """
 
     name: str
     module: str
@@ -47,6 +51,8 @@ class Controller:
     webhooks: tuple[str, ...] = ()
     patches: Mapping[str, str] = field(default_factory=dict)
     """JSON patches of its webhook configurations, by kind, as its kustomization applies them."""
+    program: str = ""
+    folder: str = ""
 
 
 def _configured(api_version: str) -> Callable[[Path, Ports], Sequence[str]]:
@@ -108,17 +114,49 @@ KUBERAY = Controller(
 )
 
 
+def _kubeflow(name: str, module: str, crds: str, webhooks: tuple[str, ...] = ()) -> Controller:
+    """A controller of Kubeflow, in the program that sets them up on loopback."""
+    return Controller(
+        name=name,
+        module=f"github.com/kubeflow/{module}",
+        definitions=crds,
+        arguments=lambda directory, ports: (
+            f"--controllers={name}",
+            f"--certificates={directory}",
+            f"--webhook-port={ports.webhook}",
+            f"--probes=127.0.0.1:{ports.probes}",
+        ),
+        webhooks=webhooks,
+        program="kubeflow",
+    )
+
+
+WEBHOOKS = ("manifests/base/webhook/manifests.yaml",)
+TRAINING_OPERATOR = _kubeflow(
+    "training-operator", "training-operator", "manifests/base/crds/*.yaml", WEBHOOKS
+)
+TRAINER = _kubeflow("trainer", "trainer/v2", "manifests/base/crds/*.yaml", WEBHOOKS)
+MPI_OPERATOR = Controller(
+    name="mpi-operator",
+    module="github.com/kubeflow/mpi-operator",
+    definitions="manifests/base/*mpijobs.yaml",
+    arguments=lambda _directory, ports: (f"--probes=127.0.0.1:{ports.probes}",),
+    folder="mpi",
+)
+
+
 @asynccontextmanager
-async def controller(
-    cluster: Cluster, which: Controller, directory: Path
-) -> AsyncIterator[Process]:
+async def controller(cluster: Cluster, which: Controller, parent: Path) -> AsyncIterator[Process]:
     """Run a controller for the duration of the block; its kinds are served, its webhooks called."""
+    directory = parent / which.name
+    directory.mkdir()
     authority = certificate(directory)
     ports = Ports(webhook=_free_port(), probes=_free_port())
     defined = definitions(which.module, which.definitions)
     for each in defined:
         await _define(cluster.api, each)
-    command = [framework_binaries() / which.name, *which.arguments(directory, ports)]
+    program = framework_binaries(which.folder) / (which.program or which.name)
+    command = [program, *which.arguments(directory, ports)]
     hooks = webhook_configurations(which, ports, authority)
     try:
         with _running(command, cluster, directory) as process:
@@ -217,10 +255,9 @@ async def _empty(api: Api, defined: Sequence[Document]) -> None:
     """Delete all objects of the kinds while their controller still runs."""
     for each in defined:
         spec = each["spec"]
-        if spec["scope"] != "Namespaced":
-            continue
-        path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-        for item in await api.items(path):
+        plural, version = spec["names"]["plural"], spec["versions"][0]["name"]
+        path = f"/apis/{spec['group']}/{version}"
+        for item in await api.items(f"{path}/{plural}"):
             meta = item["metadata"]
-            under = path.replace(spec["names"]["plural"], f"namespaces/{meta['namespace']}")
-            await api.delete(f"{under}/{spec['names']['plural']}/{meta['name']}")
+            under = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
+            await api.delete(f"{path}{under}/{plural}/{meta['name']}")

@@ -1,7 +1,7 @@
 """Where are the sources of a framework, with its CRDs and samples?
 
 In the Go module cache of the project, downloaded once through the Go proxy at the versions that
-`go.mod` beside this file fixes, or `DEFINED_ELSEWHERE` for kinds whose controllers are not run.
+`go.mod` beside this file fixes, or one of the folders here.
 """
 
 import json
@@ -20,11 +20,6 @@ from tests.cluster.controlplane.toolchain import find_go, go_environment
 MODULE = Path(__file__).parent
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The definitions of Ray's kinds have 100,000 lines."""
-DEFINED_ELSEWHERE = {
-    "github.com/kubeflow/training-operator": "v1.9.2",
-    "github.com/kubeflow/mpi-operator": "v0.6.0",
-}
-"""Modules that are only read."""
 
 
 class DownloadError(RuntimeError):
@@ -65,14 +60,11 @@ def module_directory(module: str) -> Path:
 
 def version(module: str) -> str:
     """The version of a module."""
-    if module in DEFINED_ELSEWHERE:
-        return DEFINED_ELSEWHERE[module]
-    found = re.search(
-        rf"^\s*{re.escape(module)} (v\S+)", (MODULE / "go.mod").read_text(), re.MULTILINE
-    )
-    if found is None:
-        raise DownloadError(f"{module} is not in {MODULE / 'go.mod'}")
-    return found[1]
+    pattern = re.compile(rf"^(?:require)?\s*{re.escape(module)} (v\S+)", re.MULTILINE)
+    for path in (MODULE / "go.mod", *sorted(MODULE.glob("*/go.mod"))):
+        if found := pattern.search(path.read_text()):
+            return found[1]
+    raise DownloadError(f"{module} is in no go.mod of {MODULE}")
 
 
 def documents(module: str, *patterns: str) -> Iterator[dict[str, Any]]:

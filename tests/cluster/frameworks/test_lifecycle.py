@@ -3,7 +3,14 @@
 import pytest
 
 from tests.cluster.frameworks.conftest import RunController
-from tests.cluster.frameworks.workloads import WORKLOADS, Workload, nodes, rival
+from tests.cluster.frameworks.workloads import (
+    LIMITS,
+    NIGHTLY,
+    WORKLOADS,
+    Workload,
+    nodes,
+    rival,
+)
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import queue
@@ -15,12 +22,23 @@ LONG = 40.0
 """Seconds for controllers that wait before they make a pod again."""
 
 
+def named(workload: Workload) -> str:
+    return f"{workload.controller.name}: {workload.collection.rpartition('/')[2]}"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: each.controller.name)
+@pytest.mark.parametrize(
+    "workload",
+    [*WORKLOADS, *(pytest.param(each, marks=pytest.mark.nightly) for each in NIGHTLY)],
+    ids=named,
+)
 async def test_a_workload_of_a_real_controller(
     real: Cluster, run_controller: RunController, workload: Workload
 ):
     await install_definitions(real.api)
+    await real.submit(LIMITS)
+    if workload.below is not None:
+        await run_controller(workload.below)
     await run_controller(workload.controller)
     view, document = View(real.api), workload.document()
     name = document["metadata"]["name"]
@@ -29,13 +47,14 @@ async def test_a_workload_of_a_real_controller(
     roomy = nodes(1, f"{workload.pod * workload.with_more}m", prefix="roomy")
     await real.submit(queue())
     async with scheduling(real), real.run_nodes(small):
-        await real.submit(document)
+        await real.submit(*workload.needs(), document)
         await view.wait_pending(name, workload.pods, reason="Unschedulable", within=LONG)
         async with real.run_nodes(roomy):
             await view.wait_bound(name, workload.pods, within=LONG)
 
-            await lose_a_pod(view, name)
-            await view.wait_bound(name, workload.pods, within=LONG)
+            if not workload.ends_when_evicted:
+                await lose_a_pod(view, name)
+                await view.wait_bound(name, workload.pods, within=LONG)
 
             await real.api.patch(path, [workload.more], content_type=JSON_PATCH)
             await view.wait_bound(name, workload.with_more, within=LONG)
@@ -48,6 +67,8 @@ async def test_a_workload_of_a_real_controller(
             await real.submit(*rival(f"{workload.pod * workload.with_more}m"))
             await view.wait_bound("rival", 1, within=LONG)
             assert await view.bound(name) == {}, "no gang keeps a part of its pods"
+            if workload.ends_when_evicted:
+                return
             await real.api.delete("/api/v1/namespaces/default/pods/rival")
             await view.wait_bound(name, workload.in_the_end, within=LONG)
 

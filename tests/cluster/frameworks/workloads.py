@@ -10,6 +10,9 @@ from tests.cluster.frameworks.controllers import (
     JOB_SET,
     KUBERAY,
     LEADER_WORKER_SET,
+    MPI_OPERATOR,
+    TRAINER,
+    TRAINING_OPERATOR,
     Controller,
 )
 from tests.cluster.frameworks.modules import documents
@@ -20,11 +23,11 @@ RACK = "example.com/rack"
 
 
 def in_queue(document: Document) -> Document:
-    """A sample for this scheduler: its queue, and the scheduler of every pod template."""
+    """A sample in `default`, with its queue, and this scheduler in every pod template."""
     changed = copy.deepcopy(document)
     meta = changed.setdefault("metadata", {})
     meta["annotations"] = meta.get("annotations", {}) | IN_TEAM_A
-    meta.setdefault("namespace", "default")
+    meta["namespace"] = "default"
     for spec in _pod_specs(changed.get("spec", {})):
         spec["schedulerName"] = SCHEDULER
     return changed
@@ -85,9 +88,10 @@ def rival(cpu: str, name: str = "rival") -> list[Document]:
 class Workload:
     """A workload, the collection of its kind, and its pods.
 
-    ``gang`` and ``pod``: CPU of a gang and of each pod, in thousandths of a core. ``more``,
+    ``gang`` and ``pod``: CPU of a gang and of its largest pod, in thousandths of a core. ``more``,
     ``none`` and ``again`` are JSON patches: with the first it has ``with_more`` pods, with the
-    second none, with the last ``in_the_end``.
+    second none, with the last ``in_the_end``. ``below``: a controller that makes what this one
+    asks for, and ``needs`` the objects that the workload refers to.
     """
 
     controller: Controller
@@ -101,6 +105,10 @@ class Workload:
     none: Document
     again: Document
     in_the_end: int
+    below: Controller | None = None
+    needs: Callable[[], list[Document]] = list
+    ends_when_evicted: bool = False
+    """Whether its controller ends it once it loses a pod."""
 
     def path(self, name: str) -> str:
         """The path of the object."""
@@ -116,6 +124,19 @@ def sample(which: Controller, path: str) -> Document:
 
 def replaced(path: str, value: Any) -> Document:
     return {"op": "replace", "path": path, "value": value}
+
+
+def added(path: str, value: Any) -> Document:
+    return {"op": "add", "path": path, "value": value}
+
+
+LIMITS = {
+    "apiVersion": "v1",
+    "kind": "LimitRange",
+    "metadata": {"name": "requests", "namespace": "default"},
+    "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "100m"}}]},
+}
+"""What containers of samples request that do not say it."""
 
 
 def job_set() -> Document:
@@ -137,6 +158,54 @@ def job_set() -> Document:
                 "replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": job}}],
             },
         }
+    )
+
+
+def train_job(runtime: str, nodes: int) -> Document:
+    """A TrainJob; the module has runtimes, but no manifest of a job."""
+    return in_queue(
+        {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "metadata": {"name": "train"},
+            "spec": {"runtimeRef": {"name": runtime}, "trainer": {"numNodes": nodes}},
+        }
+    )
+
+
+def runtimes(path: str) -> list[Document]:
+    """The runtimes in a file of Trainer, with this scheduler in their pod templates."""
+    found = [in_queue(each) for each in documents(TRAINER.module, path)]
+    for each in found:
+        del each["metadata"]["namespace"], each["metadata"]["annotations"]
+    return found
+
+
+def kubeflow(
+    path: str,
+    plural: str,
+    specs: str,
+    pods: int,
+    *,
+    gang: int = 0,
+    pod: int = 100,
+    workers: int,
+    ends_when_evicted: bool = False,
+) -> Workload:
+    """A sample of the training operator; ``specs`` is the field of its replicas."""
+    return Workload(
+        TRAINING_OPERATOR,
+        lambda: sample(TRAINING_OPERATOR, f"examples/{path}"),
+        f"/apis/kubeflow.org/v1/{plural}",
+        pods=pods,
+        gang=gang or pods * pod,
+        pod=pod,
+        more=replaced(f"/spec/{specs}/Worker/replicas", workers + 1),
+        with_more=pods + 1,
+        none=added("/spec/runPolicy", {"suspend": True}),
+        again=added("/spec/runPolicy", {"suspend": False}),
+        in_the_end=pods + 1,
+        ends_when_evicted=ends_when_evicted,
     )
 
 
@@ -180,4 +249,65 @@ WORKLOADS = (
         again={"op": "add", "path": "/spec/suspend", "value": False},
         in_the_end=3,
     ),
+    Workload(
+        TRAINER,
+        lambda: train_job("torch-distributed", 2),
+        "/apis/trainer.kubeflow.org/v1alpha1/trainjobs",
+        pods=2,
+        gang=200,
+        pod=100,
+        more=added("/spec/suspend", False),
+        with_more=2,
+        none=added("/spec/suspend", True),
+        again=added("/spec/suspend", False),
+        in_the_end=2,
+        below=JOB_SET,
+        needs=lambda: runtimes("manifests/base/runtimes/torch_distributed.yaml"),
+    ),
+    kubeflow("pytorch/simple.yaml", "pytorchjobs", "pytorchReplicaSpecs", 2, workers=1),
 )
+NIGHTLY = (
+    Workload(
+        MPI_OPERATOR,
+        lambda: sample(MPI_OPERATOR, "examples/v2beta1/pi/pi.yaml"),
+        "/apis/kubeflow.org/v2beta1/mpijobs",
+        pods=3,
+        gang=3000,
+        pod=1000,
+        more=replaced("/spec/mpiReplicaSpecs/Worker/replicas", 3),
+        with_more=4,
+        none=added("/spec/runPolicy/suspend", True),
+        again=added("/spec/runPolicy/suspend", False),
+        in_the_end=4,
+    ),
+    kubeflow(
+        "tensorflow/simple.yaml",
+        "tfjobs",
+        "tfReplicaSpecs",
+        2,
+        workers=2,
+        ends_when_evicted=True,
+    ),
+    kubeflow(
+        "xgboost/xgboostjob.yaml",
+        "xgboostjobs",
+        "xgbReplicaSpecs",
+        3,
+        workers=2,
+        ends_when_evicted=True,
+    ),
+    kubeflow("paddlepaddle/simple-cpu.yaml", "paddlejobs", "paddleReplicaSpecs", 2, workers=2),
+    kubeflow("jax/cpu-demo/demo.yaml", "jaxjobs", "jaxReplicaSpecs", 2, workers=2),
+    kubeflow(
+        "mpi/tensorflow-mnist.yaml",
+        "mpijobs",
+        "mpiReplicaSpecs",
+        3,
+        gang=5000,
+        pod=2000,
+        workers=2,
+        ends_when_evicted=True,
+    ),
+)
+"""The MPI operator, and further kinds of the training operator, which ends some of them once a pod
+fails or is deleted, unless the `restartPolicy` is `ExitCode`."""
