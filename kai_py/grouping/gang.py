@@ -4,7 +4,7 @@ A gang is placed all-or-nothing. It is a tree: a leaf holds pods and requires ``
 them (minMember); an inner node requires ``min_subgroups`` of its children, all of them when unset.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from kai_py.api.records.core import Pod
@@ -177,6 +177,18 @@ def is_satisfied(tree: Subgroup, members: Mapping[str, int]) -> bool:
     satisfied = sum(is_satisfied(child, members) for child in tree.children)
     needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
     return satisfied >= needed
+
+
+def neediest_first(children: Iterable[Subgroup], have: Mapping[str, int]) -> list[Subgroup]:
+    """Siblings below their floor first, required before optional, least of its floor, by name."""
+
+    def rank(child: Subgroup) -> tuple[bool, bool, float, str]:
+        floor = child.min_pods()
+        held = sum(have.get(leaf.name, 0) for leaf in child.leaves())
+        part = held / floor if floor else float(held)
+        return (is_satisfied(child, have), floor == 0, part, child.name)
+
+    return sorted(children, key=rank)
 
 
 WHOLE = "whole"

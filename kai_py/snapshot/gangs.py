@@ -4,7 +4,7 @@ A gang's pods are kept in the order in which they are placed: explicit order fir
 then name. Its queue is a name; whether that queue exists is the policy's question.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -15,7 +15,13 @@ from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
 from kai_py.api.spot import SpotUse
-from kai_py.grouping.gang import FailureLimit, Owner, Subgroup, is_satisfied
+from kai_py.grouping.gang import (
+    FailureLimit,
+    Owner,
+    Subgroup,
+    is_satisfied,
+    neediest_first,
+)
 from kai_py.grouping.gang_settings import GangAffinity, Wording
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.shape import Shape
@@ -116,7 +122,7 @@ class Member(Struct, frozen=True):
 class Gang(Struct, frozen=True, dict=True):
     """Pods placed all-or-nothing, and the queue that is charged with them.
 
-    ``semi_preemptible``: preemptible except for minMember pods of each leaf.
+    ``semi_preemptible``: preemptible except for minMember pods of each leaf that is needed.
     ``suspend``: whether its Job is suspended when all of it is evicted; None is as configured.
     ``succeeded`` counts pods that have succeeded. ``stale_since``: when the gang was first seen to
     run below minMember; ``staleness_grace`` (seconds, negative: for ever) is how long it may, by
@@ -240,8 +246,9 @@ class Gang(Struct, frozen=True, dict=True):
 
     @cached_property
     def _min_member_set(self) -> frozenset[str]:
-        """Uids of minMember pods of each leaf, bound ones before pending ones."""
-        missing = {leaf.name: leaf.min_members for leaf in self.tree.leaves()}
+        """Uids of minMember pods of each leaf that is needed, bound ones before pending ones."""
+        running, existing = self.counts(PodState.BOUND), self.counts(*PodState)
+        missing = dict(_needed_leaves(self.tree, running, existing))
         chosen: list[str] = []
         for member in (*self.bound, *self.pending, *self.members):
             if missing.get(member.subgroup, 0) > 0 and member.pod.uid not in chosen:
@@ -294,3 +301,22 @@ class Gang(Struct, frozen=True, dict=True):
 def _total_charge(members: Sequence[Member]) -> Charge:
     """What the pods cost together; pods of one shape share what they cost, so one needs no copy."""
     return members[0].charge if len(members) == 1 else total([m.charge for m in members])
+
+
+def _needed_leaves(
+    tree: Subgroup, running: Mapping[str, int], existing: Mapping[str, int]
+) -> Iterator[tuple[str, int]]:
+    """The leaves that satisfy ``tree`` and their minMember, of those that run if they suffice.
+
+    In the order in which they are placed, and the last in which they are evicted.
+    """
+    if not tree.children:
+        yield tree.name, tree.min_members
+        return
+    needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
+
+    def rank(child: Subgroup) -> tuple[bool, bool]:
+        return not is_satisfied(child, running), not is_satisfied(child, existing)
+
+    for child in sorted(neediest_first(tree.children, running), key=rank)[:needed]:
+        yield from _needed_leaves(child, running, existing)

@@ -6,12 +6,13 @@ from typing import Any
 
 import yaml
 
+from kai_py.api.records.unstructured import unstructured_decoder
 from kai_py.config import Configuration
+from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.kinds import WATCHED
-from kai_py.watch.resource import Kind
 
 NOW = 1_800_000_000.0
 CREATED = "2027-01-15T07:00:00Z"
@@ -35,17 +36,40 @@ class Cluster:
     def add(self, given: Document | Iterable[Document] | str) -> "Cluster":
         """Create or replace objects."""
         for document in _listed(given):
-            kind, key, record = _decoded(document)
-            self.planner.builder.apply(kind.collection_name, self._known.get(key), record)
+            key, record = self._decoded(document)
+            self.planner.builder.apply(key[0], self._known.get(key), record)
             self._known[key] = record
         return self
 
     def remove(self, given: Document | Iterable[Document] | str) -> "Cluster":
         """Delete objects."""
         for document in _listed(given):
-            kind, key, _ = _decoded(document)
-            self.planner.builder.apply(kind.collection_name, self._known.pop(key), None)
+            key, _ = self._decoded(document)
+            self.planner.builder.apply(key[0], self._known.pop(key), None)
         return self
+
+    def _decoded(self, document: Document) -> tuple[tuple[str, str, str], Any]:
+        """Collection, namespace and name of an object, and its record."""
+        group, _, version = document["apiVersion"].rpartition("/")
+        watched = {(kind.group, kind.name): kind for kind in WATCHED}
+        kind = watched.get((group, document["kind"]))
+        namespaced = kind is None or kind.namespaced
+        namespace = document["metadata"].get("namespace", "default") if namespaced else ""
+        metadata = {
+            "uid": _uid(document),
+            "creationTimestamp": CREATED,
+            **document["metadata"],
+            "namespace": namespace,
+        }
+        whole = {**document, "metadata": metadata}
+        if kind is not None:
+            record = kind.versions[version](json.dumps(whole).encode())
+            return (kind.collection_name, namespace, metadata["name"]), record
+        decoder = self.planner.owner_decoder(GroupKind(group, document["kind"]))
+        decoder = decoder or unstructured_decoder(("metadata",))
+        built_in = "." not in group or group.endswith(".k8s.io")
+        collection = f"{document['kind'].lower()}s" + ("" if built_in else f".{group}")
+        return (collection, namespace, metadata["name"]), decoder(json.dumps(whole).encode())
 
     def snapshot(self, now: float = NOW) -> Snapshot:
         return self.planner.freeze(now)
@@ -118,20 +142,6 @@ def _listed(given: Document | Iterable[Document] | str) -> Iterable[Document]:
     if isinstance(given, str):
         return documents(given)
     return [given] if isinstance(given, Mapping) else given
-
-
-def _decoded(document: Document) -> tuple[Kind[Any], tuple[str, str, str], Any]:
-    group, _, version = document["apiVersion"].rpartition("/")
-    kind = next(k for k in WATCHED if (k.group, k.name) == (group, document["kind"]))
-    namespace = document["metadata"].get("namespace", "default") if kind.namespaced else ""
-    metadata = {
-        "uid": _uid(document),
-        "creationTimestamp": CREATED,
-        **document["metadata"],
-        "namespace": namespace,
-    }
-    record = kind.versions[version](json.dumps({**document, "metadata": metadata}).encode())
-    return kind, (kind.collection_name, namespace, metadata["name"]), record
 
 
 def _uid(document: Document) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from kai_py.api.references import PodRef
-from kai_py.grouping.gang import Subgroup, is_satisfied
+from kai_py.grouping.gang import Subgroup, is_satisfied, neediest_first
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.queues import Quota
@@ -134,18 +134,6 @@ def elastic_rank(gang: Gang, statement: Statement) -> int:
     if not is_satisfied(gang.tree, have):
         return 0
     return 1 if sum(have.values()) <= gang.tree.min_pods() else 2
-
-
-def neediest_first(children: Iterable[Subgroup], have: Mapping[str, int]) -> list[Subgroup]:
-    """Siblings below their floor first, required before optional, least of its floor, by name."""
-
-    def rank(child: Subgroup) -> tuple[bool, bool, float, str]:
-        floor = child.min_pods()
-        held = sum(have.get(leaf.name, 0) for leaf in child.leaves())
-        part = held / floor if floor else float(held)
-        return (is_satisfied(child, have), floor == 0, part, child.name)
-
-    return sorted(children, key=rank)
 
 
 def incomplete_subgroup(gang: Gang) -> Unschedulable | None:

@@ -20,8 +20,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kai_py.grouping.gang import Subgroup, is_satisfied
-from kai_py.plan.placement.next_pods import active_counts, members_by_leaf, neediest_first
+from kai_py.grouping.gang import Subgroup, is_satisfied, neediest_first
+from kai_py.plan.placement.next_pods import active_counts, members_by_leaf
 from kai_py.plan.state.statement import Statement
 from kai_py.plan.victims.survival import can_be_suspended, exceeded_limit
 from kai_py.policy.min_runtime import within_min_runtime

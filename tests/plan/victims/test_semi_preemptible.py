@@ -68,6 +68,20 @@ def test_each_leaf_has_its_core():
     assert sorted(evicted(plan)) == ["g-1", "g-3"]
 
 
+def test_subgroups_that_are_not_needed_are_no_core():
+    tree = subgroup("", needs=1, children=[subgroup("a", 2), subgroup("b", 2)])
+    pair = gang("g", nodes="----", leaves="aabb", tree=tree, queue="mine", semi=True)
+    assert len(placed(world({"n": 4}, pair, queues=TWO).plan())) == 4
+    runs = gang("g", nodes="nnnn", leaves="aabb", tree=tree, queue="mine", semi=True)
+    assert runs.non_preemptible["gpu"] == 2
+    asks = [gang(f"y{i}", nodes="-", queue="yours", created=5 + i) for i in range(4)]
+    plan = world({"n": 4}, runs, *asks, queues=TWO).plan()
+    assert sorted(evicted(plan)) == ["g-2", "g-3"]
+    # The subgroup that runs is the core, whatever its name.
+    second = gang("g", nodes="--nn", leaves="aabb", tree=tree, queue="mine", semi=True)
+    assert [second.is_non_preemptible(m) for m in second.members] == [False] * 2 + [True] * 2
+
+
 def members(preemptibility):
     marks = {KEY: preemptibility, "scheduling.kai.io/min-available": "1"}
     owner = job("train", 3, "team", **marks)
