@@ -31,7 +31,7 @@ from kai_py.watch.kinds import (
     PODS,
     RESOURCE_CLAIMS,
     WATCHED,
-    WATCHED_BY_NAME,
+    watched_as,
 )
 from kai_py.watch.resource import Kind
 
@@ -77,18 +77,18 @@ def decode_objects(documents: Iterable[Document]) -> DecodedObjects:
     """
     decoded = DecodedObjects()
     for document in _latest(flatten(documents)):
-        api_version, name = str(document.get("apiVersion", "")), str(document.get("kind", ""))
-        group, _, version = api_version.rpartition("/")
-        kind = WATCHED_BY_NAME.get((group, name))
-        if kind is None or version not in kind.versions:
-            decoded.owners.setdefault(GroupKind(group, name), []).append(document)
+        resource = watched_as(document)
+        if resource is None:
+            group = str(document.get("apiVersion", "")).rpartition("/")[0]
+            owner_kind = GroupKind(group, str(document.get("kind", "")))
+            decoded.owners.setdefault(owner_kind, []).append(document)
             continue
         try:
-            record = kind.versions[version](msgspec.json.encode(document))
+            record = resource.decode(msgspec.json.encode(document))
         except ValueError as error:
             decoded.problems.append((_name(document), str(error)))
             continue
-        decoded.records.setdefault(kind, []).append(record)
+        decoded.records.setdefault(resource.kind, []).append(record)
     return decoded
 
 

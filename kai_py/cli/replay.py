@@ -39,7 +39,7 @@ from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
 from kai_py.report.plan_page import plan_page
 from kai_py.simulate.objects import Document, ObjectsError, load_objects
-from kai_py.watch.kinds import WATCHED_BY_NAME
+from kai_py.watch.kinds import watched_as
 
 if TYPE_CHECKING:
     from kai_py.watch.resource import Kind
@@ -62,15 +62,14 @@ def archive_of(documents: Iterable[Document]) -> Archive:
     objects: list[tuple[Kind[Any], Any]] = []
     problems: list[str] = []
     for document in documents:
-        group, _, version = str(document["apiVersion"]).rpartition("/")
-        kind = WATCHED_BY_NAME.get((group, str(document["kind"])))
-        if kind is None or version not in kind.versions:
+        resource = watched_as(document)
+        if resource is None:
             problems.append(
                 f"{_name(document)} is ignored: {document['apiVersion']} is not supported"
             )
             continue
         try:
-            objects.append((kind, kind.versions[version](msgspec.json.encode(document))))
+            objects.append((resource.kind, resource.decode(msgspec.json.encode(document))))
         except ValueError as error:
             problems.append(f"{_name(document)} is ignored: {error}")
     return Archive("", tuple(objects), tuple(problems), {})

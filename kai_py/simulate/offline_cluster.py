@@ -19,10 +19,17 @@ from kai_py.grouping.gang import Owner
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import Admission, ClaimToCreate, Eviction, GangPlacement, Placement, Plan
 from kai_py.planner import Planner
-from kai_py.simulate.complete_objects import FINISHED, ObjectKey
-from kai_py.simulate.execution import metadata_with_gpu_share
+from kai_py.simulate.complete_objects import FINISHED, ObjectKey, key_of
 from kai_py.simulate.object_files import RejectedObject
 from kai_py.simulate.objects import Document
+from kai_py.simulate.written_objects import (
+    created_claim,
+    extended_resource_status,
+    volume_claimed,
+    with_consumer,
+    with_gpu_share,
+    with_spec,
+)
 from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import WATCHED_BY_NAME
 from kai_py.watch.resource import Kind
@@ -152,79 +159,40 @@ class OfflineCluster:
             )
         for volume_claim, volume in placement.volumes:
             self._bind_volume(volume_claim, volume)
-        document = self._documents[key]
-        meta = document["metadata"]
-        if placement.gpus:
-            meta = metadata_with_gpu_share(meta, placement)
-        spec = {**document["spec"], "nodeName": placement.node}
-        status = {
-            **(document.get("status") or {}),
-            "phase": "Running",
-            "startTime": format_time(self._now),
-        }
-        self._write(key, {**document, "metadata": meta, "spec": spec, "status": status})
+        document = with_gpu_share(self._documents[key], placement)
+        bound = with_spec(document, {"nodeName": placement.node})
+        running = {"phase": "Running", "startTime": format_time(self._now)}
+        self._write(key, _with_status(bound, running))
 
     def _reserve(self, claim: ClaimRef, allocation: Document | None, consumer: Document) -> None:
         key = _claim_key(claim)
         document = self._documents[key]
-        status = document.get("status") or {}
-        listed = status.get("reservedFor") or []
-        changed = {**status, "reservedFor": [*listed, *([] if consumer in listed else [consumer])]}
-        if allocation is not None:
-            changed["allocation"] = allocation
-        self._write(key, {**document, "status": changed})
+        status = with_consumer(document.get("status") or {}, consumer, allocation)
+        self._write(key, {**document, "status": status})
 
     def _create_claim(self, pod: PodRef, wanted: ClaimToCreate) -> None:
         """Add the claim for a pod's extended resources and name it in the pod's status."""
-        claim = wanted.claim
         uid = f"{pod.uid}-extended-resources"
-        allocation = claim.status.allocation
-        consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
-        meta = {
-            "name": claim.metadata.name,
-            "namespace": pod.namespace,
-            "uid": uid,
-            "annotations": claim.metadata.annotations,
-            "ownerReferences": msgspec.to_builtins(claim.metadata.owner_references),
-        }
-        status: Document = {"reservedFor": [consumer]}
-        if allocation is not None:
-            status["allocation"] = allocation_document(allocation)
-        self._write(
-            _claim_key(ClaimRef(pod.namespace, claim.metadata.name, uid)),
-            {
-                "apiVersion": CLAIM_API,
-                "kind": "ResourceClaim",
-                "metadata": meta,
-                "spec": msgspec.to_builtins(claim.spec),
-                "status": status,
-            },
+        created = created_claim(wanted)
+        created["metadata"] |= {"namespace": pod.namespace, "uid": uid}
+        allocation = wanted.claim.status.allocation
+        status = with_consumer(
+            {},
+            {"resource": "pods", "name": pod.name, "uid": pod.uid},
+            None if allocation is None else allocation_document(allocation),
         )
+        claim = {"apiVersion": CLAIM_API, "kind": "ResourceClaim", **created, "status": status}
+        self._write(key_of(claim), claim)
         document = self._documents[_pod_key(pod)]
-        claim_status = {
-            "resourceClaimName": claim.metadata.name,
-            "requestMappings": list(msgspec.to_builtins(wanted.uses)),
-        }
-        pod_status = {**(document.get("status") or {}), "extendedResourceClaimStatus": claim_status}
-        self._write(_pod_key(pod), {**document, "status": pod_status})
+        self._write(_pod_key(pod), _with_status(document, extended_resource_status(wanted)))
 
     def _bind_volume(self, claim: ClaimRef, volume: str) -> None:
         key = ObjectKey("", "PersistentVolumeClaim", claim.namespace, claim.name)
-        document = self._documents[key]
-        spec = {**document["spec"], "volumeName": volume}
-        status = {**(document.get("status") or {}), "phase": "Bound"}
-        self._write(key, {**document, "spec": spec, "status": status})
         volume_key = ObjectKey("", "PersistentVolume", "", volume)
-        present = self._documents[volume_key]
-        reference = {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
-        self._write(
-            volume_key,
-            {
-                **present,
-                "spec": {**present["spec"], "claimRef": reference},
-                "status": {**(present.get("status") or {}), "phase": "Bound"},
-            },
-        )
+        named = with_spec(self._documents[key], {"volumeName": volume})
+        claimed = volume_claimed(self._documents[volume_key], claim)
+        for each, document in ((key, named), (volume_key, claimed)):
+            self._write(each, _with_status(document, {"phase": "Bound"}))
 
     def _evict(self, eviction: Eviction) -> None:
         if eviction.suspend:
@@ -273,14 +241,17 @@ class OfflineCluster:
             document = self._documents[key]
             gates = document["spec"].get("schedulingGates") or ()
             left = [each for each in gates if each.get("name") != ADMISSION_GATE]
-            self._write(key, {**document, "spec": {**document["spec"], "schedulingGates": left}})
+            self._write(key, with_spec(document, {"schedulingGates": left}))
 
     def _set_suspend(self, owner: Owner, *, suspend: bool) -> None:
         key = ObjectKey("batch", "Job", owner.namespace, owner.name)
         document = self._documents.get(key)
         if document is not None:
-            spec = {**(document.get("spec") or {}), "suspend": suspend}
-            self._write(key, {**document, "spec": spec})
+            self._write(key, with_spec(document, {"suspend": suspend}))
+
+
+def _with_status(document: Document, fields: Document) -> Document:
+    return {**document, "status": {**(document.get("status") or {}), **fields}}
 
 
 def _pod_key(pod: PodRef) -> ObjectKey:

@@ -5,6 +5,7 @@ labels, annotations and owner references alone, so only metadata is requested. A
 does not serve is simply empty, and so is one that it refuses us, unless it is required.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -39,7 +40,7 @@ from kai_py.api.records.storage import (
     VolumeAttachment,
 )
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
-from kai_py.watch.resource import Kind, define_kind
+from kai_py.watch.resource import Kind, Resource, define_kind
 from kai_py.watch.wire import without_nulls
 
 
@@ -273,3 +274,10 @@ WATCHED_BY_NAME: dict[tuple[str, str], Kind[Any]] = {
     (kind.group, kind.name): kind for kind in WATCHED
 }
 """By group and kind, as ``apiVersion`` and ``kind`` of an object give them."""
+
+
+def watched_as(document: Mapping[str, Any]) -> Resource[Any] | None:
+    """What the scheduler reads an object as, by its apiVersion and kind; None if it does not."""
+    group, _, version = str(document.get("apiVersion", "")).rpartition("/")
+    kind = WATCHED_BY_NAME.get((group, str(document.get("kind", ""))))
+    return kind.at(version) if kind is not None and version in kind.versions else None

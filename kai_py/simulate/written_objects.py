@@ -1,0 +1,99 @@
+"""Objects as they are once what a plan decides has been written: functions of documents."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from kai_py.api.gpu_share import shared_gpu_metadata
+from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
+from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
+from kai_py.api.references import ClaimRef
+from kai_py.plan.plan import ClaimToCreate, Placement
+from kai_py.simulate.objects import Document
+
+
+def with_spec(document: Document, fields: Mapping[str, Any]) -> Document:
+    """The document with some fields of its spec replaced."""
+    return {**document, "spec": {**(document.get("spec") or {}), **fields}}
+
+
+def with_annotations(document: Document, annotations: Mapping[str, str]) -> Document:
+    """The document with some annotations added or replaced."""
+    meta = document["metadata"]
+    written = {**(meta.get("annotations") or {}), **annotations}
+    return {**document, "metadata": {**meta, "annotations": written}}
+
+
+def suspended_job(job: Document, suspended_at: str) -> Document:
+    """``job`` as the scheduler suspends it."""
+    scheduler = job["spec"]["template"]["spec"].get("schedulerName", "")
+    marks = {SUSPENDED_BY_KEY: scheduler, SUSPENDED_AT_KEY: suspended_at}
+    return with_spec(with_annotations(job, marks), {"suspend": True})
+
+
+def resumed_job(job: Document) -> Document:
+    """``job`` as the scheduler resumes it."""
+    meta = job["metadata"]
+    marks = (SUSPENDED_BY_KEY, SUSPENDED_AT_KEY)
+    annotations = {k: v for k, v in (meta.get("annotations") or {}).items() if k not in marks}
+    resumed = {**job, "metadata": {**meta, "annotations": annotations}}
+    return with_spec(resumed, {"suspend": False})
+
+
+def protected_claim(claim: Document) -> Document:
+    """The claim with the finalizer that keeps it while it is allocated."""
+    meta = claim["metadata"]
+    finalizers = meta.get("finalizers") or []
+    if DELETE_PROTECTION_FINALIZER in finalizers:
+        return claim
+    protected = [*finalizers, DELETE_PROTECTION_FINALIZER]
+    return {**claim, "metadata": {**meta, "finalizers": protected}}
+
+
+def with_consumer(status: Document, consumer: Document, allocation: Document | None) -> Document:
+    """A claim's status with one more consumer, and with the allocation if it is a new one."""
+    listed = status.get("reservedFor") or []
+    changed = {**status, "reservedFor": [*listed, *([] if consumer in listed else [consumer])]}
+    return changed if allocation is None else {**changed, "allocation": allocation}
+
+
+def created_claim(wanted: ClaimToCreate) -> Document:
+    """The claim for a pod's extended resources, before it is allocated."""
+    meta = wanted.claim.metadata
+    return {
+        "metadata": {
+            "name": meta.name,
+            "annotations": meta.annotations,
+            "ownerReferences": msgspec.to_builtins(meta.owner_references),
+        },
+        "spec": msgspec.to_builtins(wanted.claim.spec),
+    }
+
+
+def extended_resource_status(wanted: ClaimToCreate) -> Document:
+    """The fields of a pod's status that name the claim for its extended resources."""
+    uses = list(msgspec.to_builtins(wanted.uses))
+    named = {"resourceClaimName": wanted.claim.metadata.name, "requestMappings": uses}
+    return {"extendedResourceClaimStatus": named}
+
+
+def volume_claimed(volume: Document, claim: ClaimRef) -> Document:
+    """A pre-provisioned volume, bound to the claim."""
+    reference = {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
+    return with_spec(volume, {"claimRef": reference})
+
+
+def with_gpu_share(pod: Document, placement: Placement) -> Document:
+    """The pod with the names of the GPUs that it shares, in place of former ones."""
+    if not placement.gpus:
+        return pod
+    metadata = pod["metadata"]
+    former, _ = shared_gpu_metadata(placement.former_gpus)
+    labels, annotations = shared_gpu_metadata(placement.gpus)
+    kept = {k: v for k, v in (metadata.get("labels") or {}).items() if k not in former}
+    shared = {
+        "labels": {**kept, **labels},
+        "annotations": {**(metadata.get("annotations") or {}), **annotations},
+    }
+    return {**pod, "metadata": {**metadata, **shared}}
