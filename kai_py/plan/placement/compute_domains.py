@@ -21,8 +21,9 @@ from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.compute_domains import ChannelClaims, ComputeDomain, domain_id
 from kai_py.grouping.gang import Subgroup
+from kai_py.plan.placement.attempt import Attempt, NodeSet
 from kai_py.plan.placement.fit import by_shape
-from kai_py.plan.placement.pods import Attempt, NodeSet, ShapePlacer
+from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.statement import Statement

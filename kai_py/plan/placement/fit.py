@@ -83,9 +83,10 @@ MAX_RUNNING_FITS = 64
 class ShapeCapacity(NamedTuple):
     """Pods of a shape that nodes take; all arrays are (nodes,).
 
-    ``copies``: by resources and limits of nodes; ``fitting``: and by devices; ``shared``: of those
-    the pods that get parts of GPUs in use, None if the shape asks for no parts. ``free``:
-    (resources, nodes) what was left for them. ``alternatives``: of those that their claims list.
+    ``resource_replicas``: by resources and limits of nodes; ``replicas``: and by devices;
+    ``gpu_share_replicas``: of those the pods that get parts of GPUs in use, None if the shape asks
+    for no parts. ``free``: (resources, nodes) what was left for them. ``alternatives``: of those
+    that their claims list.
     """
 
     resource_replicas: Ints
@@ -128,15 +129,15 @@ class ShapeFits:
     ) -> ShapeCapacity:
         """The capacity for ``count`` pods on the nodes of ``mask``.
 
-        ``together``: keep to nodes that hold so many by resources, where there are any.
+        ``min_replicas``: keep to nodes that hold so many by resources, where there are any.
         """
         free, nodes = statement.free(capacity), statement.snapshot.nodes
         copies = replicas_that_fit(
             shape, statement.snapshot.resources, free, mask, nodes.allocatable
         )
         if min_replicas:
-            roomy = copies >= min_replicas
-            copies = np.where(roomy, copies, 0) if roomy.any() else copies
+            enough = copies >= min_replicas
+            copies = np.where(enough, copies, 0) if enough.any() else copies
         limited = statement.limits.replicas(shape, capacity, count)
         if limited is not None:
             np.minimum(copies, limited, out=copies)
@@ -156,7 +157,7 @@ class ShapeFits:
     ) -> RunningFit | None:
         """The fit of a shape kept from pod to pod, where capacity alone decides.
 
-        ``off_devices``: only on nodes without devices, where it prefers no other to them.
+        ``avoid_devices``: only on nodes without devices.
         """
         key = shape.number, capacity, avoid_devices
         known = self._running_fits.get(key)
@@ -177,6 +178,17 @@ class ShapeFits:
             del self._running_fits[next(iter(self._running_fits))]
         self._running_fits[key] = made
         return made
+
+    def replicas(
+        self, statement: Statement, shape: Shape, mask: Bools, count: int, capacity: Capacity
+    ) -> Ints:
+        """(nodes,) how many pods of ``shape`` fit, devices included, at most ``count`` of those."""
+        running = self.running_fit(statement, shape, capacity)
+        if running is not None:
+            running.refresh()
+            return np.where(mask, running.replicas, 0)
+        mask = self.static_fit(statement, shape, capacity).mask & mask
+        return self.capacity(statement, shape, mask, count, capacity).replicas
 
     def future_replicas(self, statement: Statement, shape: Shape) -> Ints:
         """(nodes,) pods that fit by resources alone once those who leave have left; a fresh array.

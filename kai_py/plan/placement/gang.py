@@ -16,6 +16,7 @@ import numpy as np
 
 from kai_py.grouping.gang import Subgroup, has_topology_constraint
 from kai_py.plan.placement.affinity import followers_last, held_together
+from kai_py.plan.placement.attempt import Attempt, NodeSet
 from kai_py.plan.placement.compute_domains import (
     MAX_CLIQUES_TO_TRY,
     CliqueQuestion,
@@ -31,7 +32,7 @@ from kai_py.plan.placement.exact import (
     place_exactly,
 )
 from kai_py.plan.placement.fit import by_shape, largest_first
-from kai_py.plan.placement.pods import Attempt, NodeSet, ShapePlacer
+from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.preferences import NEAR_GANG, inside_domain
 from kai_py.plan.placement.reasons import (
     UNEXPLAINED,

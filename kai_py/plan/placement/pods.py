@@ -1,35 +1,27 @@
-"""Placement of pods of one shape: all in one fill, or one by one where each changes the next.
+"""Placement of pods of one shape: nodes are picked, and pods placed there, until all are placed.
 
-Where capacity alone decides, the fits kept per shape do it (``running_fit``, ``score_nodes``);
-otherwise the capacity of every node is counted again.
+How nodes are picked depends on what decides where the pods fit and go (``picks``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import NamedTuple
-
-import numpy as np
 
 from kai_py.api.choices import FillStrategy
+from kai_py.plan.placement.attempt import Attempt, NodeSet
 from kai_py.plan.placement.fit import (
     ShapeFits,
     only_resources_decide,
-    slack,
+)
+from kai_py.plan.placement.picks import (
+    CountedPicks,
+    Picks,
+    ResourcePicks,
+    ScoredPicks,
+    SinglePicks,
 )
 from kai_py.plan.placement.preferences import (
-    ALTERNATIVES,
-    IDLE,
-    NO_PREFERENCES,
-    NUMA_ZONES,
-    Preferences,
-    idle_nodes,
-    idle_of,
-    inside_domain,
     nodes_without_devices,
-    rank_nodes,
     requests_devices,
-    static_preferences,
 )
 from kai_py.plan.placement.reasons import (
     UNEXPLAINED,
@@ -40,48 +32,13 @@ from kai_py.plan.placement.reasons import (
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.placement.score_nodes import ScoredFit
 from kai_py.plan.placement.scoring import Scoring
-from kai_py.plan.plan import Action, Stage
+from kai_py.plan.plan import Stage
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
-from kai_py.policy.fill import fill
-from kai_py.policy.score.numa_zones import fewer_zones, fill_by_numa_zones, zone_layers
-from kai_py.policy.topology import DomainCandidate
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.pod_selection import rules_of
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
-
-
-class Attempt(NamedTuple):
-    """What stays the same while a gang is placed.
-
-    ``explain``: whether what stops its pods is reported; finding that out costs time.
-    """
-
-    statement: Statement
-    gang: Gang
-    action: Action
-    capacity: Capacity
-    explain: bool
-
-
-class NodeSet(NamedTuple):
-    """Nodes that may be used, (nodes,) bool, and which of them the gang prefers.
-
-    ``kept``: the domain to which the pods of a shape, by its number, are kept.
-    """
-
-    mask: Bools
-    preferences: Preferences = NO_PREFERENCES
-    kept: Mapping[int, DomainCandidate] = MappingProxyType({})
-
-    def of(self, shape: Shape) -> "NodeSet":
-        """Those for pods of ``shape``."""
-        domain = self.kept.get(shape.number)
-        if domain is None:
-            return self
-        preferences = inside_domain(self.preferences, domain.domain_rank)
-        return NodeSet(self.mask & domain.mask, preferences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +55,32 @@ class ShapePlacer:
     ) -> Unschedulable | None:
         """Place all of ``members``, pods of one shape, or say what stops them."""
         reason = _too_many_users(attempt, members)
-        reason = reason or self._place_shape(attempt, members, node_set.of(members[0].shape))
+        if reason is None:
+            picks = self._picks(attempt, members, node_set.of(members[0].shape))
+            reason = _place_picked(attempt, members, picks)
         if reason is None:
             return None
         return for_gang(reason, attempt.gang, members, attempt.statement.placed)
 
+    def _picks(self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet) -> Picks:
+        """How the nodes for the pods are chosen."""
+        statement, capacity, shape = attempt.statement, attempt.capacity, members[0].shape
+        if self.scoring is not None and not shape.has_claims:
+            unscored = self._unscored_nodes(attempt, members, node_set, self.scoring)
+            if unscored is None:
+                nodes = self.scoring.nodes(statement, capacity)
+                if only_resources_decide(statement, shape):
+                    return ScoredPicks(self.fits, attempt, shape, node_set, nodes)
+                return SinglePicks(self.fits, attempt, shape, node_set, nodes)
+            node_set = unscored
+        running, strategy = self.fits.running_fit(statement, shape, capacity), self.strategy(shape)
+        if running is not None:
+            return ResourcePicks(self.fits, attempt, shape, node_set, running, strategy)
+        return CountedPicks(self.fits, attempt, members, node_set, strategy)
+
     def replicas(self, attempt: Attempt, shape: Shape, mask: Bools, count: int) -> Ints:
         """(nodes,) how many pods of ``shape`` fit, devices included, at most ``count`` of those."""
-        statement, capacity = attempt.statement, attempt.capacity
-        running = self.fits.running_fit(statement, shape, capacity)
-        if running is not None:
-            running.refresh()
-            return np.where(mask, running.replicas, 0)
-        mask = self.fits.static_fit(statement, shape, capacity).mask & mask
-        return self.fits.capacity(statement, shape, mask, count, capacity).replicas
+        return self.fits.replicas(attempt.statement, shape, mask, count, attempt.capacity)
 
     def max_replicas(self, attempt: Attempt, shape: Shape, mask: Bools, count: int) -> Ints:
         """``replicas``, and those that fit only once other pods of the gang are placed."""
@@ -159,17 +128,6 @@ class ShapePlacer:
             return None
         return self.fits.running_fit(statement, shape, capacity)
 
-    def _place_shape(
-        self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet
-    ) -> Unschedulable | None:
-        scoring = self.scoring
-        if scoring is None or members[0].shape.has_claims:
-            return self._place_together(attempt, members, node_set)
-        together = self._unscored_nodes(attempt, members, node_set, scoring)
-        if together is None:
-            return self._place_scored(attempt, members, node_set, scoring)
-        return self._place_together(attempt, members, together)
-
     def _unscored_nodes(
         self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet, scoring: Scoring
     ) -> NodeSet | None:
@@ -184,152 +142,41 @@ class ShapePlacer:
         holds = mask.any() and self.replicas(attempt, shape, mask, count).sum() >= count
         return node_set._replace(mask=mask) if holds else None
 
-    def _place_scored(
-        self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet, scoring: Scoring
-    ) -> Unschedulable | None:
-        """One after the other: each changes what the next one's choices are worth."""
-        statement, capacity, shape = attempt.statement, attempt.capacity, members[0].shape
-        static = self.fits.static_fit(statement, shape, capacity)
-        preferences = {**static_preferences(statement, shape, static), **node_set.preferences}
-        if only_resources_decide(statement, shape):
-            mask, nodes = static.mask & node_set.mask, scoring.nodes(statement, capacity)
-            ranks = rank_nodes(preferences, len(mask))
-            rows = ScoredFit(nodes, shape, mask, ranks).next_rows(len(members))
-            done = len(rows)
-            if done == len(members):
-                statement.place_resources_only(
-                    attempt.gang, members, rows, attempt.action, capacity
-                )
-        else:
-            inside = node_set._replace(preferences=preferences)
-            done = self._place_one_by_one(attempt, members, inside, scoring)
-        if done == len(members):
+
+def _place_picked(
+    attempt: Attempt, members: Sequence[Member], picks: Picks
+) -> Unschedulable | None:
+    """Place pods of one shape where ``picks`` says, until all are placed or it finds no node."""
+    statement, gang, action, capacity, explain = attempt
+    left = list(members)
+    while left:
+        chosen, complete = picks.choose(len(left))
+        if not complete:
+            found = len(members) - len(left) + sum(pick.pods for pick in chosen)
+            return _shortage(attempt, members, picks, found) if explain else UNEXPLAINED
+        if picks.resources_only:
+            rows = [pick.row for pick in chosen for _ in range(pick.pods)]
+            statement.place_resources_only(gang, members, rows, action, capacity)
             return None
-        if not attempt.explain:
-            return UNEXPLAINED
-        replicas = self.replicas(attempt, shape, node_set.mask, 1)
-        return insufficient_capacity(
-            statement, shape, static, replicas=replicas, needed=len(members), found=done
-        )
+        for row, pods, fraction in chosen:
+            placed = statement.place(
+                gang, left[:pods], row, action, capacity=capacity, gpu_fraction=fraction
+            )
+            del left[:placed]
+            if placed < pods:
+                picks.close(row)
+                break
+    return None
 
-    def _place_one_by_one(
-        self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet, scoring: Scoring
-    ) -> int:
-        """How many found a place, each seeing those before it."""
-        statement, gang, action, capacity, _ = attempt
-        shape, scored = members[0].shape, scoring.nodes(statement, capacity)
-        static = self.fits.static_fit(statement, shape, capacity)
-        ranks = rank_nodes(node_set.preferences, len(static.mask))
-        for done, member in enumerate(members):
-            mask, limited = (
-                static.mask & node_set.mask,
-                statement.limits.replicas(shape, capacity, 1),
-            )
-            if limited is not None:
-                mask &= limited > 0
-            by_zones = statement.numa_zones.replicas_by_zones(shape, capacity, 1)
-            if by_zones is not None:
-                zones = {NUMA_ZONES: fewer_zones(by_zones)}
-                ranks = rank_nodes({**node_set.preferences, **zones}, len(mask))
-            pick = scored.pick(shape, mask, ranks)
-            if pick is None or not statement.place(
-                gang, [member], pick.row, action, capacity=capacity, gpu_fraction=pick.gpu_fraction
-            ):
-                return done
-            if rules_of(shape):
-                static = self.fits.static_fit(statement, shape, capacity)
-        return len(members)
 
-    def _place_resources_only(
-        self,
-        attempt: Attempt,
-        members: Sequence[Member],
-        node_set: NodeSet,
-        running_fit: RunningFit,
-    ) -> Unschedulable | None:
-        statement, gang, action, capacity, _ = attempt
-        shape, count = members[0].shape, len(members)
-        running_fit.refresh()
-        replicas = np.where(node_set.mask, running_fit.replicas, 0)
-        ranks = running_fit.preference
-        if node_set.preferences:
-            static = self.fits.static_fit(statement, shape, capacity)
-            preferences = {**static_preferences(statement, shape, static), **node_set.preferences}
-            if capacity is Capacity.FUTURE_IDLE:
-                preferences[IDLE] = idle_of(ranks)
-            ranks = rank_nodes(preferences, len(replicas))
-        chunks = fill(count, replicas, ranks, running_fit.slack, self.strategy(shape))
-        found = sum(pods for _, pods in chunks)
-        if found < count:
-            if not attempt.explain:
-                return UNEXPLAINED
-            static = self.fits.static_fit(statement, shape, capacity)
-            return insufficient_capacity(
-                statement, shape, static, replicas=replicas, needed=count, found=found
-            )
-        rows = [row for row, pods in chunks for _ in range(pods)]
-        statement.place_resources_only(gang, members, rows, action, capacity)
-        return None
-
-    def _place_together(
-        self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet
-    ) -> Unschedulable | None:
-        statement, gang, action, capacity, _ = attempt
-        shape = members[0].shape
-        running = self.fits.running_fit(statement, shape, capacity)
-        if running is not None:
-            return self._place_resources_only(attempt, members, node_set, running)
-        paired = bool(rules_of(shape))
-        static = self.fits.static_fit(statement, shape, capacity)
-        closed = np.zeros(len(statement.snapshot.nodes), dtype=np.bool_)
-        left = list(members)
-        while left:
-            mask = static.mask & node_set.mask & ~closed
-            together = len(left) if shape.shares_claims and len(left) == len(members) else 0
-            count = 1 if paired or together else len(left)
-            found = self.fits.capacity(
-                statement, shape, mask, count, capacity, min_replicas=together
-            )
-            by_zones = statement.numa_zones.replicas_by_zones(shape, capacity, count)
-            preferences = {
-                **static_preferences(statement, shape, static),
-                **node_set.preferences,
-                **idle_nodes(statement, shape, mask, capacity),
-            }
-            if found.alternatives is not None:
-                preferences[ALTERNATIVES] = -found.alternatives.depth
-            if by_zones is not None:
-                preferences[NUMA_ZONES] = zone_layers(by_zones)
-            chunks = fill_by_numa_zones(
-                count,
-                found.replicas,
-                rank_nodes(preferences, len(mask)),
-                slack(shape, statement.snapshot.resources, found.free),
-                self.strategy(shape),
-                replicas_by_zones=by_zones,
-                preferred_replicas=found.preferred_replicas,
-            )
-            if sum(pods for _, pods in chunks) < count:
-                if not attempt.explain:
-                    return UNEXPLAINED
-                done = len(members) - len(left) + sum(pods for _, pods in chunks)
-                return insufficient_capacity(
-                    statement,
-                    shape,
-                    static,
-                    replicas=found.resource_replicas,
-                    needed=len(members),
-                    found=done,
-                )
-            for row, pods in chunks:
-                placed = statement.place(gang, left[:pods], row, action, capacity=capacity)
-                del left[:placed]
-                if placed < pods:
-                    closed[row] = True
-                    break
-            if paired:
-                static = self.fits.static_fit(statement, shape, capacity)
-        return None
+def _shortage(
+    attempt: Attempt, members: Sequence[Member], picks: Picks, found: int
+) -> Unschedulable:
+    static, replicas = picks.shortage()
+    shape, needed = members[0].shape, len(members)
+    return insufficient_capacity(
+        attempt.statement, shape, static, replicas=replicas, needed=needed, found=found
+    )
 
 
 def _too_many_users(attempt: Attempt, members: Sequence[Member]) -> Unschedulable | None:
