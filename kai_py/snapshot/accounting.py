@@ -146,16 +146,17 @@ class Accounting:
         return total(self._request(request) for request in spec.devices.requests)
 
     def least_of_claim(self, spec: ResourceClaimSpec) -> dict[str, float]:
-        """The least that an unallocated claim can cost."""
-        return total(self.least_of_request(request) for request in spec.devices.requests)
+        """Of each resource the least that an unallocated claim can cost."""
+        return total(map(self.least_of, spec.devices.requests))
 
-    def least_of_request(self, request: DeviceRequest) -> dict[str, float]:
-        """The cost of the alternative that costs least, in GPUs before devices."""
+    def least_of(self, request: DeviceRequest) -> dict[str, float]:
+        """Of each resource the least that a request can cost, by whichever alternative."""
         exact = request.exactly
         if exact is not None:
             return {} if exact.admin_access else self.least_of_alternative(exact)
         costs = [self.least_of_alternative(each) for each in request.first_available]
-        return min(costs, key=lambda cost: (cost.get(GPU, 0.0), sum(cost.values())), default={})
+        shared = set.intersection(*map(set, costs)) if costs else set()
+        return {name: min(cost[name] for cost in costs) for name in sorted(shared)}
 
     def least_of_alternative(
         self, request: DeviceRequestSpec, devices: float | None = None

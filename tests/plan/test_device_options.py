@@ -1,6 +1,11 @@
 """Alternatives, and all devices of a node, are tried against the limits of the queue, too."""
 
+from itertools import product
+
 import pytest
+from hypothesis import example, settings
+from hypothesis import given as given_examples
+from hypothesis import strategies as st
 
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.resource_versions import from_json
@@ -97,10 +102,55 @@ def test_pods_use_up_the_limit_one_after_the_other():
     assert given(plan) == {("p0", "gpu/x4"): 4, ("p1", "gpu/x1"): 1}
 
 
-def test_requests_of_one_claim_share_the_limit():
-    plan = world(5, *asking("p", listed(4, 1), listed(4, 1, name="more"))).plan()
-    assert sum(given(plan).values()) <= 5
-    assert placed(plan) == {"p": "n0"}
+lists = st.lists(
+    st.lists(st.integers(1, 8), min_size=1, max_size=3, unique=True), min_size=1, max_size=3
+)
+
+
+def first_within(lists, most):
+    """The first combination, in the order of the lists, that is not above ``most`` together."""
+    return next((found for found in product(*lists) if sum(found) <= most), None)
+
+
+@settings(max_examples=15)
+@given_examples(lists, st.integers(1, 16), st.integers(1, 8))
+@example([[8, 4, 2], [4, 2, 1], [1]], 6, 8)
+@example([[4, 1], [4, 1]], 5, 8)
+def test_requests_of_one_claim_take_the_first_combination(asked, limit, devices):
+    requests = [listed(*counts, name=f"r{i}") for i, counts in enumerate(asked)]
+    plan = world(limit, *asking("p", *requests), sizes=(devices,)).plan()
+    found = first_within(asked, min(limit, devices))
+    expected = {("p", f"r{i}/x{n}"): n for i, n in enumerate(found or ())}
+    assert given(plan) == expected
+
+
+@settings(max_examples=15)
+@given_examples(lists, st.integers(1, 16))
+@example([[8, 4, 2], [4, 2], [1]], 7)
+def test_pods_of_a_gang_take_the_first_combination(asked, limit):
+    owner = job("train", len(asked), "team")
+    pods = [
+        each
+        for i, counts in enumerate(asked)
+        for each in asking(f"t{i}", listed(*counts), owner=owner)
+    ]
+    plan = world(limit, owner, *pods, sizes=(8,) * len(asked)).plan()
+    if len({tuple(counts) for counts in asked}) < len(asked):
+        assert sum(given(plan).values()) <= limit  # equal claims get equal alternatives
+        return
+    found = first_within(asked, limit)
+    assert given(plan) == {(f"t{i}", f"gpu/x{n}"): n for i, n in enumerate(found or ())}
+
+
+def test_the_second_of_three_where_the_quota_closes_the_first_and_nodes_the_third():
+    third = {"name": "x1", "deviceClassName": "none"}
+    asked = listed(8, 4)
+    asked["firstAvailable"].append(third)
+    owner = job("train", 2, "team")
+    pods = [each for i in range(2) for each in asking(f"t{i}", asked, owner=owner)]
+    none = device_class("none", "false")
+    plan = world(8, owner, none, *pods, sizes=(8, 8)).plan()
+    assert given(plan) == {("t0", "gpu/x4"): 4, ("t1", "gpu/x4"): 4}
 
 
 def test_a_gang_takes_what_all_of_its_pods_may_have():
@@ -123,6 +173,18 @@ def test_all_devices_are_charged_as_what_they_are():
     pods = [*asking("all", ALL), *asking("two", listed(2), created=1)]
     plan = world(6, *pods, sizes=(4, 2)).plan()
     assert placed(plan).keys() == {"all", "two"}
+
+
+@pytest.mark.parametrize(("fewer", "order"), [*product((1, 3), ((0, 1), (1, 0)))])
+def test_limits_by_class_close_the_alternative_that_costs_fewer_gpus(fewer, order):
+    options = [
+        {"name": "fast", "deviceClassName": "fast", "count": fewer},
+        {"name": "slow", "deviceClassName": GPU, "count": 2},
+    ]
+    share = {"name": "fast", "deviceClassName": "fast", "max": 0}
+    asked = {"name": "gpu", "firstAvailable": [options[i] for i in order]}
+    made = world(8, *asking("p", asked), device_class("fast"), devices=[share])
+    assert given(made.plan()) == {("p", "gpu/slow"): 2}
 
 
 def test_limits_by_class_close_alternatives():

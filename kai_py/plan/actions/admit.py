@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from kai_py.plan.actions.device_options import least_cost
 from kai_py.plan.placement.next_pods import next_request, precondition
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Admission
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.device_options import least_cost
 from kai_py.plan.session.quota_check import check_quota
 from kai_py.snapshot.gangs import Gang, Member, PodState
 

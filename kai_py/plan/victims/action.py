@@ -51,7 +51,7 @@ def find_victims(
                         gang_queue.push(gang)
                     continue
                 out_of_budget = state.searched.get(gang.key, False)
-                cheapest = None if out_of_budget else cheapest_claims(state, request)
+                cheapest = None if out_of_budget else cheapest_claims(state, gang, request)
                 if cheapest is not None:
                     with (
                         state.charging(gang, cheapest.cost),

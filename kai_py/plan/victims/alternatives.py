@@ -7,13 +7,15 @@ bring its queue above its fair share or its limit.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from msgspec.structs import replace as with_fields
+import numpy as np
 
-from kai_py.api.records.resource import DeviceRequest, ResourceClaimSpec
+from kai_py.api.records.resource import ResourceClaimSpec
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.device_options import ClaimChoices
+from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 
 
@@ -25,40 +27,30 @@ class CheapestClaims:
     cost: Floats
 
 
-def cheapest_claims(state: CycleState, request: PlacementRequest) -> CheapestClaims | None:
+def cheapest_claims(
+    state: CycleState, gang: Gang, request: PlacementRequest
+) -> CheapestClaims | None:
     """The claims of a request with the alternatives that cost least; None where that is no less.
 
-    Claims whose cost would still depend on the devices found are left as they are.
+    Alternatives beyond a bound, were its queues empty, do not count. Claims whose cost would still
+    depend on the devices found are left as they are.
     """
     accounting, quota = state.accounting, state.quota
+    nothing = np.zeros_like(quota.usage.allocated)
+    usage = replace(quota.usage, allocated=nothing, non_preemptible=nothing)
+    choices = ClaimChoices.of(state, gang, request.members, usage)
+    options = choices.within({}) if choices.own else None
+    if options is None:
+        return None
+    cheapest = choices.cheapest(options).specs
     specs: dict[int, ResourceClaimSpec] = {}
     cost = quota.cost_of(request.members).copy()
-    for member in request.members:
-        for spec in state.statement.devices.own_claims(member).values():
-            narrowed = specs.get(id(spec)) or _cheapest(state, spec)
-            if narrowed is None:
-                continue
-            specs[id(spec)] = narrowed
-            cost -= quota.cost_vector(accounting.claim_spec(spec))
-            cost += quota.cost_vector(accounting.claim_spec(narrowed))
+    for spec in choices.own.values():
+        narrowed = cheapest[id(spec)]
+        most = accounting.claim_spec(narrowed)
+        if accounting.claim_spec(spec) == most or most != accounting.least_of_claim(narrowed):
+            continue
+        specs[id(spec)] = narrowed
+        cost -= quota.cost_vector(accounting.claim_spec(spec))
+        cost += quota.cost_vector(most)
     return CheapestClaims(specs, cost) if specs else None
-
-
-def _cheapest(state: CycleState, spec: ResourceClaimSpec) -> ResourceClaimSpec | None:
-    accounting = state.accounting
-    requests = tuple(_with_cheapest(state, each) for each in spec.devices.requests)
-    narrowed = with_fields(spec, devices=with_fields(spec.devices, requests=requests))
-    most, least = accounting.claim_spec(narrowed), accounting.least_of_claim(spec)
-    is_less = accounting.claim_spec(spec) != most
-    return narrowed if is_less and most == least else None
-
-
-def _with_cheapest(state: CycleState, request: DeviceRequest) -> DeviceRequest:
-    if not request.first_available:
-        return request
-    accounting = state.accounting
-    least = accounting.least_of_request(request)
-    kept = tuple(
-        each for each in request.first_available if accounting.least_of_alternative(each) == least
-    )
-    return with_fields(request, first_available=kept)

@@ -1,6 +1,7 @@
 """Victims for claims that list alternatives: the one that is taken is what fairness judges."""
 
 import pytest
+from msgspec.structs import replace
 
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.resource_versions import from_json
@@ -100,3 +101,17 @@ def test_a_preemptor_gets_the_alternative_within_the_limit(maximum):
     plan = world.add(asking("high", 3, 1, queue="q", priority=9, created=5)).plan()
     assert evicted(plan) == ["low"]
     assert placed(plan) == {}
+
+
+def test_a_reclaimer_gets_the_cheapest_alternative_that_no_limit_closes():
+    closed = {"name": "fast", "deviceClassName": "fast", "max": 0}
+    [made, pending] = asking("p", 2, queue="lender", created=9)
+    [request] = made.spec.devices.requests
+    [slow] = request.first_available
+    fast = replace(slow, name="fast", device_class_name="fast", count=1)
+    both = replace(request, first_available=(fast, slow))
+    spec = replace(made.spec, devices=replace(made.spec.devices, requests=(both,)))
+    world = borrowing(devices=[closed]).add(device_class("fast"), replace(made, spec=spec), pending)
+    plan = world.plan()
+    assert len(evicted(plan)) == 2
+    assert [each.pod.name for each in plan.nominations] == ["p"]
