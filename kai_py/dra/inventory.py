@@ -12,12 +12,13 @@ from functools import cached_property
 
 from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.node import Node
-from kai_py.api.records.resource import ResourceSlice
+from kai_py.api.records.resource import DeviceTaint, ResourceSlice
 from kai_py.dra.features import ALL_FEATURES, AllocationStrategy, Features
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.pools import Pool, PoolStatus, gather_pools, pool_fault
 from kai_py.dra.published_names import PublishedNames, published_names
 from kai_py.dra.rows import DeviceRow, ParsedSlice, parse_slice
+from kai_py.dra.taints import NO_EXECUTE
 
 OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
 """The feature that a node declares when it can skip the preparation of a device."""
@@ -94,6 +95,7 @@ class Inventory:
     _devices: dict[PoolID, dict[str, DeviceRow]] = field(default_factory=dict)
     _faults: tuple[int, tuple[tuple[ResourceSlice, str], ...]] | None = None
     _names: tuple[int, PublishedNames] | None = None
+    _evicting: tuple[int, Mapping[DeviceID, tuple[DeviceTaint, ...]]] | None = None
 
     @classmethod
     def of(
@@ -204,6 +206,18 @@ class Inventory:
             slices = (parsed.slice for parsed in self._slices.values())
             self._names = (self.revision, published_names(slices))
         return self._names[1]
+
+    def evicting_taints(self) -> Mapping[DeviceID, tuple[DeviceTaint, ...]]:
+        """The devices whose taints end the pods that use them; collected after a change."""
+        if self._evicting is None or self._evicting[0] != self.revision:
+            found = {
+                row.id: taints
+                for parsed in self._slices.values()
+                for row in parsed.rows
+                if (taints := tuple(each for each in row.taints if each.effect == NO_EXECUTE))
+            }
+            self._evicting = (self.revision, found)
+        return self._evicting[1]
 
     def slices(self) -> Mapping[str, ParsedSlice]:
         """All slices by key."""

@@ -11,7 +11,8 @@ from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.resource import DeviceTaint, DeviceToleration
 from kai_py.dra.identity import DeviceID
 
-BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+NO_EXECUTE = "NoExecute"
+BLOCKING_EFFECTS = ("NoSchedule", NO_EXECUTE)
 
 
 def untolerated_taint(

@@ -1,10 +1,19 @@
 """Pods that lost a device: they restart elsewhere, with their gang where it needs all of them.
 
+A device is lost whose health the kubelet reports so, or that has a taint with effect NoExecute,
+of its driver or of a DeviceTaintRule, which the claim does not tolerate. The cluster ends each pod
+on such a device by itself; a toleration with a time limit counts until the cluster has done so.
+
 A gang that is still at its minimum without such pods loses only these, which its framework creates
 again; any other restarts whole, for its pods work together. A gang whose workload would fail stays.
-Source: KEP-4680 (health of devices in the status of pods).
+Sources: KEP-4680 (health of devices in the status of pods), KEP-5055 (device taints).
 """
 
+from collections.abc import Mapping
+
+from kai_py.api.records.resource import DeviceTaint
+from kai_py.dra.identity import DeviceID
+from kai_py.dra.taints import untolerated_taint
 from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.placement.next_pods import active_counts
 from kai_py.plan.plan import Action
@@ -13,31 +22,67 @@ from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.victims.survival import is_lost
 from kai_py.snapshot.gangs import Gang, Member
 
+POD = "{pod}"
+"""Where the pod is named in a clause; no name of a device has braces."""
+
 
 def evict_unhealthy(state: CycleState) -> None:
-    """Evict the pods on unhealthy devices, and what cannot work without them."""
-    gangs = state.snapshot.gangs
-    found = [gangs[key] for key in state.snapshot.unhealthy if key in gangs]
-    for gang in state.turns.able(found):
+    """Evict the pods on lost devices, and what cannot work without them.
+
+    O(pods with claims) while any device has such a taint.
+    """
+    gangs, lost = state.snapshot.gangs, _reported(state)
+    if tainted := state.statement.devices.evicting_taints():
+        for gang in gangs.values():
+            if found := _on_tainted(state, gang, tainted):
+                lost[gang.key] = found | lost.get(gang.key, {})
+    for gang in state.turns.able([gangs[key] for key in sorted(lost) if key in gangs]):
         with state.turns.of(gang):
-            _evict(state, gang)
+            _evict(state, gang, lost[gang.key])
 
 
-def _evict(state: CycleState, gang: Gang) -> None:
-    devices, evicted = state.snapshot.unhealthy[gang.key], state.statement.evicted
-    bound = [member for member in gang.bound if member.pod.uid not in evicted]
-    lost = [member for member in bound if member.pod.uid in devices]
+def _reported(state: CycleState) -> dict[str, dict[str, str]]:
+    """By gang and pod uid: the device that is reported as unhealthy, as a clause about the pod."""
+    return {
+        key: {
+            uid: f"the kubelet reports device {name} of {POD} as unhealthy"
+            for uid, name in devices.items()
+        }
+        for key, devices in state.snapshot.unhealthy.items()
+    }
+
+
+def _on_tainted(
+    state: CycleState, gang: Gang, tainted: Mapping[DeviceID, tuple[DeviceTaint, ...]]
+) -> dict[str, str]:
+    """By pod uid: the device whose taint the claim does not tolerate, as a clause about the pod."""
+    found: dict[str, str] = {}
+    for member in gang.bound:
+        for ref in member.claims:
+            claim = state.snapshot.devices.claims.get((ref.namespace, ref.name))
+            allocation = claim.status.allocation if claim is not None else None
+            for each in allocation.devices.results if allocation is not None else ():
+                device = DeviceID(each.driver, each.pool, each.device)
+                taint = untolerated_taint(tainted.get(device, ()), each.tolerations)
+                if taint is not None:
+                    said = f"device {device} of {POD} has taint {taint.key}:{taint.effect}"
+                    found.setdefault(member.pod.uid, said)
+    return found
+
+
+def _evict(state: CycleState, gang: Gang, why: Mapping[str, str]) -> None:
+    bound = [member for member in gang.bound if member.pod.uid not in state.statement.evicted]
+    lost = [member for member in bound if member.pod.uid in why]
     if not lost:
         return
     leaving = lost if _works_without(state, gang, lost) else bound
     if is_lost(gang, leaving):
         return
     first = lost[0]
-    device = f"device {devices[first.pod.uid]} of pod {first.pod.namespace}/{first.pod.name}"
+    said = why[first.pod.uid].replace(POD, f"pod {first.pod.namespace}/{first.pod.name}")
     for member in leaving:
         whole = "" if member in lost else "; the gang restarts whole"
-        reason = f"the kubelet reports {device} as unhealthy{whole}"
-        state.statement.evict(Evicted(member, gang, Action.STALE, gang, reason))
+        state.statement.evict(Evicted(member, gang, Action.STALE, gang, f"{said}{whole}"))
 
 
 def _works_without(state: CycleState, gang: Gang, lost: list[Member]) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.resource import (
     AllocationResult,
+    DeviceTaint,
     ResourceClaim,
     ResourceClaimSpec,
 )
@@ -29,7 +30,7 @@ from kai_py.dra.device_state import DeviceState, ReleasedAllocation
 from kai_py.dra.divisible_gpus import serving
 from kai_py.dra.explain.diagnosis import diagnose_allocation
 from kai_py.dra.explain.diagnosis_message import diagnosis_message
-from kai_py.dra.identity import AllocationError
+from kai_py.dra.identity import AllocationError, DeviceID
 from kai_py.dra.node_resources import NONE
 from kai_py.dra.published_names import PublishedNames
 from kai_py.plan.plan import ClaimAllocation
@@ -77,6 +78,10 @@ class CycleDevices:
             self._release_claim(claim, ended_pod)
         for member in snapshot.terminating:
             self.release(member)
+
+    def evicting_taints(self) -> Mapping[DeviceID, tuple[DeviceTaint, ...]]:
+        """The devices whose taints end the pods that use them, whatever was decided."""
+        return self._devices.inventory.evicting_taints()
 
     def replicas(self, shape: Shape, mask: Bools, count: int, capacity: Capacity) -> Ints:
         """(nodes,) int64: pods of ``shape``, at most ``count``, for which there are devices."""

@@ -3,7 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from kai_py.api.records.core import ContainerStatus, ResourceHealth, ResourceStatus
+from kai_py.api.records.core import ContainerStatus, ObjectMeta, ResourceHealth, ResourceStatus
+from kai_py.api.records.device_taint_rule import (
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintSelector,
+)
+from kai_py.api.records.resource import DeviceTaint, DeviceToleration
 from kai_py.relevance import affects_plan
 from tests.support.scenario import (
     claim,
@@ -92,3 +98,60 @@ def test_a_device_of_a_claim_that_was_lost_is_given_to_no_other_pod(name, device
     assert len(placed(plan)) == 1
     assert "scheduling.kai.io/device-unhealthy=Unhealthy" in plan.unplaced[0].message
     assert len(placed(world.plan(1700.0))) == 2
+
+
+def on_devices(minimum, **tainting):
+    """A gang of two pods with a device each, and two devices more."""
+    owner = job(
+        "train", 2, "q", **({"scheduling.kai.io/min-available": minimum} if minimum else {})
+    )
+    made = [owner]
+    for n in range(2):
+        held = claim(f"c{n}", owner=f"p{n}", held_by=[f"p{n}"], on=[("a", f"gpu-{n}")])
+        made += [held, claiming(pod(f"p{n}", 0, owner=owner, node="a"), f"c{n}", template=False)]
+    return cluster(queue("q", 8), node("a", 0), device_class(), tainted_slice(**tainting), *made)
+
+
+def tainted_slice(**tainting):
+    """Four devices, of which the first has a taint."""
+    taint = DeviceTaint(key="example.com/broken", **({"effect": "NoExecute"} | tainting))
+    made = gpu_slice("a", 4)
+    first, *others = made.spec.devices
+    return replace(
+        made, spec=replace(made.spec, devices=(replace(first, taints=(taint,)), *others))
+    )
+
+
+def test_a_taint_that_ends_pods_ends_the_gang_that_needs_them():
+    plan = on_devices("").plan()
+    assert evicted(plan) == ["p0", "p1"]
+    said = "device gpu.nvidia.com/a/gpu-0 of pod default/p0 has taint example.com/broken:NoExecute"
+    assert {each.reason for each in plan.evictions} == {said, f"{said}; the gang restarts whole"}
+    assert evicted(on_devices("1").plan()) == ["p0"]
+    assert evicted(on_devices("", effect="NoSchedule").plan()) == []
+
+
+@pytest.mark.parametrize("seconds", [None, 60])
+def test_a_taint_that_the_claim_tolerates_does_not(seconds):
+    made = on_devices("")
+    held = made._known["resourceclaims", ("default", "c0")]
+    toleration = DeviceToleration(operator="Exists", toleration_seconds=seconds)
+    [result] = held.status.allocation.devices.results
+    results = (replace(result, tolerations=(toleration,)),)
+    devices = replace(held.status.allocation.devices, results=results)
+    allocation = replace(held.status.allocation, devices=devices)
+    made.add(replace(held, status=replace(held.status, allocation=allocation)))
+    assert evicted(made.plan()) == []
+
+
+def test_a_rule_taints_as_a_driver_does():
+    made = on_devices("", effect="None")
+    assert evicted(made.plan()) == []
+    selector = DeviceTaintSelector(driver="gpu.nvidia.com", pool="a", device="gpu-1")
+    taint = DeviceTaint(key="example.com/repair", effect="NoExecute")
+    rule = DeviceTaintRule(
+        metadata=ObjectMeta(name="repair"),
+        spec=DeviceTaintRuleSpec(device_selector=selector, taint=taint),
+    )
+    made.builder.apply("devicetaintrules", None, rule)
+    assert evicted(made.plan()) == ["p0", "p1"]
