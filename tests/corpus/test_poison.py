@@ -11,8 +11,9 @@ import pytest
 
 from tests.support.cluster.api import Document
 from tests.support.poison.corpus import Poison, corpus
+from tests.support.poison.document import document
 from tests.support.poison.fuzz import absurd
-from tests.support.poison.objects import document, ordinary
+from tests.support.poison.objects import ordinary
 from tests.support.poison.process import Process, canary, small_world, started
 
 CORPUS = corpus()

@@ -9,7 +9,7 @@ from kai_py.config import Configuration
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.objects import Document
 from kai_py.simulate.redaction import redact
-from tests.cluster.fake_kubelet.nodes import gpu_nodes, node_document, slice_document
+from tests.cluster.fake_kubelet.nodes import FakeNode, gpu_nodes, node_document, slice_document
 from tests.simulate.clusters import NOW, queue, simulated
 from tests.simulate.test_situations import staged
 from tests.support.cluster.manifests import claim_template, gpu_request, job, pod, pod_spec
@@ -45,8 +45,8 @@ def test_the_plan_is_the_same(situation: Situation):
     assert decided(redact(documents)) == decided(documents)
 
 
-def full_of_secrets() -> list[Document]:
-    """A name, or an address, wherever the API has room for one."""
+def secret_job() -> Document:
+    """A Job with a name, or an address, wherever its pods have room for one."""
     spec = pod_spec(
         template=f"{SECRET}-gpu",
         nodeSelector={f"{SECRET}.example.com/pool": SECRET, "kubernetes.io/os": "linux"},
@@ -79,12 +79,22 @@ def full_of_secrets() -> list[Document]:
     }
     work = job(f"{SECRET}-job", 2, spec, annotations=annotations)
     work["metadata"]["labels"] = {SECRET: SECRET, "app.kubernetes.io/name": SECRET}
-    [node] = gpu_nodes(1, prefix=SECRET, published_gpus=2)
+    return work
+
+
+def secret_node(node: FakeNode) -> Document:
+    """A node with names and addresses in its labels and status."""
     machine = node_document(node, "2027-01-15T08:00:00Z")
     machine["metadata"]["labels"] |= {f"{SECRET}.example.com/pool": SECRET}
     machine["status"]["images"] = [{"names": [f"{SECRET}:1"], "sizeBytes": 1}]
     machine["status"]["addresses"] = [{"type": "InternalIP", "address": ADDRESS}]
     machine["status"]["conditions"][0]["message"] = f"{SECRET} on {ADDRESS}"
+    return machine
+
+
+def full_of_secrets() -> list[Document]:
+    """A cluster in which names and addresses stand wherever the API has room for one."""
+    [node] = gpu_nodes(1, prefix=SECRET, published_gpus=2)
     selector = f'device.attributes["gpu.nvidia.com"].owner != "{SECRET}-0"'
     cluster = simulated(
         queue(f"{SECRET}-queue", 8),
@@ -93,12 +103,12 @@ def full_of_secrets() -> list[Document]:
         *volume_in(SECRET),
         nodes=0,
     )
-    made = cluster.embedded.create(machine)
+    made = cluster.embedded.create(secret_node(node))
     devices = slice_document(node, made["metadata"]["uid"])
     for device in devices["spec"]["devices"]:
         device["attributes"]["owner"] = {"string": f"{SECRET}-0"}
     cluster.embedded.create(devices)
-    cluster.embedded.create(work)
+    cluster.embedded.create(secret_job())
     cluster.settle(60)
     documents = deepcopy(cluster.documents())
     for document in documents:

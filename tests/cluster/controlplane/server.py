@@ -134,9 +134,7 @@ def control_plane(
             gate_flags,
             controller_manager_flags,
         )
-        # Pods are refused until their namespace has its service account.
-        account = f"{url}/api/v1/namespaces/default/serviceaccounts/default"
-        controllers.wait_until(lambda: answers(account, token), within=_START_SECONDS)
+        controllers.wait_until(lambda: _admits_pods(url, token), within=_START_SECONDS)
         yield ControlPlane(
             url=url,
             token=token,
@@ -146,6 +144,11 @@ def control_plane(
             processes={p.name: p for p in (etcd, apiserver, controllers)},
             start_apiserver=start_apiserver,
         )
+
+
+def _admits_pods(url: str, token: str) -> bool:
+    """Whether the namespace has its service account, without which pods are refused."""
+    return answers(f"{url}/api/v1/namespaces/default/serviceaccounts/default", token)
 
 
 def _administrator(directory: Path) -> tuple[str, Path]:

@@ -1,276 +1,32 @@
 """Ordinary objects of every kind that the scheduler watches: what fuzzed objects are made from."""
 
 from tests.support.cluster.api import Document
-
-QUEUE = "scheduling.kai.io/queue-name"
-GPU = "gpu.example.com"
-TEAM = {QUEUE: "tenant"}
-POD_SPEC: Document = {
-    "schedulerName": "kai-scheduler",
-    "restartPolicy": "Never",
-    "containers": [
-        {
-            "name": "main",
-            "image": "none",
-            "ports": [{"hostPort": 80, "containerPort": 80}],
-            "resources": {
-                "requests": {"cpu": "1", "memory": "1Gi"},
-                "limits": {"nvidia.com/gpu": "1"},
-                "claims": [{"name": "gpu"}],
-            },
-        }
-    ],
-    "initContainers": [
-        {"name": "init", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}}
-    ],
-    "overhead": {"cpu": "10m"},
-    "priority": 10,
-    "preemptionPolicy": "PreemptLowerPriority",
-    "nodeSelector": {"zone": "a"},
-    "tolerations": [{"key": "gpu", "operator": "Exists", "tolerationSeconds": 10}],
-    "resourceClaims": [{"name": "gpu", "resourceClaimName": "claim"}],
-    "volumes": [
-        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
-        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
-    ],
-    "affinity": {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [
-                    {"matchExpressions": [{"key": "gen", "operator": "Gt", "values": ["3"]}]}
-                ]
-            },
-            "preferredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "weight": 10,
-                    "preference": {
-                        "matchFields": [
-                            {"key": "metadata.name", "operator": "In", "values": ["n0"]}
-                        ]
-                    },
-                }
-            ],
-        },
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "labelSelector": {
-                        "matchExpressions": [
-                            {"key": "app", "operator": "NotIn", "values": ["other"]}
-                        ]
-                    },
-                    "namespaceSelector": {},
-                    "topologyKey": "zone",
-                    "matchLabelKeys": ["app"],
-                }
-            ]
-        },
-    },
-    "topologySpreadConstraints": [
-        {
-            "maxSkew": 1,
-            "topologyKey": "zone",
-            "whenUnsatisfiable": "DoNotSchedule",
-            "minDomains": 2,
-            "labelSelector": {"matchLabels": {"app": "fuzz"}},
-        }
-    ],
-}
-CLAIM_SPEC: Document = {
-    "devices": {
-        "requests": [
-            {
-                "name": "gpu",
-                "exactly": {
-                    "deviceClassName": GPU,
-                    "count": 1,
-                    "allocationMode": "ExactCount",
-                    "selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}],
-                    "tolerations": [{"key": "x", "operator": "Exists"}],
-                    "capacity": {"requests": {"memory": "1Gi"}},
-                },
-            },
-            {"name": "any", "firstAvailable": [{"name": "a", "deviceClassName": GPU, "count": 1}]},
-        ],
-        "constraints": [{"requests": ["gpu"], "matchAttribute": "gpu.example.com/numa"}],
-    }
-}
-ALLOCATION: Document = {
-    "devices": {
-        "results": [
-            {
-                "request": "gpu",
-                "driver": GPU,
-                "pool": "n0",
-                "device": "gpu-0",
-                "consumedCapacity": {"memory": "1Gi"},
-                "shareID": "a671734a-e8e5-11e4-8fde-42010af09327",
-            }
-        ]
-    },
-    "nodeSelector": {
-        "nodeSelectorTerms": [
-            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}
-        ]
-    },
-    "allocationTimestamp": "2026-01-01T00:00:00Z",
-}
-
-
-def document(api_version: str, kind: str, name: str, namespace: str = "", **fields: object):
-    meta: Document = {"name": name, "uid": f"uid-{kind}-{name}", "resourceVersion": "1"}
-    if namespace:
-        meta["namespace"] = namespace
-    meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    meta |= fields.pop("meta", {})
-    return {"apiVersion": api_version, "kind": kind, "metadata": meta} | fields
-
-
-def _pod(name: str, meta: Document, spec: Document | None = None, status: Document | None = None):
-    return document(
-        "v1",
-        "Pod",
-        name,
-        "tenant",
-        meta={"annotations": dict(TEAM), "labels": {"app": "fuzz"}} | meta,
-        spec=POD_SPEC | (spec or {}),
-        status=status or {"phase": "Pending"},
-    )
-
-
-def _annotated(**annotations: str) -> Document:
-    named = {key.replace("__", "/").replace("_", "-"): text for key, text in annotations.items()}
-    return {"annotations": TEAM | named}
+from tests.support.poison.devices import claims, slices
+from tests.support.poison.document import GPU, document
+from tests.support.poison.pods import jobs, pods, pods_of_dialects
 
 
 def ordinary() -> list[Document]:
     """A world of a tenant with one object of every kind, and pods of every way to form a gang."""
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "uid-Job-job"}
-    owned = {"ownerReferences": [owner | {"controller": True}]}
-    plain: Document = {"resourceClaims": [], "volumes": [], "affinity": {}, "nodeSelector": {}}
-    plain |= {"topologySpreadConstraints": []}
-    plain["containers"] = [
-        {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {}}}
+    return [
+        *pods(),
+        *pods_of_dialects(),
+        *jobs(),
+        *_queues(),
+        *_groups(),
+        *_levels(),
+        *slices(),
+        *claims(),
+        *_nodes(),
+        *_volumes(),
+        *_storage(),
     ]
-    running = {
-        "phase": "Running",
-        "startTime": "2026-01-01T00:00:00Z",
-        "conditions": [
-            {
-                "type": "PodScheduled",
-                "status": "True",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }
-        ],
-        "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "claim"}],
-    }
+
+
+def _queues() -> list[Document]:
+    """Queues."""
     queue = "scheduling.kai.io/v1alpha1"
     return [
-        _pod("pending", {}),
-        _pod("simple", {}, plain),
-        _pod("running", {}, plain | {"nodeName": "n0"}, running),
-        _pod("of-job", owned, plain),
-        _pod("suspended", owned, plain),
-        _pod(
-            "grouped",
-            _annotated(scheduling__kai__io__pod_group="g", scheduling__kai__io__min_available="2")
-            | {
-                "annotations": TEAM
-                | {
-                    "scheduling.kai.io/pod-group": "g",
-                    "scheduling.kai.io/min-available": "2",
-                    "scheduling.kai.io/preemption-delay": "10s",
-                    "scheduling.kai.io/expected-runtime": "1h",
-                    "scheduling.kai.io/ageing": "1m",
-                    "scheduling.kai.io/preemptibility": "semi-preemptible",
-                    "scheduling.kai.io/on-eviction": "suspend",
-                    "scheduling.kai.io/segment-size": "1",
-                    "scheduling.kai.io/numa-zones": "[]",
-                    "scheduling.kai.io/provisioning-class-name": "check-capacity",
-                },
-                "labels": {"batch.kubernetes.io/job-completion-index": "3"},
-            },
-            plain,
-        ),
-        _pod(
-            "part",
-            {
-                "annotations": TEAM
-                | {
-                    "gpu-fraction": "0.5",
-                    "gpu-fraction-num-devices": "2",
-                    "scheduling.kai.io/gpu-index": "0",
-                },
-                "labels": {"runai-gpu-group": "g", "runai-gpu-group/h": "h"},
-            },
-            plain | {"nodeName": "n0", "containers": [{"name": "main", "resources": {}}]},
-            running,
-        ),
-        _pod(
-            "of-kai",
-            {
-                "annotations": {
-                    "pod-group-name": "kai-group",
-                    "kai.scheduler/staleness-grace-period": "1m",
-                },
-                "labels": {
-                    "kai.scheduler/queue": "tenant",
-                    "kai.scheduler/subgroup-name": "a",
-                    "kai.scheduler/task-priority": "3",
-                    "priorityClassName": "train",
-                },
-            },
-            plain,
-        ),
-        _pod(
-            "of-yunikorn",
-            {
-                "annotations": TEAM
-                | {
-                    "yunikorn.apache.org/task-group-name": "a",
-                    "yunikorn.apache.org/task-groups": '[{"name": "a", "minMember": 2}]',
-                    "applicationId": "app",
-                }
-            },
-            plain,
-        ),
-        _pod("of-native", {}, plain | {"schedulingGroup": {"podGroupName": "native-group"}}),
-        _pod(
-            "of-kueue",
-            {
-                "labels": {"kueue.x-k8s.io/pod-group-name": "k"},
-                "annotations": TEAM | {"kueue.x-k8s.io/pod-group-total-count": "2"},
-            },
-            plain,
-        ),
-        document(
-            "batch/v1",
-            "Job",
-            "job",
-            "tenant",
-            meta=_annotated() | {"annotations": TEAM | {"scheduling.kai.io/min-available": "1"}},
-            spec={"parallelism": 2, "completions": 4, "template": {"spec": plain}},
-            status={"active": 1, "succeeded": 1},
-        ),
-        document(
-            "batch/v1",
-            "Job",
-            "suspended",
-            "tenant",
-            meta={
-                "annotations": TEAM
-                | {
-                    "scheduling.kai.io/suspended-by": "kai-scheduler",
-                    "scheduling.kai.io/suspended-at": "2026-01-01T00:00:00Z",
-                }
-            },
-            spec={
-                "suspend": True,
-                "parallelism": 2,
-                "completions": 4,
-                "template": {"metadata": {"labels": {"a": "b"}}, "spec": POD_SPEC | plain},
-            },
-        ),
         document(
             queue,
             "Queue",
@@ -313,6 +69,12 @@ def ordinary() -> list[Document]:
                 "preemptMinRuntime": "1m",
             },
         ),
+    ]
+
+
+def _groups() -> list[Document]:
+    """Groups of pods in other dialects."""
+    return [
         document(
             "scheduling.run.ai/v2alpha2",
             "PodGroup",
@@ -357,6 +119,12 @@ def ordinary() -> list[Document]:
             "tenant",
             spec={"schedulingPolicy": {"gang": {"minGroupCount": 1}}},
         ),
+    ]
+
+
+def _levels() -> list[Document]:
+    """What pods and groups refer to."""
+    return [
         document(
             "kai.scheduler/v1alpha1",
             "Topology",
@@ -364,88 +132,12 @@ def ordinary() -> list[Document]:
             spec={"levels": [{"nodeLabel": "zone"}, {"nodeLabel": "kubernetes.io/hostname"}]},
         ),
         document("scheduling.k8s.io/v1", "PriorityClass", "train", value=50, globalDefault=False),
-        document(
-            "resource.k8s.io/v1",
-            "DeviceClass",
-            "fuzzed",
-            spec={
-                "selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}],
-                "extendedResourceName": "example.com/gpu",
-            },
-        ),
-        document(
-            "resource.k8s.io/v1",
-            "ResourceSlice",
-            "fuzzed",
-            spec={
-                "driver": "fuzz.example.com",
-                "nodeName": "n0",
-                "pool": {"name": "fuzz", "generation": 1, "resourceSliceCount": 1},
-                "sharedCounters": [{"name": "set", "counters": {"memory": {"value": "80Gi"}}}],
-                "devices": [
-                    {
-                        "name": "d0",
-                        "attributes": {
-                            "model": {"string": "x"},
-                            "numa": {"int": 1},
-                            "ok": {"bool": True},
-                            "driver": {"version": "1.0.0"},
-                        },
-                        "capacity": {
-                            "memory": {
-                                "value": "80Gi",
-                                "requestPolicy": {
-                                    "default": "1Gi",
-                                    "validRange": {"min": "1Gi", "max": "80Gi", "step": "1Gi"},
-                                },
-                            }
-                        },
-                        "allowMultipleAllocations": True,
-                        "consumesCounters": [
-                            {"counterSet": "set", "counters": {"memory": {"value": "10Gi"}}}
-                        ],
-                        "taints": [
-                            {
-                                "key": "k",
-                                "effect": "NoSchedule",
-                                "timeAdded": "2026-01-01T00:00:00Z",
-                            }
-                        ],
-                        "bindsToNode": True,
-                        "bindingConditions": ["ready"],
-                        "bindingFailureConditions": ["failed"],
-                    }
-                ],
-            },
-        ),
-        document("resource.k8s.io/v1", "ResourceClaim", "claim", "tenant", spec=CLAIM_SPEC),
-        document(
-            "resource.k8s.io/v1",
-            "ResourceClaim",
-            "allocated",
-            "tenant",
-            spec=CLAIM_SPEC,
-            status={
-                "allocation": ALLOCATION,
-                "reservedFor": [{"resource": "pods", "name": "running", "uid": "uid-Pod-running"}],
-            },
-        ),
-        document(
-            "resource.k8s.io/v1",
-            "ResourceClaimTemplate",
-            "template",
-            "tenant",
-            spec={"spec": CLAIM_SPEC},
-        ),
-        document(
-            "resource.k8s.io/v1beta2",
-            "DeviceTaintRule",
-            "rule",
-            spec={
-                "deviceSelector": {"driver": "fuzz.example.com", "pool": "fuzz"},
-                "taint": {"key": "k", "value": "v", "effect": "NoExecute"},
-            },
-        ),
+    ]
+
+
+def _nodes() -> list[Document]:
+    """A node, what says more of one, and what hangs on none."""
+    return [
         document(
             "v1",
             "Node",
@@ -478,6 +170,27 @@ def ordinary() -> list[Document]:
             },
         ),
         document(
+            "topology.node.k8s.io/v1alpha2",
+            "NodeResourceTopology",
+            "n0",
+            topologyPolicies=["SingleNUMANodePodLevel"],
+            zones=[
+                {
+                    "name": "node-0",
+                    "type": "Node",
+                    "resources": [{"name": "cpu", "allocatable": "4", "available": "4"}],
+                }
+            ],
+            attributes=[{"name": "topologyManagerPolicy", "value": "single-numa-node"}],
+        ),
+        document("v1", "Namespace", "tenant", meta={"labels": {"team": "tenant"}}),
+    ]
+
+
+def _volumes() -> list[Document]:
+    """A volume and its claim."""
+    return [
+        document(
             "v1",
             "PersistentVolumeClaim",
             "data",
@@ -509,6 +222,12 @@ def ordinary() -> list[Document]:
             },
             status={"phase": "Available"},
         ),
+    ]
+
+
+def _storage() -> list[Document]:
+    """What serves volumes."""
+    return [
         document(
             "storage.k8s.io/v1",
             "StorageClass",
@@ -550,19 +269,4 @@ def ordinary() -> list[Document]:
                 "source": {"persistentVolumeName": "volume"},
             },
         ),
-        document(
-            "topology.node.k8s.io/v1alpha2",
-            "NodeResourceTopology",
-            "n0",
-            topologyPolicies=["SingleNUMANodePodLevel"],
-            zones=[
-                {
-                    "name": "node-0",
-                    "type": "Node",
-                    "resources": [{"name": "cpu", "allocatable": "4", "available": "4"}],
-                }
-            ],
-            attributes=[{"name": "topologyManagerPolicy", "value": "single-numa-node"}],
-        ),
-        document("v1", "Namespace", "tenant", meta={"labels": {"team": "tenant"}}),
     ]

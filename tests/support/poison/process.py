@@ -27,7 +27,7 @@ from kai_py.watch.collection import Collection
 from kai_py.watch.kinds import WATCHED
 from kai_py.watch.resource import Kind
 from tests.support.cluster.api import Document
-from tests.support.poison.objects import QUEUE, document
+from tests.support.poison.document import QUEUE, document
 
 NOW = 1_800_000_000.0
 
