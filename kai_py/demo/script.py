@@ -137,18 +137,13 @@ class _Workloads:
 
 
 def _steps(workloads: _Workloads) -> tuple[ScriptStep, ...]:
-    chat, llm, protein, notebooks = (
-        workloads.chat,
-        workloads.llm,
-        workloads.protein,
-        workloads.notebooks,
-    )
-    vision, urgent, ablation, peak = (
-        workloads.vision,
-        workloads.urgent,
-        workloads.ablation,
-        workloads.peak,
-    )
+    return (*_gang_steps(workloads), *_preemption_steps(workloads), *_reclaim_steps(workloads))
+
+
+def _gang_steps(workloads: _Workloads) -> tuple[ScriptStep, ...]:
+    """Gangs start whole, and one waits whole until there is capacity."""
+    chat, llm, protein = workloads.chat, workloads.llm, workloads.protein
+    notebooks, vision = workloads.notebooks, workloads.vision
     return (
         ScriptStep(
             f"{chat.pods} inference servers start one by one, packed on one node",
@@ -180,6 +175,14 @@ def _steps(workloads: _Workloads) -> tuple[ScriptStep, ...]:
             after=(MilestoneReached(vision.name, Milestone.WAITED),),
             end=(llm.name,),
         ),
+    )
+
+
+def _preemption_steps(workloads: _Workloads) -> tuple[ScriptStep, ...]:
+    """A gang of higher priority evicts another of its queue, which returns."""
+    llm, protein = workloads.llm, workloads.protein
+    vision, urgent = workloads.vision, workloads.urgent
+    return (
         ScriptStep(
             f"{_size(urgent)} has a higher priority: it preempts all of {vision.name}",
             4.0,
@@ -192,6 +195,14 @@ def _steps(workloads: _Workloads) -> tuple[ScriptStep, ...]:
             after=(_started(urgent), MilestoneReached(vision.name, Milestone.PREEMPTED)),
             end=(urgent.name, protein.name),
         ),
+    )
+
+
+def _reclaim_steps(workloads: _Workloads) -> tuple[ScriptStep, ...]:
+    """An elastic gang borrows, gives back what another queue deserves, and grows again."""
+    protein, vision, urgent = workloads.protein, workloads.vision, workloads.urgent
+    ablation, peak = workloads.ablation, workloads.peak
+    return (
         ScriptStep(
             f"{_size(ablation)}, at least {ablation.min_available} pods: research borrows idle "
             "GPUs",

@@ -87,6 +87,7 @@ METADATA = {
 }
 """Variables of metadata before and after; there is nothing before a creation."""
 
+RESOURCE = "request.resource.resource"
 PLACED = "object.spec.?nodeName.orValue('') != ''"
 IS_GROUP = f"(k == '{GPU_GROUP}' || k.startsWith('{GPU_GROUP_PREFIX}'))"
 """Whether ``k`` is a label that names a shared GPU."""
@@ -107,7 +108,9 @@ def admission_policies(name: str, namespace: str, schedulers: Sequence[str]) -> 
         *_policy(f"{name}-pods", pods, others, METADATA, _pod_validations(schedulers)),
         *_policy(f"{name}-jobs", jobs, others, METADATA, _job_validations()),
         *_policy(f"{name}-reservations", pods, others, METADATA, [_no_posing()]),
-        *_policy(f"{name}-account", _account_rules(), itself, *_account_policy()),
+        *_policy(
+            f"{name}-account", _account_rules(), itself, ACCOUNT_VARIABLES, _account_validations()
+        ),
     ]
 
 
@@ -205,28 +208,35 @@ def _account_rules() -> list[Document]:
     ]
 
 
-def _account_policy() -> tuple[dict[str, str], list[Validation]]:
-    """Variables and validations; on deletion there is no object, only an old one."""
-    resource = "request.resource.resource"
-    variables = {
-        **{key: f"object == null ? {{}} : ({text})" for key, text in METADATA.items()},
-        "ownAnnotations": f"{json.dumps(OWN_ANNOTATIONS)}[?{resource}].orValue([])",
-        "ownFields": f"{json.dumps(OWN_SPEC)}[?{resource}].orValue([])",
-        "spec": "object == null ? {} : dyn(object.?spec.orValue({}))",
-        "oldSpec": "object == null ? {} : dyn(oldObject.?spec.orValue({}))",
-        "isPodStatus": "request.?subResource.orValue('') == 'status'",
-        "status": "variables.isPodStatus ? dyn(object.?status.orValue({})) : {}",
-        "oldStatus": "variables.isPodStatus ? dyn(oldObject.?status.orValue({})) : {}",
-    }
-    theirs = f"c.type in {json.dumps(OWN_CONDITIONS)}"
-    new, old = (f"variables.{each}[?'conditions'].orValue([])" for each in ("status", "oldStatus"))
-    gates = "{}[?'schedulingGates'].orValue([]).filter(g, g.name != '" + ADMISSION_GATE + "')"
-    return variables, [
+ACCOUNT_VARIABLES = {
+    **{key: f"object == null ? {{}} : ({text})" for key, text in METADATA.items()},
+    "ownAnnotations": f"{json.dumps(OWN_ANNOTATIONS)}[?{RESOURCE}].orValue([])",
+    "ownFields": f"{json.dumps(OWN_SPEC)}[?{RESOURCE}].orValue([])",
+    "spec": "object == null ? {} : dyn(object.?spec.orValue({}))",
+    "oldSpec": "object == null ? {} : dyn(oldObject.?spec.orValue({}))",
+    "isPodStatus": "request.?subResource.orValue('') == 'status'",
+    "status": "variables.isPodStatus ? dyn(object.?status.orValue({})) : {}",
+    "oldStatus": "variables.isPodStatus ? dyn(oldObject.?status.orValue({})) : {}",
+}
+"""What the validations of the account read; on deletion there is no object, only an old one."""
+
+
+def _account_validations() -> list[Validation]:
+    return [
+        *_metadata_validations(),
+        *_spec_validations(),
+        *_status_validations(),
+        _own_deletions(),
+    ]
+
+
+def _metadata_validations() -> list[Validation]:
+    return [
         (
             _equal(
                 "variables.labels",
                 "variables.oldLabels",
-                but=f"({resource} == 'pods' && {IS_GROUP})",
+                but=f"({RESOURCE} == 'pods' && {IS_GROUP})",
             ),
             f"the scheduler's account writes no labels but {GPU_GROUP} of pods",
         ),
@@ -244,25 +254,38 @@ def _account_policy() -> tuple[dict[str, str], list[Validation]]:
             "the scheduler's account changes no owners",
         ),
         (
-            f"object == null || {resource} == 'resourceclaims' || "
+            f"object == null || {RESOURCE} == 'resourceclaims' || "
             "object.metadata.?finalizers == oldObject.metadata.?finalizers",
             "the scheduler's account writes no finalizers but those of claims",
         ),
+    ]
+
+
+def _spec_validations() -> list[Validation]:
+    gates = "{}[?'schedulingGates'].orValue([]).filter(g, g.name != '" + ADMISSION_GATE + "')"
+    return [
         (
             _equal("variables.spec", "variables.oldSpec", but="k in variables.ownFields"),
             "the scheduler's account changes no spec: only scheduling gates of pods, "
             "whether a Job is suspended, and the claim of an unclaimed volume",
         ),
         (
-            f"{resource} != 'pods' || "
+            f"{RESOURCE} != 'pods' || "
             f"{gates.format('variables.spec')} == {gates.format('variables.oldSpec')}",
             f"the scheduler's account removes no scheduling gate but {ADMISSION_GATE}",
         ),
         (
-            f"{resource} != 'persistentvolumes' || !('claimRef' in variables.oldSpec) || "
+            f"{RESOURCE} != 'persistentvolumes' || !('claimRef' in variables.oldSpec) || "
             "variables.spec[?'claimRef'] == variables.oldSpec[?'claimRef']",
             "the scheduler's account takes no volume from its claim",
         ),
+    ]
+
+
+def _status_validations() -> list[Validation]:
+    theirs = f"c.type in {json.dumps(OWN_CONDITIONS)}"
+    new, old = (f"variables.{each}[?'conditions'].orValue([])" for each in ("status", "oldStatus"))
+    return [
         (
             _equal(
                 "variables.status", "variables.oldStatus", but=f"k in {json.dumps(OWN_POD_STATUS)}"
@@ -273,12 +296,15 @@ def _account_policy() -> tuple[dict[str, str], list[Validation]]:
             f"{new}.all(c, {theirs} || c in {old}) && {old}.all(c, {theirs} || c in {new})",
             f"the scheduler's account writes no conditions but {' and '.join(OWN_CONDITIONS)}",
         ),
-        (
-            "object != null || '" + EXTENDED_RESOURCE_CLAIM_ANNOTATION + "' in "
-            "oldObject.metadata.?annotations.orValue({})",
-            "the scheduler's account deletes no claims but those that it made",
-        ),
     ]
+
+
+def _own_deletions() -> Validation:
+    return (
+        "object != null || '" + EXTENDED_RESOURCE_CLAIM_ANNOTATION + "' in "
+        "oldObject.metadata.?annotations.orValue({})",
+        "the scheduler's account deletes no claims but those that it made",
+    )
 
 
 def _kept(key: str) -> str:

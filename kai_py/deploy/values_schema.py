@@ -24,66 +24,78 @@ def values_schema() -> Document:
     definitions = config.pop("$defs", {})
     # The configuration may leave the port to the system; a Service needs one that is known.
     definitions["HttpConfig"]["properties"]["port"]["minimum"] = 1
-    secret = _object({"name": {**TEXT, "pattern": DNS_SUBDOMAIN}}, "name")
-    values = _object(
-        {
-            "image": {**TEXT, "pattern": f"^({IMAGE_NAME})?$"},
-            "imagePullSecrets": _list(secret),
-            "replicas": {"type": "integer", "minimum": 1},
-            "resources": _object({"requests": AMOUNTS, "limits": AMOUNTS}),
-            "priorityClassName": TEXT,
-            "nodeSelector": TEXTS,
-            "tolerations": _list(_toleration()),
-            "affinity": {"type": "object"},
-            "podAnnotations": TEXTS,
-            "podLabels": TEXTS,
-            "serviceAccountAnnotations": TEXTS,
-            "env": _list({"type": "object", "required": ["name"]}),
-            "envFrom": _list({"type": "object"}),
-            "extraVolumes": _list({"type": "object", "required": ["name"]}),
-            "extraVolumeMounts": _list({"type": "object", "required": ["name", "mountPath"]}),
-            "extraArgs": _list(TEXT),
-            "ingress": _object(
-                {
-                    "enabled": {"type": "boolean"},
-                    "className": TEXT,
-                    "host": TEXT,
-                    "annotations": TEXTS,
-                    "tls": _list({"type": "object"}),
-                }
-            ),
-            "route": _object(
-                {
-                    "enabled": {"type": "boolean"},
-                    "hostnames": _list(TEXT),
-                    "parentRefs": _list({"type": "object", "required": ["name"]}),
-                }
-            ),
-            "networkPolicy": {"type": "boolean"},
-            "admissionPolicies": {"type": "boolean"},
-            "rights": _switches(*Right),
-            "nodePools": _list(
-                {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$"}
-            ),
-            "gpuSharing": _switches("enabled", "createNamespace"),
-            "crds": _switches("install"),
-            "monitoring": _object(
-                {
-                    name: {"type": "boolean"}
-                    for name in ("serviceMonitor", "podMonitor", "rules", "dashboards")
-                }
-                | {"runbookURL": {"type": "string", "pattern": "^(https?://.+)?$"}}
-            ),
-            "readers": _switches("throughApiServer"),
-            "config": config,
-            "webhook": _switches("enabled"),
-            "withKaiApi": {"type": "boolean"},
-            "global": {"type": "object"},
-        },
-        "image",
-    )
+    properties = {**_pod_values(), **_exposure_values(), **_feature_values(config)}
     draft = "https://json-schema.org/draft/2020-12/schema"
-    return {"$schema": draft, "$defs": definitions, **values}
+    return {"$schema": draft, "$defs": definitions, **_object(properties, "image")}
+
+
+def _pod_values() -> Document:
+    """Values that go to the scheduler's pods."""
+    secret = _object({"name": {**TEXT, "pattern": DNS_SUBDOMAIN}}, "name")
+    return {
+        "image": {**TEXT, "pattern": f"^({IMAGE_NAME})?$"},
+        "imagePullSecrets": _list(secret),
+        "replicas": {"type": "integer", "minimum": 1},
+        "resources": _object({"requests": AMOUNTS, "limits": AMOUNTS}),
+        "priorityClassName": TEXT,
+        "nodeSelector": TEXTS,
+        "tolerations": _list(_toleration()),
+        "affinity": {"type": "object"},
+        "podAnnotations": TEXTS,
+        "podLabels": TEXTS,
+        "serviceAccountAnnotations": TEXTS,
+        "env": _list({"type": "object", "required": ["name"]}),
+        "envFrom": _list({"type": "object"}),
+        "extraVolumes": _list({"type": "object", "required": ["name"]}),
+        "extraVolumeMounts": _list({"type": "object", "required": ["name", "mountPath"]}),
+        "extraArgs": _list(TEXT),
+    }
+
+
+def _exposure_values() -> Document:
+    """How the dashboard is reached."""
+    return {
+        "ingress": _object(
+            {
+                "enabled": {"type": "boolean"},
+                "className": TEXT,
+                "host": TEXT,
+                "annotations": TEXTS,
+                "tls": _list({"type": "object"}),
+            }
+        ),
+        "route": _object(
+            {
+                "enabled": {"type": "boolean"},
+                "hostnames": _list(TEXT),
+                "parentRefs": _list({"type": "object", "required": ["name"]}),
+            }
+        ),
+    }
+
+
+def _feature_values(config: Document) -> Document:
+    """What is installed beside the scheduler, and what it may do."""
+    return {
+        "networkPolicy": {"type": "boolean"},
+        "admissionPolicies": {"type": "boolean"},
+        "rights": _switches(*Right),
+        "nodePools": _list({"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$"}),
+        "gpuSharing": _switches("enabled", "createNamespace"),
+        "crds": _switches("install"),
+        "monitoring": _object(
+            {
+                name: {"type": "boolean"}
+                for name in ("serviceMonitor", "podMonitor", "rules", "dashboards")
+            }
+            | {"runbookURL": {"type": "string", "pattern": "^(https?://.+)?$"}}
+        ),
+        "readers": _switches("throughApiServer"),
+        "config": config,
+        "webhook": _switches("enabled"),
+        "withKaiApi": {"type": "boolean"},
+        "global": {"type": "object"},
+    }
 
 
 def _object(properties: Document, *required: str) -> Document:

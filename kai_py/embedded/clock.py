@@ -61,7 +61,7 @@ class _SimulatedTimer:
 
 
 class SimulatedClock:
-    """Time that moves only through `advance`, `run_due` and `run_until_idle`."""
+    """Time that moves only through `advance` and `run_due`."""
 
     def __init__(self, start: float = SIMULATION_START) -> None:
         self._now = start
@@ -100,11 +100,3 @@ class SimulatedClock:
             self._now = due
             self.run_due()
         self._now = end
-
-    def run_until_idle(self, *, limit: float = float("inf")) -> None:
-        """Jump from timer to timer until none is left or `limit` seconds have passed."""
-        end = self._now + limit
-        self.run_due()
-        while (due := self.next_due()) is not None and due <= end:
-            self._now = due
-            self.run_due()

@@ -17,12 +17,13 @@ from typing import TypeVar
 
 import msgspec
 
-from kai_py.api.records.core import ObjectMeta, PriorityClass
+from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.device_taint_rule import (
     DeviceTaintRule,
     DeviceTaintRuleSpec,
     DeviceTaintSelector,
 )
+from kai_py.api.records.priority_class import PriorityClass
 from kai_py.api.records.resource import DeviceClass, DeviceTaint, ResourceClaim, ResourceSlice
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.owner_chain import OwnerObject

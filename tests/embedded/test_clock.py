@@ -24,16 +24,3 @@ def test_a_cancelled_timer_does_not_run():
     clock.advance(2)
     assert seen == []
     assert clock.next_due() is None
-
-
-def test_running_until_idle_stops_at_the_limit():
-    clock, ticks = SimulatedClock(), []
-
-    def tick():
-        ticks.append(clock.now())
-        clock.call_later(10, tick)
-
-    clock.call_later(0, tick)
-    clock.run_until_idle(limit=35)
-    assert len(ticks) == 4
-    assert clock.now() == SIMULATION_START + 30

@@ -392,12 +392,3 @@ class PartialObjectMetadata(Record, frozen=True):
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
-
-
-class PriorityClass(Record, frozen=True):
-    """scheduling.k8s.io/v1 PriorityClass."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    value: int = 0
-    global_default: bool = False
-    preemption_policy: str = "PreemptLowerPriority"

@@ -17,7 +17,8 @@ minMember set), or if neither is set and its priority is below 100.
 from collections.abc import Iterable, Mapping
 
 from kai_py.api.queue import GROUP
-from kai_py.api.records.core import Pod, PriorityClass
+from kai_py.api.records.core import Pod
+from kai_py.api.records.priority_class import PriorityClass
 from kai_py.grouping.gang_settings import Preemptibility, parse_preemptibility
 from kai_py.grouping.owner_chain import Owners
 

@@ -23,7 +23,6 @@ from kai_py.watch.resource import Kind
 OWNER_KINDS: dict[str, Kind[Any]] = {
     kind.name: kind for kind in (JOBS, REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS)
 }
-BY_COLLECTION: dict[str, Kind[Any]] = {kind.collection_name: kind for kind in WATCHED}
 
 
 class Membership(Protocol):
