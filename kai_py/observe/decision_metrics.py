@@ -2,8 +2,9 @@
 
 A gang's waiting time runs from its creation, or from the last eviction of a pod of it, to the
 placement of minMember. An evicted pod had run since it was bound; it loses that, or the time since
-the last checkpoint that its workload declares. Labels: queues, five sizes of gangs, actions; the
-gang is an exemplar of the waiting time, of which each bucket keeps only the last.
+the last checkpoint that its workload declares. Labels: queues, five sizes of gangs, actions, how
+often a gang was evicted; the gang is an exemplar of the waiting time, of which each bucket keeps
+only the last.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,6 +21,13 @@ from kai_py.snapshot.gangs import Gang
 WAIT_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 24 * 3600.0)
 SIZES = ((1, "1"), (8, "2-8"), (64, "9-64"), (512, "65-512"))
 LARGEST_SIZE = "513+"
+
+DAY = 86_400.0
+MOST_TIMES = 4
+"""Gangs that were evicted so often within a day count together."""
+
+MAX_EVICTED_GANGS = 16_384
+"""Whose evictions are remembered."""
 
 
 class DecisionMetrics:
@@ -47,6 +55,15 @@ class DecisionMetrics:
             registry=registry,
         )
         self._lost: set[tuple[str, str]] = set()
+        self._evicted_gangs = Counter(
+            "kai_py_gangs_evicted_total",
+            "Evictions of gangs, by queue and how often the gang was evicted within a day.",
+            ("queue", "times"),
+            registry=registry,
+        )
+        self._evicted: set[tuple[str, str]] = set()
+        self._eviction_times: dict[str, list[float]] = {}
+        """By gang, those evicted last at the end."""
         self._early_pods = Counter(
             "kai_py_pods_evicted_early_total",
             "Pods evicted within two minutes of their start, by action.",
@@ -74,6 +91,7 @@ class DecisionMetrics:
                 self._count_evicted(decision, gang, now)
 
     def _count_evicted(self, decision: Decision, gang: Gang, now: float) -> None:
+        self._count_evicted_gang(decision.gang, gang.queue, now)
         names, action = set(decision.pods), decision.action
         evicted = [member for member in gang.bound if str(member.pod) in names]
         ran = [(m, max(now - m.bound_since, 0.0), m.charge.get(GPU, 0.0)) for m in evicted]
@@ -83,6 +101,19 @@ class DecisionMetrics:
         self._lost_gpu_seconds.labels(gang.queue, action).inc(
             sum(lost_seconds(gang, member, now, 0.0) * gpus for member, _, gpus in ran)
         )
+
+    def _count_evicted_gang(self, key: str, queue: str, now: float) -> None:
+        recent = [at for at in self._eviction_times.pop(key, []) if at > now - DAY]
+        if recent and recent[-1] == now:
+            # Pods that two rules evict in one cycle are one eviction of their gang.
+            self._eviction_times[key] = recent
+            return
+        self._eviction_times[key] = [*recent[-MOST_TIMES:], now]
+        if len(self._eviction_times) > MAX_EVICTED_GANGS:
+            del self._eviction_times[next(iter(self._eviction_times))]
+        times = str(len(recent) + 1) if len(recent) + 1 < MOST_TIMES else f"{MOST_TIMES}+"
+        self._evicted.add((queue, times))
+        self._evicted_gangs.labels(queue, times).inc()
 
     def keep_queues(self, plan: Plan) -> None:
         """Drop the series of queues that are gone: their names never end."""
@@ -95,6 +126,10 @@ class DecisionMetrics:
         for queue, action in lost:
             self._lost_gpu_seconds.remove(queue, action)
         self._lost -= lost
+        evicted = {(queue, times) for queue, times in self._evicted if queue not in present}
+        for queue, times in evicted:
+            self._evicted_gangs.remove(queue, times)
+        self._evicted -= evicted
 
 
 def size_label(pods: int) -> str:

@@ -7,6 +7,7 @@ deterministic: the same objects and changes give the same run.
 """
 
 import logging
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,6 +80,8 @@ class SimulatedCluster:
             _storage(kind): Collection(kind, self._notify_planner) for kind in WATCHED
         }
         self.changed = True
+        self.next_deadline = math.inf
+        """When the plan after the last cycle could differ though nothing changes."""
         # Before the cluster starts: the planner must see its first objects.
         self.embedded.store.subscribe(self._on_store_change)
         self.embedded.start()
@@ -145,7 +148,11 @@ class SimulatedCluster:
 
     def cycle(self) -> Plan:
         """Run one scheduling cycle and execute its plan."""
-        return self._decide(self.snapshot())
+        snapshot = self.snapshot()
+        plan = self._decide(snapshot)
+        deadline = self.planner.next_deadline(snapshot)
+        self.next_deadline = math.inf if deadline is None else deadline
+        return plan
 
     def _decide(self, snapshot: Snapshot) -> Plan:
         plan = self.planner.decide(snapshot)

@@ -166,20 +166,23 @@ def simulate(
     interruptions = Interruptions(cluster, scenario, partial(_record_loss, cluster, record))
     interruptions.schedule()
     clock, end, cycles = cluster.clock, SIMULATION_START + scenario.hours * HOUR, 0
-    resync, next_resync = configuration.resync_period, 0.0
+    resync, next_resync, deadline = configuration.resync_period, 0.0, math.inf
     while clock.now() < end:
         clock.run_due()
+        if clock.now() >= deadline:
+            cluster.wake()
         if cluster.take_changed():
             plan = cluster.cycle()
             _record_cycle(cluster, record, plan)
             interruptions.answer(plan.checkpoints)
             cycles += 1
             on_progress((clock.now() - SIMULATION_START) / HOUR)
+            deadline = cluster.next_deadline
             if record.moments[-1].waiting and clock.now() >= next_resync:
                 next_resync = clock.now() + resync
-                # Preemption delays and the like end with time alone, without any change.
                 clock.call_later(resync, cluster.wake)
         due = clock.next_due()
+        due = deadline if due is None else min(due, deadline)
         wait = cycle_seconds if cluster.changed else _seconds_until(due, clock.now(), cycle_seconds)
         clock.advance(min(wait, end - clock.now()))
     _accumulate(record, end - SIMULATION_START)
@@ -200,9 +203,9 @@ def simulate(
     )
 
 
-def _seconds_until(due: float | None, now: float, minimum: float) -> float:
+def _seconds_until(due: float, now: float, minimum: float) -> float:
     """Seconds to the next event, at least ``minimum``."""
-    return math.inf if due is None else max(due - now, minimum)
+    return max(due - now, minimum)
 
 
 def _set_up(cluster: SimulatedCluster, scenario: Scenario, record: _Recorder) -> None:

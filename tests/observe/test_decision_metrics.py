@@ -63,6 +63,18 @@ def test_an_eviction_loses_what_its_pods_had_run():
     assert value("kai_py_pods_evicted_early_total", {"action": "preempt"}) == 2
 
 
+def test_the_evictions_of_a_gang_are_counted_by_how_often_it_was_evicted_that_day():
+    runs = gang("low", pods=2, gpus=4, node="n1", created=0.0)
+    urgent = gang("high", pods=1, gpus=8, created=50.0, priority=9)
+    queues = [QueueInfo(name="team", deserved={"gpu": 8.0}, max={"gpu": 8.0})]
+    taken, quiet = (world({"n1": 8}, *gangs, queues=queues) for gangs in ((runs, urgent), (runs,)))
+    days = (0, 0.5, 0.6, 0.8, 1, 3)
+    snapshots = [each.snapshot(60 + day * 86_400.0) for day in days for each in (taken, quiet)]
+    value = counted(*snapshots)
+    labels = ({"queue": "team", "times": times} for times in ("1", "2", "3", "4+"))
+    assert [value("kai_py_gangs_evicted_total", each) for each in labels] == [2, 1, 1, 2]
+
+
 @pytest.mark.parametrize(("now", "early"), [(119.0, 1), (121.0, 0)])
 def test_work_that_was_saved_is_not_lost(now, early):
     runs = gang("low", pods=1, gpus=8, node="n1", created=0.0)

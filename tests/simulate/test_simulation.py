@@ -54,6 +54,21 @@ def test_what_an_eviction_costs_is_told():
     assert found.queues[0].received == pytest.approx(2 + 2 + 4, rel=0.02)
 
 
+def test_what_time_alone_changes_is_decided_at_that_time():
+    result = played(
+        """
+        hours: 1
+        nodes: [{name: n, count: 1, gpus: 4}]
+        queues: [{name: team, deservedGPUs: 4, preemptMinRuntime: 7m}]
+        jobs:
+        - {name: low, queue: team, pods: 4, minutes: 60}
+        - {name: high, queue: team, pods: 4, minutes: 30, at: 1, priority: 100}
+        """
+    )
+    [high] = [wait for wait in result.waits if "high" in wait.gang]
+    assert high.seconds == pytest.approx(6 * 60, abs=5)
+
+
 def test_free_gpus_in_pieces_are_told_over_time():
     found = summarise(
         played(
