@@ -27,7 +27,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.action import find_victims
 from kai_py.plan.victims.order import VictimPool
-from kai_py.plan.victims.search import VictimStrategy
+from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member

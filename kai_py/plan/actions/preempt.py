@@ -18,7 +18,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.action import find_victims
 from kai_py.plan.victims.order import VictimPool
-from kai_py.plan.victims.search import VictimStrategy
+from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit, unprotected_units
 from kai_py.policy.fairness_rules import VictimPreference
 from kai_py.snapshot.gangs import Gang

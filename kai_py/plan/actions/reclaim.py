@@ -22,14 +22,9 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.victims.action import find_victims
-from kai_py.plan.victims.batch import VictimBatch
-from kai_py.plan.victims.order import (
-    VictimPool,
-    most_saturated_first,
-    most_saturated_next,
-    released_quota,
-)
-from kai_py.plan.victims.search import VictimStrategy
+from kai_py.plan.victims.batch import VictimBatch, most_saturated_next
+from kai_py.plan.victims.order import VictimPool, most_saturated_first, released_quota
+from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit, unprotected_units
 from kai_py.policy.queue_usage import QueueUsage, copy_usage, exceeds_any
 from kai_py.policy.reclaim_batch import may_reclaim_batch
@@ -49,27 +44,6 @@ from kai_py.snapshot.resources import Bools
 def reclaim(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
     """Run the action for those of ``gangs`` that are still pending; ``pool``: if there is one."""
     find_victims(state, gangs, pool or VictimPool(state), Reclaim)
-
-
-def gangs_within_share(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
-    """Those of ``gangs`` whose queues stay within their fair share with them."""
-    known: dict[tuple[int, bool, bytes], bool] = {}
-    due: list[Gang] = []
-    for gang in gangs:
-        if not state.evictable:
-            break
-        request = state.next_request(gang)
-        queue = state.quota.queue_of(gang)
-        if request is None or queue is None:
-            continue
-        cost = state.request_cost(gang)
-        key = queue, gang.is_preemptible(request.members), cost.tobytes()
-        if key not in known:
-            asking = Reclaimer(queue, cost, key[1])
-            known[key] = may_reclaim(state.quota.usage, asking, state.quota.rules) is None
-        if known[key]:
-            due.append(gang)
-    return due
 
 
 @dataclass

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from kai_py.plan.actions.allocate_in_turn import allocate_without_bypass
-from kai_py.plan.actions.reclaim import gangs_within_share
 from kai_py.plan.actions.registry import ACTIONS, VICTIM_ACTIONS, registered_action
 from kai_py.plan.actions.turnover import Turnover
 from kai_py.plan.cycle.settings import CycleSettings
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.policy.fairness_rules import BypassPolicy
+from kai_py.policy.reclaim_rules import Reclaimer, may_reclaim
 from kai_py.snapshot.gangs import Gang
 
 
@@ -81,3 +81,24 @@ def has_unplaced_pods(state: CycleState, gang: Gang) -> bool:
     """Whether any pod of the gang is not placed yet."""
     placed = state.statement.placed
     return bool([member for member in gang.pending if member.pod.uid not in placed])
+
+
+def gangs_within_share(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
+    """Those of ``gangs`` whose queues stay within their fair share with them."""
+    known: dict[tuple[int, bool, bytes], bool] = {}
+    due: list[Gang] = []
+    for gang in gangs:
+        if not state.evictable:
+            break
+        request = state.next_request(gang)
+        queue = state.quota.queue_of(gang)
+        if request is None or queue is None:
+            continue
+        cost = state.request_cost(gang)
+        key = queue, gang.is_preemptible(request.members), cost.tobytes()
+        if key not in known:
+            asking = Reclaimer(queue, cost, key[1])
+            known[key] = may_reclaim(state.quota.usage, asking, state.quota.rules) is None
+        if known[key]:
+            due.append(gang)
+    return due

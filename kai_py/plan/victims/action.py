@@ -21,8 +21,9 @@ from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.session.quota_check import check_reserved_quota, waits_for_leaving
 from kai_py.plan.victims.alternatives import cheapest_claims
 from kai_py.plan.victims.order import VictimPool
-from kai_py.plan.victims.search import VictimSearch, VictimStrategy
+from kai_py.plan.victims.search import VictimSearch
 from kai_py.plan.victims.solver import VictimSolver
+from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.policy.fairness_rules import BypassPolicy
 from kai_py.policy.gang_order import in_rotation
 from kai_py.policy.limits import check_deserved

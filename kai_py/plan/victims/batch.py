@@ -11,9 +11,11 @@ twice as large as the one before. Where a step ends in another way those before 
 evictions are not allowed all are undone; the searches go on from there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+import numpy as np
 
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.running_fit import RunningFit
@@ -26,7 +28,9 @@ from kai_py.plan.victims.count import is_exact
 from kai_py.plan.victims.relocate import may_fit_elsewhere
 from kai_py.plan.victims.timing import postponed_until
 from kai_py.plan.victims.units import VictimUnit
+from kai_py.policy.queue_order import QueueOrder
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.resources import Floats
 
 
 class BatchStrategy(Protocol):
@@ -156,3 +160,24 @@ class VictimBatch:
         positions = self.strategy.state.quota.queues.positions
         for queue in dict.fromkeys(positions[unit.gang.queue] for unit in victims):
             gang_queue.update(queue)
+
+
+def most_saturated_next(
+    state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]], wanted: Floats
+) -> Iterator[VictimUnit]:
+    """``most_saturated_first`` where each unit taken is evicted before the next is asked for."""
+    if len(by_queue) == 1:
+        yield from next(iter(by_queue.values()))
+        return
+    order = QueueOrder(state.quota.usage, state.quota.rules, reverse=True, wanted=wanted)
+    nothing = np.zeros(len(state.quota.resources))
+    following = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
+    while True:
+        for queue, unit in following.items():
+            order.update(queue, None if unit is None else nothing)
+        first = order.first()
+        candidate = None if first is None else following[first]
+        if first is None or candidate is None:
+            return
+        yield candidate
+        following[first] = next(by_queue[first], None)

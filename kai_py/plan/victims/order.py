@@ -15,9 +15,9 @@ import numpy as np
 
 from kai_py.grouping.gang import FailureLimit
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.victims.lost_work import lost_work
 from kai_py.plan.victims.survival import can_be_suspended, exceeded_limit
 from kai_py.plan.victims.units import VictimUnit, victim_units
-from kai_py.policy.lost_work import lost_seconds
 from kai_py.policy.queue_order import QueueOrder
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
@@ -122,35 +122,6 @@ def _limit_of(gang: Gang) -> FailureLimit | None:
     return None if can_be_suspended(gang) else exceeded_limit(gang, gang.bound)
 
 
-def part_of_cluster(state: CycleState, cost: Floats) -> float:
-    """The part of the cluster that costs (quota resources,) so much: of its scarcest resource."""
-    known = state.parts_of_cluster.get(id(cost))
-    if known is not None and known[0] is cost:
-        return known[1]
-    pairs = zip(cost.tolist(), state.quota.usage.total.tolist(), strict=True)
-    part = max([amount / total for amount, total in pairs if total > 0], default=0.0)
-    part = max(part, 0.0)
-    if not cost.flags.writeable:
-        # The entry keeps the array alive, so its id can't be used by another one.
-        state.parts_of_cluster[id(cost)] = cost, part
-    return part
-
-
-def lost_work(state: CycleState, unit: VictimUnit, at: float | None = None) -> float:
-    """Seconds of the whole cluster that evicting the unit destroys, weighted (``lost_work``).
-
-    ``at``: when it is evicted, without the pods that are expected to have ended; None: now.
-    """
-    quota, lost, cost = state.quota, 0.0, state.loss_rules.restart_cost
-    now = state.snapshot.now if at is None else at
-    for member in unit.members:
-        if now > state.snapshot.now and state.expected_ends.end_of(unit.gang, member) <= now:
-            continue
-        seconds = lost_seconds(unit.gang, member, now, cost)
-        lost += part_of_cluster(state, quota.cost(member.charge)) * seconds
-    return lost * (1 + state.eviction_limits.evictions_of(unit.gang))
-
-
 def _units_of(state: CycleState, gang: Gang) -> Sequence[VictimUnit]:
     """The units of a gang; none of one that can't be divided, so that it harms no preemptor."""
     if gang.key in state.turns.aside:
@@ -182,27 +153,6 @@ def most_saturated_first(
         order.release(first, released_quota(state, candidate))
         following[first] = next(by_queue[first], None)
         order.update(first, None if following[first] is None else nothing)
-
-
-def most_saturated_next(
-    state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]], wanted: Floats
-) -> Iterator[VictimUnit]:
-    """``most_saturated_first`` where each unit taken is evicted before the next is asked for."""
-    if len(by_queue) == 1:
-        yield from next(iter(by_queue.values()))
-        return
-    order = QueueOrder(state.quota.usage, state.quota.rules, reverse=True, wanted=wanted)
-    nothing = np.zeros(len(state.quota.resources))
-    following = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
-    while True:
-        for queue, unit in following.items():
-            order.update(queue, None if unit is None else nothing)
-        first = order.first()
-        candidate = None if first is None else following[first]
-        if first is None or candidate is None:
-            return
-        yield candidate
-        following[first] = next(by_queue[first], None)
 
 
 def released_quota(state: CycleState, unit: VictimUnit) -> Floats:

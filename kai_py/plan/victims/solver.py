@@ -18,7 +18,8 @@ from kai_py.plan.search_cache.cache import FailedRequests, SearchKey, SearchResu
 from kai_py.plan.session.action_searches import ActionSearches
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.requests import request_kind
-from kai_py.plan.victims.search import SearchOutcome, VictimSearch, VictimStrategy
+from kai_py.plan.victims.search import SearchOutcome, VictimSearch
+from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.policy.pod_rules import max_on_separate_domains
 from kai_py.snapshot.gangs import Gang
 
@@ -132,7 +133,7 @@ class VictimSolver:
         search = VictimSearch(strategy, budget)
         with state.eviction_limits.recording() as protected_by:
             outcome = search.run(candidates)
-        used = budget - search.probes
+        used = search.probes_used
         state.probes -= used
         out_of_budget = outcome is SearchOutcome.OUT_OF_BUDGET
         backs_off = out_of_budget and self._backs_off and budget == state.probes_per_gang

@@ -75,7 +75,7 @@ def test_the_copies_of_a_gang_are_won_where_each_costs_least():
 
 
 def test_where_not_all_are_looked_at_the_youngest_leave_as_ever(monkeypatch):
-    monkeypatch.setattr("kai_py.plan.victims.search.MAX_UNITS", 8)
+    monkeypatch.setattr("kai_py.plan.victims.reduction.MAX_UNITS", 8)
     small, large = singles("a", *[1] * 8, created=10), singles("b", 4, 2, 2, created=1)
     assert len(evicted(world({"a": 8, "b": 8}, *small, *large, urgent(8)).plan())) == 8
 
