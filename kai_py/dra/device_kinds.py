@@ -8,6 +8,7 @@ per change of the inventory, with a dictionary look-up each.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kai_py.api.bounded import remember
 from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM, DeviceSelector
 from kai_py.dra.eligibility import ExpressionCompileError, ExpressionRuntimeError
 from kai_py.dra.expressions import CompiledExpressions
@@ -23,6 +24,7 @@ COST_OF_CLASS = 2_000_000
 """Of evaluating the selectors of a DeviceClass, which administrators write."""
 
 SELECTIONS_KEPT = 4096
+"""Of the selectors of classes, and of requests, which users write."""
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ class DeviceKinds:
         cached = self._selected.get(key)
         if cached is None:
             cached = _satisfying(self._of_classes, kinds.values(), key) or []
-            self._selected[key] = cached
+            remember(self._selected, key, cached, SELECTIONS_KEPT)
         return cached
 
     def requested(self, of_class: Sequence[str], own: Sequence[str]) -> list[DeviceKind]:
@@ -104,7 +106,7 @@ class DeviceKinds:
             found = _satisfying(self._of_requests, kinds, key[1])
             if found is None and self._of_requests.allowance.cut_short:
                 return None
-            self._requested[key] = found
+            remember(self._requested, key, found, SELECTIONS_KEPT)
         return self._requested[key]
 
 

@@ -1,7 +1,7 @@
 """Fair share: what each queue is entitled to in this cycle.
 
 Per resource and top-down: the roots divide the cluster, the children of a queue divide its share.
-The division among siblings depends on the profile (``exact_division``, ``whole_units``): deserved
+The division among siblings depends on the profile (``sibling_division``): deserved
 amounts first, then the surplus by priority and weight, never more than demand or maximum.
 
 In the native profile the demand of a queue is what its subtree can really use: below a maximum no

@@ -68,8 +68,6 @@ class AllocationDiagnosis:
     """What prevents the allocation of claims on some nodes."""
 
     nodes: int
-    examined: int
-    """Nodes whose devices were examined one by one, or that are equal to such a node."""
     devices: int
     """Devices in complete and valid pools that the nodes see."""
     faulty: tuple[Pool, ...]
@@ -110,7 +108,6 @@ def diagnose_allocation(
     selected = [select_devices(option, layout, visible) for option in query.claims.options]
     return AllocationDiagnosis(
         nodes=len(rows),
-        examined=sum(kind.nodes for kind in kinds),
         devices=int(np.count_nonzero(visible)),
         faulty=_faulty_pools(layout, rows),
         budget_exceeded_nodes=sum(

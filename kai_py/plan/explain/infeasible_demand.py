@@ -37,7 +37,7 @@ class InfeasibleDemand:
     _by_gang: dict[str, tuple[Gang, Charge]] = field(default_factory=dict)
 
     def of(self, snapshot: Snapshot, devices: ClusterDevices) -> Mapping[str, Charge]:
-        """The part of ``queue_requested`` that can never be served, by queue."""
+        """The part of what pods request that can never be served, by queue."""
         if not len(snapshot.nodes):
             return {}
         inputs = snapshot.nodes.generation, snapshot.devices.generation, snapshot.topologies

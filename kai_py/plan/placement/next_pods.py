@@ -23,9 +23,9 @@ from kai_py.snapshot.gangs import Gang, Member, PodState
 
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
-    """Pods to place together, all or none. ``surplus``: the gang has its floor without them.
+    """Pods to place together, all or none. ``is_elastic``: the gang has its minMember without them.
 
-    ``more``: the gang has further pods to ask for once these are placed.
+    ``has_more``: the gang has further pods to ask for once these are placed.
     """
 
     members: tuple[Member, ...]

@@ -34,7 +34,7 @@ def domain_candidates(
 ) -> Iterator[DomainCandidate] | Unschedulable:
     """Node sets in which ``group`` may be placed, in order, or what is wrong with its constraint.
 
-    ``copies``, ``counts``: per shape of its pods (nodes,) how many fit and how many are wanted.
+    ``replicas``, ``counts``: per shape of its pods (nodes,) how many fit, and how many are placed.
     """
     constraint = resolved_constraint(statement.snapshot, gang, group) or TopologyConstraint()
     keys = _level_keys(statement.snapshot, constraint)

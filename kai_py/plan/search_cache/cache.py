@@ -1,15 +1,14 @@
 """The cache of failed searches: a lookup in place of a search whose inputs are what they were.
 
 A search is what an action does for one request: it places the pods, or finds victims for them. Its
-failure is kept while its inputs are the same (``search_inputs``), also for gangs whose requests are
+failure is kept while its inputs are the same (``inputs``), also for gangs whose requests are
 equal. A cached result charges the probes that its search took, once in a cycle, so plans are the
 same with and without the cache: ``SearchCache(enabled=False)`` keeps nothing from cycle to cycle.
 
-Requests that failed in an action: one that needs no less fails too, without a search.
-
-That is part of what the actions decide, for such a request takes none of the probe budget and is
-told the same reason. KAI's ``MinimalJobRepresentatives`` (``minimal_job_comparison.go``) is the
-same rule.
+Within one action a request that needs no less than one that failed fails too, without a search
+(``FailedRequests``). That is part of what the actions decide, for such a request takes none of the
+probe budget and has the same reason. KAI's ``MinimalJobRepresentatives``
+(``minimal_job_comparison.go``) is the same rule.
 """
 
 from collections.abc import Hashable, Mapping

@@ -1,6 +1,6 @@
 """Solve one request of a preemptor: what is known of its search already, else the search.
 
-    a request that needs no less than one that failed fails too (``failed_requests``)
+    a request that needs no less than one that failed fails too (``FailedRequests``)
     the result is that of a search with equal inputs, if there was one (``search_cache``)
     a search that backs off is not repeated (``backoff``)
     else search, within the probe budget, unless the request would not fit an empty cluster

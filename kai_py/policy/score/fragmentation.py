@@ -6,7 +6,7 @@ Of a node n with free CPU c and free GPU parts R_g the shape m of the target wor
              sum of all R_g                             if it doesn't, or asks for no GPU
     F_n    = sum over M of p_m F_n(m)                   p: share of all pods
 
-The strategy ``fgd``, fragmentation gradient descent, places a pod where F grows least; see
+Fragmentation gradient descent (FGD) places a pod where F grows least; see
 ``growth``. Measure and strategy are those of "Beware of Fragmentation" (Weng et al., USENIX ATC
 2023), memory is left out as there. O(nodes x shapes).
 

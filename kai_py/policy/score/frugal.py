@@ -44,7 +44,7 @@ def stranded(workload: TargetWorkload, free: FreeCapacity) -> Floats:
 
 
 def _limit_replicas(replicas: Floats, free: Floats, requested: Floats) -> None:
-    """At most as many (n, m) copies as ``free`` (n,) holds of ``asked`` (m,), in place."""
+    """At most as many (n, m) replicas as ``free`` (n,) holds of ``requested`` (m,), in place."""
     some = requested > 0
     held = np.floor(free[:, None] / np.where(some, requested, 1.0))
     np.minimum(replicas, held, out=replicas, where=some)
