@@ -4,11 +4,11 @@ Cluster Autoscaler and Karpenter add nodes for pods with the condition ``Unsched
 Autoscaler also for a ProvisioningRequest, which covers all pods of a gang at once.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kai_py.api.model import ApiModel, Name
+from kai_py.api.model import Amount, ApiModel, Name
 from kai_py.api.queue import GROUP
 from kai_py.api.times import Duration
 
@@ -36,8 +36,49 @@ class ProvisioningConfig(ApiModel):
     """Time after which a request that failed, or whose capacity was not used, is created again."""
 
 
+class GroupTaint(ApiModel):
+    """A taint of the nodes of a group."""
+
+    key: Annotated[str, Field(min_length=1, max_length=316)]
+    value: Annotated[str, Field(max_length=63)] = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
+class GroupDevices(ApiModel):
+    """Equal devices that a DRA driver publishes for a node of a group."""
+
+    driver: Name
+    """Name of the driver."""
+    count: Annotated[int, Field(ge=1, le=128, strict=True)]
+    """Devices of a node."""
+    attributes: dict[str, bool | int | Annotated[str, Field(max_length=64)]] = Field(
+        default_factory=dict, max_length=32
+    )
+    """Their attributes."""
+    capacity: dict[str, Amount] = Field(default_factory=dict, max_length=32)
+    """Their capacities, such as memory."""
+
+
+class NodeGroupConfig(ApiModel):
+    """A node group that an autoscaler fills, as one node of it will be."""
+
+    name: Name
+    """Its name in ``kai-py what-if --add-nodes NAME=COUNT`` and in suggestions."""
+    labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+    """Labels of its nodes."""
+    taints: Annotated[tuple[GroupTaint, ...], Field(max_length=32)] = ()
+    """Taints of its nodes."""
+    allocatable: dict[str, Amount] = Field(default_factory=dict, max_length=64)
+    """What its nodes have for pods, by resource."""
+    devices: Annotated[tuple[GroupDevices, ...], Field(max_length=16)] = ()
+    """Devices that drivers publish for its nodes."""
+
+
 class AutoscalingConfig(ApiModel):
     """Scale-up requests."""
+
+    node_groups: Annotated[tuple[NodeGroupConfig, ...], Field(max_length=64)] = ()
+    """Node groups that may have no node at present, for what-if questions and suggestions."""
 
     surplus: bool = True
     """Whether elastic pods (above minMember) also trigger scale-ups."""

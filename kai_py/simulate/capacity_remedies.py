@@ -54,9 +54,13 @@ def end_one_gang(search: RemedySearch) -> Iterator[Suggestion]:
 
 
 def add_nodes(search: RemedySearch) -> Iterator[Suggestion]:
-    """The least number of nodes to add, of the most frequent of the existing kinds that helps."""
-    kinds = node_kinds(search.snapshot)[:MAX_NODE_KINDS]
-    return first_verified(_add_nodes_like(search, kind.example) for kind in kinds)
+    """The least number of nodes to add, of the most frequent of the existing kinds that helps.
+
+    Then of the node groups of the configuration, in their order.
+    """
+    kinds = [kind.example for kind in node_kinds(search.snapshot)[:MAX_NODE_KINDS]]
+    kinds += search.cluster.node_groups[:MAX_NODE_KINDS]
+    return first_verified(_add_nodes_like(search, kind) for kind in kinds)
 
 
 def _add_nodes_like(search: RemedySearch, like: str) -> Iterator[Suggestion]:

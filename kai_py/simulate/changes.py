@@ -15,6 +15,7 @@ from kai_py.embedded.documents import name_of, namespace_of
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import NODES, PODS, SLICES
 from kai_py.simulate.cluster import SimulatedCluster
+from kai_py.simulate.node_groups import group_node
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.gangs import Gang
 
@@ -76,7 +77,8 @@ class AddObjects:
 class AddNodes:
     """Add ``count`` empty nodes that are like an existing one, ResourceSlices included.
 
-    With a ``pattern`` they are like the Node in it, which need not exist, with its ResourceSlices.
+    With a ``pattern`` they are like the Node in it, which need not exist, with its ResourceSlices;
+    ``like`` may also be a node group of the configuration, ``autoscaling.nodeGroups``.
     """
 
     like: str
@@ -86,24 +88,30 @@ class AddNodes:
     def apply(self, cluster: SimulatedCluster) -> None:
         """Create the nodes, and the ResourceSlices that their drivers would publish."""
         embedded = cluster.embedded
-        node, slices = self._node_documents(embedded.api)
+        node, slices = self._node_documents(cluster)
+        old = node["metadata"]["name"]
         for name in _free_names(embedded, self.like, self.count):
-            added = _renamed(node, self.like, name)
+            added = _renamed(node, old, name)
             added["metadata"]["name"] = name
             added["metadata"].setdefault("labels", {})[HOSTNAME] = name
             try:
                 embedded.create(added)
                 for each in slices:
-                    embedded.create(_renamed_slice(each, self.like, name))
+                    embedded.create(_renamed_slice(each, old, name))
             except RequestError as error:
                 raise ChangeError(f"node like {self.like}: {error.message}") from None
 
-    def _node_documents(self, api: ApiServer) -> tuple[Document, list[Document]]:
-        slices = [each for each in self.pattern if each["kind"] == "ResourceSlice"]
-        for document in self.pattern:
+    def _node_documents(self, cluster: SimulatedCluster) -> tuple[Document, list[Document]]:
+        api, group = cluster.embedded.api, cluster.node_groups.get(self.like)
+        pattern = self.pattern
+        if group is not None and not pattern and api.find(NODES, self.like) is None:
+            pattern = group_node(group)
+        slices = [each for each in pattern if each["kind"] == "ResourceSlice"]
+        for document in pattern:
             if document["kind"] == "Node":
                 return _usable(document), slices
-        return _node(api, self.like), [each for each in api.list(SLICES) if _is_of(each, self.like)]
+        node = _node(api, self.like, cluster.node_groups)
+        return node, [each for each in api.list(SLICES) if _is_of(each, self.like)]
 
 
 def node_pattern(documents: Sequence[Document]) -> str:
@@ -167,10 +175,12 @@ class RemoveGang:
                 delete(api, PODS, member.pod.name, member.pod.namespace, options)
 
 
-def _node(api: ApiServer, name: str) -> Document:
+def _node(api: ApiServer, name: str, others: Iterable[str] = ()) -> Document:
+    """The node; ``others``: names that would do as well."""
     node = api.find(NODES, name)
     if node is None:
-        raise UnknownNameError("node", name, (each["metadata"]["name"] for each in api.list(NODES)))
+        known = [each["metadata"]["name"] for each in api.list(NODES)]
+        raise UnknownNameError("node", name, (*known, *others))
     return node
 
 

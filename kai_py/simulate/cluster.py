@@ -76,6 +76,7 @@ class SimulatedCluster:
         self.clock = SimulatedClock(start)
         self.embedded = EmbeddedCluster(clock=self.clock, timing=timing, seed=seed)
         self.planner = Planner(configuration)
+        self.node_groups = {each.name: each for each in configuration.autoscaling.node_groups}
         self._collections = {
             _storage(kind): Collection(kind, self._notify_planner) for kind in WATCHED
         }

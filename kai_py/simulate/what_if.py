@@ -199,6 +199,11 @@ class LoadedCluster:
         self._cluster.load(documents)
         self.snapshot = self._cluster.snapshot()
 
+    @property
+    def node_groups(self) -> tuple[str, ...]:
+        """Names of the node groups of the configuration."""
+        return tuple(self._cluster.node_groups)
+
     def settled(self, *changes: ClusterChange) -> "SettledCluster":
         """The outcome when nothing changes any more after ``changes``; raises ChangeError."""
         return run_in_fork(lambda: self._settled(changes))

@@ -3,9 +3,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.config import Configuration
-from kai_py.simulate.changes import AddNodes, AddObjects, DrainNode, RemoveGang
+from kai_py.simulate.changes import (
+    AddNodes,
+    AddObjects,
+    DrainNode,
+    RemoveGang,
+    UnknownNameError,
+)
 from kai_py.simulate.queue_change import SetQueue
-from kai_py.simulate.what_if import Comparison, nodes_needed, smallest_sufficient, what_if
+from kai_py.simulate.suggestions import suggest
+from kai_py.simulate.what_if import (
+    Comparison,
+    LoadedCluster,
+    nodes_needed,
+    smallest_sufficient,
+    what_if,
+)
 from tests.simulate.clusters import NOW, job, queue, running, simulated
 
 
@@ -33,6 +46,57 @@ def test_who_waits_for_more_pods_than_run_starts_only_if_more_of_it_run():
     assert [each.gang for each in ask(cluster).pending] == ["default/Job/elastic"]
     assert ask(cluster).starts == ()
     assert [len(each.nodes) for each in ask(cluster, AddNodes("node-0", 1)).starts] == [6]
+
+
+GROUP = {
+    "name": "b200",
+    "labels": {"example.com/pool": "b200"},
+    "taints": [{"key": "example.com/gpus"}],
+    "allocatable": {"cpu": 64, "memory": "512Gi"},
+    "devices": [
+        {
+            "driver": "gpu.nvidia.com",
+            "count": 4,
+            "attributes": {"type": "gpu", "numa": 1, "nvlink": True},
+            "capacity": {"memory": "180Gi"},
+        }
+    ],
+}
+
+
+def tolerant(name, pods, **selector):
+    made = job(name, pods, "team")
+    spec = made["spec"]["template"]["spec"]
+    spec["tolerations"] = [{"key": "example.com/gpus", "operator": "Exists"}]
+    spec["nodeSelector"] = {"example.com/pool": "b200"} | selector
+    return made
+
+
+def test_a_gang_of_claims_fits_a_node_group_without_a_node():
+    groups = Configuration(autoscaling={"nodeGroups": [GROUP]})
+    cluster = settled(queue("team", 100), tolerant("train", 7), nodes=0)
+    documents, now = cluster.documents(), cluster.clock.now()
+    few = what_if(documents, [AddNodes("b200", 1)], groups, now=now)
+    assert (len(few.starts), len(few.pending)) == (0, 1)
+    enough = what_if(documents, [AddNodes("b200", 2)], groups, now=now)
+    assert [len(each.nodes) for each in enough.starts] == [7]
+    assert nodes_needed(documents, (), groups, like="b200", now=now).nodes == 2
+    present = LoadedCluster(documents, groups, now)
+    found = suggest(documents, present, present.settled(), "default/Job/train", lambda: True)
+    assert [each.text for each in found] == ["add 2 nodes like b200"]
+    with pytest.raises(UnknownNameError) as unknown:
+        what_if(documents, [AddNodes("b300", 1)], groups, now=now)
+    assert "b200" in unknown.value.known
+
+
+def test_nothing_is_suggested_where_no_node_group_helps():
+    groups = Configuration(autoscaling={"nodeGroups": [GROUP]})
+    wrong = tolerant("train", 2, **{"example.com/pool": "h100"})
+    cluster = settled(queue("team", 100), wrong, nodes=0)
+    documents = cluster.documents()
+    present = LoadedCluster(documents, groups, cluster.clock.now())
+    found = suggest(documents, present, present.settled(), "default/Job/train", lambda: True)
+    assert not [each for each in found if "add " in each.text]
 
 
 def test_a_larger_maximum_starts_who_waited_for_it():
