@@ -49,11 +49,7 @@ def provably_infeasible(
     """
     untouched = SearchState(search_state.eligibility, search_state.layout, search_state.usage)
     try:
-        eligible = {
-            option.position: _eligible_devices(untouched, option, all_mode_devices)
-            for request in requests
-            for option in request
-        }
+        eligible = _eligible_by_option(untouched, requests, all_mode_devices)
         counts = {
             option.position: len(all_mode_devices.get(option.position, ())) or option.count
             for request in requests
@@ -68,6 +64,25 @@ def provably_infeasible(
         )
     except AllocationError:
         return False
+
+
+def _eligible_by_option(
+    untouched: SearchState,
+    requests: Sequence[tuple[Option, ...]],
+    all_mode_devices: Mapping[int, tuple[int, ...]],
+) -> dict[int, frozenset[int]]:
+    """The devices that each option may take, by its position; the same set for options alike."""
+    found: dict[int, frozenset[int]] = {}
+    known: dict[tuple[int, bool], frozenset[int]] = {}
+    for option in (option for request in requests for option in request):
+        key = untouched.eligibility.alike[option.position], option.admin_access
+        if option.position in all_mode_devices:
+            found[option.position] = _eligible_devices(untouched, option, all_mode_devices)
+            continue
+        if key not in known:
+            known[key] = _eligible_devices(untouched, option, all_mode_devices)
+        found[option.position] = known[key]
+    return found
 
 
 def _eligible_devices(

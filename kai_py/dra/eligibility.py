@@ -8,6 +8,7 @@ otherwise.
 """
 
 import enum
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,7 +18,12 @@ from kai_py.dra.constraints import AttributeElement, attribute_elements, find_at
 from kai_py.dra.features import AllocationStrategy, Features
 from kai_py.dra.identity import AllocationError
 from kai_py.dra.inventory import OPTIONAL_NODE_OPERATIONS, NodeDevices
-from kai_py.dra.parsed_claims import Option, ParsedClaims, RequestSelector
+from kai_py.dra.parsed_claims import (
+    DerivedExpression,
+    Option,
+    ParsedClaims,
+    RequestSelector,
+)
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.taints import untolerated_taint
 
@@ -93,6 +99,21 @@ CheckResult = Eligible | DeviceRejection
 
 ELIGIBLE_WHOLE = Eligible()
 
+_Reading = tuple[int, tuple[DerivedExpression, ...], int, int]
+"""What a constraint reads from a device: claim, derived attributes, constraint, device."""
+
+
+def _kind(option: Option) -> Hashable:
+    """Equal for options that every check judges alike, and with the same words."""
+    return (
+        option.claim,
+        option.selectors,
+        option.tolerations,
+        tuple(sorted(option.capacity.items())),
+        option.derived,
+        option.constraints,
+    )
+
 
 @dataclass(slots=True, eq=False)
 class Eligibility:
@@ -103,14 +124,24 @@ class Eligibility:
     features: Features
     strategy: AllocationStrategy
     expressions: Expressions
+    distinct: tuple[Option, ...] = field(init=False)
+    """The first options of those for which the same devices are eligible."""
+    alike: tuple[int, ...] = field(init=False)
+    """By position of the option that of the first one for which the same devices are eligible."""
     _results: list[dict[int, CheckResult]] = field(init=False)
     _eligible: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    _elements: dict[tuple[int, int, int], frozenset[AttributeElement] | None] = field(
+    _elements: dict[_Reading, frozenset[AttributeElement] | None] = field(default_factory=dict)
+    _selected: dict[tuple[RequestSelector, int], DeviceRejection | None] = field(
         default_factory=dict
     )
 
     def __post_init__(self) -> None:
-        self._results = [{} for _ in self.claims.options]
+        kinds: dict[Hashable, Option] = {}
+        options = self.claims.options
+        self.alike = tuple(kinds.setdefault(_kind(each), each).position for each in options)
+        self.distinct = tuple(kinds.values())
+        results: dict[int, dict[int, CheckResult]] = {each.position: {} for each in self.distinct}
+        self._results = [results[position] for position in self.alike]
 
     def check(self, option: Option, device: int) -> CheckResult:
         """Check the device at position ``device`` of the view for ``option``.
@@ -120,7 +151,7 @@ class Eligibility:
         results = self._results[option.position]
         result = results.get(device)
         if result is None:
-            result = self._check_device(option, self.view.rows[device])
+            result = self._check_device(option, device)
             results[device] = result
         return result
 
@@ -145,17 +176,21 @@ class Eligibility:
 
         :raises AllocationError: a derived attribute fails on the device.
         """
-        key = (option.position, constraint, device)
+        key = (option.claim, option.derived, constraint, device)
         if key not in self._elements:
             name = self.claims.claims[option.claim].constraints[constraint].attribute
             self._elements[key] = self._find_elements(option, name, self.view.rows[device])
         return self._elements[key]
 
-    def _check_device(self, option: Option, row: DeviceRow) -> CheckResult:
+    def _check_device(self, option: Option, device: int) -> CheckResult:
+        row = self.view.rows[device]
         if row.device.binding_conditions and not self.features.device_binding_and_status:
             return DeviceRejection(DeviceCheck.BINDING)
         for selector in option.selectors:
-            rejection = self._check_selector(selector, row)
+            key = selector, device
+            if key not in self._selected:
+                self._selected[key] = self._check_selector(selector, row)
+            rejection = self._selected[key]
             if rejection is not None:
                 return rejection
         if not row.reach.includes(self.view.node):

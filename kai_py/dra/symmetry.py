@@ -8,7 +8,7 @@ one component. A state of the search is then the multiset of the states of the c
 devices are taken, what is left of counters and capacity, which values constraints have fixed.
 
 Equal states have the same future up to renaming, which is all that the search needs to know.
-Building costs O(devices x options), a state O(components + devices taken).
+Building costs O(devices x distinct options), a state O(components + devices taken).
 
 Connected components of items that share tokens (union-find).
 """
@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from kai_py.dra.constraints import AttributeElement
 from kai_py.dra.eligibility import Eligible
@@ -72,8 +73,14 @@ class Symmetry:
     _state_cache: dict[Hashable, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        readings = {
+            (option.claim, option.derived, index): (option, index)
+            for option in self.search_state.eligibility.distinct
+            for index in option.constraints
+        }
         tokens = [
-            list(self._ties(device)) for device in range(len(self.search_state.usage.devices))
+            list(self._ties(device, readings.values()))
+            for device in range(len(self.search_state.usage.devices))
         ]
         self._component_of = connected_components(tokens)
         self._components = [_Component() for _ in range(max(self._component_of, default=-1) + 1)]
@@ -157,27 +164,23 @@ class Symmetry:
             )
         )
 
-    def _device_state(
-        self, claim: int, device: int, allowed: frozenset[int]
-    ) -> tuple[int, bool, bool, bool, tuple[tuple[str, int], ...]]:
-        holders = self.search_state.claims_by_device.get(device, ())
-        consumed = self.search_state.consumed.get(device) or {}
-        return (
-            self._kinds[device],
-            device in allowed,
-            bool(holders),
-            claim in holders,
-            tuple(sorted(item for item in consumed.items() if item[1])),
-        )
+    def _device_state(self, claim: int, device: int, allowed: frozenset[int]) -> tuple[Any, ...]:
+        """Kind and whether it is allowed; of a device in use also by whom and how much."""
+        holders = self.search_state.claims_by_device.get(device)
+        consumed = self.search_state.consumed.get(device)
+        amounts = tuple(sorted(e for e in consumed.items() if e[1])) if consumed else ()
+        kind = self._kinds[device]
+        if not holders and not amounts:
+            return kind, device in allowed
+        return kind, device in allowed, bool(holders), claim in (holders or ()), amounts
 
-    def _ties(self, device: int) -> Iterator[Tie]:
+    def _ties(self, device: int, readings: Iterable[tuple[Option, int]]) -> Iterator[Tie]:
         view = self.search_state.eligibility.view
         for consumption in view.rows[device].consumes:
             yield ("set", view.pool_of_row[device], consumption.counter_set)
-        for option in self.search_state.eligibility.claims.options:
-            for index in option.constraints:
-                for element in sorted(self._elements(option, index, device) or (), key=repr):
-                    yield ("value", option.claim, index, element)
+        for option, index in readings:
+            for element in sorted(self._elements(option, index, device) or (), key=repr):
+                yield ("value", option.claim, index, element)
 
     def _elements(
         self, option: Option, index: int, device: int
@@ -222,7 +225,7 @@ class Symmetry:
         capacities = tuple((c.name, c.value) for c in row.capacities) if row.shareable else ()
         eligibility = tuple(
             self._eligibility_key(component, option, device)
-            for option in search_state.eligibility.claims.options
+            for option in search_state.eligibility.distinct
         )
         overdrawn = bool(consumes) and pool in search_state.usage.overdrawn
         return (
@@ -238,6 +241,8 @@ class Symmetry:
         """The eligibility of a device for an option; one that raises an error is unique."""
         try:
             result = self.search_state.eligibility.check(option, device)
+            if not isinstance(result, Eligible):
+                return None
             values = tuple(
                 elements
                 and tuple(sorted(component.ties["value", option.claim, i, e] for e in elements))
@@ -246,7 +251,7 @@ class Symmetry:
             )
         except AllocationError:
             return ("error", device)
-        return (result.consumed_capacity, values) if isinstance(result, Eligible) else None
+        return (result.consumed_capacity, values)
 
     def _number(self, value: Hashable) -> int:
         return self._numbers.setdefault(value, len(self._numbers))

@@ -19,6 +19,11 @@ def patience(seconds: float) -> float:
     return seconds * min(max(1.0, _speed()) * max(1.0, _load()), LARGEST_FACTOR)
 
 
+def processor_seconds(seconds: float) -> float:
+    """Processor time for what takes ``seconds`` of it on the reference machine."""
+    return seconds * max(1.0, _speed())
+
+
 @cache
 def _speed() -> float:
     """Times the reference of processor time that this machine takes, measured once per session."""
