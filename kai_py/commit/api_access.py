@@ -2,20 +2,18 @@
 
 The limit bounds the calls under way at once. Bindings and claims share one; statuses and events
 have limits of their own, so that reporting never delays scheduling.
-
-Optimistic concurrency for patches.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.retry import RetryPolicy, retry_transient
-from kai_py.watch.client import Client
+from kai_py.watch.client import Client, PatchType
 from kai_py.watch.errors import ApiError, Invalid, is_absent
 from kai_py.watch.resource import Identified, Resource
 
@@ -57,6 +55,29 @@ class ApiAccess:
                 lambda: self.client.get(self.pods, pod.name, namespace=pod.namespace)
             ),
             self.retry,
+        )
+
+    async def patch_pod(
+        self,
+        pod: PodRef,
+        body: dict[str, Any],
+        *,
+        subresource: str = "",
+        patch_type: PatchType = PatchType.MERGE,
+    ) -> Pod:
+        """Patch a pod within the limit; raises ApiError, see ``is_gone``.
+
+        ``body`` names the pod's uid, so that no other pod of its name is changed.
+        """
+        return await self.call(
+            lambda: self.client.patch(
+                self.pods,
+                pod.name,
+                body,
+                namespace=pod.namespace,
+                subresource=subresource,
+                patch_type=patch_type,
+            )
         )
 
 

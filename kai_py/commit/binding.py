@@ -172,9 +172,7 @@ async def _write_gpu_share(access: ApiAccess, placement: Placement, visible: str
             "annotations": {**annotations, VISIBLE_GPUS: visible or None},
         }
     }
-    written = await access.call(
-        lambda: access.client.patch(access.pods, pod.name, body, namespace=pod.namespace)
-    )
+    written = await access.patch_pod(pod, body)
     return written.metadata.resource_version
 
 

@@ -63,15 +63,7 @@ class CheckpointRequester:
         annotations = {CHECKPOINT_BY_KEY: format_time(request.by)}
         patch = {"metadata": {"uid": pod.uid, "annotations": annotations}}
         try:
-            await self._access.call(
-                lambda: self._access.client.patch(
-                    self._access.pods,
-                    pod.name,
-                    patch,
-                    namespace=pod.namespace,
-                    patch_type=PatchType.STRATEGIC,
-                )
-            )
+            await self._access.patch_pod(pod, patch, patch_type=PatchType.STRATEGIC)
         except ApiError as error:
             if not is_gone(error, pod.name):
                 log.warning("cannot ask pod %s to save its work: %s", pod, error)

@@ -80,9 +80,7 @@ async def fence_pod(access: ApiAccess, pod: PodRef) -> PodReading:
     body = {"metadata": {"uid": pod.uid, "annotations": mark}}
     try:
         seen = await retry_transient(
-            lambda: access.call(
-                lambda: access.client.patch(access.pods, pod.name, body, namespace=pod.namespace)
-            ),
+            lambda: access.patch_pod(pod, body),
             access.retry,
         )
     except ApiError as error:

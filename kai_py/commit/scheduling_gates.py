@@ -50,15 +50,7 @@ class GateRemover:
         removal = {"$patch": "delete", "name": ADMISSION_GATE}
         patch = {"metadata": {"uid": ref.uid}, "spec": {"schedulingGates": [removal]}}
         try:
-            await self._access.call(
-                lambda: self._access.client.patch(
-                    self._access.pods,
-                    ref.name,
-                    patch,
-                    namespace=ref.namespace,
-                    patch_type=PatchType.STRATEGIC,
-                )
-            )
+            await self._access.patch_pod(ref, patch, patch_type=PatchType.STRATEGIC)
         except ApiError as error:
             if not is_gone(error, ref.name):
                 log.warning("cannot remove the scheduling gate of pod %s: %s", ref, error)

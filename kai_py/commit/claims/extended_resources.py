@@ -115,12 +115,7 @@ async def _write_claim(access: ApiAccess, pod: PodRef, claim: ClaimToCreate) -> 
     body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
     try:
         written = await retry_transient(
-            lambda: access.call(
-                lambda: access.client.patch(
-                    access.pods, pod.name, body, namespace=pod.namespace, subresource="status"
-                )
-            ),
-            access.retry,
+            lambda: access.patch_pod(pod, body, subresource="status"), access.retry
         )
     except ApiError as error:
         return f"pod {pod}: {error}"
@@ -137,12 +132,7 @@ async def _clear_pod_status(access: ApiAccess, pod: PodRef) -> str:
     body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": None}}
     try:
         await retry_transient(
-            lambda: access.call(
-                lambda: access.client.patch(
-                    access.pods, pod.name, body, namespace=pod.namespace, subresource="status"
-                )
-            ),
-            access.retry,
+            lambda: access.patch_pod(pod, body, subresource="status"), access.retry
         )
     except ApiError as error:
         return f"pod {pod}: {error}"

@@ -5,8 +5,6 @@ pod is bound. An API server whose feature gate is off drops it; then devices tak
 for kubelets either, and the pod is bound without it.
 """
 
-from typing import Any
-
 from kai_py.api.records.core import Pod
 from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.retry import retry_transient
@@ -35,18 +33,12 @@ async def write_node_claims(access: ApiAccess, placement: Placement, found: Pod 
                 ]
             },
         }
-        await retry_transient(lambda: _patch(access, ref.name, ref.namespace, body), access.retry)
+        await retry_transient(
+            lambda: access.patch_pod(ref, body, subresource="status"), access.retry
+        )
     except ApiError as error:
         return f"pod {ref}: {error}"
     return ""
-
-
-async def _patch(access: ApiAccess, name: str, namespace: str, body: dict[str, Any]) -> Pod:
-    return await access.call(
-        lambda: access.client.patch(
-            access.pods, name, body, namespace=namespace, subresource="status"
-        )
-    )
 
 
 def _containers(pod: Pod, entry: str) -> list[str]:

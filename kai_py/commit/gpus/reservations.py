@@ -190,9 +190,7 @@ async def remove_shared_gpus(access: ApiAccess, pod: Pod) -> str:
     }
     try:
         await retry_transient(
-            lambda: access.call(
-                lambda: access.client.patch(access.pods, ref.name, body, namespace=ref.namespace)
-            ),
+            lambda: access.patch_pod(ref, body),
             access.retry,
         )
     except ApiError as error:

@@ -295,15 +295,8 @@ class PodStatusWriter:
     async def _write(self, desired: PendingPodStatus, pod: Pod) -> None:
         patch = pod_status_patch(desired, pod, self._access.client.machine.utc_now())
         try:
-            await self._access.call(
-                lambda: self._access.client.patch(
-                    self._access.pods,
-                    desired.pod.name,
-                    patch,
-                    namespace=desired.pod.namespace,
-                    subresource="status",
-                    patch_type=PatchType.STRATEGIC,
-                )
+            await self._access.patch_pod(
+                desired.pod, patch, subresource="status", patch_type=PatchType.STRATEGIC
             )
         except ApiError as error:
             if is_gone(error, desired.pod.name):

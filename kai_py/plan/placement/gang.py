@@ -85,59 +85,34 @@ class Placer:
         ``explain``: whether what stops them is reported.
         """
         self.poll()
+        attempt = Attempt(statement, gang, action, capacity, explain)
         refusing = refusing_rows(statement.snapshot, gang)
         if refusing:
             allowed = exclude_rows(refusing, allowed, len(statement.snapshot.nodes))
-        reason = self._place_off_spares(
-            statement, gang, members, action, capacity=capacity, allowed=allowed, explain=explain
-        )
+        reason = self._place_off_spares(attempt, members, allowed)
         return reason if reason is None or not refusing else with_refusals(reason, gang)
 
     def _place_off_spares(
-        self,
-        statement: Statement,
-        gang: Gang,
-        members: Sequence[Member],
-        action: Action,
-        *,
-        capacity: Capacity,
-        allowed: Bools | None,
-        explain: bool,
+        self, attempt: Attempt, members: Sequence[Member], allowed: Bools | None
     ) -> Unschedulable | None:
-        spares = self.reservations.spares
+        """Spares are used last, and by repairs only."""
+        spares, gang = self.reservations.spares, attempt.gang
         if not spares.exist:
-            return self._place(
-                statement,
-                gang,
-                members,
-                action,
-                capacity=capacity,
-                allowed=allowed,
-                explain=explain,
-            )
-        # Spares are used last, and by repairs only.
+            return self._place_allowed(attempt, members, allowed)
         closed = dict.fromkeys((*spares.closed(gang), *spares.usable(gang)))
         for rows in (tuple(closed), spares.closed(gang)):
-            nodes = exclude_rows(rows, allowed, len(statement.snapshot.nodes))
-            reason = self._place(
-                statement, gang, members, action, capacity=capacity, allowed=nodes, explain=explain
-            )
+            nodes = exclude_rows(rows, allowed, len(attempt.statement.snapshot.nodes))
+            reason = self._place_allowed(attempt, members, nodes)
             if reason is None or not spares.usable(gang):
                 break
         closed_now = spares.closed(gang)
         return reason if reason is None or not closed_now else with_spares(reason, len(closed_now))
 
-    def _place(
-        self,
-        statement: Statement,
-        gang: Gang,
-        members: Sequence[Member],
-        action: Action,
-        *,
-        capacity: Capacity,
-        allowed: Bools | None,
-        explain: bool,
+    def _place_allowed(
+        self, attempt: Attempt, members: Sequence[Member], allowed: Bools | None
     ) -> Unschedulable | None:
+        """Place them on nodes that are ``allowed`` and not reserved for others."""
+        statement, gang, action, capacity, explain = attempt
         kept = self.reservations.rows_closed_to(gang)
         if kept:
             allowed = exclude_rows(kept, allowed, len(statement.snapshot.nodes))
@@ -149,10 +124,9 @@ class Placer:
             if row is not None:
                 statement.place(gang, members, row, action, capacity=capacity)
                 return None
-        attempt = Attempt(statement, gang, action, capacity, explain)
-        where = NodeSet(
-            np.ones(len(statement.snapshot.nodes), np.bool_) if allowed is None else allowed
-        )
+        if allowed is None:
+            allowed = np.ones(len(statement.snapshot.nodes), np.bool_)
+        where = NodeSet(allowed)
         reason = (
             self._place_in_cliques(attempt, members, where, near, parts)
             if parts
