@@ -164,7 +164,7 @@ def test_an_annotation_is_honoured_or_reported_and_never_dropped(framework, plac
     for gang in snapshot.gangs.values():
         told = {each.pod.name: each.markers for each in snapshot.ignored_markers}
         for member in annotated(gang):
-            path = _effective_levels(gang, member, DOMAINS[asked])
+            path = effective_levels(gang, member, DOMAINS[asked])
             honoured = "rack" in path
             reported = any("rack" in marker for marker in told.get(member.pod.name, ()))
             assert honoured or gang.problem or member.waiting_for or reported
@@ -185,10 +185,10 @@ def test_a_template_constrains_its_leaf(framework):
     gang = next(iter(snapshot.gangs.values()))
     assert not gang.problem
     assert not snapshot.ignored_markers
-    levels = [_effective_levels(gang, member, "required_level") for member in annotated(gang)]
+    levels = [effective_levels(gang, member, "required_level") for member in annotated(gang)]
     assert levels == [["rack"]] * 4
     for other in (member for member in gang.members if member.pod.name == "main"):
-        assert not _effective_levels(gang, other, "required_level")
+        assert not effective_levels(gang, other, "required_level")
 
 
 def annotated(gang):
@@ -196,7 +196,7 @@ def annotated(gang):
     return [member for member in gang.members if member.pod.name != "main"]
 
 
-def _effective_levels(gang, member, field):
+def effective_levels(gang, member, field):
     spec = type("Spec", (), {"tree": gang.tree, "subgroup": member.subgroup})
     return [getattr(each, field) for each in _effective(spec)]
 

@@ -25,7 +25,9 @@ PACKAGES = {
     "kuberay": "github.com/ray-project/kuberay/ray-operator",
     "kubeflow": "./kubeflow",
 }
-NIGHTLY = {"mpi": {"mpi-operator": "."}}
+NIGHTLY = {
+    "mpi": {"mpi-operator": "."},
+}
 """By folder with a Go module the programs built there."""
 LINK = "-ldflags=-s -w"
 NICE = ("nice", "-n", "10")

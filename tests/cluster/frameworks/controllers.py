@@ -175,6 +175,22 @@ async def controller(cluster: Cluster, which: Controller, parent: Path) -> Async
             await cluster.api.delete(f"{DEFINITIONS}/{each['metadata']['name']}")
 
 
+async def submit_with(cluster: Cluster, needed: Sequence[Document], document: Document) -> None:
+    """Create what a workload refers to, and it as soon as webhooks know that: they read a watch."""
+
+    async def accepted() -> bool:
+        try:
+            await cluster.submit(document)
+        except ApiError as error:
+            if error.code != 403:
+                raise
+            return False
+        return True
+
+    await cluster.submit(*needed)
+    await eventually(accepted, what=f"{document['metadata']['name']} accepted")
+
+
 def certificate(directory: Path) -> bytes:
     """Write ``tls.crt`` and ``tls.key`` for 127.0.0.1; the certificate is its own authority."""
     command = [

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cluster.frameworks.conftest import RunController
+from tests.cluster.frameworks.controllers import submit_with
 from tests.cluster.frameworks.workloads import (
     LIMITS,
     NIGHTLY,
@@ -41,13 +42,13 @@ async def test_a_workload_of_a_real_controller(
         await run_controller(workload.below)
     await run_controller(workload.controller)
     view, document = View(real.api), workload.document()
-    name = document["metadata"]["name"]
-    path = workload.path(name)
+    path = workload.path(document["metadata"]["name"])
+    name = workload.pods_named or document["metadata"]["name"]
     small = nodes(1, f"{workload.gang - workload.pod}m", prefix="small")
     roomy = nodes(1, f"{workload.pod * workload.with_more}m", prefix="roomy")
-    await real.submit(queue())
+    await real.submit(queue(deservedGPUs=64, maxGPUs=64))
     async with scheduling(real), real.run_nodes(small):
-        await real.submit(*workload.needs(), document)
+        await submit_with(real, workload.needs(), document)
         await view.wait_pending(name, workload.pods, reason="Unschedulable", within=LONG)
         async with real.run_nodes(roomy):
             await view.wait_bound(name, workload.pods, within=LONG)

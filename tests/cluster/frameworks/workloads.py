@@ -52,10 +52,14 @@ def nodes(
     rack: str = "",
     labels: Mapping[str, str] | None = None,
 ) -> list[FakeNode]:
-    """Nodes of so much CPU, in a rack where one is named."""
+    """Nodes of so much CPU and more GPUs than needed, in a rack where one is named."""
     at = {RACK: rack} if rack else {}
     return [
-        FakeNode(name=f"{prefix}-{i}", labels=at | dict(labels or {}), allocatable={"cpu": cpu})
+        FakeNode(
+            name=f"{prefix}-{i}",
+            labels=at | dict(labels or {}),
+            allocatable={"cpu": cpu, "nvidia.com/gpu": "64"},
+        )
         for i in range(count)
     ]
 
@@ -109,6 +113,8 @@ class Workload:
     needs: Callable[[], list[Document]] = list
     ends_when_evicted: bool = False
     """Whether its controller ends it once it loses a pod."""
+    pods_named: str = ""
+    """How the names of its pods begin, if not with its own."""
 
     def path(self, name: str) -> str:
         """The path of the object."""
@@ -309,5 +315,5 @@ NIGHTLY = (
         ends_when_evicted=True,
     ),
 )
-"""The MPI operator, and further kinds of the training operator, which ends some of them once a pod
-fails or is deleted, unless the `restartPolicy` is `ExitCode`."""
+"""The MPI operator, and further kinds of the training operator. It ends some of these if a
+pod fails or is deleted, unless the `restartPolicy` is `ExitCode`."""

@@ -1,10 +1,19 @@
-"""Exclusive placement with the real controllers: followers are created once a leader has a node."""
+"""Gangs that their real controllers create in stages: the first pods start if the whole fits."""
 
 import pytest
 
 from tests.cluster.frameworks.conftest import RunController
-from tests.cluster.frameworks.controllers import JOB_SET, LEADER_WORKER_SET
-from tests.cluster.frameworks.workloads import RACK, job_set, nodes, sample
+from tests.cluster.frameworks.controllers import (
+    JOB_SET,
+    LEADER_WORKER_SET,
+    MPI_OPERATOR,
+)
+from tests.cluster.frameworks.workloads import (
+    RACK,
+    job_set,
+    nodes,
+    sample,
+)
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.manifests import queue
 from tests.support.cluster.scheduling import install_definitions, scheduling
@@ -73,3 +82,24 @@ async def test_jobs_of_a_job_set_get_a_rack_each(real: Cluster, run_controller: 
                 for job in range(2)
             ]
             assert sorted(racks, key=sorted) == [{"a"}, {"c"}]
+
+
+@pytest.mark.nightly
+async def test_workers_of_an_mpi_job_wait_until_its_launcher_fits(
+    real: Cluster, run_controller: RunController
+):
+    await install_definitions(real.api)
+    await run_controller(MPI_OPERATOR)
+    view, document = View(real.api), sample(MPI_OPERATOR, "examples/v2beta1/pi/pi.yaml")
+    document["spec"]["launcherCreationPolicy"] = "WaitForWorkersReady"
+    await real.submit(queue())
+    async with scheduling(real), real.run_nodes(nodes(1, "2500m", prefix="a")):
+        await real.submit(document)
+        message = await view.wait_pending("pi", 2, reason="Unschedulable", within=LONG)
+        assert "Capacity is also needed for a pod that is not created yet." in message
+        async with real.run_nodes(nodes(1, "1", prefix="b")):
+            bound = await view.wait_bound("pi", 3, within=LONG)
+            assert sorted(name for name in bound if "worker" in name) == [
+                "pi-worker-0",
+                "pi-worker-1",
+            ]
