@@ -113,10 +113,10 @@ class Consolidation(VictimStrategy):
 def _total_future_idle(state: CycleState) -> Floats:
     """(resources,) idle on all nodes together once terminating pods have gone."""
     free: Floats = np.maximum(state.statement.future_idle, 0.0).sum(axis=1)
-    card = state.snapshot.resources.positions.get(GPU_RESOURCE)
-    if card is not None:
+    gpu = state.snapshot.resources.positions.get(GPU_RESOURCE)
+    if gpu is not None:
         _, parts = state.statement.gpu_parts.shared.all_free_fractions(Capacity.FUTURE_IDLE)
-        free[card] += np.maximum(parts, 0.0).sum()
+        free[gpu] += np.maximum(parts, 0.0).sum()
     return free
 
 
@@ -135,9 +135,9 @@ def _min_request(state: CycleState, member: Member) -> Floats:
     reported = member.shape.reported_requests
     known = {n: a for n, a in reported.items() if n in resources.positions}
     taken = resources.vector(known)
-    card = resources.positions.get(GPU_RESOURCE)
-    if share is not None and card is not None and member.shape.extended.share is None:
-        taken[card] += share.fraction * share.devices
+    gpu = resources.positions.get(GPU_RESOURCE)
+    if share is not None and gpu is not None and member.shape.extended.share is None:
+        taken[gpu] += share.fraction * share.devices
     return taken
 
 
@@ -183,10 +183,10 @@ def _pods_to_evict(
 ) -> float:
     """Pods to evict before one more pod like ``member`` fits on the node."""
     node, statement = state.snapshot.nodes.names[row], state.statement
-    card = state.snapshot.resources.positions.get(GPU_RESOURCE)
+    gpu = state.snapshot.resources.positions.get(GPU_RESOURCE)
     lacking = _missing_for_one(_min_request(state, member), statement.future_idle[:, row])
-    if card is not None and state.snapshot.gpu_sharing.rows.size:
-        lacking[card] -= statement.gpu_parts.shared.free_fractions(row, Capacity.FUTURE_IDLE).sum()
+    if gpu is not None and state.snapshot.gpu_sharing.rows.size:
+        lacking[gpu] -= statement.gpu_parts.shared.free_fractions(row, Capacity.FUTURE_IDLE).sum()
     devices = member.charge.get(GPU, 0.0) if member.shape.needs_devices else 0.0
     pods = 0
     for unit in units:

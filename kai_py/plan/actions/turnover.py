@@ -257,10 +257,10 @@ class Turnover:
                 devices[row] = devices.get(row, 0.0) + end.member.charge.get(GPU, 0.0)
             if row in closed:
                 continue
-            copies = count.replicas(row, free[row], devices.get(row, 0.0))
-            if copies > found.get(row, 0):
-                total += copies - found.get(row, 0)
-                found[row], at = copies, end.at
+            fitting = count.replicas(row, free[row], devices.get(row, 0.0))
+            if fitting > found.get(row, 0):
+                total += fitting - found.get(row, 0)
+                found[row], at = fitting, end.at
         if total < len(members):
             return None
         return at, _first(found, len(members))
@@ -268,10 +268,10 @@ class Turnover:
     def _claim(self, gang: Gang, members: Sequence[Member], rows: dict[int, int]) -> None:
         vector = self._state.statement.request_vector(members[0].shape)
         devices = members[0].charge.get(GPU, 0.0) if members[0].claims else 0.0
-        for row, copies in rows.items():
+        for row, replicas in rows.items():
             claimed = self._claimed.setdefault(row, _Claimed(np.zeros(len(vector))))
-            claimed.amounts += vector * copies
-            claimed.devices += devices * copies
+            claimed.amounts += vector * replicas
+            claimed.devices += devices * replicas
         before = self._costs.get(gang.queue, 0.0)
         self._costs[gang.queue] = before + self._state.request_cost(gang)
 
@@ -303,9 +303,9 @@ def _is_constrained(gang: Gang) -> bool:
 def _first(found: dict[int, int], needed: int) -> dict[int, int]:
     """The first ``needed`` replicas."""
     taken: dict[int, int] = {}
-    for row, copies in found.items():
+    for row, replicas in found.items():
         if needed <= 0:
             break
-        taken[row] = min(copies, needed)
-        needed -= copies
+        taken[row] = min(replicas, needed)
+        needed -= replicas
     return taken

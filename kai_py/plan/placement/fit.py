@@ -132,25 +132,25 @@ class ShapeFits:
         ``min_replicas``: keep to nodes that hold so many by resources, where there are any.
         """
         free, nodes = statement.free(capacity), statement.snapshot.nodes
-        copies = replicas_that_fit(
+        by_resources = replicas_that_fit(
             shape, statement.snapshot.resources, free, mask, nodes.allocatable
         )
         if min_replicas:
-            enough = copies >= min_replicas
-            copies = np.where(enough, copies, 0) if enough.any() else copies
+            enough = by_resources >= min_replicas
+            by_resources = np.where(enough, by_resources, 0) if enough.any() else by_resources
         limited = statement.limits.replicas(shape, capacity, count)
         if limited is not None:
-            np.minimum(copies, limited, out=copies)
+            np.minimum(by_resources, limited, out=by_resources)
         parts = statement.gpu_share_replicas(shape, capacity, count)
         if parts is not None:
-            np.minimum(copies, parts.total, out=copies)
-        fitting, alternatives = copies, None
+            np.minimum(by_resources, parts.total, out=by_resources)
+        fitting, alternatives = by_resources, None
         if shape.needs_devices:
-            found = statement.devices.replicas(shape, copies > 0, count, capacity)
-            fitting = np.minimum(copies, found)
+            found = statement.devices.replicas(shape, by_resources > 0, count, capacity)
+            fitting = np.minimum(by_resources, found)
             alternatives = statement.devices.alternatives(shape, fitting > 0, count, capacity)
         shared = None if parts is None else np.minimum(parts.shared, fitting)
-        return ShapeCapacity(copies, fitting, shared, free, alternatives)
+        return ShapeCapacity(by_resources, fitting, shared, free, alternatives)
 
     def running_fit(
         self, statement: Statement, shape: Shape, capacity: Capacity, *, avoid_devices: bool = False

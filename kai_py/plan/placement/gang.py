@@ -210,8 +210,8 @@ class Placer:
             return self._place_inside(attempt, group, members, node_set)
         shapes = by_shape(members)
         fitting = [self._max_replicas(attempt, each, node_set) for each in shapes]
-        asked = (attempt.statement, attempt.gang, group, fitting, [len(each) for each in shapes])
-        found = domain_candidates(*asked)
+        query = (attempt.statement, attempt.gang, group, fitting, [len(each) for each in shapes])
+        found = domain_candidates(*query)
         if isinstance(found, Unschedulable):
             return found
         for candidate in found:
@@ -225,7 +225,7 @@ class Placer:
                     return None
         if not attempt.explain:
             return UNEXPLAINED
-        return topology_unsatisfied(attempt.gang, group, len(members), largest_domain(*asked))
+        return topology_unsatisfied(attempt.gang, group, len(members), largest_domain(*query))
 
     def _place_inside(
         self, attempt: Attempt, group: Subgroup, members: Sequence[Member], node_set: NodeSet

@@ -90,13 +90,15 @@ def _charged(members: Sequence[Member], statement: Statement) -> tuple[Member, .
     """
     if not [m for m in members if m.relies_on]:
         return tuple(members)
-    paid = {m.pod.uid for m in members} | statement.placed.keys()
+    charged = {m.pod.uid for m in members} | statement.placed.keys()
     found = []
     for member in members:
-        due = [charge for uid, charge in member.relies_on if uid not in paid]
-        paid.update(uid for uid, _ in member.relies_on)
+        relied_on = [charge for uid, charge in member.relies_on if uid not in charged]
+        charged.update(uid for uid, _ in member.relies_on)
         found.append(
-            structs.replace(member, charge=total((member.charge, *due))) if due else member
+            structs.replace(member, charge=total((member.charge, *relied_on)))
+            if relied_on
+            else member
         )
     return tuple(found)
 

@@ -76,10 +76,10 @@ class RunningFit:
         self.replicas = replicas_that_fit(shape, resources, free, allowed, allocatable)
         self.preference = preference
         if capacity is Capacity.FUTURE_IDLE:
-            now = replicas_that_fit(
+            idle = replicas_that_fit(
                 shape, resources, statement.free(Capacity.IDLE), allowed, allocatable
             )
-            self.preference = with_idle(preference, idle=now > 0)
+            self.preference = with_idle(preference, idle=idle > 0)
         self._static_preference = preference
         self.slack = np.zeros(len(allowed)) if slack_row is None else free[slack_row].copy()
         self._slack_row = slack_row
@@ -148,23 +148,25 @@ class RunningFit:
 
     def _update(self, row: int) -> None:
         free = self.statement.free_on(row, self.capacity)
-        fit = min([free[position] / asked for position, asked in self._requests])
+        fit = min([free[position] / amount for position, amount in self._requests])
         self.replicas[row] = max(0, floor(fit))
         if self.capacity is Capacity.FUTURE_IDLE:
-            now = self.statement.free_on(row, Capacity.IDLE)
-            starts = all(now[position] >= asked for position, asked in self._requests)
+            idle = self.statement.free_on(row, Capacity.IDLE)
+            starts = all(idle[position] >= amount for position, amount in self._requests)
             self.preference[row] = with_idle(self._static_preference[row], idle=starts)
         if self._slack_row is not None:
             self.slack[row] = free[self._slack_row]
 
     def _update_many(self, rows: Ints) -> None:
-        later = self.statement.future_idle[:, rows]
-        now = np.minimum(self.statement.idle[:, rows], later)
-        free = later if self.capacity is Capacity.FUTURE_IDLE else now
-        fits = [np.floor(free[position] / asked) for position, asked in self._requests]
+        future_idle = self.statement.future_idle[:, rows]
+        idle = np.minimum(self.statement.idle[:, rows], future_idle)
+        free = future_idle if self.capacity is Capacity.FUTURE_IDLE else idle
+        fits = [np.floor(free[position] / amount) for position, amount in self._requests]
         self.replicas[rows] = np.maximum(np.min(fits, axis=0), 0).astype(np.int64)
         if self.capacity is Capacity.FUTURE_IDLE:
-            starts = np.all([now[position] >= asked for position, asked in self._requests], axis=0)
+            starts = np.all(
+                [idle[position] >= amount for position, amount in self._requests], axis=0
+            )
             self.preference[rows] = with_idle(self._static_preference[rows], idle=starts)
         if self._slack_row is not None:
             self.slack[rows] = free[self._slack_row]

@@ -1,7 +1,7 @@
 """Pending gangs in the order in which they may act: first by queue, then inside the queue.
 
 The order of queues is that of ``policy.queue_order``, that inside a queue of ``policy.gang_order``.
-Every action takes its gangs from such a line; what it decides moves the queues.
+Every action takes its gangs from such a queue; what it decides moves the queues.
 """
 
 from bisect import insort
@@ -55,7 +55,7 @@ class GangQueue:
         return gang
 
     def push(self, gang: Gang) -> None:
-        """The gang that came last has more to ask for."""
+        """The gang that came last has more pods to place."""
         queue = self._state.quota.queues.positions[gang.queue]
         insort(self._gangs[queue], (self._rank(gang), gang), lo=self._next[queue])
 
@@ -68,10 +68,10 @@ class GangQueue:
 
     def update(self, queue: int) -> None:
         """What the queue holds has changed, or its next gang."""
-        line = self._gangs.get(queue)
-        if line is not None:
+        waiting = self._gangs.get(queue)
+        if waiting is not None:
             at = self._next[queue]
-            request = self._state.request_cost(line[at][1]) if at < len(line) else None
+            request = self._state.request_cost(waiting[at][1]) if at < len(waiting) else None
             self._order.update(queue, request)
 
     def update_all(self) -> None:
@@ -81,8 +81,10 @@ class GangQueue:
 
     def peek(self, count: int) -> dict[int, Sequence[Gang]]:
         """The first ``count`` gangs of every queue that has any, by queue."""
-        lines = ((queue, self._gangs[queue][at : at + count]) for queue, at in self._next.items())
-        return {queue: [gang for _, gang in line] for queue, line in lines if line}
+        following = (
+            (queue, self._gangs[queue][at : at + count]) for queue, at in self._next.items()
+        )
+        return {queue: [gang for _, gang in waiting] for queue, waiting in following if waiting}
 
     def has_at_most(self, queue: int, count: int) -> bool:
         """Whether the queue has no more than ``count`` gangs left."""
@@ -104,7 +106,7 @@ MAX_BATCH_PODS = 16
 
 
 def is_equivalent(gang: Gang, other: Gang) -> bool:
-    """Whether the gang asks for what ``other`` does: pods of one kind, together, anywhere."""
+    """Whether the gang requests what ``other`` does: pods of one shape, together, anywhere."""
     pods, tree = gang.members, gang.tree
     if (
         not 0 < len(pods) == len(other.members) <= MAX_BATCH_PODS

@@ -204,32 +204,32 @@ def _fallbacks(
     for gang in sorted(only, key=lambda each: (each.waiting_since, each.key)):
         if not gang.pending:
             continue
-        holds = queues.get(gang.queue, _QueueSpot())
-        after = _fallback_after(gang, holds)
+        rule = queues.get(gang.queue, _QueueSpot())
+        after = _fallback_after(gang, rule)
         if after is None:
             continue
         if snapshot.now < gang.waiting_since + after:
             if gang.key not in fell_back:
                 at[gang.key] = gang.waiting_since + after
             continue
-        needed = used.get(holds.budget, 0.0) + _gpus(gang.pending)
-        most = holds.fallback.max_gpus if holds.fallback is not None else None
+        needed = used.get(rule.budget, 0.0) + _gpus(gang.pending)
+        most = rule.fallback.max_gpus if rule.fallback is not None else None
         if most is not None and needed > most:
-            over[gang.key] = holds.budget
+            over[gang.key] = rule.budget
             fell_back.discard(gang.key)
             continue
-        used[holds.budget] = needed
+        used[rule.budget] = needed
         fell_back.add(gang.key)
     return frozenset(fell_back), at, over
 
 
-def _fallback_after(gang: Gang, holds: _QueueSpot) -> float | None:
+def _fallback_after(gang: Gang, rule: _QueueSpot) -> float | None:
     """How long a gang waits for spot nodes; None: for ever."""
-    own, queue = gang.spot_fallback_after, holds.fallback
+    own, queue = gang.spot_fallback_after, rule.fallback
     if queue is not None:
         return max(queue.after, own or 0.0)
     # A queue that says only, and no fallback, allows none.
-    return None if holds.use is SpotUse.ONLY else own
+    return None if rule.use is SpotUse.ONLY else own
 
 
 def _gpus(members: Iterable[Member]) -> float:

@@ -125,7 +125,7 @@ def _apply(gang_queue: GangQueue, strategy: VictimStrategy, search: VictimSearch
 
 
 def _report_out_of_budget(state: CycleState, gang: Gang, result: SearchResult) -> None:
-    """Nothing is proven, and the gang is told so."""
+    """The reason of a gang of which nothing is proven."""
     tried = f"no preemption victims found within {result.budget} trial placements"
     again = (
         "once a pod has ended or a node has been added" if result.backs_off else "in the next cycle"

@@ -142,8 +142,8 @@ class CapacityCount:
 
     def _recount_together(self, shape: "ShapeCount", rows: Sequence[int]) -> None:
         free = np.array([self._free[row] for row in rows])
-        for row, copies in zip(rows, shape.replicas_of_rows(rows, free), strict=True):
-            shape.set_replicas(row, 0, copies)
+        for row, replicas in zip(rows, shape.replicas_of_rows(rows, free), strict=True):
+            shape.set_replicas(row, 0, replicas)
         self._enough_domains = sum(shape.is_enough)
 
 
@@ -219,7 +219,7 @@ class ShapeCount:
         self._initial = fitting
         self._by_row: dict[int, int] = {}
         self._sums = _sums_by_domain(fitting, domains)
-        self.is_enough = [copies >= self._count for copies in self._sums]
+        self.is_enough = [replicas >= self._count for replicas in self._sums]
 
     def initial_replicas(self) -> list[int]:
         """By node, the replicas that fit before any pod is released."""
@@ -259,8 +259,8 @@ class ShapeCount:
 
     def on_row(self, row: int) -> int:
         """The replicas of a node."""
-        copies = self._by_row.get(row)
-        return int(self._initial[row]) if copies is None else copies
+        replicas = self._by_row.get(row)
+        return int(self._initial[row]) if replicas is None else replicas
 
     def max_gained(self, freed: Iterable[tuple[int, float]]) -> int:
         """A bound of the replicas by which any node grows that gets this much back."""
@@ -276,8 +276,8 @@ class ShapeCount:
             counts = self._allocatable[position, rows] > 0 if mirrored else True
             np.minimum(fitting, there, out=fitting, where=counts)
         fitting[~self._mask[rows]] = 0.0
-        copies: list[int] = np.maximum(fitting, 0.0).astype(np.int64).tolist()
-        return copies if self._possible else [0] * len(rows)
+        replicas: list[int] = np.maximum(fitting, 0.0).astype(np.int64).tolist()
+        return replicas if self._possible else [0] * len(rows)
 
     def scarcest_resource(self, row: int, free: Sequence[float]) -> int | None:
         """The resource that allows the fewest replicas there; None: devices, or no request."""
@@ -292,8 +292,8 @@ class ShapeCount:
 
     def has_gained(self, row: int) -> bool:
         """Whether the node holds more replicas than at first."""
-        copies = self._by_row.get(row)
-        return copies is not None and copies > int(self._initial[row])
+        replicas = self._by_row.get(row)
+        return replicas is not None and replicas > int(self._initial[row])
 
     def set_replicas(self, row: int, domain: int, replicas: int) -> bool:
         """Set the replicas of a node; whether that changed them."""
@@ -324,21 +324,18 @@ def _max_shares_per_gpu(state: CycleState, shape: Shape) -> list[float]:
     if shape.gpu_share is None:
         return []
     need = state.statement.gpu_parts.shared.required_mib(shape.gpu_share)
-    per_card: list[float] = np.ceil(state.snapshot.gpu_sharing.memory / need).tolist()
-    return per_card
+    per_gpu: list[float] = np.ceil(state.snapshot.gpu_sharing.memory / need).tolist()
+    return per_gpu
 
 
 def max_freed(state: CycleState, member: Member) -> Floats:
     """(resources,) the most that evicting the pod frees; a part of a GPU counts as its GPU."""
-    vector, card = (
-        state.statement.occupied(member),
-        state.snapshot.resources.positions.get(GPU_RESOURCE),
-    )
-    share = member.shape.gpu_share
-    if share is None or card is None:
-        return vector
-    whole = vector.copy()
-    whole[card] += share.devices
+    freed, share = state.statement.occupied(member), member.shape.gpu_share
+    gpu = state.snapshot.resources.positions.get(GPU_RESOURCE)
+    if share is None or gpu is None:
+        return freed
+    whole = freed.copy()
+    whole[gpu] += share.devices
     return whole
 
 

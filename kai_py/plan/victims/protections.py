@@ -56,22 +56,22 @@ def explain_protections(
     short = [gang for gang in gangs if gang.may_preempt and _lacks_capacity(state, gang)]
     if not short:
         return
-    known = _Findings(VictimPool(state))
-    if not known.pool.queues():
+    findings = _Findings(VictimPool(state))
+    if not findings.pool.queues():
         return
     for gang in state.turns.able(short):
         with state.turns.of(gang):
-            _explain_for(state, gang, actions, known)
+            _explain_for(state, gang, actions, findings)
 
 
 def _explain_for(
-    state: CycleState, gang: Gang, actions: Sequence[Action], known: _Findings
+    state: CycleState, gang: Gang, actions: Sequence[Action], findings: _Findings
 ) -> None:
     reason = state.unschedulable[gang.key]
-    ask = state.next_request(gang)
-    if ask is None or not _fits_empty_nodes(state, ask, known.fits):
+    request = state.next_request(gang)
+    if request is None or not _fits_empty_nodes(state, request, findings.fits):
         return
-    verdict = _cached_verdict(state, gang, ask, actions, known)
+    verdict = _cached_verdict(state, gang, request, actions, findings)
     if verdict is not None:
         state.mark_unschedulable(gang, _with_protections(reason, *verdict))
 
@@ -99,8 +99,8 @@ def _fits_empty_nodes(state: CycleState, request: PlacementRequest, fits: dict[i
         if shape.number not in fits:
             static = state.placer.shapes.fits.static_fits.of(shape, snapshot.nodes)
             able = not shape.needs_devices or state.statement.devices.fits_empty_cluster(shape)
-            copies = replicas_on_empty(shape, snapshot, static.mask)
-            fits[shape.number] = int(copies.sum()) if able else 0
+            replicas = replicas_on_empty(shape, snapshot, static.mask)
+            fits[shape.number] = int(replicas.sum()) if able else 0
         if fits[shape.number] < len(members):
             return False
     return True
@@ -163,36 +163,38 @@ def _within_queue(
 ) -> Iterator[Protection]:
     """Running gangs of the same queue: priority decides among them."""
     queue = reclaimer.queue
-    least = pool.lowest_priority(queue)
-    if least is None:
+    lowest = pool.lowest_priority(queue)
+    if lowest is None:
         return
-    if least >= gang.priority:
+    if lowest >= gang.priority:
         message = f"no gang of queue {gang.queue} has a priority below {gang.priority}"
-        yield Protection(ProtectionRule.PRIORITY, gang.queue, message, least, gang.priority)
+        yield Protection(ProtectionRule.PRIORITY, gang.queue, message, lowest, gang.priority)
         return
     lower = [each for each in pool.gangs(queue) if each.priority < gang.priority]
-    safe = float(preempt_min_runtime(state.quota.queues, state.quota.rules)[queue])
-    yield from _protected_victims(state, gang.queue, lower, safe)
+    min_runtime = float(preempt_min_runtime(state.quota.queues, state.quota.rules)[queue])
+    yield from _protected_victims(state, gang.queue, lower, min_runtime)
 
 
 def _other_queues(
     state: CycleState, reclaimer: Reclaimer, others: Sequence[int], pool: VictimPool
 ) -> Iterator[Protection]:
     """The other queues, each by the sibling that faces the gang's own line."""
-    standing, rules = state.quota.usage, state.quota.rules
-    asked = reclaimable_queues(standing, reclaimer, rules)
-    safe = reclaim_min_runtime(standing.queues, reclaimer.queue, rules)
-    _, theirs = diverging_siblings(standing.queues, reclaimer.queue)
-    for side in sorted({int(theirs[queue]) for queue in others}):
-        leaves = [queue for queue in others if theirs[queue] == side and asked[queue]]
+    usage, rules = state.quota.usage, state.quota.rules
+    reclaimable = reclaimable_queues(usage, reclaimer, rules)
+    min_runtime = reclaim_min_runtime(usage.queues, reclaimer.queue, rules)
+    _, theirs = diverging_siblings(usage.queues, reclaimer.queue)
+    for sibling in sorted({int(theirs[queue]) for queue in others}):
+        reclaimable_leaves = [
+            queue for queue in others if theirs[queue] == sibling and reclaimable[queue]
+        ]
         own = [
             each
-            for queue in leaves
+            for queue in reclaimable_leaves
             for each in _protected_victims(
-                state, standing.queues.names[queue], pool.gangs(queue), float(safe[queue])
+                state, usage.queues.names[queue], pool.gangs(queue), float(min_runtime[queue])
             )
         ]
-        yield from own or [_sibling_share(state, reclaimer, side)]
+        yield from own or [_sibling_share(state, reclaimer, sibling)]
 
 
 def _protected_victims(
@@ -211,27 +213,29 @@ def _protected_victims(
         yield Protection(ProtectionRule.EVICTION_LIMITS, queue, message)
 
 
-def _sibling_share(state: CycleState, reclaimer: Reclaimer, side: int) -> Protection:
+def _sibling_share(state: CycleState, reclaimer: Reclaimer, sibling: int) -> Protection:
     """What a sibling has allocated, against what it may keep."""
-    standing = state.quota.usage
+    usage = state.quota.usage
     rows = np.flatnonzero(reclaimer.request > 0)
     row = int(rows[0]) if len(rows) else 0
-    ours = diverging_siblings(standing.queues, reclaimer.queue)[0][side]
-    held = standing.allocated[:, ours] + reclaimer.request
-    starved = not exceeds_any(held[rows, None], standing.queues.deserved[rows, ours, None]).any()
-    bounds = standing.queues.deserved if starved else standing.allocatable
+    ours = diverging_siblings(usage.queues, reclaimer.queue)[0][sibling]
+    with_request = usage.allocated[:, ours] + reclaimer.request
+    below_deserved = not exceeds_any(
+        with_request[rows, None], usage.queues.deserved[rows, ours, None]
+    ).any()
+    bounds = usage.queues.deserved if below_deserved else usage.allocatable
     noun, per_unit = display_unit(state.quota.resources[row])
-    value, bound = standing.allocated[row, side] / per_unit, bounds[row, side] / per_unit
-    due = "its deserved quota" if starved else "its fair share"
-    name = standing.queues.names[side]
-    holds = f"queue {name} has {value:g} {noun} allocated"
-    if exceeds(standing.allocated[row, side], bounds[row, side]):
+    value, bound = usage.allocated[row, sibling] / per_unit, bounds[row, sibling] / per_unit
+    due = "its deserved quota" if below_deserved else "its fair share"
+    name = usage.queues.names[sibling]
+    allocated = f"queue {name} has {value:g} {noun} allocated"
+    if exceeds(usage.allocated[row, sibling], bounds[row, sibling]):
         message = (
-            f"{holds}, and reclaiming what is above {due} of {bound:g} does not free "
+            f"{allocated}, and reclaiming what is above {due} of {bound:g} does not free "
             "enough capacity"
         )
         return Protection(
             ProtectionRule.TOO_LITTLE_ABOVE_SHARE, name, message, float(value), float(bound)
         )
-    message = f"{holds}, within {due} of {bound:g}"
+    message = f"{allocated}, within {due} of {bound:g}"
     return Protection(ProtectionRule.WITHIN_SHARE, name, message, float(value), float(bound))
