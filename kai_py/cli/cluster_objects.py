@@ -5,7 +5,7 @@ The file ``-`` is standard input.
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError
 from kai_py.cli.output import say
 from kai_py.cli.reading import check_rights
+from kai_py.simulate.object_files import files_below
 from kai_py.simulate.objects import Document, ObjectsError, load_objects, read_objects
 from kai_py.watch.resource import Kind
 
@@ -51,6 +52,17 @@ def text_of(file: str) -> str:
         raise CommandError(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise CommandError(f"{name_of(file)}: is not UTF-8 text") from error
+
+
+def files_in(names: Iterable[str]) -> list[str]:
+    """The files, a directory standing for those below it; raises CommandError if it has none."""
+    found: list[str] = []
+    for name in names:
+        files = [str(path) for path in files_below([Path(name)])]
+        if not files:
+            raise CommandError(f"{name}: has no YAML or JSON files")
+        found += files
+    return found
 
 
 def documents_in(file: str) -> list[manifests.Document]:

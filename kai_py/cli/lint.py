@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from kai_py.cli.cluster_objects import name_of, text_of
+from kai_py.cli.cluster_objects import files_in, name_of, text_of
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.options import takes_groups
-from kai_py.cli.output import OutputOptions, print_document, say
+from kai_py.cli.output import OutputOptions, print_document
+from kai_py.cli.sentences import say_sentence
 from kai_py.lint.check import LintReport, lint_together
 from kai_py.lint.finding import Finding, Severity
 
@@ -25,7 +26,8 @@ class FileFindings:
 @takes_groups
 def command(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Manifests; - reads standard input.")
+        list[str],
+        typer.Argument(metavar="FILE...", help="Manifests or directories; - reads standard input."),
     ],
     *,
     fix: Annotated[
@@ -39,6 +41,7 @@ def command(
     when something was found that the API rejects or drops; with --fix, when something is left of
     it that only you can decide. Hints do not count.
     """
+    files = files_in(files)
     lint_reports = lint_together([text_of(file) for file in files])
     reports = list(zip(map(name_of, files), lint_reports, strict=True))
     if fix and not output.is_text:
@@ -62,4 +65,4 @@ def _print_findings(name: str, report: LintReport, *, fix: bool) -> None:
         mark = ""
         if found.severity is Severity.ERROR and found.fixed:
             mark = " [fixed]" if fix else " [--fix corrects this]"
-        say(found.text(name) + mark, err=fix)
+        say_sentence(found.text(name) + mark, err=fix)

@@ -11,7 +11,7 @@ import typer
 import yaml
 
 from kai_py.api.choices import Profile
-from kai_py.cli.cluster_objects import documents_in, name_of
+from kai_py.cli.cluster_objects import documents_in, files_in, name_of
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.migrate_plan import gang_outcomes, print_outcomes
@@ -38,7 +38,9 @@ CONFIG_MAPS = "/api/v1/namespaces/kai-scheduler/configmaps"
 def command(
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE...]", help="Manifests; - reads standard input."),
+        typer.Argument(
+            metavar="[FILE...]", help="Manifests or directories; - reads standard input."
+        ),
     ] = None,
     *,
     cluster: ClusterOptions,
@@ -125,7 +127,7 @@ async def _served(kubeconfig: str, context: str) -> list[Any]:
 
 
 def _read_files(files: list[str]) -> list[Any]:
-    return [document for file in files for document in _read(file)]
+    return [document for file in files_in(files) for document in _read(file)]
 
 
 def _read(file: str) -> Iterator[Any]:

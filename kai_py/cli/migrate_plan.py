@@ -77,4 +77,4 @@ def print_outcomes(outcomes: Sequence[SwitchOutcome]) -> None:
     if rows:
         print_table(HEADINGS, rows)
     counts = [(sum(each.outcome is known for each in outcomes), known) for known in SwitchEffect]
-    say(", ".join(f"{count} {known.value}" for count, known in counts))
+    say(", ".join(f"{known.value}: {count}" for count, known in counts))

@@ -12,7 +12,7 @@ import typer
 from kai_py.cli.connection import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError
 from kai_py.cli.options import takes_groups
-from kai_py.cli.output import OutputOptions, print_document, print_table, progress
+from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
 from kai_py.simulate.object_files import read_object_files
 from kai_py.simulate.offline_plan import MAX_CYCLES, OfflinePlan, plan_objects
 
@@ -57,6 +57,8 @@ def command(
             now=now,
             on_cycle=report,
         )
+    if not any(each.get("kind") == "Node" for each in given.documents):
+        say("kai-py: no Node is among these objects, so no pod can be placed", err=True)
     if not print_document(found, output.form):
         _print_tables(found)
 

@@ -21,6 +21,7 @@ from kai_py.cli.output import (
     say,
     write_report,
 )
+from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
 from kai_py.policy.fairness_rules import PROFILES
 from kai_py.report.simulation_page import duration, simulation_page, waiting_cells
@@ -163,7 +164,7 @@ def _simulate_other(
 
 
 def _print(found: SimulationReport) -> None:
-    say(
+    say_sentence(
         f"{found.hours:g} hours of {found.gpus:g} GPUs: {found.allocated:.1%} used, "
         f"{found.idle_while_waiting:.1%} idle while gangs requested as many, "
         f"{found.fragmented:.1%} idle on partly used nodes; Jain's fairness index "
@@ -189,7 +190,8 @@ def _print(found: SimulationReport) -> None:
         (_policy_cells(policy, found.gpus * found.hours) for policy in found.policies),
     )
     typer.echo(
-        "(used, useful, lost: part of all GPU-hours; evicted pods; most evictions of a gang)"
+        "USED, USEFUL, LOST are parts of all GPU-hours; EVICTED counts pods, MOST those\n"
+        "evictions that hit one gang most often; WAIT is the mean."
     )
     if found.cost:
         costs = ", ".join(f"{sort} {price:,.0f}" for sort, price in found.cost.items())
@@ -209,7 +211,7 @@ def _print(found: SimulationReport) -> None:
             for queue in found.queues
         ),
     )
-    typer.echo("(GPU-hours)\n")
+    typer.echo("RECEIVED, ENTITLED and LOST are GPU-hours.\n")
     sizes = ((name, *waiting_cells(waiting)) for name, waiting in found.by_size.items())
     print_table(("GPUS OF THE GANG", *WAITING), sizes)
 

@@ -15,6 +15,7 @@ from kai_py.lint.rewrite import rewrite
 from kai_py.lint.rules import (
     claims,
     evictions,
+    fields,
     grove,
     objects,
     pods,
@@ -41,6 +42,8 @@ RULES: tuple[Rule, ...] = (
     workloads.misplaced_pod_fields,
     workloads.restart_policy,
     workloads.selector,
+    fields.known_fields,
+    fields.misspelt_names,
     pods.pod_claims,
     pods.container_claims,
     pods.extended_resources,

@@ -46,15 +46,16 @@ def _clock(time: float) -> str:
 def _over_time(decisions: Sequence[Decision]) -> str:
     start = decisions[0].time
     period = max((decisions[-1].time - start) / PERIODS, 1.0)
-    hours = [at * period / HOUR for at in range(PERIODS + 1)]
+    unit, seconds = ("hours", HOUR) if period >= MINUTE else ("minutes", MINUTE)
+    times = [at * period / seconds for at in range(PERIODS + 1)]
     found = Counter(
         (each.kind, min(int(max(each.time - start, 0.0) / period), PERIODS)) for each in decisions
     )
     panel = [
-        Curve(kind.value, hours, [found[kind, at] for at in range(PERIODS + 1)], color)
+        Curve(kind.value, times, [found[kind, at] for at in range(PERIODS + 1)], color)
         for kind, color in zip(_SHOWN, COLORS, strict=False)
     ]
-    figure = curves({"": panel}, x_title="hours", y_title=f"decisions in {period:.0f} s")
+    figure = curves({"": panel}, x_title=unit, y_title=f"decisions in {period:.0f} s")
     return plot(figure, name="time", caption="Decisions made in each period, by kind.")
 
 
@@ -69,8 +70,8 @@ def _waits(decisions: Sequence[Decision]) -> str:
     return plot(
         figure,
         name="waits",
-        caption="Part of the gangs that were placed, by their pods, that had been after so many "
-        "minutes, counted from the first decision that left them pending.",
+        caption="How many of the gangs that were placed had been placed after so many minutes, by "
+        "their number of pods. Time counts from the first decision that left a gang pending.",
     )
 
 
@@ -98,6 +99,8 @@ def _pods(size: int) -> str:
 
 def _evictions(decisions: Sequence[Decision]) -> str:
     evicted = [each for each in decisions if each.kind is DecisionKind.EVICTED]
+    if not evicted:
+        return paragraph("No pod was evicted.")
     by_rule: Counter[str] = Counter()
     by_queue: Counter[str] = Counter()
     for each in evicted:
@@ -132,9 +135,11 @@ def _evicted_gangs(decisions: Sequence[Decision]) -> str:
 def _pending(decisions: Sequence[Decision]) -> str:
     newest = {each.gang: each for each in decisions}
     pending = [each for each in newest.values() if each.kind is DecisionKind.PENDING]
+    if not pending:
+        return paragraph("These decisions leave no gang pending.")
     stages = Counter(each.stage for each in pending)
     return plot(
         bars({"": {"gangs": _sorted(stages)}}, y_titles=("gangs",)),
         name="pending",
-        caption=f"{len(pending)} gangs that these decisions leave pending, by stage.",
+        caption=f"Gangs that these decisions leave pending, by stage: {len(pending)}.",
     )

@@ -19,8 +19,8 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto
   background: light-dark(#fff, #14171a); color: var(--text); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; margin: 1rem 0; }
-th, td { padding: .25rem .75rem; border-bottom: 1px solid var(--line); text-align: right; }
-th:first-child, td:first-child { text-align: left; }
+th, td { padding: .25rem .75rem; border-bottom: 1px solid var(--line); text-align: left; }
+.figures { text-align: right; }
 figure { margin: 0; }
 figcaption { opacity: .8; }
 .js-plotly-plot svg text { fill: var(--text) !important; }
@@ -57,13 +57,28 @@ def paragraph(text: str) -> str:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; the first column holds names, the others figures."""
-    head = "".join(f"<th scope=col>{escaped(each)}" for each in headings)
-    body = "".join("<tr>" + "".join(f"<td>{escaped(cell)}" for cell in row) for row in rows)
+    """A table; figures are aligned to the right, texts to the left. Without rows, nothing."""
+    rows = list(rows)
+    if not rows:
+        return ""
+    marks = [_mark(column) for column in zip(*rows, strict=True)]
+    head = "".join(
+        f"<th scope=col{mark}>{escaped(each)}" for each, mark in zip(headings, marks, strict=True)
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{mark}>{escaped(cell)}" for cell, mark in zip(row, marks, strict=True))
+        for row in rows
+    )
     return (
         "<div class=wide tabindex=0>"
         f"<table><thead><tr>{head}</thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def _mark(cells: Iterable[str]) -> str:
+    """The class of a column in which every cell begins with a digit or has no value."""
+    return " class=figures" if all(cell[:1].isdigit() or cell == "-" for cell in cells) else ""
 
 
 def plot(figure: go.Figure, *, name: str, caption: str) -> str:

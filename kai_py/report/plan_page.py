@@ -28,8 +28,8 @@ def plan_page(plans: Mapping[str, Plan], *, title: str) -> str:
 
 def _counts(plan: Plan) -> str:
     return (
-        f"{len(plan.placements)} gangs placed, {len(plan.evictions)} pods evicted, "
-        f"{len(plan.nominations)} pods nominated, {len(plan.unplaced)} gangs pending"
+        f"gangs placed: {len(plan.placements)}, pods evicted: {len(plan.evictions)}, "
+        f"pods nominated: {len(plan.nominations)}, gangs pending: {len(plan.unplaced)}"
     )
 
 
@@ -70,8 +70,11 @@ def _decisions(plans: Mapping[str, Plan]) -> str:
         "Pods evicted by rule": evicted,
         "Gangs pending by stage": pending,
     }
+    panels = {title: counts for title, counts in panels.items() if any(counts.values())}
+    if not panels:
+        return paragraph("The cycle decided nothing.")
     return plot(
-        bars(panels, y_titles=("gangs", "pods", "gangs")),
+        bars(panels, y_titles=[title.partition(" ")[0].lower() for title in panels]),
         name="decisions",
         caption="What the cycle decided.",
     )
@@ -83,4 +86,4 @@ def _counter(values: Iterable[str]) -> dict[str, float]:
 
 def _pending(plan: Plan) -> str:
     rows = [(gang.gang, gang.queue, gang.stage.value, gang.message) for gang in plan.unplaced]
-    return table(("gang", "queue", "stage", "message"), rows)
+    return table(("gang", "queue", "stage", "message"), rows) or paragraph("No gang is pending.")

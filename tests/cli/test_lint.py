@@ -101,3 +101,12 @@ def test_a_pipe_in_a_process():
     )
     assert (result.returncode, result.stdout) == (0, GOOD)
     assert result.stderr.startswith("stdin:")
+
+
+def test_a_directory_stands_for_its_files(tmp_path, capsys):
+    (tmp_path / "c.yaml").write_text(CLAIM)
+    (tmp_path / "notes.txt").write_text("no manifest")
+    code, out, _ = run(capsys, tmp_path)
+    assert (code, f"{tmp_path / 'c.yaml'}:9" in out) == (1, True)
+    (tmp_path / "c.yaml").unlink()
+    assert "has no YAML or JSON files" in run(capsys, tmp_path)[2]

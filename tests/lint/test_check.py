@@ -532,3 +532,35 @@ def test_a_field_beside_a_merged_one_is_no_repetition():
         "    ",
     )
     assert not lint(text).errors
+
+
+@pytest.mark.parametrize(
+    ("written", "misspelt", "meant"),
+    [
+        (JOB, "  paralelism: 2\n  template:", "parallelism"),
+        (JOB, "  template:\n    sepc: {}", None),
+        (POD, "  nodeSelecter: {a: b}\n  schedulerName:", "nodeSelector"),
+        (POD, "  containers: [{name: c, image: i, resource: {}}]\n  schedulerName:", "resources"),
+    ],
+)
+def test_a_field_that_the_api_does_not_have_is_found(written, misspelt, meant):
+    at = misspelt.splitlines()[-1] if meant else "  template:"
+    report = lint(written.replace(at, misspelt, 1))
+    [found] = [each for each in report.errors if "no such field" in each.message]
+    assert found.fixed is (meant is not None)
+    assert meant is None or f"write {meant}" in found.message
+    assert meant is None or meant in report.corrected
+
+
+def test_fields_and_annotations_of_every_kind_are_left_alone():
+    assert not [each for each in lint(JOB).errors if "field" in each.message]
+
+
+def test_names_that_are_almost_ours_are_found():
+    text = JOB.replace("queue-name", "queue-nmae").replace("kai-scheduler", "kai-schduler")
+    report = lint(text.replace("image: i", "image: i, resources: {limits: {nvidia.com/gpus: 1}}"))
+    told = "\n".join(each.message for each in report.findings)
+    assert "write scheduling.kai.io/queue-name" in told
+    assert "kai-scheduler?" in told
+    assert "nvidia.com/gpu?" in told
+    assert "queue-name: q" in report.corrected

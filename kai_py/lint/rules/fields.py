@@ -1,0 +1,132 @@
+"""Fields and names of pods and workloads that mean nothing, most of them misspelt.
+
+What the API has is read from the models of the Kubernetes client, imported when there is a workload
+to check: the import takes a second.
+"""
+
+import functools
+import importlib
+import re
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+from kai_py.api.manifests import LineMapping
+from kai_py.api.problems import FieldPath, closest_match, is_misspelling
+from kai_py.api.queue import GROUP
+from kai_py.lint.finding import Finding
+from kai_py.lint.manifest import (
+    Manifest,
+    ManifestSet,
+    mapping_at,
+    mappings_at,
+    rename,
+    text_at,
+)
+from kai_py.lint.rules.pods import GPU
+from kai_py.lint.rules.queues import DEFAULT_SCHEDULER
+from kai_py.lint.rules.workloads import pod_specs, template_path
+
+_LIST = re.compile(r"[Ll]ist\[(\w+)\]")
+
+
+def known_fields(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+    """A pod or workload has only fields that the API has."""
+    del manifests
+    if template_path(manifest) is not None:
+        yield from _check(manifest, manifest.value, f"V1{manifest.kind}", ())
+
+
+def _check(manifest: Manifest, value: Any, model: str, path: FieldPath) -> Iterator[Finding]:
+    if isinstance(value, list) and (item := _LIST.fullmatch(model)):
+        for index, each in enumerate(value):
+            yield from _check(manifest, each, item[1], (*path, index))
+        return
+    types = _types(model)
+    if not types or not isinstance(value, LineMapping):
+        return
+    yield from _unknown(manifest, value, path, types)
+    for key in [key for key in value if key in types]:
+        yield from _check(manifest, value[key], types[key], (*path, key))
+
+
+def _unknown(
+    manifest: Manifest, value: LineMapping, path: FieldPath, types: Mapping[str, str]
+) -> Iterator[Finding]:
+    for key in [key for key in value if key not in types]:
+        nearest = closest_match(str(key), types)
+        is_clear = nearest is not None and nearest not in value
+        advice = f": write {nearest}" if is_clear else ""
+        message = f"no such field, kubectl rejects it and the API drops it{advice}"
+        yield manifest.error((*path, key), message, fixed=is_clear)
+        if nearest is not None and is_clear:
+            rename(value, key, nearest)
+
+
+@functools.cache
+def _types(model: str) -> Mapping[str, str]:
+    """The type of each field of a model by its name in the API; none for other types."""
+    found = getattr(_models(), model, None)
+    if found is None or not hasattr(found, "attribute_map"):
+        return {}
+    return {found.attribute_map[name]: kind for name, kind in found.openapi_types.items()}
+
+
+def _models() -> ModuleType:
+    return importlib.import_module("kubernetes.client.models")
+
+
+KEYS = tuple(
+    f"{GROUP}/{name}"
+    for name in (
+        "queue-name",
+        "min-available",
+        "preemptibility",
+        "expected-runtime",
+        "on-eviction",
+        "on-node-departure",
+        "on-pod-loss",
+        "ready-timeout",
+        "spot",
+        "spot-fallback-after",
+        "checkpoint-grace",
+        "checkpoint-interval",
+        "segment-size",
+        "topology-fitting-placement",
+        "gpu-container",
+        "pod-group",
+    )
+)
+"""Annotations and labels that users write."""
+
+
+def misspelt_names(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+    """Names that the API takes whatever they are, and that are almost those that mean something."""
+    del manifests
+    template = template_path(manifest)
+    if template is None:
+        return
+    for path in dict.fromkeys((("metadata",), (*template, "metadata"))):
+        for field in ("annotations", "labels"):
+            yield from _misspelt_keys(manifest, (*path, field))
+    for path, spec in pod_specs(manifest):
+        named = text_at(spec, "schedulerName")
+        if is_misspelling(named, DEFAULT_SCHEDULER):
+            message = f"no other scheduler is likely to have this name: {DEFAULT_SCHEDULER}?"
+            yield manifest.hint((*path, "schedulerName"), message)
+        for index, container in mappings_at(spec, "containers"):
+            for kind in ("limits", "requests"):
+                for name in mapping_at(container, "resources", kind):
+                    if is_misspelling(str(name), GPU):
+                        at = (*path, "containers", index, "resources", kind, name)
+                        message = f"no device plugin is likely to have this name: {GPU}?"
+                        yield manifest.hint(at, message)
+
+
+def _misspelt_keys(manifest: Manifest, path: FieldPath) -> Iterator[Finding]:
+    values = mapping_at(manifest.value, *path)
+    for key in [key for key in values if str(key).startswith(f"{GROUP}/") and key not in KEYS]:
+        meant = next((each for each in KEYS if is_misspelling(str(key), each)), None)
+        if meant is not None and meant not in values:
+            yield manifest.error((*path, key), f"is ignored: write {meant}", fixed=True)
+            rename(values, key, meant)
