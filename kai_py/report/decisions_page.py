@@ -11,7 +11,7 @@ from kai_py.report.plots import COLORS, Curve, bars, curves, started_within
 PERIODS = 60
 MAX_ROWS = 50
 """Gangs in the list of those that were evicted most often."""
-HOUR = 3600.0
+MINUTE, HOUR = 60.0, 3600.0
 _SHOWN = (DecisionKind.PLACED, DecisionKind.EVICTED, DecisionKind.PENDING)
 
 
