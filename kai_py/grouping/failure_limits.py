@@ -5,6 +5,8 @@
     JobSet     a Job that fails costs a restart (failurePolicy.maxRestarts, none by default)
     RayJob     a head, or a submitter's Job, that fails costs a retry (backoffLimit, 0 by default)
     MPIJob     an evicted worker ends the launcher, which costs a retry of runPolicy.backoffLimit
+    Volcano    a policy for PodEvicted: RestartJob costs a retry (maxRetry, 3 by default), AbortJob,
+               TerminateJob and CompleteJob end it; without one the pod is made again
     other jobs of Kubeflow's training operator: runPolicy.backoffLimit, if set; a replica whose
                restartPolicy is Never may not fail at all
 
@@ -33,6 +35,9 @@ INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-failure-count"
 REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
 REPLICA_TYPE_LABEL = "training.kubeflow.org/replica-type"
+VOLCANO_TASK_LABEL = "volcano.sh/task-spec"
+VOLCANO_ENDS = frozenset({"AbortJob", "TerminateJob", "CompleteJob"})
+VOLCANO_RETRIES = 3
 RAY_NODE_TYPE_LABEL = "ray.io/node-type"
 EXIT_CODES = frozenset({137, 143})
 """Of processes that end by SIGKILL and SIGTERM, as those of evicted pods do."""
@@ -179,6 +184,39 @@ def _training_job(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
     return (_limit(link, most - failed, f"spec.runPolicy.backoffLimit is {most}"),)
 
 
+def _volcano_job(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
+    """What its policies do when a pod is evicted; without one its controller makes it again."""
+    found = link.found
+    if not isinstance(found, Unstructured):
+        return below
+    task = pod.metadata.labels.get(VOLCANO_TASK_LABEL, "")
+    tasks = (each for each in values_at(found.content, "spec.tasks.*") if isinstance(each, dict))
+    own = next((each for each in tasks if each.get("name") == task), {})
+    for where, policies in (("its task", own), ("spec.policies", found.content.get("spec"))):
+        action = _volcano_action(policies.get("policies") if isinstance(policies, dict) else None)
+        if action in VOLCANO_ENDS:
+            return (_limit(link, 0, f"a policy of {where} has action {action} for PodEvicted"),)
+        if action == "RestartJob":
+            most = _count(found, "spec.maxRetry", VOLCANO_RETRIES)
+            left = most - _count(found, "status.retryCount", 0)
+            return (_limit(link, left, f"spec.maxRetry is {most}"),)
+        if action:
+            return below
+    return below
+
+
+def _volcano_action(policies: Any) -> str:
+    """The action for evicted pods; empty without one."""
+    for each in policies if isinstance(policies, list) else ():
+        if not isinstance(each, dict):
+            continue
+        listed = each.get("events")
+        events = [each.get("event"), *(listed if isinstance(listed, list) else ())]
+        if "PodEvicted" in events or "*" in events:
+            return str(each.get("action"))
+    return ""
+
+
 def _replica_specs(spec: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     for key, value in spec.items() if isinstance(spec, dict) else ():
         if key.endswith("ReplicaSpecs") and isinstance(value, dict):
@@ -211,6 +249,7 @@ def _count(found: Unstructured, path: str, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
+VOLCANO_JOB = GroupKind("batch.volcano.sh", "Job")
 JOB_SET = GroupKind("jobset.x-k8s.io", "JobSet")
 RAY_JOB = GroupKind("ray.io", "RayJob")
 MPI_JOB = GroupKind("kubeflow.org", "MPIJob")
@@ -225,11 +264,19 @@ _WRAPPERS: dict[GroupKind, Callable[[OwnerLink, Pod, Limits], Limits]] = {
     JOB_SET: _job_set,
     RAY_JOB: _ray_job,
     MPI_JOB: _mpi_job,
+    VOLCANO_JOB: _volcano_job,
     **{GroupKind("kubeflow.org", kind): _training_job for kind in _REPLICA_SPECS},
 }
 _PATHS: dict[GroupKind, tuple[str, ...]] = {
     JOB_SET: ("spec.failurePolicy", "status.restarts", "status.restartsCountTowardsMax"),
     RAY_JOB: ("spec.backoffLimit", "status.failed"),
+    VOLCANO_JOB: (
+        "spec.policies",
+        "spec.maxRetry",
+        "spec.tasks.*.name",
+        "spec.tasks.*.policies",
+        "status.retryCount",
+    ),
     MPI_JOB: ("spec.runPolicy.backoffLimit", "status.replicaStatuses.Launcher.failed"),
     **{
         GroupKind("kubeflow.org", kind): (

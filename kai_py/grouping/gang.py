@@ -179,6 +179,12 @@ def is_satisfied(tree: Subgroup, members: Mapping[str, int]) -> bool:
     return satisfied >= needed
 
 
+def without_minimum(tree: Subgroup) -> Subgroup:
+    """``tree`` that is satisfied by no pods."""
+    children = tuple(map(without_minimum, tree.children))
+    return replace(tree, min_members=0, children=children)
+
+
 def neediest_first(children: Iterable[Subgroup], have: Mapping[str, int]) -> list[Subgroup]:
     """Siblings below their floor first, required before optional, least of its floor, by name."""
 

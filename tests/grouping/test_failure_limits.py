@@ -212,3 +212,26 @@ def test_a_ray_job_retries_as_often_as_it_may(spec, status, survives):
     assert head == (None if survives else 0)
     assert remaining(cluster, top, labels={"ray.io/node-type": "worker"}) is None
     assert remaining(job(backoffLimit=2), top) == (None if survives else 2), "the submitter"
+
+
+@pytest.mark.parametrize(
+    ("spec", "retries", "left"),
+    [
+        ({}, 0, None),
+        ({"policies": [{"event": "PodEvicted", "action": "RestartJob"}]}, 1, 2),
+        ({"policies": [{"event": "PodEvicted", "action": "RestartJob"}], "maxRetry": 1}, 1, 0),
+        ({"policies": [{"events": ["PodFailed", "*"], "action": "AbortJob"}]}, 0, 0),
+        ({"policies": [{"event": "PodFailed", "action": "AbortJob"}]}, 0, None),
+        ({"policies": [{"event": "PodEvicted", "action": "RestartTask"}]}, 0, None),
+        ({"tasks": [{"name": "w", "policies": [{"event": "*", "action": "CompleteJob"}]}]}, 0, 0),
+        (
+            {"tasks": [{"name": "m", "policies": [{"event": "*", "action": "CompleteJob"}]}]},
+            0,
+            None,
+        ),
+        ({"policies": "many", "tasks": "few"}, 0, None),
+    ],
+)
+def test_a_volcano_job_says_what_evictions_do(spec, retries, left):
+    found = wrapper("batch.volcano.sh/v1alpha1", "Job", spec, {"retryCount": retries})
+    assert remaining(found, labels={"volcano.sh/task-spec": "w"}) == left

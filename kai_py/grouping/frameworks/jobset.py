@@ -32,6 +32,7 @@ from kai_py.grouping.gang import (
     Subgroup,
     TopologyConstraint,
     within,
+    without_minimum,
 )
 from kai_py.grouping.gang_template import (
     Framework,
@@ -231,12 +232,7 @@ def _first_pod(tree: Subgroup) -> Subgroup:
     if not tree.children:
         return replace(tree, min_members=min(tree.min_members, 1))
     first, *rest = tree.children
-    return replace(tree, children=(_first_pod(first), *(_without_floor(each) for each in rest)))
-
-
-def _without_floor(tree: Subgroup) -> Subgroup:
-    children = tuple(map(_without_floor, tree.children))
-    return replace(tree, min_members=0, children=children)
+    return replace(tree, children=(_first_pod(first), *(without_minimum(each) for each in rest)))
 
 
 def _unmet(

@@ -4,14 +4,20 @@
 ``replicas``. As in Volcano, the minimums of tasks count if their sum is at most that of the job. A
 tree has no minimum over minimums: what the job requires beyond is required of its tasks in order.
 
+Pods of a task with ``dependsOn`` are created once pods of the other tasks run: a minMember that
+includes them would never be reached. The first tasks start when there is capacity for these, too.
+
 Source: batch.volcano.sh/v1alpha1; Volcano's gang plug-in and its admission.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from kai_py.api.records.core import Pod
+from kai_py.api.records.unstructured import Unstructured, values_at
 from kai_py.grouping.counts import count_at, entries
-from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.gang import ExpectedPods, Subgroup, without_minimum
 from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
@@ -21,6 +27,7 @@ from kai_py.grouping.gang_template import (
     label_reader,
     number_label_reader,
 )
+from kai_py.grouping.pod_template import pod_of_template, template_paths
 from kai_py.grouping.roles import Role, role_leaves, roles_of_rule, template_annotations
 from kai_py.grouping.rule import RoleRule
 
@@ -49,12 +56,17 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
         raise InvalidWorkloadError(
             f"minMember {min_available} can never be reached: only {total} pods will exist"
         )
+    waiting = _waiting(tasks)
     roles: tuple[Role, ...] = ()
-    if any("minAvailable" in task for task in tasks) and sum(minimums) <= min_available:
+    by_task = waiting or any("minAvailable" in task for task in tasks)
+    if by_task and sum(minimums) <= min_available:
         roles = _roles(tasks, pods, minimums, min_available)
+    elif waiting:
+        first = sum(n for task, n in zip(tasks, pods, strict=True) if _name(task) not in waiting)
+        min_available = min(min_available, max(first, 1))
     roles = roles or roles_of_rule(ROLES, job, min_available)
     leaves = role_leaves(workload, roles)
-    return GangTemplate(
+    template = GangTemplate(
         tree=Subgroup(children=leaves.subgroups) if roles else Subgroup(min_members=min_available),
         subgroup_of=leaves.reader(label_reader(TASK_LABEL)) if roles else lambda _pod: "",
         order_of=number_label_reader(INDEX_LABEL),
@@ -62,6 +74,77 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
         has_roles=True,
         queue=str(job.first_at(QUEUE) or ""),
     )
+    return _staged(template, job, tasks, waiting) if roles and waiting else template
+
+
+def _name(task: Mapping[str, Any]) -> str:
+    return str(task.get("name", "")).lower()
+
+
+def _waiting(tasks: tuple[Mapping[str, Any], ...]) -> Mapping[str, tuple[str, ...]]:
+    """By task, the tasks of the job that must run before its pods are created."""
+    names = {_name(task) for task in tasks}
+    return {
+        _name(task): found
+        for task in tasks
+        if (found := tuple(str(each).lower() for each in values_at(task, "dependsOn.name.*")))
+        and names.issuperset(found)
+    }
+
+
+def _staged(
+    template: GangTemplate,
+    job: Unstructured,
+    tasks: tuple[Mapping[str, Any], ...],
+    waiting: Mapping[str, tuple[str, ...]],
+) -> GangTemplate:
+    """The tree of the tasks that start, and those that follow as pods that are expected."""
+    task_of = label_reader(TASK_LABEL)
+
+    def tree_with(task: str) -> Subgroup:
+        exist = _needed_by(task, waiting)
+        return replace(
+            template.tree,
+            children=tuple(
+                child
+                if child.name in exist or child.name not in waiting
+                else without_minimum(child)
+                for child in template.tree.children
+            ),
+        )
+
+    expected = [
+        ExpectedPods(leaf.name, leaf.min_members, _pod(job, task, position))
+        for position, task in enumerate(tasks)
+        if _name(task) in waiting
+        for child in template.tree.children
+        if child.name == _name(task)
+        for leaf in child.leaves()
+        if leaf.min_members
+    ]
+    return replace(
+        template,
+        tree=tree_with(""),
+        tree_with=lambda pod: tree_with(task_of(pod)),
+        expected=tuple(expected),
+    )
+
+
+def _needed_by(task: str, waiting: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """The task, and all that it waits for, however far."""
+    found: set[str] = set()
+    left = [task]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += waiting.get(name, ())
+    return found
+
+
+def _pod(job: Unstructured, task: Mapping[str, Any], position: int) -> Pod:
+    template = next(iter(entries(task, "template")), {})
+    return pod_of_template(template, job.metadata, f"{TASKS}[{position}].template")
 
 
 def _roles(
@@ -73,7 +156,7 @@ def _roles(
     for position, (task, replicas, minimum) in enumerate(zip(tasks, pods, minimums, strict=True)):
         raised = min(missing, replicas - minimum)
         missing -= raised
-        name = str(task.get("name", "")).lower()
+        name = _name(task)
         annotations = template_annotations(task, "template", f"{TASKS}[{position}]")
         roles.append(Role(name, replicas, minimum + raised, annotations, INDEX_LABEL))
     return tuple(roles)
@@ -83,10 +166,8 @@ VOLCANO_JOB = Framework(
     field_paths=(
         MIN_AVAILABLE,
         QUEUE,
-        *(
-            f"{TASKS}.*.{field}"
-            for field in ("name", "replicas", "minAvailable", "template.metadata.annotations")
-        ),
+        *(f"{TASKS}.*.{field}" for field in ("name", "replicas", "minAvailable", "dependsOn.name")),
+        *template_paths(f"{TASKS}.*.template"),
     ),
     gang_template=_gang_template,
 )

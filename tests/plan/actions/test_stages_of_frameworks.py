@@ -131,6 +131,33 @@ def test_a_replicated_job_starts_with_capacity_for_those_that_follow_it(order, g
     assert placed(cluster.plan()) == ({"first-0-0": "n"} if starts else {})
 
 
+@pytest.mark.parametrize(("gpus", "starts"), [(4, False), (6, True)])
+def test_a_task_of_volcano_starts_with_capacity_for_those_that_depend_on_it(gpus, starts):
+    tasks = [
+        {"name": "master", "replicas": 1, "template": TEMPLATE},
+        {
+            "name": "worker",
+            "replicas": 2,
+            "template": TEMPLATE,
+            "dependsOn": {"name": ["master"]},
+        },
+    ]
+    found = owner("batch.volcano.sh/v1alpha1", "Job", {"queue": "team", "tasks": tasks})
+
+    def of_task(name, index=0):
+        labels = {"volcano.sh/task-spec": name, "volcano.sh/task-index": str(index)}
+        return pod(f"{name}-{index}", 2, owner=found, labels=labels)
+
+    master = of_task("master")
+    cluster = with_owners(Cluster(QUEUE, node("n", gpus)), found).add(master)
+    assert placed(cluster.plan()) == ({"master-0": "n"} if starts else {})
+    if starts:
+        cluster.add([bound(master, "n"), pod("rival", 2, annotations=MARKS)])
+        assert placed(cluster.plan()) == {}, "the workers' capacity is held"
+        cluster.add([of_task("worker", index) for index in range(2)])
+        assert placed(cluster.plan()) == {"worker-0": "n", "worker-1": "n"}
+
+
 def test_nothing_is_kept_for_a_replicated_job_that_follows_when_others_have_ended():
     needs = {"dependsOn": [{"name": "first", "status": "Complete"}]}
     found = job_set(replicated("first", 1), replicated("second", 2, **needs))
