@@ -1,7 +1,7 @@
 """Evict gangs that have not become ready in time, whole, so that others get the capacity.
 
 A gang stays whose workload would fail, whose pods would not be created again, or which a disruption
-budget protects; its state is reported all the same. ``plan.startups`` has the rules.
+budget protects; its state is reported all the same. ``session.startups`` has the rules.
 """
 
 from collections import Counter

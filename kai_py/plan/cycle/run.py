@@ -4,7 +4,7 @@ Pure: the same snapshot, rules and settings give the same plan, byte for byte. T
 ``snapshot.now``. ``CycleMemory`` keeps what would be computed again, and past usage.
 
 Complexity: O(gangs that are pending, below minMember or started in part), without those that had
-their answer in an earlier cycle (``search_cache.settled``).
+their answer in an earlier cycle (``settled``).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -73,9 +73,7 @@ def run_cycle(
     return_to_spot(state)
     ready = unplaced_gangs(state, ready)
     _explain(state, ready, settings)
-    is_settled = _decision_count(state) == decided and not (
-        state.is_unfinished or state.placer.reservations.active
-    )
+    is_settled = _decision_count(state) == decided and _is_proven(state)
     if known and not is_settled:
         return run_cycle(given, settings, memory, watch)
     report_reservations(state)
@@ -88,8 +86,7 @@ def run_cycle(
     memory.record_evictions(state, evictions)
     state.avoided_devices = memory.startups.record(state.failed_starts.values(), snapshot.now)
     memory.wake_at = _next_end(state, memory.startups.wake_at(snapshot, ready_times))
-    answers = {key: each.answer for key, each in known.items()}
-    inventory = memory.devices.inventory
+    inventory, answers = memory.devices.inventory, {key: each.answer for key, each in known.items()}
     plan = build_plan(
         state, pending, inventory, evictions=evictions, admissions=admitted, answers=answers
     )
@@ -120,6 +117,11 @@ def _evict_failing(
 def _decision_count(state: CycleState) -> tuple[int, int]:
     """How many pods were placed, and evicted."""
     return len(state.statement.placed), len(state.statement.evicted)
+
+
+def _is_proven(state: CycleState) -> bool:
+    """Whether all was searched, on nodes of which none is reserved."""
+    return not (state.is_unfinished or state.placer.reservations.active)
 
 
 def _explain(state: CycleState, pending: Sequence[Gang], settings: CycleSettings) -> None:

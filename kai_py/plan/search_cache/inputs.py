@@ -68,7 +68,7 @@ class SearchInputs:
     settings: Hashable
     min_runtimes: tuple[float, ...] = ()
     set_aside: frozenset[str] = frozenset()
-    """Keys of gangs that are no candidates because they failed (``plan.turns``)."""
+    """Keys of gangs that are no candidates because they failed (``session.turns``)."""
 
     @cached_property
     def protected(self) -> frozenset[tuple[str, float]]:

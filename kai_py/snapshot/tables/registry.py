@@ -66,8 +66,7 @@ class SnapshotTables:
     ) -> None:
         """``pods`` (by uid), ``objects`` and ``dependencies`` stay up to date by the builder."""
         self._pods, self._objects, self._quarantine = pods, objects, quarantine
-        self._create_self_contained()
-        self.node_usage = NodeUsageTable(settings.departure_signals)
+        self._create_independent(settings)
         self._queues = QueueInfos(
             queue_info,
             settings.default_queue,
@@ -75,7 +74,6 @@ class SnapshotTables:
             open_queues=settings.open_queues,
         )
         self.queue_access = QueueAccess(self._queues.specs, objects.namespace_labels)
-        self.refusals = Refusals()
         self.gangs = GangTable(
             settings.preemptible_below,
             self.admissions,
@@ -84,8 +82,6 @@ class SnapshotTables:
             quarantine,
             refusals=self.refusals.of,
         )
-        self.assumptions = Assumptions(settings.nomination_seconds)
-        self.stuck_terminations = StuckTerminations(settings.max_grace_seconds)
         self.claim_overlays = ClaimOverlays(objects, dependencies)
         schedulers = GroupSchedulers(dependencies)
         self.parsed_pods = ParsedPods(
@@ -109,7 +105,6 @@ class SnapshotTables:
             admissions=self.admissions,
             queue_exists=self.queue_access.exists,
         )
-        self._misnamed = MisnamedSchedulers((settings.scheduler_name, *settings.scheduler_aliases))
         self._budgets = DisruptionBudgets(pods, settings.is_ours)
         self._starting = StartingPods(settings.is_ours)
         self.object_tables = self._object_tables()
@@ -170,8 +165,13 @@ class SnapshotTables:
             misnamed_schedulers=self._misnamed.snapshot(),
         )
 
-    def _create_self_contained(self) -> None:
-        """Create the tables that need neither settings nor other tables."""
+    def _create_independent(self, settings: SnapshotSettings) -> None:
+        """Create the tables that need no other table."""
+        self.node_usage = NodeUsageTable(settings.departure_signals)
+        self.refusals = Refusals()
+        self.assumptions = Assumptions(settings.nomination_seconds)
+        self.stuck_terminations = StuckTerminations(settings.max_grace_seconds)
+        self._misnamed = MisnamedSchedulers((settings.scheduler_name, *settings.scheduler_aliases))
         self.gpu_memory = GpuMemory()
         self.pod_rules = PodRuleTable()
         self._topologies = Topologies()
