@@ -33,7 +33,9 @@ class DeviceValue:
     name: str = ""
 
     def __str__(self) -> str:
-        return f"{NOUNS[self.map]} {self.domain}/{self.name}" if self.name else self.map
+        if not self.name:
+            return self.map
+        return f"{NOUNS[self.map]} {f'{self.domain}/' if self.domain else ''}{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,23 @@ def _add_texts(texts: dict[DeviceValue, set[str]], driver: str, device: Device) 
 def _qualified(name: str, driver: str) -> tuple[str, str]:
     domain, slash, identifier = name.partition("/")
     return (domain, identifier) if slash else (driver, name)
+
+
+def unpublished_reference(
+    map_name: str, full_name: str, known: PublishedNames
+) -> UnpublishedName | None:
+    """What a constraint or a request for capacity names, if no device has it.
+
+    ``full_name``: DOMAIN/NAME, or a name alone, which any driver may publish.
+    """
+    domain, _, name = full_name.rpartition("/")
+    domains = (domain,) if domain else sorted(known.names.get(map_name, {}))
+    values = [DeviceValue(map_name, each, name) for each in domains]
+    if not values or any(map(known.has, values)):
+        return None
+    nearest = next(filter(None, map(known.nearest, values)), None)
+    same_map = nearest if nearest is not None and nearest.map == map_name else None
+    return UnpublishedName(DeviceValue(map_name, domain, name), same_map)
 
 
 def unpublished(expression: str, known: PublishedNames) -> Iterator[Unpublished]:

@@ -13,10 +13,11 @@ from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import Suggestion
 from kai_py.simulate.manifest_remedies import Spec, edit_pod_spec, pod_specs
 from kai_py.simulate.objects import Document
-from kai_py.simulate.remedy_search import as_suggestion, replace
+from kai_py.simulate.remedy_search import as_suggestion, patch, replace
 from kai_py.simulate.steps import ApplySteps
 from kai_py.simulate.what_if import LoadedCluster, SettledCluster, compare
 
+SUSPENDED = "it has no pods: it is suspended (spec.suspend)"
 BUILT_IN_CLASSES = ("system-cluster-critical", "system-node-critical")
 
 
@@ -25,7 +26,11 @@ def explain_absent(
 ) -> Explanation | None:
     """Why a workload has no pods; None if it has some, has ended or does not exist."""
     workload = _workload(documents, subject, name)
-    if workload is None or _is_idle(workload):
+    if workload is None or _has_ended(workload):
+        return None
+    if workload["spec"].get("suspend"):
+        return explain_without_gang(_key(workload), NO_PODS, f"{SUSPENDED}.")
+    if 0 in (workload["spec"].get("parallelism"), workload["spec"].get("replicas")):
         return None
     owned = {
         owner["uid"]
@@ -59,6 +64,13 @@ def correct_absent(
     workload = next((each for each in documents if _key(each) == explanation.gang), None)
     if workload is None:
         return ()
+    if explanation.message.startswith(SUSPENDED):
+        steps = (patch(workload, {"spec": {"suspend": False}}),)
+        text = f"resume {workload['kind']} {workload['metadata']['name']} (spec.suspend: false)"
+        outcome = cluster.settled(ApplySteps(steps))
+        if explanation.gang not in outcome.running:
+            return ()
+        return (as_suggestion(text, steps, compare(baseline, outcome)),)
     edits = _scheduler_edits if explanation.state == OTHER_SCHEDULER else _class_edits
     for text, edit in edits(documents, cluster, workload):
         steps = (replace(workload, partial(edit_pod_spec, edit)),)
@@ -116,16 +128,10 @@ def _workload(documents: Sequence[Document], subject: Subject, name: str) -> Doc
     )
 
 
-def _is_idle(workload: Document) -> bool:
-    """Whether no pods are expected: it is suspended or has ended."""
-    spec, status = workload.get("spec") or {}, workload.get("status") or {}
+def _has_ended(workload: Document) -> bool:
+    conditions = (workload.get("status") or {}).get("conditions") or ()
     ended = {"Complete", "Failed"}
-    conditions = status.get("conditions") or ()
-    return (
-        bool(spec.get("suspend"))
-        or 0 in (spec.get("parallelism"), spec.get("replicas"))
-        or any(each["type"] in ended and each["status"] == "True" for each in conditions)
-    )
+    return any(each["type"] in ended and each["status"] == "True" for each in conditions)
 
 
 def _unknown_class(documents: Sequence[Document], workload: Document) -> tuple[str, str] | None:

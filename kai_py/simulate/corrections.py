@@ -20,6 +20,8 @@ from kai_py.simulate.remedy_search import RemedySearch, first_verified, patch, r
 from kai_py.snapshot.tables.known_names import CLAIMS, STORAGE_CLASSES, TEMPLATES, VOLUME_CLAIMS
 
 Edit = Callable[[Document], None]
+DISPENSABLE = frozenset({NameKind.NODE_LABEL, NameKind.LABEL_VALUE, NameKind.RESOURCE})
+"""Kinds of names that a pod can do without, where nothing is like them."""
 MAX_QUEUES_TRIED = 3
 """Of those that are like nothing that was named."""
 REFERENCE_FIELDS = {
@@ -58,11 +60,15 @@ def _use_queue(search: RemedySearch, name: str) -> Iterator[Suggestion]:
 
 
 def correct_names(search: RemedySearch) -> Iterator[Suggestion]:
-    """Correct labels, values, resources and levels that no node has."""
-    names = [each for each in unresolved_names(search.snapshot, search.gang) if each.nearest]
-    if not names:
+    """Correct labels, values, resources and levels that no node has, or do without them."""
+    names = [
+        each
+        for each in unresolved_names(search.snapshot, search.gang)
+        if each.nearest or each.kind in DISPENSABLE
+    ]
+    if not any(each.nearest or each.kind is NameKind.RESOURCE for each in names):
         return
-    text = " and ".join(f"correct {_quoted(each)} to {each.nearest}" for each in names)
+    text = " and ".join(map(_correction, names))
     edit = partial(_correct, names)
     steps = (replace(each, edit) for each in search.owners(search.gang))
     yield from search.verified(text, *steps)
@@ -125,6 +131,14 @@ def _correct_storage_class(
         yield from search.verified(f"{text} in PersistentVolumeClaim {where}", *steps, *recreated)
 
 
+def _correction(name: UnresolvedName) -> str:
+    if name.nearest:
+        return f"correct {_quoted(name)} to {name.nearest}"
+    if name.kind is NameKind.RESOURCE:
+        return f"remove the request of {name.name}, which no node reports"
+    return f"remove the requirement of {_quoted(name)}"
+
+
 def _quoted(name: UnresolvedName) -> str:
     if name.kind is NameKind.LABEL_VALUE:
         return f"node label {name.label}={name.name}"
@@ -139,10 +153,12 @@ def _correct(names: list[UnresolvedName], manifest: Document) -> None:
 
 def _correct_in(mapping: Document, name: UnresolvedName) -> None:
     match name.kind:
-        case NameKind.LABEL_VALUE:
+        case NameKind.LABEL_VALUE | NameKind.NODE:
             selector = mapping.get("nodeSelector")
             if isinstance(selector, dict) and selector.get(name.label) == name.name:
-                selector[name.label] = name.nearest
+                selector |= {name.label: name.nearest}
+                if not name.nearest:
+                    del selector[name.label]
             if mapping.get("key") == name.label and isinstance(mapping.get("values"), list):
                 values = mapping["values"]
                 mapping["values"] = [name.nearest if v == name.name else v for v in values]
@@ -150,6 +166,8 @@ def _correct_in(mapping: Document, name: UnresolvedName) -> None:
             _rename_key(mapping.get("nodeSelector"), name)
             if mapping.get("key") == name.name and "operator" in mapping:
                 mapping["key"] = name.nearest
+            if mapping.get("topologyKey") == name.name:
+                mapping["topologyKey"] = name.nearest
         case NameKind.RESOURCE:
             _rename_key(mapping.get("requests"), name)
             _rename_key(mapping.get("limits"), name)
@@ -158,8 +176,10 @@ def _correct_in(mapping: Document, name: UnresolvedName) -> None:
 
 
 def _rename_key(mapping: object, name: UnresolvedName) -> None:
+    """Rename the key, or remove it where there is no name in its place."""
     if isinstance(mapping, dict) and name.name in mapping:
-        mapping[name.nearest] = mapping.pop(name.name)
+        value = mapping.pop(name.name)
+        mapping.update({name.nearest: value} if name.nearest else {})
 
 
 def _rename_values(name: str, nearest: str, manifest: Document) -> None:

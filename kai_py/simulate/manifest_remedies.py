@@ -87,6 +87,36 @@ def _node_changes(specs: list[Spec]) -> Iterator[tuple[str, Callable[[Spec], obj
         yield "remove its node selector", lambda spec: spec.pop("nodeSelector")
 
 
+def relax_pod_rules(search: RemedySearch) -> Iterator[Suggestion]:
+    """Relax the rules about other pods: spreading, affinity."""
+    owners = search.owners(search.gang)
+    return first_verified(
+        search.verified(text, *(replace(each, partial(edit_pod_spec, change)) for each in owners))
+        for text, change in _pod_rule_changes(pod_specs(owners))
+    )
+
+
+def _pod_rule_changes(specs: list[Spec]) -> Iterator[tuple[str, Callable[[Spec], object]]]:
+    spread = [each for spec in specs for each in spec.get("topologySpreadConstraints") or ()]
+    for key in dict.fromkeys(
+        each["topologyKey"] for each in spread if each["whenUnsatisfiable"] == "DoNotSchedule"
+    ):
+        yield f"only prefer to spread it over {key} (ScheduleAnyway)", partial(_spread_freely, key)
+    for field, text in (("podAffinity", "affinity"), ("podAntiAffinity", "anti-affinity")):
+        if any((spec.get("affinity") or {}).get(field) for spec in specs):
+            yield f"remove its pod {text}", partial(_without_rule, field)
+
+
+def _spread_freely(key: str, spec: Spec) -> None:
+    for each in spec.get("topologySpreadConstraints") or ():
+        if each["topologyKey"] == key:
+            each["whenUnsatisfiable"] = "ScheduleAnyway"
+
+
+def _without_rule(field: str, spec: Spec) -> None:
+    (spec.get("affinity") or {}).pop(field, None)
+
+
 def _without_label(key: str, spec: Spec) -> None:
     spec.get("nodeSelector", {}).pop(key, None)
 

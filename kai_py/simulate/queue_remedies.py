@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from kai_py.api.queue import API_VERSION
 from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
@@ -35,6 +36,21 @@ def create_queue(search: RemedySearch) -> Iterator[Suggestion]:
         verb=Verb.CREATE, api_version=API_VERSION, kind="Queue", name=name, document=document
     )
     yield from search.verified(f"create the Queue {name}", step)
+
+
+def open_queue(search: RemedySearch) -> Iterator[Suggestion]:
+    """Let the queue, and those above it, take workloads of the gang's namespace."""
+    namespace, closed = search.gang.owner.namespace, dict[str, dict[str, Any]]()
+    name = search.gang.queue
+    while (queue := search.queue_object(name)) is not None and name not in closed:
+        rule = queue["spec"].get("namespaces")
+        if rule is not None and namespace not in rule.get("names", ()):
+            closed[name] = {**rule, "names": [*rule.get("names", ()), namespace]}
+        name = queue["spec"].get("parent", "")
+    steps = [set_field(each, "namespaces", rule) for each, rule in closed.items()]
+    if steps:
+        text = f"let namespace {namespace} use Queue {' and '.join(closed)} (spec.namespaces)"
+        yield from search.verified(text, *steps)
 
 
 def raise_maximum(search: RemedySearch) -> Iterator[Suggestion]:

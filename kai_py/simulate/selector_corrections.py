@@ -6,8 +6,11 @@ compared as a number, is corrected as ``kai-py lint`` does.
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from kai_py.dra.published_names import (
+    ATTRIBUTES,
+    CAPACITY,
     DRIVER,
     DeviceValue,
     PublishedNames,
@@ -15,6 +18,7 @@ from kai_py.dra.published_names import (
     UnpublishedName,
     published_names,
     unpublished,
+    unpublished_reference,
 )
 from kai_py.lint.cel.correct import correct
 from kai_py.lint.cel.references import (
@@ -26,9 +30,16 @@ from kai_py.lint.cel.references import (
 )
 from kai_py.lint.cel.terms import Term, parse_terms, walk_terms
 from kai_py.observe.suggestion import Suggestion
-from kai_py.simulate.device_remedies import claim_objects, replace_selector, selectors_of
+from kai_py.simulate.device_remedies import (
+    claim_objects,
+    claim_requests,
+    replace_selector,
+    selectors_of,
+)
 from kai_py.simulate.objects import Document
 from kai_py.simulate.remedy_search import RemedySearch, replace
+
+CONSTRAINED = ("matchAttribute", "distinctAttribute")
 
 
 def correct_selectors(search: RemedySearch) -> Iterator[Suggestion]:
@@ -41,6 +52,56 @@ def correct_selectors(search: RemedySearch) -> Iterator[Suggestion]:
             where = f"{document['kind']} {document['metadata']['name']}"
             step = replace(document, partial(_apply, edits))
             yield from search.verified(f"{text} in {where}", step, *recreated)
+
+
+def correct_device_names(search: RemedySearch) -> Iterator[Suggestion]:
+    """Correct attributes of constraints and capacities of requests, in one claim or template."""
+    published = published_names(search.snapshot.devices.slices.values())
+    recreated = [replace(each, lambda _: None) for each in search.owners(search.gang)]
+    for document in claim_objects(search):
+        found = [
+            each
+            for map_name, name in _named_values(document)
+            if (each := unpublished_reference(map_name, name, published)) and each.nearest
+        ]
+        if found:
+            where = f"{document['kind']} {document['metadata']['name']}"
+            text = " and ".join(map(_text, found))
+            step = replace(document, partial(_rename, found))
+            yield from search.verified(f"{text} in {where}", step, *recreated)
+
+
+def _named_values(document: Document) -> Iterator[tuple[str, str]]:
+    """Map and name of what constraints compare and requests need a part of."""
+    for constraint in _constraints(document):
+        for field in CONSTRAINED:
+            yield from ((ATTRIBUTES, constraint[field]),) if constraint.get(field) else ()
+    for request in claim_requests(document):
+        yield from ((CAPACITY, name) for name in _requested_parts(request))
+
+
+def _constraints(document: Document) -> list[dict[str, Any]]:
+    spec = document["spec"].get("spec") or document["spec"]
+    return spec["devices"].get("constraints") or []
+
+
+def _requested_parts(request: dict[str, Any]) -> dict[str, Any]:
+    return (request.get("capacity") or {}).get("requests") or {}
+
+
+def _rename(found: list[UnpublishedName], manifest: Document) -> None:
+    for each in found:
+        old, new = (
+            "/".join(filter(None, (value.domain, value.name)))
+            for value in (each.value, each.nearest)
+            if value is not None
+        )
+        for constraint in _constraints(manifest):
+            constraint |= {f: new for f in CONSTRAINED if constraint.get(f) == old}
+        for request in claim_requests(manifest):
+            parts = _requested_parts(request)
+            if each.value.map == CAPACITY and old in parts:
+                parts[new if each.value.domain else new.rpartition("/")[2]] = parts.pop(old)
 
 
 def _corrections(document: Document, published: PublishedNames) -> tuple[str, dict[str, str]]:

@@ -23,6 +23,7 @@ from kai_py.simulate.corrections import (
 from kai_py.simulate.device_remedies import fewer_device_conditions, tolerated_devices
 from kai_py.simulate.manifest_remedies import (
     relax_node_conditions,
+    relax_pod_rules,
     relax_topology,
     remove_gates,
     tolerate_taints,
@@ -33,13 +34,14 @@ from kai_py.simulate.queue_remedies import (
     create_queue,
     disable_min_runtime,
     disable_reservation,
+    open_queue,
     raise_deserved,
     raise_eviction_limit,
     raise_maximum,
     relax_disruption_budget,
 )
 from kai_py.simulate.remedy_search import RemedySearch
-from kai_py.simulate.selector_corrections import correct_selectors
+from kai_py.simulate.selector_corrections import correct_device_names, correct_selectors
 from kai_py.simulate.size_remedies import reduce_devices, reduce_requests
 from kai_py.simulate.steps import ApplySteps, combine_steps
 from kai_py.simulate.what_if import CAPACITY_STAGES, LoadedCluster, SettledCluster
@@ -53,8 +55,10 @@ REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
     (NAMES_MATTER, correct_names),
     (frozenset({Stage.DEVICES, Stage.INVALID, Stage.CLAIMS_NOT_READY}), correct_device_class),
     (frozenset({Stage.DEVICES}), correct_selectors),
+    (frozenset({Stage.DEVICES}), correct_device_names),
     (frozenset({Stage.CLAIMS_NOT_READY, Stage.BELOW_MIN_MEMBER}), correct_references),
     (frozenset({Stage.QUEUE_NOT_FOUND}), create_queue),
+    (frozenset({Stage.INVALID}), open_queue),
     (frozenset({Stage.SCHEDULING_GATED}), remove_gates),
     (frozenset({Stage.QUEUE_MAX}), raise_maximum),
     (frozenset({Stage.NON_PREEMPTIBLE, Stage.FAIR_SHARE, Stage.VICTIMS_PROTECTED}), raise_deserved),
@@ -71,9 +75,11 @@ REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
     (frozenset({Stage.DEVICES}), tolerated_devices),
     (frozenset({Stage.DEVICES}), reduce_devices),
     (
-        CAPACITY_STAGES | {Stage.BELOW_MIN_MEMBER, Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE},
+        CAPACITY_STAGES
+        | {Stage.BELOW_MIN_MEMBER, Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE, Stage.INVALID},
         lower_min_available,
     ),
+    (CAPACITY_STAGES, relax_pod_rules),
     (CAPACITY_STAGES, add_nodes),
     (CAPACITY_STAGES, end_one_gang),
 )

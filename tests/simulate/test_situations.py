@@ -15,9 +15,11 @@ from tests.cluster.fake_kubelet.nodes import gpu_class_document, node_document, 
 from tests.simulate.clusters import NOW
 from tests.support.mixtures import MIXTURES
 from tests.support.pending.names import NAMES
+from tests.support.pending.requirements import REQUIREMENTS
 from tests.support.pending.sizes import SIZES
 from tests.support.situations import SITUATIONS, Situation, few_fast
 
+CORPUS = (*SITUATIONS, *MIXTURES, *NAMES, *SIZES, *REQUIREMENTS)
 NEWS = "2027-01-15T08:00:00Z"
 
 
@@ -69,7 +71,7 @@ def explained(cluster: SimulatedCluster, situation: Situation):
     return found
 
 
-@pytest.mark.parametrize("situation", few_fast([*SITUATIONS, *MIXTURES, *NAMES, *SIZES]))
+@pytest.mark.parametrize("situation", few_fast(CORPUS))
 def test_the_first_suggestion_starts_the_gang_as_it_says(situation: Situation):
     cluster = staged(situation)
     found = explained(cluster, situation)
@@ -90,9 +92,9 @@ def test_the_first_suggestion_starts_the_gang_as_it_says(situation: Situation):
         assert held.get(change.queue, 0.0) == change.allocated[1]
 
 
-def test_the_corpus_has_sixty_situations_each_of_its_own_name():
-    names = [each.name for each in (*SITUATIONS, *MIXTURES, *NAMES, *SIZES)]
-    assert len(set(names)) == len(names) >= 60
+def test_the_corpus_has_eighty_situations_each_of_its_own_name():
+    names = [each.name for each in CORPUS]
+    assert len(set(names)) == len(names) >= 80
 
 
 def test_there_is_one_for_each_stage():

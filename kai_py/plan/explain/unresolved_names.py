@@ -6,7 +6,7 @@ filter alone does not tell it from a cluster that is full. Preferred terms and n
 the nodes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -29,6 +29,11 @@ MAX_EXPLAINED = 64
 """Gangs of one cycle that get such advice."""
 MAX_QUEUES_NAMED = 5
 """Queues that a message lists."""
+MAX_NAMES = 3
+"""Names of a gang that a message explains."""
+NODE_NAME_FIELD = "metadata.name"
+PLATFORMS = frozenset({"kubernetes.io/arch", "kubernetes.io/os"})
+"""Labels whose values are no names to be misspelt: an image for arm64 does not run on amd64."""
 
 
 class NameKind(Enum):
@@ -36,6 +41,7 @@ class NameKind(Enum):
 
     NODE_LABEL = "node label"
     LABEL_VALUE = "value of a node label"
+    NODE = "node name"
     RESOURCE = "resource"
     TOPOLOGY_LEVEL = "topology level"
 
@@ -58,6 +64,8 @@ class UnresolvedName:
         match self.kind:
             case NameKind.LABEL_VALUE:
                 problem = f"No node has label {self.label}={self.name}"
+            case NameKind.NODE:
+                problem = f"No node is named {self.name}"
             case NameKind.RESOURCE:
                 problem = f"No node reports resource {self.name}"
             case _:
@@ -95,7 +103,7 @@ def _hint(
     if stage in NODE_STAGES:
         names = _names_of_gang(state.snapshot, gang, by_shape)
         if names:
-            return names[0].text
+            return " ".join(each.text for each in names[:MAX_NAMES])
     return taint_hint(state.snapshot, gang) if stage is Stage.NODE_FILTERS else ""
 
 
@@ -141,7 +149,7 @@ def _queue_hint(state: CycleState, gang: Gang) -> str:
 def _names_of_shape(shape: Shape, snapshot: Snapshot) -> Iterator[UnresolvedName]:
     nodes = snapshot.nodes
     for key, value in shape.node_selector.items():
-        yield from _label(nodes, key, (value,))
+        yield from _label(nodes, key, (value,), but=shape.node_selector)
     affinity = shape.affinity and shape.affinity.node_affinity
     required = affinity.required if affinity else None
     # Of several terms one is enough, so that a name in one of them need not exist.
@@ -149,6 +157,12 @@ def _names_of_shape(shape: Shape, snapshot: Snapshot) -> Iterator[UnresolvedName
     for expression in terms[0].match_expressions if len(terms) == 1 else ():
         if expression.operator in ("In", "Exists"):
             yield from _label(nodes, expression.key, expression.values)
+    for field in terms[0].match_fields if len(terms) == 1 else ():
+        if field.operator == "In" and not any(each in nodes.positions for each in field.values):
+            nearest = closest_match(field.values[0], nodes.names) or ""
+            yield UnresolvedName(NameKind.NODE, field.values[0], nearest, label=NODE_NAME_FIELD)
+    for key in dict.fromkeys(_required_levels(shape)):
+        yield from _label(nodes, key, ())
     for name in shape.reported_requests:
         row = snapshot.resources.positions.get(name)
         if row is None or not nodes.allocatable[row].any():
@@ -161,15 +175,40 @@ def _names_of_shape(shape: Shape, snapshot: Snapshot) -> Iterator[UnresolvedName
             yield UnresolvedName(NameKind.RESOURCE, name, closest_match(name, reported) or "")
 
 
-def _label(nodes: NodeColumns, key: str, values: Sequence[str]) -> Iterator[UnresolvedName]:
-    """The label, or its values, if no node has the label with any of them."""
+def _label(
+    nodes: NodeColumns, key: str, values: Sequence[str], *, but: Container[str] = ()
+) -> Iterator[UnresolvedName]:
+    """The label, or its values, if no node has the label with any of them.
+
+    ``but``: labels that are required anyway, so that they were not meant by another.
+    """
     present = [value for value in nodes.label(key).values[1:] if value is not None]
     if not present:
-        nearest = closest_match(key, nodes.label_keys()) or ""
+        known = [each for each in nodes.label_keys() if each not in but]
+        nearest = _nearest_label(key, known)
         yield UnresolvedName(NameKind.NODE_LABEL, key, nearest)
     elif values and not set(values) & set(present):
-        nearest = closest_match(values[0], present) or ""
+        nearest = "" if key in PLATFORMS else closest_match(values[0], present) or ""
         yield UnresolvedName(NameKind.LABEL_VALUE, values[0], nearest, label=key)
+
+
+def _nearest_label(key: str, known: Sequence[str]) -> str:
+    """The label that was probably meant: the domain alone, which is long, makes none alike."""
+    nearest, name = closest_match(key, known), _label_name(key)
+    if nearest is None or closest_match(name, (_label_name(nearest),)) is None:
+        nearest = next((each for each in known if _label_name(each) == name), None)
+    return nearest or ""
+
+
+def _label_name(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _required_levels(shape: Shape) -> Iterator[str]:
+    """Node labels by which its rules about other pods count domains."""
+    yield from (each.topology_key for each in shape.topology_spread if each.topology_key)
+    affinity = shape.affinity and shape.affinity.pod_affinity
+    yield from (each.topology_key for each in affinity.required) if affinity else ()
 
 
 def _levels(tree: Subgroup, nodes: NodeColumns) -> Iterator[UnresolvedName]:

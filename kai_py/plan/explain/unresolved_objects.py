@@ -7,10 +7,16 @@ another name, and for an attribute or capacity that no device publishes.
 from collections.abc import Iterable, Iterator, Sequence
 
 from kai_py.api.problems import closest_match
-from kai_py.api.records.resource import DeviceSelector
-from kai_py.dra.published_names import unpublished
+from kai_py.api.records.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest
+from kai_py.dra.published_names import (
+    ATTRIBUTES,
+    CAPACITY,
+    unpublished,
+    unpublished_reference,
+)
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.shape import ClaimUse
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.known_names import (
     CLAIMS,
@@ -59,14 +65,36 @@ def device_hint(state: CycleState, gang: Gang) -> str:
             for found in unpublished(selector.cel.expression if selector.cel else "", published):
                 if found.hint:
                     return found.hint
+    for map_name, full_name in _named_values(gang):
+        published = state.statement.devices.published_names()
+        unknown = unpublished_reference(map_name, full_name, published)
+        if unknown is not None:
+            return unknown.hint or f"No device publishes {unknown.value}."
     return ""
+
+
+def _named_values(gang: Gang) -> Iterator[tuple[str, str]]:
+    """Map and name of what constraints compare and requests need a part of, once per shape."""
+    for use in _claims(gang):
+        options = list(_options(use))
+        derived = {each.name for option in options for each in option.derived_attributes}
+        for constraint in use.spec.devices.constraints:
+            for name in (constraint.match_attribute, constraint.distinct_attribute):
+                yield from ((ATTRIBUTES, name),) if name and name not in derived else ()
+        yield from ((CAPACITY, name) for each in options for name in each.capacity.requests)
 
 
 def _device_requests(gang: Gang) -> Iterator[tuple[str, Sequence[DeviceSelector]]]:
     """Class and selectors of each request in the claims of its pending pods, once per shape."""
+    for use in _claims(gang):
+        yield from ((each.device_class_name, each.selectors) for each in _options(use))
+
+
+def _claims(gang: Gang) -> Iterator[ClaimUse]:
     shapes = {member.shape.number: member.shape for member in gang.pending}
-    for shape in shapes.values():
-        for use in shape.claims:
-            for request in use.spec.devices.requests:
-                options = (request.exactly,) if request.exactly else request.first_available
-                yield from ((each.device_class_name, each.selectors) for each in options)
+    return (use for shape in shapes.values() for use in shape.claims)
+
+
+def _options(use: ClaimUse) -> Iterator[ExactDeviceRequest | DeviceSubRequest]:
+    for request in use.spec.devices.requests:
+        yield from (request.exactly,) if request.exactly else request.first_available

@@ -59,7 +59,9 @@ def insufficient_capacity(
     stage = Stage.NODE_FILTERS if not static.mask.any() else Stage.RESOURCES
     shortages, rest = _insufficient_resources(statement, shape, static, replicas, found=found)
     reasons += shortages
-    refused, rest = statement.limits.shortages(shape, rest)
+    # Pods with devices are counted on nodes that may have none of these.
+    counted = np.zeros_like(replicas) if shape.needs_devices else replicas
+    refused, rest = statement.limits.shortages(shape, rest, counted)
     reasons += refused
     taken, rest = _refused_claims(statement, shape, rest)
     reasons += taken

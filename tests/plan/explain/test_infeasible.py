@@ -1,10 +1,35 @@
 """Impossible is told apart from not now, and every node is counted once."""
 
+import re
+
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from kai_py.api.records.core import (
+    Affinity,
+    ClaimVolumeSource,
+    ContainerPort,
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorTerm,
+    ObjectMeta,
+    PodAffinity,
+    PodAffinityTerm,
+    SelectorRequirement,
+    Toleration,
+    TopologySpreadConstraint,
+    Volume,
+)
+from kai_py.api.records.node import Taint
+from kai_py.api.records.storage import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeSpec,
+    VolumeNodeAffinity,
+)
 from kai_py.grouping.topology_annotations import REQUIRED_LEVEL_KEY
 from kai_py.plan.placement.reasons import amount_text
 from kai_py.plan.plan import Stage
@@ -137,26 +162,104 @@ def test_a_gang_larger_than_every_domain(rack_gpus):
     )
 
 
-@given(
-    sizes=st.lists(st.integers(0, 8), min_size=1, max_size=6),
-    cordoned=st.sets(st.integers(0, 5)),
-    racks=st.lists(st.sampled_from("ab"), min_size=6, max_size=6),
-    gpus=st.integers(1, 9),
-    cpu=st.sampled_from(["1", "300"]),
-    selector=st.sampled_from([{}, {"rack": "a"}]),
-    pods=st.integers(1, 3),
-)
-def test_every_node_is_in_exactly_one_group(sizes, cordoned, racks, gpus, cpu, selector, pods):
-    nodes = [
-        node(f"n{i}", size, unschedulable=i in cordoned, labels={"rack": racks[i]})
-        for i, size in enumerate(sizes)
+NAMED_AMOUNTS = re.compile(r"Insufficient \S+ \((?!\S+ requested)")
+SPOT = Taint(key="spot", value="true", effect="NoSchedule")
+HOST, RACK = "kubernetes.io/hostname", "rack"
+OWN = LabelSelector(match_labels={"app": "train"})
+PORTS = (ContainerPort(host_port=9000),)
+
+
+def affinity(kind, key):
+    return Affinity(**{kind: PodAffinity(required=(PodAffinityTerm(OWN, topology_key=key),))})
+
+
+DISKS = {
+    "volumes": (Volume(name="d", persistent_volume_claim=ClaimVolumeSource(claim_name="data")),)
+}
+RULES = st.sampled_from(
+    [
+        {},
+        {"node_selector": {RACK: "a"}},
+        {"tolerations": (Toleration(key="spot", operator="Exists"),)},
+        {"affinity": affinity("pod_anti_affinity", HOST)},
+        {"affinity": affinity("pod_anti_affinity", RACK)},
+        {"affinity": affinity("pod_affinity", RACK)},
+        {
+            "topology_spread_constraints": (
+                TopologySpreadConstraint(topology_key=RACK, label_selector=OWN),
+            )
+        },
+        DISKS,
     ]
-    job = job_with_pods(
-        "train", pods, gpus, queue="q", node_selector=selector, requests={"cpu": cpu}
-    )
-    for found in cluster(*nodes, queue("q", 64), job).plan().unplaced:
-        assert found.shortage is not None
-        assert sum(int(cause.split()[0]) for cause in found.shortage.causes) == len(nodes)
+)
+
+
+@st.composite
+def worlds(draw):
+    """Nodes with GPUs of either kind, some unusable or in use, and a Job with some rule."""
+    count = draw(st.integers(1, 5))
+    objects: list = [queue("q", 64), device_class(), *disk_on(f"n{draw(st.integers(0, 5))}")]
+    for i in range(count):
+        plugin, published = draw(st.sampled_from([(0, 0), (4, 0), (8, 0), (0, 4), (0, 8)]))
+        labels = {RACK: draw(st.sampled_from("ab"))} if draw(st.booleans()) else {}
+        state = draw(st.sampled_from([{}, {}, {"unschedulable": True}, {"taints": (SPOT,)}]))
+        objects.append(node(f"n{i}", plugin, labels=labels, **state))
+        objects += [gpu_slice(f"n{i}", published)] if published else []
+        if draw(st.booleans()):
+            used = draw(st.integers(0, plugin))
+            objects.append(serving(pod(f"old-{i}", used, queue="q", node=f"n{i}")))
+    options = draw(RULES) | {"labels": {"app": "train"}}
+    options |= {"requests": {"cpu": draw(st.sampled_from(["1", "300"]))}}
+    pods, wanted = draw(st.integers(1, 4)), draw(st.integers(0, 9))
+    make = claiming_job if wanted and draw(st.booleans()) else job_with_pods
+    job, *rest = make("train", pods, wanted, queue="q", **options)
+    if draw(st.integers(0, 9)) == 0:
+        job = replace(
+            job,
+            metadata=replace(
+                job.metadata,
+                annotations={**job.metadata.annotations, REQUIRED_LEVEL_KEY: RACK},
+            ),
+        )
+    uses_port = draw(st.booleans())
+    return count, [*objects, job, *(serving(e) if uses_port and is_pod(e) else e for e in rest)]
+
+
+def is_pod(each):
+    return type(each).__name__ == "Pod"
+
+
+def serving(each):
+    """The pod with a port of its host."""
+    [container] = each.spec.containers
+    return replace(each, spec=replace(each.spec, containers=(replace(container, ports=PORTS),)))
+
+
+def disk_on(host):
+    """A claim with a volume that only one node reaches, which may not exist."""
+    field = SelectorRequirement(key=HOST, operator="In", values=(host,))
+    reached = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(field,)),))
+    volume = PersistentVolumeSpec(node_affinity=VolumeNodeAffinity(required=reached))
+    claim = PersistentVolumeClaimSpec(volume_name="disk", access_modes=("ReadWriteMany",))
+    meta = ObjectMeta(name="data", namespace="default", uid="data")
+    return [
+        PersistentVolume(metadata=ObjectMeta(name="disk", uid="disk"), spec=volume),
+        PersistentVolumeClaim(metadata=meta, spec=claim),
+    ]
+
+
+@given(worlds())
+def test_every_node_is_in_exactly_one_group_and_amounts_are_said(given_world):
+    count, objects = given_world
+    for found in cluster(*objects).plan().unplaced:
+        event(found.stage.value)
+        if found.shortage is None:  # of domains, not of nodes
+            assert found.stage in (Stage.TOPOLOGY, Stage.NOMINATED)
+            continue
+        counts = [int(cause.split()[0]) for cause in found.shortage.causes]
+        assert min(counts) > 0
+        assert sum(counts) == count, found.message
+        assert NAMED_AMOUNTS.search(found.message) is None, found.message
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from kai_py.grouping.topology_annotations import REQUIRED_LEVEL_KEY
 from kai_py.plan.explain.unresolved_names import MAX_EXPLAINED
 from tests.support.scenario import cluster, job_with_pods, node, pod, queue
 
-H100 = {"gpu": "h100", "rack": "r0"}
+H100 = {"gpu": "h100", "rack": "r0", "beta.kubernetes.io/os": "linux"}
 
 
 def message(*objects):
@@ -41,6 +41,14 @@ def in_affinity(operator, key, *values, terms=1):
         ({"node_selector": {"gpu": "h1000"}}, "No node has label gpu=h1000; did you mean h100?"),
         ({"node_selector": {"gpuu": "h100"}}, "No node has label gpuu; did you mean gpu?"),
         ({"node_selector": {"gpu": "xyz"}}, "No node has label gpu=xyz."),
+        (
+            {"node_selector": {"topology.kubernetes.io/zone": "a"}},
+            "No node has label topology.kubernetes.io/zone.",
+        ),
+        (
+            {"node_selector": {"example.com/rack": "r0"}},
+            "No node has label example.com/rack; did you mean rack?",
+        ),
         (
             {"affinity": in_affinity("In", "rack", "r00")},
             "No node has label rack=r00; did you mean r0?",

@@ -100,14 +100,16 @@ class NodeLimits:
         limits = self.tracked(member.shape)
         return [limit.release(member, row) for limit in limits] if limits else ()
 
-    def shortages(self, shape: Shape, mask: Bools) -> tuple[list[str], Bools]:
+    def shortages(self, shape: Shape, mask: Bools, counted: Ints) -> tuple[list[str], Bools]:
         """How many nodes in ``mask`` have too little of each limit for one more pod.
 
-        A node counts for the first limit that refuses it; (nodes,) bool: those that none does.
+        ``counted``: (nodes,) int64, pods that are counted on each node and not allocated. A node
+        counts for the first limit that refuses it; (nodes,) bool: those that none does.
         """
         texts: list[str] = []
+        most = int(counted.max(initial=0)) + 1
         for limit in self.refusing(shape):
-            refused = mask & (limit.replicas(shape, Capacity.IDLE, 1) < 1)
+            refused = mask & (limit.replicas(shape, Capacity.IDLE, most) <= counted)
             if refused.any():
                 texts.append(f"{np.count_nonzero(refused)} {limit.reason}")
                 mask = mask & ~refused
