@@ -1,7 +1,9 @@
 """Observed runtimes: how long pods of each kind ran until they left their nodes by themselves.
 
 Pods of one kind belong to the same queue and kind of owner, to gangs of the same minMember, and
-cost the same. Where a queue has too few observations of a kind, those of all queues count. A pod
+cost the same. Those whose owners have the same name but for its numbers (``train-7``, ``train-8``)
+come first, and of them one observation counts. Where a queue has too few observations of a kind,
+those of all queues count. A pod
 that has run for a time is compared only with those that ran longer; it is expected to end when
 ``QUANTILE`` of them had ended. A declared runtime comes before what was observed.
 
@@ -11,15 +13,17 @@ O(samples of a kind) per question.
 """
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kai_py.snapshot.gangs import Gang, Member
 
 MAX_SAMPLES = 16
 """Of a kind; the oldest go first."""
 
-MIN_SAMPLES = 3
+MIN_SAMPLES, MIN_NAMED_SAMPLES = 3, 1
 """Fewer runtimes longer than the age of a pod say nothing about its end."""
 
 MAX_KINDS = 8192
@@ -40,15 +44,33 @@ def is_service(gang: Gang) -> bool:
     return gang.owner.kind in SERVICE_KINDS
 
 
-PodKind = tuple[str, str, int, tuple[tuple[str, float], ...]]
-"""Queue ("" for all queues), kind of the owner, minMember of the gang, what the pod costs."""
+NUMBERS = re.compile(r"[0-9]+")
 
 
-def pod_kinds(gang: Gang, member: Member) -> tuple[PodKind, PodKind]:
-    """The kind of a pod in its queue, and in all queues."""
-    cost = tuple(sorted(member.charge.items()))
-    floor = gang.tree.min_pods()
-    return (gang.queue, gang.owner.kind, floor, cost), ("", gang.owner.kind, floor, cost)
+class PodKind(NamedTuple):
+    """Pods that are compared: of one ``queue`` and ``name``, "" for all of them."""
+
+    queue: str
+    name: str
+    owner_kind: str
+    min_members: int
+    cost: tuple[tuple[str, float], ...]
+
+    @property
+    def min_samples(self) -> int:
+        """How many runtimes it takes to expect an end."""
+        return MIN_NAMED_SAMPLES if self.name else MIN_SAMPLES
+
+
+def pod_kinds(gang: Gang, member: Member) -> tuple[PodKind, ...]:
+    """The kinds of a pod: by its name in its queue, in its queue, and in all queues."""
+    owner, cost = gang.owner, tuple(sorted(member.charge.items()))
+    name, floor = NUMBERS.sub("#", owner.name), gang.tree.min_pods()
+    return (
+        PodKind(gang.queue, name, owner.kind, floor, cost),
+        PodKind(gang.queue, "", owner.kind, floor, cost),
+        PodKind("", "", owner.kind, floor, cost),
+    )
 
 
 @dataclass
@@ -88,7 +110,7 @@ class RuntimeHistory:
             return None
         for kind in pod_kinds(gang, member):
             longer = sorted(each for each in self._samples.get(kind, ()) if each > age)
-            if len(longer) >= MIN_SAMPLES:
+            if len(longer) >= kind.min_samples:
                 return longer[math.ceil(QUANTILE * len(longer)) - 1]
         return None
 

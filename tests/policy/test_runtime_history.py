@@ -60,6 +60,14 @@ def test_its_own_queue_comes_before_others():
     assert expected_end(history, running("new", queue="other"), now=1) == 60
 
 
+def test_one_run_of_the_same_name_but_for_its_numbers_tells():
+    once = observed(90, history=observed(600, 600, 600, queue="other"))
+    assert expected_end(once, running("ended-20261122"), now=1) == 90
+    assert expected_end(once, running("began-20261122"), now=1) == 600
+    assert expected_end(once, running("ended-20261122", queue="third"), now=1) == 600
+    assert expected_end(once, running("ended-20261122"), now=91) == 600, "it outlasts the other"
+
+
 def test_a_declared_runtime_comes_first():
     history = observed(600, 600, 600)
     assert expected_end(history, running("new", declared=100.0), now=1) == 100

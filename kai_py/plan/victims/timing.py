@@ -9,8 +9,8 @@ what its queue lacks of its fair share, as far as the victims release it: forty 
 may cost a large gang, one may not. For other gangs it is what they request.
 
 No wait is without bound: no gang preempts later than its patience allows, none reclaims later than
-after twice its patience, and moments beyond that are not considered. Where an end is unknown, pods
-are expected to run for as long again as they have run, and waited for until the patience ends.
+after four times its patience, and moments beyond that are not considered. Where an end is unknown,
+pods are expected to run for as long again as they have run, and waited for until the patience ends.
 Services do not wait, and nothing waits for their end. O(moments x pods).
 """
 
@@ -27,6 +27,9 @@ from kai_py.policy.lost_work import next_checkpoint
 from kai_py.policy.reclaim_rules import compared_rows
 from kai_py.policy.runtime_history import is_service
 from kai_py.snapshot.gangs import Gang, Member
+
+RECLAIM_PATIENCE = 4
+"""Times its patience that a gang waits to reclaim what is known to end, at most."""
 
 MAX_MOMENTS = 64
 """The first moments that are considered, and the last."""
@@ -51,7 +54,7 @@ def postponed_until(
     ends = [state.expected_ends.end_of(unit.gang, m) for unit in units for m in unit.members]
     any_unknown, latest = math.isinf(max(ends)), gang.waiting_since + rules.patience
     if action is Action.RECLAIM and not any_unknown:
-        latest += rules.patience
+        latest += (RECLAIM_PATIENCE - 1) * rules.patience
     if latest <= now:
         return None
     lost, lacking = _lost_at(state, units, now), _lacking(state, gang, members, units, action)

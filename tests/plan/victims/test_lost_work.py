@@ -193,9 +193,9 @@ def test_the_next_checkpoint_is_waited_for():
 
 @pytest.mark.parametrize(
     ("waited", "queue", "goes"),
-    [(280, "owner", False), (320, "owner", True), (10, "guest", True)],
+    [(1480, "owner", False), (1520, "owner", True), (10, "guest", True)],
 )
-def test_no_reclaim_waits_longer_than_twice_the_patience_and_no_preemption_than_once(
+def test_no_reclaim_waits_longer_than_four_times_the_patience_and_no_preemption_than_once(
     waited, queue, goes
 ):
     """Of eight GPUs that were used for an hour one is lacking; they are free in 15 minutes."""
