@@ -38,6 +38,7 @@ from kai_py.observe.kept_startups import KeptStartups
 from kai_py.observe.kept_text import NAME_SUFFIX, KeptText
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_observer import PlanListener, PlanObserver
+from kai_py.observe.process_measures import measure_process
 from kai_py.observe.replica import Replica
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner, spec_of_queue
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MONITOR_SECONDS = 5.0
 LISTED_BEFORE_GRACE = 5 / 6
 """The part of the watch grace after which a kind whose watch is silent is listed."""
 FAILED_CYCLE_PAUSE = 1.0
@@ -154,7 +154,7 @@ class Scheduler:
             background = [
                 group.create_task(self.mirror.run()),
                 group.create_task(self._owner_kinds.run()),
-                group.create_task(self._monitor()),
+                group.create_task(measure_process(self._metrics, self.mirror, self._freshness)),
                 *self._usage_tasks(group),
             ]
             try:
@@ -397,17 +397,3 @@ class Scheduler:
 
     def _wake_after(self, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds, self._wake.set)
-
-    async def _monitor(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            due = loop.time() + MONITOR_SECONDS
-            await asyncio.sleep(MONITOR_SECONDS)
-            self._metrics.loop_lag.set(max(0.0, loop.time() - due))
-            for kind in self.mirror.status():
-                if kind.api_version:
-                    self._metrics.watch_lag.labels(kind.kind).set(kind.age)
-            for view in self._freshness.measure():
-                permission = view.kind.permission
-                self._metrics.watch_silent.labels(permission).set(view.silent_for)
-                self._metrics.watch_behind.labels(permission).set(view.behind_for)

@@ -10,12 +10,11 @@ from unittest import mock
 
 from prometheus_client import CollectorRegistry
 
-from kai_py import scheduler
 from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.documents import name_of, namespace_of
 from kai_py.embedded.resources import NODES
-from kai_py.observe import auditor
+from kai_py.observe import auditor, process_measures
 from kai_py.observe.metrics import Metrics
 from kai_py.scheduler import Scheduler
 from kai_py.watch.client import Client
@@ -318,7 +317,10 @@ def simulate(schedule: Schedule) -> Outcome:
     logger.setLevel(logging.ERROR)
     logger.propagate = False
     try:
-        with mock.patch.multiple(scheduler, **RARER), mock.patch.multiple(auditor, INTERVAL=120.0):
+        with (
+            mock.patch.multiple(process_measures, **RARER),
+            mock.patch.multiple(auditor, INTERVAL=120.0),
+        ):
             return simulation.run()
     finally:
         logger.removeHandler(errors)
