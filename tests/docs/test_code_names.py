@@ -9,7 +9,7 @@ from tests.support.repository import ROOT
 PAGES = ("contributing.md", "architecture.md")
 FOLDERS = ("", "kai_py", "kai_py/plan", "tests", "docs")
 PATH = re.compile(r"`((?:[\w.*-]+/)+(?:[\w*-]+\.(?:py|yaml|md))?)`")
-MEMBER = re.compile(r"`([A-Z]\w+)\.([a-z_]\w*)`")
+MEMBER = re.compile(r"`([A-Z]\w*[a-z]\w*)\.([a-z_]\w*)`")
 SOURCES = [path.read_text() for path in (ROOT / "kai_py").rglob("*.py")]
 
 
