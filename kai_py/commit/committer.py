@@ -42,7 +42,7 @@ from kai_py.watch.errors import ApiError
 log = logging.getLogger(__name__)
 IDLE_BACKOFF = 600.0
 MAX_CONSECUTIVE_FAILURES = 3
-"""A gang with so many failures in a row gives up its capacity until its next attempt."""
+"""Failures in a row after which a gang gives up its capacity until its next attempt."""
 
 
 ClaimLookup = Callable[[ClaimRef], ResourceClaim | None]
@@ -52,7 +52,7 @@ ClaimLookup = Callable[[ClaimRef], ResourceClaim | None]
 class Committer:
     """Transactions under way, one per gang, and evictions, one per pod.
 
-    ``wake`` requests a cycle after so many seconds.
+    ``wake`` requests a cycle in that many seconds.
     """
 
     def __init__(

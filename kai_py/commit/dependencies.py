@@ -22,7 +22,7 @@ from kai_py.watch.mirror import Mirror
 class ExecutorDependencies:
     """Inputs of an executor.
 
-    ``wake`` requests a cycle after so many seconds; ``identity`` names this process in events;
+    ``wake`` requests a cycle in that many seconds; ``identity`` names this process in events;
     ``failures`` contains exceptions about single objects.
     """
 
@@ -45,7 +45,7 @@ class ExecutorDependencies:
         return not self.freshness.silent() and not self.freshness.behind()
 
     def access(self, concurrency: int) -> ApiAccess:
-        """Access to the API server with at most so many requests at a time."""
+        """Access to the API server with at most ``concurrency`` requests at a time."""
         return ApiAccess(
             client=self.client,
             pods=PODS.at(),

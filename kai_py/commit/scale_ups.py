@@ -31,7 +31,7 @@ class ScaleUpTracker:
     def __init__(
         self, *, settled_after: float, max_ineffective: int, wake: Callable[[float], None]
     ) -> None:
-        """``settled_after`` in seconds; ``wake`` requests a cycle after so many seconds."""
+        """``settled_after`` in seconds; ``wake`` requests a cycle in that many seconds."""
         self._settled_after = settled_after
         self._max_ineffective = max_ineffective
         self._wake = wake

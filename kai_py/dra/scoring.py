@@ -93,7 +93,7 @@ class BestFit:
         return sorted(possible, key=ranks.__getitem__)
 
     def steps(self, search_state: SearchState, option: Option) -> int:
-        """What finding the order costs, as so many devices tried: each is looked at."""
+        """What finding the order costs, in devices tried: each is looked at."""
         devices = len(search_state.eligibility.eligible_devices(option))
         if self._physical_devices(search_state, option):
             # Their counters are looked up together.

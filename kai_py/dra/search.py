@@ -43,7 +43,7 @@ class Order(Protocol):
         """The devices to try, in order."""
 
     def steps(self, search_state: SearchState, option: Option, /) -> int:
-        """What finding the order costs, as so many devices tried."""
+        """What finding the order costs, in devices tried."""
 
 
 class SearchStatus(enum.Enum):

@@ -68,7 +68,7 @@ class StepAllowance:
         return max(0, min(of_gang, self.per_cycle - self._in_cycle))
 
     def spend(self, steps: int) -> None:
-        """A search made so many steps."""
+        """Count ``steps`` of a search."""
         self._by_gang[self._gang] = self._by_gang.get(self._gang, 0) + steps
         self._in_cycle += steps
 

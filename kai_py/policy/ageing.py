@@ -27,7 +27,7 @@ class Ageing:
     limit: float = 1000
 
     def points(self, waited: float) -> int:
-        """Points of a gang that has ``waited`` so many seconds."""
+        """Points of a gang that has waited for ``waited`` seconds."""
         return int(min(self.limit, max(0.0, waited // self.seconds))) if self.seconds else 0
 
 

@@ -20,7 +20,7 @@ class LossRules:
     ``patience``: how long a gang waits for pods that are about to end before it evicts others. A
     gang that waited longer, by as much as its victims would lose, gets them whatever they lose.
     ``settling``: for how long a pod that will end by itself is not evicted after its start.
-    ``evictions_per_day``: after so many of them within a day a gang loses pods only to queues
+    ``evictions_per_day``: after that many within a day a gang loses pods only to queues
     within what they deserve. ``restart_cost``: the start-up of a pod. ``reserve_after``: how long
     the largest gang waits before nodes are reserved for it where its queue does not say.
     ``by_loss``: whether candidates that lose less come first.
@@ -37,7 +37,7 @@ class LossRules:
 NO_LOSS_RULES = LossRules()
 
 EARLY_SECONDS = 120.0
-"""A pod that is evicted within so many seconds of its start has hardly done more than start up."""
+"""Seconds: a pod evicted sooner after its start has hardly done more than start up."""
 
 
 def lost_seconds(gang: Gang, member: Member, now: float, restart_cost: float) -> float:

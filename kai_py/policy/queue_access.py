@@ -1,4 +1,4 @@
-"""Queue access as admission asks for it; the rule itself also decides who is charged."""
+"""Queue access for admission; the same rule decides which queue is charged."""
 
 from kai_py.snapshot.tables.queue_access import NamespaceLabels, closed_queue
 

@@ -2,7 +2,7 @@
 
 A class serves ``spec.extendedResourceName`` and ``deviceclass.resource.kubernetes.io/NAME``; of
 several classes for one name the newest counts, then the lowest by name. A node whose device plugin
-reports the resource serves it as ever; on any other node the pod gets one claim for all resources
+reports the resource serves it as before; on any other node the pod gets one claim for all resources
 that are missing there:
 
     container-I-request-J    I: index among init containers and containers, J: index of the
@@ -42,7 +42,7 @@ ClassFor = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class ExtendedRequest:
-    """``count`` devices of a class, in place of so many units of a resource.
+    """``count`` devices of a class, in place of as many units of a resource.
 
     ``part``: of each of them only this; None for whole devices.
     """

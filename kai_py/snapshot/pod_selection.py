@@ -186,7 +186,7 @@ class LabelPostings(Generic[Item]):
     """Finds the pods of a mapping by label; a label is indexed once it has been asked for."""
 
     def __init__(self, pods: Mapping[Item, HasLabels]) -> None:
-        """``pods``: by their keys; every change is told by ``add`` and ``discard``."""
+        """``pods``: by their keys; every change comes by ``add`` and ``discard``."""
         self._pods = pods
         self._by_label: dict[str, dict[str, dict[Item, None]]] = {}
 

@@ -181,7 +181,7 @@ class PodStatusWriter:
         on_transition: Callable[[PendingPodStatus], None],
         wake: Callable[[float], None],
     ) -> None:
-        """``wake`` requests a cycle after so many seconds."""
+        """``wake`` requests a cycle in that many seconds."""
         self._access = access
         self._wake = wake
         self._wakes_at = 0.0

@@ -15,7 +15,7 @@ A declared runtime is a promise: by it a pod may use reserved nodes, and by it t
 Once all pods in the way of the gang have run longer than they declared, they are evicted for it,
 whatever protects them otherwise. Where the end of a pod in the way is unknown, a reservation might
 never come true; it ends ``PATIENCE`` times the ``reserveAfter`` of the queue after it began, and
-the gang is told why.
+the gang's reason says why.
 """
 
 import math
@@ -118,7 +118,7 @@ def _start_in_place_of(
     rows: tuple[int, ...],
     in_the_way: Sequence[_EndingPod],
 ) -> bool:
-    """Evict the pods in the way if all of them overstay; whether the gang was placed."""
+    """Evict the pods on reserved nodes if all overstay; returns whether the gang was placed."""
     now = state.snapshot.now
     if not in_the_way or any(each.ends_at > now for each in in_the_way):
         return False

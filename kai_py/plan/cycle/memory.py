@@ -82,7 +82,7 @@ class CycleMemory:
     def record_searches(self, state: CycleState, pending: Collection[str]) -> None:
         """Remember which gangs of those ``pending`` ran out of budget, and when.
 
-        Where the cycle ended early those that had their turns count as such: others come first.
+        Where the cycle ended early, gangs that were planned count as searched: others come first.
         """
         searched = dict.fromkeys(state.searched, True) if state.turns.over else state.searched
         kept = {k: at for k, at in self.out_of_budget.items() if k in pending and k not in searched}

@@ -125,7 +125,7 @@ def _is_proven(state: CycleState) -> bool:
 
 
 def _explain(state: CycleState, pending: Sequence[Gang], settings: CycleSettings) -> None:
-    """Add to the unschedulable reasons what those who found them do not know."""
+    """Complete the unschedulable reasons by what only the state after all actions shows."""
     explain_infeasible(state, pending)
     explain_unresolved_names(state, pending)
     explain_protections(state, pending, settings.actions)

@@ -129,7 +129,7 @@ class ShapeFits:
     ) -> ShapeCapacity:
         """The capacity for ``count`` pods on the nodes of ``mask``.
 
-        ``min_replicas``: keep to nodes that hold so many by resources, where there are any.
+        ``min_replicas``: keep to nodes that hold as many by resources, where there are any.
         """
         free, nodes = statement.free(capacity), statement.snapshot.nodes
         by_resources = replicas_that_fit(
@@ -191,7 +191,7 @@ class ShapeFits:
         return self.capacity(statement, shape, mask, count, capacity).replicas
 
     def future_replicas(self, statement: Statement, shape: Shape) -> Ints:
-        """(nodes,) pods that fit by resources alone once those who leave have left; a fresh array.
+        """(nodes,) pods that fit by resources alone once terminating pods have gone; a new array.
 
         Rules between pods and devices of claims are not asked.
         """

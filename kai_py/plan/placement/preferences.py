@@ -26,7 +26,7 @@ from kai_py.snapshot.spot import spot_nodes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreferenceTier:
-    """``name``; ``meaning``: what is preferred; ``source``: who asks for it."""
+    """``name``; ``meaning``: what is preferred; ``source``: what asks for it."""
 
     name: str
     meaning: str

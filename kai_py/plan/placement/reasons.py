@@ -122,7 +122,7 @@ def with_reserved_nodes(reason: Unschedulable, nodes: int, replicas: int) -> Uns
 
 
 def with_spares(reason: Unschedulable, nodes: int) -> Unschedulable:
-    """The reason of a gang that is kept from so many spares of queues."""
+    """``reason`` with the number of spares that are closed to the gang."""
     if not reason.message:
         return reason
     note = f"{nodes} nodes are spares that only repairs of their queues use (spec.spares)"

@@ -21,7 +21,7 @@ class ActionSearches:
         self._decided = (0, 0)
 
     def lookup(self, key: SearchKey, budget: int = 0) -> SearchResult | None:
-        """The result that a search with so many probes would have, if it is known."""
+        """The result that a search with ``budget`` probes would have, if it is known."""
         known = self._current[0].results.get(key)
         return known if known is not None and known.budget in (None, budget) else None
 

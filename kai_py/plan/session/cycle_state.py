@@ -51,7 +51,7 @@ class CycleState:
     because pods are about to end, and until when. ``postponed``: by action and key, gangs whose
     victims would lose too much now, and when that may change. ``departures``: what becomes of gangs
     on nodes that are about to go, ``checkpoints`` the requests to save work, ``at_risk`` the gangs
-    by key, ``checkpoint_ends`` until when others were asked before. ``spot``: who uses spot nodes.
+    by key, ``checkpoint_ends`` until when others were asked before. ``spot``: use of spot nodes.
     ``starting``: gangs whose pods are not ready, by key, ``failed_starts`` those that are evicted
     for it; ``avoided_nodes``, ``avoided_devices``: with which several did not. ``turns``: of the
     gangs, so that what fails in one stays there.

@@ -38,7 +38,7 @@ class GangQueue:
         self._last_queue: int | None = None
 
     def pop(self) -> Gang | None:
-        """The next gang; None when all had their turn, or the cycle is over its limit."""
+        """The next gang; None when none is left, or the cycle is over its limit."""
         while (gang := self._pop()) is not None:
             if self._state.turns.may_plan(gang):
                 return gang
@@ -60,14 +60,14 @@ class GangQueue:
         insort(self._gangs[queue], (self._rank(gang), gang), lo=self._next[queue])
 
     def requeue(self, gangs: Sequence[Gang]) -> None:
-        """Gangs that came have not had their turns after all."""
+        """Put back gangs that were popped and not planned."""
         for gang in gangs:
             self.push(gang)
         for name in dict.fromkeys(gang.queue for gang in gangs):
             self.update(self._state.quota.queues.positions[name])
 
     def update(self, queue: int) -> None:
-        """What the queue holds has changed, or its next gang."""
+        """The usage of the queue has changed, or its next gang."""
         waiting = self._gangs.get(queue)
         if waiting is not None:
             at = self._next[queue]
@@ -75,7 +75,7 @@ class GangQueue:
             self._order.update(queue, request)
 
     def update_all(self) -> None:
-        """What any queue holds may have changed."""
+        """The usage of any queue may have changed."""
         for queue in self._gangs:
             self.update(queue)
 
@@ -91,7 +91,7 @@ class GangQueue:
         return self._next[queue] + count >= len(self._gangs[queue])
 
     def advance(self, counts: Mapping[int, int]) -> None:
-        """The first gangs of some queues had their turns, so many of each."""
+        """Skip the first gangs of some queues, ``counts`` of each."""
         for queue, count in counts.items():
             self._next[queue] += count
             self.update(queue)

@@ -56,7 +56,7 @@ class BatchStrategy(Protocol):
         """The units to take one after the other if every one of them is evicted."""
 
     def may_evict_batch(self, count: int, units: Sequence[VictimUnit]) -> bool:
-        """Whether so many gangs may take the units, judged as of ``batch_candidates``."""
+        """Whether ``count`` gangs may take the units, by usage as of ``batch_candidates``."""
 
     def reason_for(self, gang: Gang, unit: VictimUnit) -> str:
         """Why the pods of a unit are evicted for ``gang``."""

@@ -42,7 +42,7 @@ RequesterClass = tuple[str, bool, int, bytes]
 
 @dataclass
 class _Findings:
-    """What was found out for gangs before: by shape whether it fits, by kind who is protected."""
+    """What was found for earlier gangs: by shape whether it fits, by class what is protected."""
 
     pool: VictimPool
     fits: dict[int, int] = field(default_factory=dict)

@@ -45,7 +45,7 @@ class PodShapes:
 
 @dataclass(frozen=True)
 class TargetWorkload:
-    """What shapes ask for, (a,) distinct asks, and who of those that ask accepts which nodes.
+    """What shapes request, (a,) distinct requests, and which nodes each of them accepts.
 
     ``cpu``, ``memory``, ``devices``, ``milli`` as for shapes. ``kind``: (nodes,) a number that
     nodes share which the same shapes accept. ``share``: (kinds, a) of all pods, those with that ask

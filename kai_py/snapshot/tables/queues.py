@@ -153,8 +153,8 @@ class QueueProblem:
 def closed_by_default(specs: Sequence[QueueInfo]) -> tuple[QueueInfo, ...]:
     """``specs`` with a rule for each of our queues that takes pods and is under no rule.
 
-    It takes the namespaces that name it in their label: that is for who may edit namespaces, which
-    tenants may not. KAI's Queues have no rules and stay open.
+    It takes the namespaces that name it in their label: only those who may edit namespaces can set
+    it, which tenants may not. KAI's Queues have no rules and stay open.
     """
     parents = {spec.name: spec.parent for spec in specs}
     ruled = {spec.name for spec in specs if spec.namespaces is not None}

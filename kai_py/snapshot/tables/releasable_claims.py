@@ -9,7 +9,7 @@ releasing them is up to their scheduler. A group without pods is ours if pods of
 it and it was not deleted since.
 
 A change of a claim or pod costs O(consumers of the claim). A pod that is not known yet cannot be
-told from one that is gone: its claim counts as releasable until the pod is seen.
+distinguished from one that is gone: its claim counts as releasable until the pod is seen.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
