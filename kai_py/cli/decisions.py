@@ -1,4 +1,4 @@
-"""``kai-py decisions``: the decisions of a running scheduler, as JSON lines.
+"""``kai-py decisions``: the decisions of a running scheduler, as JSON lines or sentences.
 
 Requested from its HTTP server, whose history is in memory: it begins with the process and has the
 last 5,000. Decisions are numbered; a gap in the numbers means that some are no longer kept, and
@@ -7,7 +7,8 @@ numbers that restart that another process schedules now.
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from kai_py.api.times import DurationError, parse_duration
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.output import ReportFile, say, write_report
 from kai_py.cli.scheduler_http import DEFAULT_URL, TokenFile, get, raise_for_status, session
+from kai_py.cli.sentences import say_sentence
 from kai_py.observe.decision_log import Decision
 from kai_py.report.decisions_page import decisions_page
 
@@ -43,9 +45,12 @@ def command(
     ] = "0",
     last: Annotated[str, typer.Option(help="Same as --since with a period.")] = "",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new decisions.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="JSON lines on a terminal, too, as in a pipe.")
+    ] = False,
     report_file: ReportFile = None,
 ) -> None:
-    """Print decisions as JSON lines: placed, evicted, nominated, waiting, gone."""
+    """Print decisions: placed, evicted, nominated, pending, deleted."""
     if last or not since.isdecimal():
         option, text = ("--last", last) if last else ("--since", since)
         query = {"seconds": str(seconds_of(option, text))}
@@ -58,7 +63,8 @@ def command(
             found = asyncio.run(_read(url.rstrip("/"), token_file, query))
             write_report(report_file, decisions_page(found, title=f"Decisions of {url}"))
             return
-        asyncio.run(_print(url.rstrip("/"), token_file, query, follow=follow))
+        write = _print_json if json or not sys.stdout.isatty() else _print_sentence
+        asyncio.run(_print(url.rstrip("/"), token_file, query, write, follow=follow))
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
@@ -81,11 +87,32 @@ async def _read(url: str, token_file: Path | None, query: dict[str, str]) -> lis
     return [msgspec.json.decode(line, type=Decision) for line in lines]
 
 
-async def _print(url: str, token_file: Path | None, query: dict[str, str], *, follow: bool) -> None:
+def _print_json(line: bytes) -> None:
+    print(printable_json(line.decode()), flush=True)
+
+
+def _print_sentence(line: bytes) -> None:
+    decision = msgspec.json.decode(line, type=Decision)
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(decision.time))
+    what = decision.stage or decision.action
+    how = f"{decision.kind.value} ({what})" if what else decision.kind.value
+    queue = f", queue {decision.queue}" if decision.queue else ""
+    why = f": {decision.message}" if decision.message else ""
+    say_sentence(f"{when}  {decision.gang}{queue}: {how}{why}")
+
+
+async def _print(
+    url: str,
+    token_file: Path | None,
+    query: dict[str, str],
+    write: Callable[[bytes], None],
+    *,
+    follow: bool,
+) -> None:
     async with session(token_file) as http:
         start = {name: number for name, number in query.items() if name == "since"}
         for decision in await _read_decisions(http, url, query):
-            print(printable_json(bytes(decision).decode()), flush=True)
+            write(bytes(decision))
             start = _next_start(decision)
         if not follow:
             return
@@ -93,7 +120,7 @@ async def _print(url: str, token_file: Path | None, query: dict[str, str], *, fo
         while True:
             try:
                 async for name, line in _stream_decisions(http, url, start):
-                    print(printable_json(line.decode()), flush=True)
+                    write(line)
                     start, pause = {"since": name.decode()}, FIRST_PAUSE
             except (aiohttp.ClientError, TimeoutError) as error:
                 say(f"kai-py: {url}: {error}; trying again", err=True)

@@ -151,7 +151,7 @@ def _keys(entry: DeviceEntry, by: Grouping) -> Iterable[str]:
         case Grouping.POOL:
             return (f"{entry.driver}/{entry.pool}",)
         case Grouping.PRODUCT:
-            return (entry.product,)
+            return (entry.product or entry.device,)
         case Grouping.KIND:
             return (entry.kind,)
         case Grouping.QUEUE:

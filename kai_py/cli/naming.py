@@ -50,13 +50,17 @@ def _unknown_kind(kind: str, name: str) -> str:
 
 
 def _namespaced(subject: Subject, name: str, namespace: str) -> str:
-    parts = name.split("/")
-    if len(parts) == 1:
-        return f"{namespace}/{name}"
+    if subject is Subject.GANG:
+        return gang_key(name, namespace)
+    return name if "/" in name else f"{namespace}/{name}"
+
+
+def gang_key(name: str, namespace: str) -> str:
+    """NAMESPACE/KIND/NAME of a gang that may be named without its namespace."""
+    kind, slash, _ = name.partition("/")
     # A kind begins with a capital letter, a namespace never does.
-    if subject is Subject.GANG and len(parts) == 2 and parts[0][:1].isupper():
-        return f"{namespace}/{name}"
-    return name
+    has_namespace = slash and not kind[:1].isupper()
+    return name if has_namespace else f"{namespace}/{name}"
 
 
 def context_namespace(kubeconfig: str, context: str) -> str:

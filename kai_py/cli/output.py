@@ -114,7 +114,7 @@ def _yaml(answer: object) -> str:
 
 
 COLUMN_GAP = "   "
-MIN_COLUMNS = 30
+MIN_COLUMNS = 34
 """Least width of the last column to wrap text in."""
 
 

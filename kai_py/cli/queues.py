@@ -100,7 +100,7 @@ def command(
         print_table(HEADINGS, (_cells(row, depth, resource) for depth, row in in_tree_order(rows)))
     if listing.others is not None and not name:
         amount = _amount(listing.others.get(resource, 0.0))
-        say(f"Other queues have {amount} of {resource} allocated.", err=True)
+        say(f"Other queues have {amount} {unit_text(resource)} allocated.", err=True)
 
 
 def _read(cluster: ClusterOptions, configuration: Configuration) -> QueueList:

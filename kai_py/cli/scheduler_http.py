@@ -109,6 +109,10 @@ class SchedulerOptions:
         )
 
 
+class SchedulerAnswerError(CommandError):
+    """The scheduler was reached, and its answer is that it cannot or may not tell."""
+
+
 def read_or_ask(address: SchedulerAddress, read: Callable[[], T], ask: Callable[[], T]) -> T:
     """Read the cluster, or ask the scheduler if it is named or rights to read are missing."""
     if address.url:
@@ -118,6 +122,8 @@ def read_or_ask(address: SchedulerAddress, read: Callable[[], T], ask: Callable[
     except RightsMissingError as missing:
         try:
             return ask()
+        except SchedulerAnswerError:
+            raise
         except CommandError as error:
             raise with_both_reasons(missing, error) from None
 
@@ -206,10 +212,12 @@ class _ProxyLink:
 
 def _refused(call: ApiCall, error: ApiError) -> CommandError:
     # What the scheduler answers is no Status of the API server, and has no reason.
-    of_server = not isinstance(error, StatusError) or bool(error.reason)
+    if isinstance(error, StatusError) and not error.reason:
+        text = str(error).removeprefix(f"{call}: {error.code} : ")
+        return SchedulerAnswerError(text, exit_code=ExitCode.CLUSTER)
     return CommandError(
-        str(error) if of_server else str(error).removeprefix(f"{call}: "),
-        hint=NOT_INSTALLED if isinstance(error, NotFound) and of_server else "",
+        str(error),
+        hint=NOT_INSTALLED if isinstance(error, NotFound) else "",
         exit_code=ExitCode.CLUSTER,
     )
 
@@ -264,8 +272,13 @@ async def get(
 
 
 def _unreachable(url: str, error: Exception) -> CommandError:
+    if not url.startswith(("http://", "https://")):
+        return CommandError(f"{url}: is not a URL: begin with http:// or https://")
+    reason: object = error
+    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
+        reason = os.strerror(error.os_error.errno)
     return CommandError(
-        f"{url}: {error or 'no response'}",
+        f"{url}: {reason or 'no response'}",
         hint="is kai-py run --http running? try kubectl port-forward",
         exit_code=ExitCode.CLUSTER,
     )

@@ -113,7 +113,7 @@ async def watching_scheduler(address: SchedulerAddress) -> AsyncIterator[ToldTop
 
 
 def _gang(row: GangRow) -> LiveGang:
-    reason = "" if row.state in (RUNNING, STARTING) else row.message or row.state
+    reason = "" if row.state in (RUNNING, STARTING) else row.state
     running = 0 if row.state == STARTING else row.bound
     return LiveGang(row.gang, row.queue, row.pods, row.bound, running, 0, 0, reason)
 

@@ -17,7 +17,7 @@ from kai_py.cli import completion
 from kai_py.cli.cluster_objects import SavedCluster, cluster_objects, documents_in
 from kai_py.cli.connection import ClusterOptions
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.naming import context_namespace
+from kai_py.cli.naming import context_namespace, gang_key
 from kai_py.cli.options import takes_groups
 from kai_py.cli.output import (
     OutputOptions,
@@ -101,9 +101,10 @@ class ChangeOptions:
         ),
     ] = ""
 
-    def texts(self) -> Iterator[tuple[str, str]]:
-        """Changes by kind and text, but for nodes and objects to add."""
-        texts_by_kind = {"set": self.set_queue, "drain": self.drain, "remove": self.remove}
+    def texts(self, namespace: str) -> Iterator[tuple[str, str]]:
+        """Changes by kind and text, but for nodes and objects to add; of gangs in ``namespace``."""
+        removed = [gang_key(name, namespace) for name in self.remove or ()]
+        texts_by_kind = {"set": self.set_queue, "drain": self.drain, "remove": removed}
         for kind, texts in texts_by_kind.items():
             yield from ((kind, text) for text in texts or ())
 
@@ -120,9 +121,10 @@ def command(
     """Tell what a change would do: gangs that start, stop or stay pending, shares of queues."""
     configuration = cluster.configuration()
     address = scheduler.address(cluster)
+    namespace = "default" if saved else context_namespace(cluster.kubeconfig, cluster.context)
     answer = read_or_ask(
         address,
-        lambda: _simulate(change, cluster_objects(saved, cluster), configuration),
+        lambda: _simulate(change, cluster_objects(saved, cluster), configuration, namespace),
         lambda: asyncio.run(_ask_scheduler(change, address)),
     )
     if not print_document(answer, output.form):
@@ -135,12 +137,15 @@ def command(
 
 
 def _simulate(
-    change: ChangeOptions, documents: Sequence[Document], configuration: Configuration
+    change: ChangeOptions,
+    documents: Sequence[Document],
+    configuration: Configuration,
+    namespace: str,
 ) -> Comparison | NodesNeeded:
     now = time.time()
     try:
         changes: tuple[ClusterChange, ...] = (
-            *parse_changes(change.texts()),
+            *parse_changes(change.texts(namespace)),
             *map(_nodes, change.add_nodes or ()),
             *map(_manifest, change.add or ()),
         )
@@ -166,11 +171,12 @@ async def _ask_scheduler(
     names = (*(text.rpartition("=")[0] for text in added), change.until_placed)
     if change.add or any(map(_is_file, names)):
         raise CommandError("objects in files are simulated only where you may read the cluster")
+    namespace = context_namespace(address.kubeconfig, address.context)
     query = (
-        *change.texts(),
+        *change.texts(namespace),
         *(("add-nodes", text) for text in added),
         *((("until-placed", change.until_placed),) if change.until_placed else ()),
-        ("namespace", context_namespace(address.kubeconfig, address.context)),
+        ("namespace", namespace),
     )
     async with address.connect(SEARCH_SECONDS) as link:
         with progress("simulating"):

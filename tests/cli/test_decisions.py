@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import sys
 from dataclasses import replace
 
 import pytest
@@ -55,7 +57,9 @@ async def test_decisions_are_json_lines(url, log, capsys):
 
 
 async def test_followed_they_come_as_they_are_made(url, log, capsys):
-    following = asyncio.create_task(decisions._print(url.rstrip("/"), None, {}, follow=True))
+    following = asyncio.create_task(
+        decisions._print(url.rstrip("/"), None, {}, decisions._print_json, follow=True)
+    )
     seen = ""
     while "pending" not in seen:
         await asyncio.sleep(0.02)
@@ -85,7 +89,9 @@ async def test_followed_across_a_restart_nothing_is_missed(log, capsys, monkeypa
     async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
         url = f"http://127.0.0.1:{port}"
         query = {"since": "1"}
-        following = asyncio.create_task(decisions._print(url, None, query, follow=True))
+        following = asyncio.create_task(
+            decisions._print(url, None, query, decisions._print_json, follow=True)
+        )
         assert await printed(1) == [2]
         log.record(view_of(WAITS).plan, WAITS.gangs, WAITS.now)
         assert await printed(1) == [3]
@@ -111,3 +117,17 @@ async def test_what_goes_wrong_is_told(url, tmp_path, monkeypatch):
     monkeypatch.setattr(scheduler_http, "TOKEN_VARIABLE", "ANOTHER_VARIABLE")
     with pytest.raises(CommandError, match="401: a bearer token is required"):
         await asyncio.to_thread(decisions.command, url=url)
+
+
+async def test_on_a_terminal_they_are_sentences(url, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    await asyncio.to_thread(decisions.command, url=url)
+    first = capsys.readouterr().out.splitlines()[0]
+    assert re.search(r"/train, queue \S+: pending \(\w+\): ", first)
+    await asyncio.to_thread(decisions.command, url=url, json=True)
+    assert [d["kind"] for d in lines(capsys)] == ["pending"]
+
+
+async def test_what_is_no_url_is_told():
+    with pytest.raises(CommandError, match="begin with http"):
+        await asyncio.to_thread(decisions.command, url="127.0.0.1:8080")

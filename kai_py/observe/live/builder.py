@@ -56,7 +56,9 @@ class LiveClusterBuilder:
         return LiveCluster(
             nodes=self._nodes(pods, keys),
             queues=tuple(map(_queue, plan.queues)),
-            gangs=_gangs(pods, keys, queues, {each.gang: each.message for each in plan.unplaced}),
+            gangs=_gangs(
+                pods, keys, queues, {each.gang: each.stage.value for each in plan.unplaced}
+            ),
         )
 
     def _nodes(self, pods: Iterable[Pod], keys: Mapping[str, str]) -> tuple[LiveNode, ...]:

@@ -231,7 +231,7 @@ def _amount(gpus: float) -> str:
     return f"{gpus:.4g}"
 
 
-MIN_CELL_WIDTH = 2
+MIN_CELL_WIDTH = 1
 MAX_CELL_WIDTH = 5
 NUMA_GPUS = 4
 FREE = Style(color="#5a6470")
@@ -264,7 +264,8 @@ def gpu_panel_height(cluster: LiveCluster, rows: int) -> int:
 
 
 def _racks(nodes: Sequence[LiveNode], rows: int) -> list[tuple[str, list[LiveNode]]]:
-    racks = [(rack, list(group)) for rack, group in groupby(nodes, key=lambda node: node.rack)]
+    with_gpus = [node for node in nodes if node.slots] or nodes
+    racks = [(rack, list(group)) for rack, group in groupby(with_gpus, key=lambda node: node.rack)]
     return [(rack, group[:rows]) for rack, group in racks]
 
 
