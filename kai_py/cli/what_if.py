@@ -45,6 +45,7 @@ from kai_py.simulate.changes import (
     UnknownNameError,
     node_pattern,
 )
+from kai_py.simulate.node_groups import group_node, machine_group
 from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import (
     MAX_ADDED_NODES,
@@ -211,8 +212,10 @@ def _pattern(like: str) -> tuple[str, Sequence[Document]]:
         return like, ()
     documents = _objects(Path(like))
     try:
+        if group := machine_group(documents):
+            return group.name, group_node(group)
         return node_pattern(documents), documents
-    except ChangeError as error:
+    except ValueError as error:
         raise CommandError(f"{like}: {error}") from None
 
 

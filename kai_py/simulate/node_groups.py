@@ -1,12 +1,34 @@
-"""Node groups of the configuration as the objects of one node: a Node and its ResourceSlices.
+"""Node groups as the objects of one node: a Node and its ResourceSlices.
 
 An autoscaler makes nodes of a group from nothing; drivers publish their devices once they run. What
-gangs could start there is known before by the node that the group describes.
+gangs could start there is known before by the node that the group describes, in the configuration
+or by the annotations of a MachineDeployment, which are Cluster Autoscaler's:
+
+    capacity.cluster-autoscaler.kubernetes.io/
+        cpu, memory, ephemeral-disk, maxPods   what a node has
+        labels, taints                         a=b,c=d and key=value:Effect,…
+        gpu-type, gpu-count                    an extended resource, and how much of it
+        dra-driver, gpu-count                  devices of a driver, with attribute type: gpu
+
+Source: kubernetes/autoscaler, cluster-autoscaler/cloudprovider/clusterapi, scale from zero.
 """
 
+from collections.abc import Mapping, Sequence
+
+from pydantic import ValidationError
+
 from kai_py.api.autoscaling import GroupDevices, NodeGroupConfig
+from kai_py.api.problems import field_problems
 from kai_py.simulate.objects import Document
 
+MACHINES = frozenset({"MachineDeployment", "MachineSet", "MachinePool"})
+PREFIX = "capacity.cluster-autoscaler.kubernetes.io/"
+AMOUNTS = {
+    "cpu": "cpu",
+    "memory": "memory",
+    "ephemeral-disk": "ephemeral-storage",
+    "maxPods": "pods",
+}
 TYPES = ((bool, "bool"), (int, "int"), (str, "string"))
 
 
@@ -57,3 +79,54 @@ def _typed(value: object) -> Document:
     """The value with its type: to Python a bool is an int, too."""
     kind = next(name for of, name in TYPES if isinstance(value, of))
     return {kind: value}
+
+
+def machine_group(documents: Sequence[Document]) -> NodeGroupConfig | None:
+    """The node group that a single MachineDeployment describes; None for other documents.
+
+    Raises ValueError for annotations that cannot be read.
+    """
+    if len(documents) != 1 or documents[0].get("kind") not in MACHINES:
+        return None
+    meta = documents[0].get("metadata") or {}
+    written = meta.get("annotations") or {}
+    known = {
+        key.removeprefix(PREFIX): str(value)
+        for key, value in written.items()
+        if key.startswith(PREFIX)
+    }
+    if "cpu" not in known or "memory" not in known:
+        raise ValueError(f"annotations {PREFIX}cpu and {PREFIX}memory must say what a node has")
+    try:
+        return NodeGroupConfig.model_validate(_group(str(meta.get("name", "")), known))
+    except ValidationError as error:
+        problem = field_problems(error, NodeGroupConfig)[0]
+        raise ValueError(f"annotations {PREFIX}…: {problem}") from None
+
+
+def _group(name: str, known: Mapping[str, str]) -> Document:
+    allocatable = {to: known[key] for key, to in AMOUNTS.items() if key in known}
+    count, devices = known.get("gpu-count", "0"), []
+    if known.get("gpu-type"):
+        allocatable[known["gpu-type"]] = count
+    elif known.get("dra-driver"):
+        number = int(count) if count.isdecimal() else count
+        devices = [{"driver": known["dra-driver"], "count": number, "attributes": {"type": "gpu"}}]
+    labels = (each.partition("=") for each in _listed(known.get("labels", "")))
+    return {
+        "name": name,
+        "labels": {key: value for key, _, value in labels},
+        "taints": [_taint(each) for each in _listed(known.get("taints", ""))],
+        "allocatable": allocatable,
+        "devices": devices,
+    }
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _taint(text: str) -> Document:
+    pair, _, effect = text.rpartition(":")
+    key, _, value = pair.partition("=")
+    return {"key": key, "value": value, "effect": effect}

@@ -79,6 +79,51 @@ def test_nodes_may_be_like_one_in_a_file(saved, tmp_path):
         what_if(*asked, "--add-nodes", f"{shape}=2")
 
 
+def machines(**capacity):
+    """A MachineDeployment as Cluster Autoscaler scales it from zero."""
+    prefix = "capacity.cluster-autoscaler.kubernetes.io/"
+    given = {"cpu": "64", "memory": "512G", "maxPods": "200", "taints": "team=ml:PreferNoSchedule"}
+    marks = {prefix + key.replace("_", "-"): text for key, text in (given | capacity).items()}
+    return {
+        "apiVersion": "cluster.x-k8s.io/v1beta1",
+        "kind": "MachineDeployment",
+        "metadata": {"name": "b200", "annotations": marks},
+    }
+
+
+@pytest.mark.parametrize("kind", [{"gpu_type": "nvidia.com/gpu"}, {"dra_driver": "gpu.nvidia.com"}])
+def test_nodes_may_be_those_of_machines_that_do_not_exist_yet(saved, tmp_path, kind):
+    shape, manifest = tmp_path / "machines.yaml", tmp_path / "job.yaml"
+    shape.write_text(yaml.safe_dump(machines(gpu_count="8", labels="a=b,c=d", **kind)))
+    mine = job("mine", 8, "other")
+    if "gpu_type" in kind:
+        spec = mine["spec"]["template"]["spec"]
+        del spec["resourceClaims"]
+        limits = {"nvidia.com/gpu": 1}
+        spec["containers"] = [{"name": "main", "image": "i", "resources": {"limits": limits}}]
+    mine["spec"]["template"]["spec"]["nodeSelector"] = {"c": "d"}
+    manifest.write_text(yaml.safe_dump_all([queue("other", 8), mine]))
+    asked = ("--from", saved, "-f", str(manifest), "--add-nodes", f"{shape}=1", "-o", "json")
+    [found] = [e for e in json.loads(what_if(*asked).output)["starts"] if "mine" in e["gang"]]
+    assert found["nodes"] == ["b200-added-1"] * 8
+
+
+@pytest.mark.parametrize(
+    ("capacity", "said"),
+    [
+        ({"cpu": "many"}, "allocatable.cpu"),
+        ({"gpu_count": "-1", "dra_driver": "d"}, "devices"),
+        ({"taints": "no-effect"}, "taints"),
+        ({"gpu_count": "9223372036854775808", "dra_driver": "d"}, "devices"),
+    ],
+)
+def test_annotations_of_machines_that_cannot_be_read_are_named(saved, tmp_path, capacity, said):
+    shape = tmp_path / "machines.yaml"
+    shape.write_text(yaml.safe_dump(machines(**capacity)))
+    with pytest.raises(CommandError, match=rf"machines\.yaml: annotations .*{said}"):
+        what_if("--from", saved, "--add-nodes", f"{shape}=1")
+
+
 @pytest.mark.parametrize("text", ["nodes: 3", "apiVersion: v1\nkind: Pod", "[1]"])
 def test_a_manifest_that_holds_no_object_is_named(saved, tmp_path, text):
     manifest = tmp_path / "wrong.yaml"
