@@ -27,5 +27,7 @@ def any_of(path: str) -> bool:
 
 def has(owner: str, name: str) -> bool:
     """Whether a class of that name stands in a file with a function or field of the other."""
-    member = re.compile(rf"^    (?:async )?(?:def {name}\(|{name}:)", re.MULTILINE)
+    member = re.compile(
+        rf"^    (?:async )?(?:def {name}\(|{name}:)|self\.{name}\b.* = ", re.MULTILINE
+    )
     return any(f"class {owner}" in source and member.search(source) for source in SOURCES)
