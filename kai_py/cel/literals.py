@@ -5,6 +5,7 @@ Source: CEL specification, "String and Bytes Values" and "Numeric Values".
 
 from __future__ import annotations
 
+import math
 import re
 
 from kai_py.cel.syntax import ExpressionError
@@ -28,18 +29,21 @@ def read_int(text: str, start: int) -> int:
 
 
 def read_uint(text: str, start: int) -> Uint:
-    """Parse an unsigned integer, which ends in ``u``."""
+    """Parse an unsigned integer, which ends in ``u`` and has no sign."""
+    if text.startswith("-"):
+        raise ExpressionError("found no matching overload for '-_' applied to '(uint)'", start)
     value = _digits(text[:-1])
-    if not 0 <= value <= UINT_MAX:
+    if value > UINT_MAX:
         raise ExpressionError("invalid uint literal", start)
     return Uint(value)
 
 
 def read_float(text: str, start: int) -> float:
-    """Parse a double; unlike Python, CEL requires a digit after the point."""
-    if text.endswith(".") or re.search(r"\.[eE]", text):
+    """Parse a double; its sign may stand apart. What is too large for 64 bits is no number."""
+    value = float("".join(text.split()))
+    if math.isinf(value):
         raise ExpressionError("invalid double literal", start)
-    return float(text)
+    return value
 
 
 def read_string(text: str, start: int) -> str:
@@ -65,7 +69,7 @@ def read_bytes(text: str, start: int) -> bytes:
 
 
 def _digits(text: str) -> int:
-    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
+    sign, digits = (-1, text[1:].strip()) if text.startswith("-") else (1, text)
     if len(digits) > 30:
         return sign * (UINT_MAX + 1)
     return sign * int(digits, 16 if digits.startswith("0x") else 10)

@@ -1,10 +1,10 @@
 """The parser: source text to syntax tree.
 
-cel-python's LALR grammar does the parsing. Four of its rules are replaced to add what Kubernetes
+cel-python's LALR grammar does the parsing. Some of its rules are replaced to add what Kubernetes
 enables: optional selection ``a.?b`` and ``a[?b]``, optional elements ``[?a]`` and ``{?k: v}``, and
-trailing commas. The parse tree, one node per precedence level, is folded here into ``syntax``
-nodes; macros are expanded on the way. Nesting is limited, so that no expression can exhaust the
-stack.
+trailing commas; and its numbers, by those of cel-go. The parse tree, one node per precedence level,
+is folded here into ``syntax`` nodes; macros are expanded on the way. Nesting is limited, so that no
+expression can exhaust the stack.
 """
 
 from __future__ import annotations
@@ -53,7 +53,14 @@ _RULES = {
     'element : expr | "?" expr',
     "map_lit": '"{" "}" | "{" mapinits "}" | "{" mapinits "," "}"',
     "mapinits": 'mapinit | mapinits "," mapinit\nmapinit : expr ":" expr | "?" expr ":" expr',
+    # A sign belongs to the number behind it; a point needs digits, else it selects a field.
+    "INT_LIT": "SIGN? /0x/ HEXDIGIT+ | SIGN? DIGIT+\n"
+    r"SIGN : /-[\t\n\f\r ]*/",
+    "UINT_LIT": "SIGN? /0x/ HEXDIGIT+ /[uU]/ | SIGN? DIGIT+ /[uU]/",
+    "FLOAT_LIT": 'SIGN? DIGIT* "." DIGIT+ EXPONENT? | SIGN? DIGIT+ EXPONENT',
 }  # fmt: skip
+_PRIORITIES = {"UINT_LIT": ".2", "FLOAT_LIT": ".1"}
+"""Of terminals that begin alike."""
 _BINARY = {
     "relation_lt": "_<_", "relation_le": "_<=_", "relation_gt": "_>_", "relation_ge": "_>=_",
     "relation_eq": "_==_", "relation_ne": "_!=_", "relation_in": "@in",
@@ -102,7 +109,8 @@ def _parser() -> lark.Lark:
     grammar = _published_grammar().read_text(encoding="utf-8")
     for rule, body in _RULES.items():
         pattern = re.compile(rf"^{rule}\s*:.*$", re.MULTILINE)
-        grammar, count = pattern.subn(f"{rule} : {body}".replace("\\", ""), grammar, count=1)
+        text = f"{rule}{_PRIORITIES.get(rule, '')} : {body}"
+        grammar, count = pattern.subn(text.replace("\\", r"\\"), grammar, count=1)
         assert count == 1, f"cel-python's grammar has no rule {rule}"
     return lark.Lark(
         grammar, parser="lalr", start="expr", keep_all_tokens=True, propagate_positions=True

@@ -142,35 +142,36 @@ def size(value: Value) -> int:
 
 
 def _register() -> None:
-    declare("_+_(int, int) -> int", lambda a, b: checked_int(a + b))
-    declare("_+_(uint, uint) -> uint", lambda a, b: checked_uint(int(a) + int(b)))
-    declare("_+_(double, double) -> double", lambda a, b: a + b)
-    declare("_+_(string, string) -> string", concatenate)
+    # In the order of cel-go's standard library: what several of them would take, the first binds.
     declare("_+_(bytes, bytes) -> bytes", concatenate)
-    declare("_+_(list(A), list(A)) -> list(A)", concatenate)
+    declare("_+_(double, double) -> double", lambda a, b: a + b)
     declare("_+_(duration, duration) -> duration", lambda a, b: checked_duration(a.nanos + b.nanos))
-    declare("_+_(timestamp, duration) -> timestamp",
-            lambda a, b: checked_timestamp(a.nanos + b.nanos))  # fmt: skip
     declare("_+_(duration, timestamp) -> timestamp",
             lambda a, b: checked_timestamp(a.nanos + b.nanos))  # fmt: skip
-    declare("_-_(int, int) -> int", lambda a, b: checked_int(a - b))
-    declare("_-_(uint, uint) -> uint", lambda a, b: checked_uint(int(a) - int(b)))
+    declare("_+_(timestamp, duration) -> timestamp",
+            lambda a, b: checked_timestamp(a.nanos + b.nanos))  # fmt: skip
+    declare("_+_(int, int) -> int", lambda a, b: checked_int(a + b))
+    declare("_+_(list(A), list(A)) -> list(A)", concatenate)
+    declare("_+_(string, string) -> string", concatenate)
+    declare("_+_(uint, uint) -> uint", lambda a, b: checked_uint(int(a) + int(b)))
     declare("_-_(double, double) -> double", lambda a, b: a - b)
     declare("_-_(duration, duration) -> duration", lambda a, b: checked_duration(a.nanos - b.nanos))
+    declare("_-_(int, int) -> int", lambda a, b: checked_int(a - b))
     declare("_-_(timestamp, duration) -> timestamp",
             lambda a, b: checked_timestamp(a.nanos - b.nanos))  # fmt: skip
     declare("_-_(timestamp, timestamp) -> duration",
             lambda a, b: checked_duration(a.nanos - b.nanos))  # fmt: skip
+    declare("_-_(uint, uint) -> uint", lambda a, b: checked_uint(int(a) - int(b)))
+    declare("_*_(double, double) -> double", lambda a, b: a * b)
     declare("_*_(int, int) -> int", lambda a, b: checked_int(a * b))
     declare("_*_(uint, uint) -> uint", lambda a, b: checked_uint(int(a) * int(b)))
-    declare("_*_(double, double) -> double", lambda a, b: a * b)
+    declare("_/_(double, double) -> double", divide_double)
     declare("_/_(int, int) -> int", divide)
     declare("_/_(uint, uint) -> uint", lambda a, b: Uint(divide_uint(a, b)))
-    declare("_/_(double, double) -> double", divide_double)
     declare("_%_(int, int) -> int", modulo)
     declare("_%_(uint, uint) -> uint", lambda a, b: Uint(modulo(int(a), int(b))))
-    declare("-_(int) -> int", lambda a: checked_int(-a))
     declare("-_(double) -> double", lambda a: -a)
+    declare("-_(int) -> int", lambda a: checked_int(-a))
     declare("!_(bool) -> bool", lambda a: not a)
     declare("@not_strictly_false(bool) -> bool", not_strictly_false)
     declare("_==_(A, A) -> bool", values.equal)

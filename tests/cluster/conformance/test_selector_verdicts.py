@@ -63,7 +63,8 @@ async def differences(api: Api, texts: Sequence[str]) -> dict[str, tuple[str, st
             if "too complex" in theirs:
                 continue
             both = theirs + said
-            is_compared = theirs.count("ERROR: ") < 2 and not any(part in both for part in UNLIKE)
+            is_one = max(theirs.count("ERROR: "), said.count("ERROR: ")) < 2
+            is_compared = is_one and not any(part in both for part in UNLIKE)
             if bool(theirs) != bool(said) or (is_compared and first(theirs) != first(said)):
                 found[text] = (theirs, said)
     return found
