@@ -1,0 +1,225 @@
+"""Claims, their templates and device classes that were almost right, and their valid form."""
+
+import textwrap
+
+import pytest
+import yaml
+
+from kai_py.lint.check import lint
+from tests.lint.manifests import CLAIM, POD, errors, fixed, indented
+
+REQUESTS = [
+    ("flat", "- name: g\n  deviceClassName: c\n  count: 2\n",
+     {"exactly": {"deviceClassName": "c", "count": 2}}),
+    ("beside exactly", "- name: g\n  deviceClassName: c\n  exactly: {count: 2}\n",
+     {"exactly": {"deviceClassName": "c", "count": 2}}),
+    ("in both, equal", "- name: g\n  count: 2\n  exactly: {deviceClassName: c, count: 2}\n",
+     {"exactly": {"deviceClassName": "c", "count": 2}}),
+    ("in both, different", "- name: g\n  count: 1\n  exactly: {deviceClassName: c, count: 2}\n",
+     {"exactly": {"deviceClassName": "c", "count": 2}}),
+    ("everything flat",
+     "- {name: g, deviceClassName: c, allocationMode: All, adminAccess: true,"
+     " tolerations: [{operator: Exists}], capacity: {requests: {memory: 1Gi}}}\n",
+     {"exactly": {"deviceClassName": "c", "allocationMode": "All", "adminAccess": True,
+                  "tolerations": [{"operator": "Exists"}],
+                  "capacity": {"requests": {"memory": "1Gi"}}}}),
+    ("misspelt", "- name: g\n  exactly: {deviceclassname: c, selector: []}\n",
+     {"exactly": {"deviceClassName": "c", "selectors": []}}),
+    ("count as text", '- name: g\n  exactly: {deviceClassName: c, count: "2"}\n',
+     {"exactly": {"deviceClassName": "c", "count": 2}}),
+    ("mode in other case", "- name: g\n  exactly: {deviceClassName: c, allocationMode: all}\n",
+     {"exactly": {"deviceClassName": "c", "allocationMode": "All"}}),
+    ("count with All",
+     "- name: g\n  exactly: {deviceClassName: c, allocationMode: All, count: 1}\n",
+     {"exactly": {"deviceClassName": "c", "allocationMode": "All"}}),
+    ("capacity without requests",
+     "- name: g\n  exactly: {deviceClassName: c, capacity: {memory: 1Gi}}\n",
+     {"exactly": {"deviceClassName": "c", "capacity": {"requests": {"memory": "1Gi"}}}}),
+    ("qualified capacity",
+     "- name: g\n  exactly: {deviceClassName: gpu.nvidia.com,"
+     " capacity: {requests: {gpu.nvidia.com/memory: 1Gi}}}\n",
+     {"exactly": {"deviceClassName": "gpu.nvidia.com",
+                  "capacity": {"requests": {"memory": "1Gi"}}}}),
+    ("alternatives with common fields",
+     "- name: g\n  deviceClassName: c\n  firstAvailable: [{name: a, count: 2}, {name: b}]\n",
+     {"firstAvailable": [{"name": "a", "count": 2, "deviceClassName": "c"},
+                         {"name": "b", "deviceClassName": "c"}]}),
+    ("alternatives with exactly",
+     "- name: g\n  firstAvailable: [{name: a, exactly: {deviceClassName: c}}]\n",
+     {"firstAvailable": [{"name": "a", "deviceClassName": "c"}]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "meant"), [case[1:] for case in REQUESTS],
+                         ids=[case[0] for case in REQUESTS])  # fmt: skip
+def test_request(written, meant):
+    text = CLAIM + indented(written, 4)
+    assert errors(text)
+    assert fixed(text)[0]["spec"]["devices"]["requests"] == [{"name": "g"} | meant]
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+def test_older_versions_become_v1(version):
+    flat = CLAIM.replace("/v1\n", f"/{version}\n") + "    - {name: g, deviceClassName: c}\n"
+    (claim,) = fixed(flat)
+    assert claim["apiVersion"] == "resource.k8s.io/v1"
+    assert claim["spec"]["devices"]["requests"] == [
+        {"name": "g", "exactly": {"deviceClassName": "c"}}
+    ]
+    told = [error for error in errors(flat) if "deviceClassName" in error]
+    assert bool(told) == (version == "v1beta2"), "flat fields are how v1beta1 is written"
+
+
+def test_v1beta1_has_no_exactly():
+    text = CLAIM.replace("/v1\n", "/v1beta1\n")
+    text += "    - {name: g, exactly: {deviceClassName: c}}\n"
+    assert any("v1beta1 has no exactly" in error for error in errors(text))
+    assert fixed(text)[0]["spec"]["devices"]["requests"][0]["exactly"] == {"deviceClassName": "c"}
+
+
+def test_selectors_in_both_places_are_joined():
+    text = CLAIM + indented(
+        """\
+        - name: g
+          selectors: [{cel: {expression: 'device.driver == "a"'}}]
+          exactly:
+            deviceClassName: c
+            selectors: [{cel: {expression: 'true'}}]
+        """,
+        4,
+    )
+    exact = fixed(text)[0]["spec"]["devices"]["requests"][0]["exactly"]
+    assert [item["cel"]["expression"] for item in exact["selectors"]] == [
+        "true",
+        'device.driver == "a"',
+    ]
+
+
+@pytest.mark.parametrize(
+    "selectors",
+    [
+        "[{cel: {expression: 'true'}}]",
+        "[{cel: 'true'}]",
+        "[{expression: 'true'}]",
+        "['true']",
+        "{cel: {expression: 'true'}}",
+    ],
+)
+def test_selector_forms(selectors):
+    text = f"{CLAIM}    - {{name: g, exactly: {{deviceClassName: c, selectors: {selectors}}}}}\n"
+    exact = fixed(text)[0]["spec"]["devices"]["requests"][0]["exactly"]
+    assert exact["selectors"] == [{"cel": {"expression": "true"}}]
+
+
+@pytest.mark.parametrize(
+    ("written", "part"),
+    [
+        ("- {name: g}", "requests nothing"),
+        ("- {name: g, exactly: {count: 1}}", "names no deviceClassName"),
+        ("- {name: g, exactly: {deviceClassName: c, count: 0}}", "0 devices are not possible"),
+        (
+            "- {name: g, exactly: {deviceClassName: c, allocationMode: Some}}",
+            "not an allocation mode",
+        ),
+        ("- {name: g, exactly: {deviceClassName: c, capacity: {requests: {m: 1X}}}}", "'1X' is no"),
+        ("- {name: g, exactly: {deviceClassName: c}, firstAvailable: []}", "keep one"),
+        ("- {name: g, exactly: {deviceClassName: c, zzz: 1}}", "no such field, it is dropped"),
+        (
+            "- {name: g, exactly: {deviceClassName: c, selectors: [{cel: {expression: 'a b'}}]}}",
+            "the API rejects it: ERROR",
+        ),
+        (
+            "- {name: g, exactly: {deviceClassName: c, selectors: [{cel: {expression: '1+1'}}]}}",
+            "must evaluate to bool",
+        ),
+    ],
+)
+def test_what_only_the_user_can_decide_stays(written, part):
+    report = lint(CLAIM + f"    {written}\n")
+    assert any(part in found.message for found in report.unfixed)
+    assert len(lint(report.corrected).errors) == len(report.unfixed)
+
+
+def test_levels_of_claims_and_templates():
+    template = CLAIM.replace("ResourceClaim\n", "ResourceClaimTemplate\n")
+    request = "    - {name: g, exactly: {deviceClassName: c}}\n"
+    (found,) = fixed(template + request)
+    assert found["spec"]["spec"]["devices"]["requests"][0]["name"] == "g"
+    nested = CLAIM.replace("spec:\n  devices", "spec:\n spec:\n  devices") + request
+    assert fixed(nested)[0]["spec"]["devices"]["requests"][0]["name"] == "g"
+    loose = CLAIM.replace("  devices:\n", "") + request
+    assert fixed(loose)[0]["spec"]["devices"]["requests"][0]["name"] == "g"
+    single = CLAIM + "      {name: g, exactly: {deviceClassName: c}}\n"
+    assert fixed(single)[0]["spec"]["devices"]["requests"][0]["name"] == "g"
+
+
+def device_class(name, expression):
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": {"selectors": [{"cel": {"expression": expression}}]},
+    }
+
+
+def test_a_class_asks_for_its_driver_first():
+    text = yaml.safe_dump(device_class("big", 'device.capacity["memory"].isInteger()'))
+    (corrected,) = fixed(text)
+    assert corrected["spec"]["selectors"][0]["cel"]["expression"] == (
+        'device.driver == "gpu.nvidia.com" && device.capacity["gpu.nvidia.com"].memory.isInteger()'
+    )
+    guarded = device_class("big", 'has(device.attributes["gpu.nvidia.com"].uuid)')
+    assert errors(yaml.safe_dump(guarded)) == []
+
+
+def test_names_follow_the_driver_of_the_class_in_the_file():
+    claim = CLAIM + indented(
+        """\
+        - name: g
+          exactly:
+            deviceClassName: mine
+            selectors: [{cel: {expression: 'device.attributes["model"] == "a"'}}]
+        """,
+        4,
+    )
+    mine = yaml.safe_dump(device_class("mine", 'device.driver == "gpu.acme.com"'))
+    found = fixed(claim + "---\n" + mine)[0]["spec"]["devices"]["requests"][0]["exactly"]
+    assert found["selectors"][0]["cel"]["expression"] == (
+        'device.attributes["gpu.acme.com"].model == "a"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("resources", "told"),
+    [
+        ("{limits: {nvidia.com/gpu: 0.5}}", "gpu: 0.5 is not whole, the API rejects it: a part"),
+        ("{limits: {amd.com/gpu: 500m}}", "'500m' is not whole, the API rejects it"),
+        ("{limits: {nvidia.com/gpu: two}}", "'two' is not a quantity"),
+        ("{limits: {nvidia.com/gpu: 1}, requests: {nvidia.com/gpu: 2}}", "2 must be the same as"),
+    ],
+)
+def test_device_amounts_that_the_api_rejects(resources, told):
+    container = f"  containers: [{{name: c, image: i, resources: {resources}}}]\n"
+    [error] = lint(POD + container).errors
+    assert told in error.text("f")
+    assert not error.fixed
+
+
+def test_equal_device_amounts_may_be_spelt_differently():
+    amounts = "{limits: {nvidia.com/gpu: '2'}, requests: {nvidia.com/gpu: 2}}"
+    assert not lint(POD + f"  containers: [{{name: c, image: i, resources: {amounts}}}]\n").errors
+
+
+def test_names_of_requests_and_domains_of_attributes():
+    text = CLAIM + textwrap.indent(
+        "- {name: My_GPU, exactly: {deviceClassName: gpu.nvidia.com}}\n", "    "
+    )
+    text += "    constraints:\n    - {matchAttribute: productName}\n    - {matchAttribute: other}\n"
+    report = lint(text)
+    told = [(error.message, error.fixed) for error in report.errors]
+    assert told == [
+        ("'My_GPU' is not a valid request name: lower-case letters, digits and '-' only", False),
+        ("has no domain, the API rejects it: write gpu.nvidia.com/productName", True),
+        ("has no domain, the API rejects it: write DRIVER/other", False),
+    ]
+    assert "matchAttribute: gpu.nvidia.com/productName" in report.corrected
