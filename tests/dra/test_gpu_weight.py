@@ -1,18 +1,23 @@
 """What a device costs its queue: the part that it takes of a GPU, worked out by hand per vendor.
 
-Each row says how many of eight pods that claim the same run within a queue's ``maxGPUs``.
+Each row says how many of eight pods that claim the same run within a queue's ``maxGPUs``. Forms are
+whole GPUs, MIG, partitions, shares, fractions, admin access, alternatives and all devices.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as with_fields
 
+from kai_py.api.gpu_share import GPU_RESOURCE, SHARE_RESOURCE
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
-from tests.support.scenario import claiming, cluster, node, placed, pod, queue
+from tests.support.scenario import claiming, cluster, node, placed, pod, queue, shared
 
 NVIDIA, AMD, INTEL, EXAMPLE = "gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com"
+VENDORS = (NVIDIA, AMD, INTEL, EXAMPLE)
 PODS = 8
 
 
@@ -74,7 +79,7 @@ SHARED = [
     for i in range(2)
 ]
 TABLE = [
-    *(whole(driver) for driver in (NVIDIA, AMD, INTEL, EXAMPLE)),
+    *(whole(driver) for driver in VENDORS),
     Row("channels", NVIDIA, [device(f"c-{i}", type="channel") for i in range(8)], {0: 8}),
     Row("MIG 1g of 7 slices", NVIDIA, MIG, {0.5: 3, 1: 7}, counters=CARD),
     Row(
@@ -117,7 +122,10 @@ TABLE = [
         {0.25: 2, 1: 8},
         counters={"partition-mode": "1"},
     ),
-    Row("quarters by counters", EXAMPLE, QUARTERS, {0.5: 2, 1: 4}, counters=CARD),
+    *(
+        Row("quarters by counters", driver, QUARTERS, {0.5: 2, 1: 4}, counters=CARD)
+        for driver in VENDORS
+    ),
     Row(
         "lopsided halves: half of the memory, an eighth of the slots",
         EXAMPLE,
@@ -125,8 +133,11 @@ TABLE = [
         {0.5: 1, 1: 2},
         counters=CARD,
     ),
-    Row("shares of 10Gi", INTEL, SHARED, {0.5: 4, 1: 8}, {"memory": "10Gi"}),
-    Row("shares of 40Gi", NVIDIA, SHARED, {0.5: 1, 1: 2, 2: 4}, {"memory": "40Gi"}),
+    *(
+        Row(f"shares of {size}", driver, SHARED, limits, {"memory": size})
+        for driver in VENDORS
+        for size, limits in (("10Gi", {0.5: 4, 1: 8}), ("40Gi", {0.5: 1, 1: 2, 2: 4}))
+    ),
     Row("shares by default", EXAMPLE, SHARED, {0.05: 4}),
     Row(
         "shares that name no capacity",
@@ -178,7 +189,49 @@ def test_pods_within_the_limit(row: Row, limit: float, pods: int):
     assert len(placed(cluster(*world(row, limit)).plan())) == pods
 
 
-def test_admin_access_is_free():
-    row = whole(NVIDIA, 2)
-    asked = {"deviceClassName": NVIDIA, "adminAccess": True, "allocationMode": "All"}
-    assert len(placed(cluster(*world(row, 0, {"exactly": asked})).plan())) == PODS
+def of_class(driver: str, **asked: Any) -> dict[str, Any]:
+    return {"deviceClassName": driver} | asked
+
+
+def listed(driver: str, *counts: int) -> dict[str, Any]:
+    """A request for the first of these numbers of devices."""
+    alternatives = [of_class(driver, name=f"x{count}", count=count) for count in counts]
+    return {"firstAvailable": alternatives}
+
+
+FORMS: dict[str, tuple[Callable[[str], dict[str, Any]], dict[float, int]]] = {
+    "admin": (
+        lambda driver: {"exactly": of_class(driver, adminAccess=True, allocationMode="All")},
+        {0: 8},
+    ),
+    "all of eight": (
+        lambda driver: {"exactly": of_class(driver, allocationMode="All")},
+        {7: 0, 8: 1},
+    ),
+    # The first pod takes four, or two below a limit of four; what is left serves the next.
+    "four or two": (lambda driver: listed(driver, 4, 2), {1: 0, 3: 1, 5: 1, 6: 2, 8: 2}),
+    "eight, three or one": (lambda driver: listed(driver, 8, 3, 1), {2: 2, 5: 3, 7: 3, 8: 1}),
+}
+"""What pods request of eight GPUs; limits as in a row."""
+
+
+@pytest.mark.parametrize("driver", VENDORS)
+@pytest.mark.parametrize(
+    ("form", "limit", "pods"),
+    [(form, limit, pods) for form in FORMS for limit, pods in FORMS[form][1].items()],
+)
+def test_forms_of_requests_within_the_limit(driver: str, form: str, limit: float, pods: int):
+    request = FORMS[form][0](driver)
+    assert len(placed(cluster(*world(whole(driver), limit, request)).plan())) == pods
+
+
+@pytest.mark.parametrize("driver", VENDORS)
+@pytest.mark.parametrize(("limit", "pods"), [(0.2, 0), (0.5, 2), (1, 4), (2, 8)])
+def test_a_fraction_costs_what_a_share_costs(driver: str, limit: float, pods: int):
+    made, *others = world(Row("", driver, SHARED, {}), limit, pods=0)
+    serving = with_fields(made, spec=with_fields(made.spec, extended_resource_name=GPU_RESOURCE))
+    quarters = [
+        shared(pod(f"p{i}", 0, queue="team", requests={SHARE_RESOURCE: "1"}), "0.25")
+        for i in range(PODS)
+    ]
+    assert len(placed(cluster(serving, *others, *quarters).plan())) == pods
