@@ -24,8 +24,8 @@ from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder
 from kai_py.observe.device_entries import entries_of
 from kai_py.observe.http_lists import DeviceList
 
-HEADINGS = ("NODE", "DEVICE", "PRODUCT", "KIND", "STATUS", "CLAIM", "PODS", "GANG", "QUEUE")
-WIDE_HEADINGS = (HEADINGS[0], "DRIVER", "POOL", *HEADINGS[1:])
+HEADINGS = ("NODE", "DEVICE", "STATUS", "PRODUCT", "CLAIM", "PODS", "GANG", "QUEUE")
+WIDE_HEADINGS = (HEADINGS[0], "DRIVER", "POOL", "KIND", *HEADINGS[1:])
 COUNT_HEADINGS = ("DEVICES", "FREE", "ALLOCATED", "EXHAUSTED", "OTHER")
 
 
@@ -160,7 +160,7 @@ def _keys(entry: DeviceEntry, by: Grouping) -> Iterable[str]:
 
 def _wide_cells(entry: DeviceEntry, prefix: str) -> tuple[str, ...]:
     node, *others = _cells(entry, prefix)
-    return (node, entry.driver, entry.pool, *others)
+    return (node, entry.driver, entry.pool, entry.kind or "-", *others)
 
 
 def _cells(entry: DeviceEntry, prefix: str) -> tuple[str, ...]:
@@ -168,9 +168,8 @@ def _cells(entry: DeviceEntry, prefix: str) -> tuple[str, ...]:
     return (
         entry.node or "-",
         f"{prefix}{entry.device}" + (f" x{entry.count}" if entry.count > 1 else ""),
-        entry.product or "-",
-        entry.kind or "-",
         status,
+        entry.product or "-",
         _joined(_claim(holder) for holder in entry.claims),
         _joined(pod for holder in entry.claims for pod in holder.pods),
         _joined(holder.gang for holder in entry.claims),

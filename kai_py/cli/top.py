@@ -16,7 +16,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -165,12 +165,17 @@ async def _until_first_ends(*tasks: asyncio.Task[Any]) -> None:
 class Top:
     """The observed cluster, and its events since the start."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, schedulers: Container[str]) -> None:
+        """``schedulers``: names under which pods are the scheduler's."""
         self.feed = Feed()
         self.planned = asyncio.Event()
         self.observer = Observer(client, self._on_event, self._clock)
         self._began = time.monotonic()
-        self._builder = LiveClusterBuilder(self.observer.mirror, self.observer.owners)
+        self._builder = LiveClusterBuilder(
+            self.observer.mirror,
+            self.observer.owners,
+            lambda pod: pod.spec.scheduler_name in schedulers,
+        )
         self.view: Callable[[], ClusterView | None] = lambda: None
 
     def note_plan(self, plan: Plan) -> None:
@@ -209,7 +214,7 @@ class Top:
 async def _watching(client: Client, configuration: Configuration) -> AsyncIterator[Top]:
     """Keep ``Top`` up to date during the block."""
     await client.read("/apis", kind="Discovery")
-    top = Top(client)
+    top = Top(client, {configuration.scheduler_name, *configuration.scheduler_aliases})
     metrics = Metrics(CollectorRegistry())
     scheduler = Scheduler(
         client, configuration, metrics, identity="kai-py-top", dry_run=True, on_plan=top.note_plan

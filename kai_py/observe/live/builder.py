@@ -9,7 +9,7 @@ O(pods + claims + devices) per view.
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from kai_py.api.quantity import parse_quantity
@@ -40,11 +40,20 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 class LiveClusterBuilder:
-    """Builds views; the only state kept is the slots of plugin pods."""
+    """Builds views; the only state kept is the slots of plugin pods.
 
-    def __init__(self, mirror: Mirror, membership: Membership) -> None:
+    Gangs are of pods that ``is_ours`` takes; GPUs of others are shown as used.
+    """
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        membership: Membership,
+        is_ours: Callable[[Pod], bool] = lambda _pod: True,
+    ) -> None:
         self._mirror = mirror
         self._membership = membership
+        self._is_ours = is_ours
         self._plugin_places: dict[str, tuple[int, ...]] = {}
 
     def build(self, plan: Plan) -> LiveCluster:
@@ -57,7 +66,10 @@ class LiveClusterBuilder:
             nodes=self._nodes(pods, keys),
             queues=tuple(map(_queue, plan.queues)),
             gangs=_gangs(
-                pods, keys, queues, {each.gang: each.stage.value for each in plan.unplaced}
+                filter(self._is_ours, pods),
+                keys,
+                queues,
+                {each.gang: each.stage.value for each in plan.unplaced},
             ),
         )
 

@@ -137,12 +137,8 @@ def _state(gang: LiveGang) -> Text:
     if gang.terminating:
         return Text(f"{gang.terminating} terminating", style="bold red")
     if gang.pending_reason:
-        return Text(
-            f"pending: {gang.pending_reason}"
-            if not gang.bound
-            else f"needs more: {gang.pending_reason}",
-            "yellow",
-        )
+        more = "needs more: " if gang.bound else ""
+        return Text(f"{more}{gang.pending_reason}", "yellow")
     if gang.bound < gang.pods - gang.finished:
         return Text("pending", style="yellow")
     if gang.running < gang.bound:

@@ -180,3 +180,10 @@ def test_gangs_count_their_pods():
     [gang] = picture(mirror).gangs
     counts = (gang.pods, gang.bound, gang.running, gang.finished, gang.terminating)
     assert (gang.name, *counts) == ("a", 4, 2, 1, 1, 1)
+
+
+def test_pods_of_other_schedulers_are_no_gangs_but_use_gpus():
+    mirror = Objects(nodes=[node("n", **{"nvidia.com_gpu": 1})], pods=[pod("a-0", plugin=1)])
+    builder = LiveClusterBuilder(mirror, ByPrefix(), lambda _pod: False)
+    seen = picture(mirror, builder)
+    assert (seen.gangs, seen.used) == ((), 1)

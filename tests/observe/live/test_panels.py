@@ -59,7 +59,7 @@ def test_the_screen_fits_and_shows_everything(size):
         "Queues",
         "Gangs",
         "Events",
-        "pending:",
+        "8 pods",
     ):
         assert part in text
     assert "GPUs 40 of 64 allocated" in text
