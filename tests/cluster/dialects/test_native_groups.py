@@ -9,8 +9,9 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane, control_plane
 from tests.cluster.fake_kubelet import FakeKubelet, gpu_nodes
+from tests.cluster.installation.permission_needs import Need
 from tests.cluster.installation.test_dry_run import plans
-from tests.cluster.installation.test_permissions import NATIVE, Need, is_refused_without
+from tests.cluster.installation.test_permissions import NATIVE, is_refused_without
 from tests.support.cluster.account import scheduler_account
 from tests.support.cluster.api import Api, Document
 from tests.support.cluster.clusters import Cluster
