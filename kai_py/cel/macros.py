@@ -132,22 +132,24 @@ def _if(condition: Node, chosen: Node, start: int) -> Node:
 
 
 def _map(call: Call) -> Node:
+    return _collect(call, 1)
+
+
+def _transform_list(call: Call) -> Node:
+    return _collect(call, 2)
+
+
+def _collect(call: Call, variables: int) -> Node:
+    """A list of what the last argument is for each element, if the optional filter takes it."""
     step = _append(call.args[-1], call.start)
-    if len(call.args) == 3:
-        step = _if(call.args[1], step, call.start)
-    return _loop(call, 1, initial=ListLiteral(()), step=step)
+    if len(call.args) > variables + 1:
+        step = _if(call.args[variables], step, call.start)
+    return _loop(call, variables, initial=ListLiteral(()), step=step)
 
 
 def _filter(call: Call) -> Node:
     step = _if(call.args[1], _append(call.args[0], call.start), call.start)
     return _loop(call, 1, initial=ListLiteral(()), step=step)
-
-
-def _transform_list(call: Call) -> Node:
-    step = _append(call.args[-1], call.start)
-    if len(call.args) == 4:
-        step = _if(call.args[2], step, call.start)
-    return _loop(call, 2, initial=ListLiteral(()), step=step)
 
 
 def _transform_map(call: Call) -> Node:

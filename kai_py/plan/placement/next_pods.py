@@ -74,13 +74,14 @@ def next_request(gang: Gang, statement: Statement) -> PlacementRequest | None:
     ):
         return PlacementRequest(_charged(left, statement), is_elastic=False)
     have, by_leaf = active_counts(gang, statement), members_by_leaf(left)
-    surplus = is_satisfied(gang.tree, have)
-    wanted = (_next_elastic_pods if surplus else _min_member_pods)(gang.tree, have, by_leaf)
-    if not wanted:
+    has_minimum = is_satisfied(gang.tree, have)
+    choose = _next_elastic_pods if has_minimum else _min_member_pods
+    uids = choose(gang.tree, have, by_leaf)
+    if not uids:
         return None
-    chosen = _charged([m for m in left if m.pod.uid in wanted], statement)
-    later = () if surplus else gang.placeholders
-    return PlacementRequest((*chosen, *later), surplus, has_more=len(chosen) < len(left))
+    chosen = _charged([m for m in left if m.pod.uid in uids], statement)
+    later = () if has_minimum else gang.placeholders
+    return PlacementRequest((*chosen, *later), has_minimum, has_more=len(chosen) < len(left))
 
 
 def _charged(members: Sequence[Member], statement: Statement) -> tuple[Member, ...]:
@@ -108,15 +109,15 @@ def elastic_pods(gang: Gang, statement: Statement) -> tuple[PodRef, ...]:
 
     Where one pod is enough, every pod stands for itself.
     """
-    floor = gang.tree.min_pods()
-    if floor <= 1 or len(gang.members) <= floor:
+    min_pods = gang.tree.min_pods()
+    if min_pods <= 1 or len(gang.members) <= min_pods:
         return ()
     left = [m for m in gang.pending if m.pod.uid not in statement.placed]
     have = active_counts(gang, statement)
-    core = _min_member_pods(gang.tree, have, members_by_leaf(left))
-    if not core and not is_satisfied(gang.tree, have):
+    needed = _min_member_pods(gang.tree, have, members_by_leaf(left))
+    if not needed and not is_satisfied(gang.tree, have):
         return ()
-    return tuple(m.pod for m in left if m.pod.uid not in core)
+    return tuple(m.pod for m in left if m.pod.uid not in needed)
 
 
 def active_counts(gang: Gang, statement: Statement) -> dict[str, int]:
@@ -131,7 +132,7 @@ def active_counts(gang: Gang, statement: Statement) -> dict[str, int]:
 
 
 def elastic_rank(gang: Gang, statement: Statement) -> int:
-    """0 below the floor, 1 exactly at it, 2 above: less served gangs come first."""
+    """0 below minMember, 1 exactly at it, 2 above: less served gangs come first."""
     have = active_counts(gang, statement)
     if not is_satisfied(gang.tree, have):
         return 0
@@ -195,7 +196,7 @@ def members_by_leaf(members: Iterable[Member]) -> dict[str, list[Member]]:
 def _min_member_pods(
     tree: Subgroup, have: Mapping[str, int], candidates: Mapping[str, list[Member]]
 ) -> set[str]:
-    """Uids of the first pods that bring ``tree`` to its floor; empty if there are too few."""
+    """Uids of the first pods that bring ``tree`` to its minMember; empty if there are too few."""
     if not tree.children:
         missing = tree.min_members - have.get(tree.name, 0)
         able = candidates.get(tree.name, [])
@@ -218,7 +219,7 @@ def _min_member_pods(
 def _next_elastic_pods(
     tree: Subgroup, have: Mapping[str, int], candidates: Mapping[str, list[Member]]
 ) -> set[str]:
-    """Uids of the next surplus: one pod of a leaf, or what an optional subgroup starts with."""
+    """Uids of the next elastic pods: one of a leaf, or what an optional subgroup starts with."""
     if not is_satisfied(tree, have):
         return _min_member_pods(tree, have, candidates)
     if not tree.children:

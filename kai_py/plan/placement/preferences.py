@@ -86,7 +86,7 @@ IDLE = PreferenceTier(
     "starts sooner",
 )
 
-# Domain and nearness are wishes of a user, so they come before DEVICE_PLUGIN, which only saves
+# Users ask for domains and nearness, so these come before DEVICE_PLUGIN, which only saves
 # devices. GPU_NODES comes before both: a gang that is too large for the nodes near another one
 # should not spread over nodes with GPUs.
 TIERS = (

@@ -87,7 +87,7 @@ def resolved_constraint(
 ) -> TopologyConstraint | None:
     """The group's constraint with its ``fitting_level`` as required or preferred level.
 
-    Required if the pods of its floor fit into some domain of that level by what nodes report and
+    Required if its minMember pods fit into some domain of that level by what nodes report and
     no pod uses; gangs with claims, whose devices are not in that count, prefer it.
     """
     constraint = group.topology

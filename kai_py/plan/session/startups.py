@@ -2,12 +2,12 @@
 
     timeout   that of the queue, else of the nearest queue above that sets one; the workload's
               annotation counts where it is shorter, or where no queue sets one
-    deadline  timeout after the first cycle that has seen the floor on nodes and not ready
+    deadline  timeout after the first cycle that has seen minMember pods on nodes and not ready
     backoff   FIRST_BACKOFF after the first try, twice as long after each further one
     bound     after the queue's attempts the gang stays pending, until it is created again or its
               timeout is changed
 
-A floor that is ready for a moment has not started: a container that crashes again and again is
+A gang that is ready for a moment has not started: a container that crashes again and again is
 ready in between (``snapshot.tables.readiness``). A new leader takes over what the one before knew
 (``StartupRecord``).
 
@@ -39,7 +39,7 @@ MAX_BACKOFF = 3600.0
 FORGET_SECONDS = 3600.0
 """Seconds after which a gang that does not exist any more is forgotten."""
 SETTLED_SECONDS = 60.0
-"""Seconds for which the floor must be ready before its start is over."""
+"""Seconds for which minMember pods must be ready before its start is over."""
 AVOIDED_SECONDS = 1800.0
 GANGS_NOT_READY = "GangsNotReady"
 """Why a device is avoided."""
