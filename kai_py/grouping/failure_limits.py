@@ -8,17 +8,20 @@
     Volcano    a policy for PodEvicted: RestartJob costs a retry (maxRetry, 3 by default), AbortJob,
                TerminateJob and CompleteJob end it; without one the pod is made again
     other jobs of Kubeflow's training operator: runPolicy.backoffLimit, if set; a replica whose
-               restartPolicy is Never may not fail at all
+               restartPolicy is Never may not fail at all; neither may one of a TFJob, but for
+               workers with enableDynamicWorker, nor one of an XGBoostJob or an MPIJob (v1) but
+               with restartPolicy ExitCode: the operator counts a deleted pod as failed
 
 A pod of a Job counts as failed when it is deleted, or with ``podReplacementPolicy: Failed`` when it
 has ended, so both count alike. Of ``podFailurePolicy`` the first rule that matches decides: evicted
 pods have the condition DisruptionTarget, and their processes exit with 143 or 137.
 
 Sources: batch/v1 Job, KEP-3329 (pod failure policy), KEP-3850 (backoff limit per index), KEP-3939
-(pod replacement policy); JobSet KEP-262 (failure policy); kubeflow.org/v1 and v2beta1; ray.io/v1.
+(pod replacement policy); JobSet KEP-262 (failure policy); kubeflow.org/v1 and v2beta1; ray.io/v1;
+training operator v1.9.2 (UpdateJobReplicaStatuses, and UpdateJobStatus of each kind).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kai_py.api.numbers import parse_int64
@@ -154,10 +157,11 @@ def _ray_job(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
 
 def _mpi_job(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
     """The limits of the launcher's Job; of pods without a Job what is left to the launcher."""
-    del pod
     found = link.found
     if below or not isinstance(found, Unstructured):
         return below
+    if link.reference.api_version == TRAINING_OPERATOR:
+        return _training_job(link, pod, below)
     most = _count(found, "spec.runPolicy.backoffLimit", DEFAULT_BACKOFF_LIMIT)
     if _count(found, "status.replicaStatuses.Launcher.failed", 0) < most:
         return ()
@@ -171,8 +175,9 @@ def _training_job(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
     role = pod.metadata.labels.get(REPLICA_TYPE_LABEL, "").lower()
     for specs in values_at(found.content, "spec"):
         for name, replicas in _replica_specs(specs):
-            if name.lower() == role and replicas.get("restartPolicy") == "Never":
-                return (_limit(link, 0, f"restartPolicy of its {name} is Never"),)
+            cause = _end_of_job(link.kind.kind, found, name, replicas)
+            if name.lower() == role and cause:
+                return (_limit(link, 0, cause),)
     if found.first_at("spec.runPolicy.backoffLimit") is None:
         return below
     most = _count(found, "spec.runPolicy.backoffLimit", 0)
@@ -217,6 +222,17 @@ def _volcano_action(policies: Any) -> str:
     return ""
 
 
+def _end_of_job(kind: str, found: Unstructured, name: str, replicas: Mapping[str, Any]) -> str:
+    """Why the job fails once it loses a pod of a role, empty if it does not."""
+    if kind == "TFJob":
+        is_dynamic = name.lower() == "worker" and found.first_at(DYNAMIC_WORKERS) is True
+        return "" if is_dynamic else "a TFJob fails with the first pod that is deleted"
+    policy = replicas.get("restartPolicy")
+    if kind in _ENDED_UNLESS_EXIT_CODE and policy != "ExitCode":
+        return f"restartPolicy of its {name} is {policy or 'Never'}, not ExitCode"
+    return f"restartPolicy of its {name} is Never" if policy == "Never" else ""
+
+
 def _replica_specs(spec: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     for key, value in spec.items() if isinstance(spec, dict) else ():
         if key.endswith("ReplicaSpecs") and isinstance(value, dict):
@@ -253,6 +269,10 @@ VOLCANO_JOB = GroupKind("batch.volcano.sh", "Job")
 JOB_SET = GroupKind("jobset.x-k8s.io", "JobSet")
 RAY_JOB = GroupKind("ray.io", "RayJob")
 MPI_JOB = GroupKind("kubeflow.org", "MPIJob")
+TRAINING_OPERATOR = "kubeflow.org/v1"
+"""The version of MPIJob that the training operator runs; the MPI operator runs v2beta1."""
+DYNAMIC_WORKERS = "spec.enableDynamicWorker"
+_ENDED_UNLESS_EXIT_CODE = frozenset({"XGBoostJob", "MPIJob"})
 _REPLICA_SPECS = {
     "PyTorchJob": "pytorchReplicaSpecs",
     "TFJob": "tfReplicaSpecs",
@@ -277,12 +297,17 @@ _PATHS: dict[GroupKind, tuple[str, ...]] = {
         "spec.tasks.*.policies",
         "status.retryCount",
     ),
-    MPI_JOB: ("spec.runPolicy.backoffLimit", "status.replicaStatuses.Launcher.failed"),
+    MPI_JOB: (
+        "spec.runPolicy.backoffLimit",
+        "spec.mpiReplicaSpecs.*.restartPolicy",
+        "status.replicaStatuses.*.failed",
+    ),
     **{
         GroupKind("kubeflow.org", kind): (
             "spec.runPolicy.backoffLimit",
             f"spec.{specs}.*.restartPolicy",
             "status.replicaStatuses.*.failed",
+            *((DYNAMIC_WORKERS,) if kind == "TFJob" else ()),
         )
         for kind, specs in _REPLICA_SPECS.items()
     },

@@ -189,6 +189,33 @@ def test_a_training_job_has_the_limit_of_its_run_policy(spec, status, role, left
     assert remaining(top, labels={"training.kubeflow.org/replica-type": role}) == left
 
 
+DYNAMIC = {"enableDynamicWorker": True}
+
+
+@pytest.mark.parametrize(
+    ("kind", "specs", "spec", "policy", "survives"),
+    [
+        ("TFJob", "tfReplicaSpecs", {}, "OnFailure", False),
+        ("TFJob", "tfReplicaSpecs", {}, "ExitCode", False),
+        ("TFJob", "tfReplicaSpecs", DYNAMIC, "OnFailure", True),
+        ("XGBoostJob", "xgbReplicaSpecs", {}, "OnFailure", False),
+        ("XGBoostJob", "xgbReplicaSpecs", {}, None, False),
+        ("XGBoostJob", "xgbReplicaSpecs", {}, "ExitCode", True),
+        ("MPIJob", "mpiReplicaSpecs", {}, None, False),
+        ("MPIJob", "mpiReplicaSpecs", {}, "ExitCode", True),
+        ("PaddleJob", "paddleReplicaSpecs", {}, "OnFailure", True),
+        ("JAXJob", "jaxReplicaSpecs", {}, "OnFailure", True),
+    ],
+)
+def test_the_training_operator_ends_some_jobs_with_a_deleted_pod(
+    kind, specs, spec, policy, survives
+):
+    replicas = {} if policy is None else {"restartPolicy": policy}
+    top = wrapper("kubeflow.org/v1", kind, {specs: {"Worker": replicas}, **spec})
+    left = remaining(top, labels={"training.kubeflow.org/replica-type": "worker"})
+    assert left == (None if survives else 0)
+
+
 @pytest.mark.parametrize(
     ("spec", "failed", "left"), [({}, 0, 6), ({}, 6, 0), ({"runPolicy": {"backoffLimit": 0}}, 0, 0)]
 )

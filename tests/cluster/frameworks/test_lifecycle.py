@@ -53,7 +53,7 @@ async def test_a_workload_of_a_real_controller(
         async with real.run_nodes(roomy):
             await view.wait_bound(name, workload.pods, within=LONG)
 
-            if not workload.ends_when_evicted:
+            if not workload.is_protected:
                 await lose_a_pod(view, name)
                 await view.wait_bound(name, workload.pods, within=LONG)
 
@@ -66,10 +66,13 @@ async def test_a_workload_of_a_real_controller(
             await view.wait_bound(name, workload.in_the_end, within=LONG)
 
             await real.submit(*rival(f"{workload.pod * workload.with_more}m"))
+            if workload.is_protected:
+                message = await view.wait_pending("rival", 1, reason="Unschedulable", within=LONG)
+                assert "protected by" in message
+                assert len(await view.bound(name)) == workload.in_the_end
+                return
             await view.wait_bound("rival", 1, within=LONG)
             assert await view.bound(name) == {}, "no gang keeps a part of its pods"
-            if workload.ends_when_evicted:
-                return
             await real.api.delete("/api/v1/namespaces/default/pods/rival")
             await view.wait_bound(name, workload.in_the_end, within=LONG)
 

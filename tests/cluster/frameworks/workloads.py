@@ -111,8 +111,8 @@ class Workload:
     in_the_end: int
     below: Controller | None = None
     needs: Callable[[], list[Document]] = list
-    ends_when_evicted: bool = False
-    """Whether its controller ends it once it loses a pod."""
+    is_protected: bool = False
+    """Whether its controller ends it once it loses a pod, so that none is evicted."""
     pods_named: str = ""
     """How the names of its pods begin, if not with its own."""
 
@@ -196,7 +196,7 @@ def kubeflow(
     gang: int = 0,
     pod: int = 100,
     workers: int,
-    ends_when_evicted: bool = False,
+    is_protected: bool = False,
 ) -> Workload:
     """A sample of the training operator; ``specs`` is the field of its replicas."""
     return Workload(
@@ -211,7 +211,7 @@ def kubeflow(
         none=added("/spec/runPolicy", {"suspend": True}),
         again=added("/spec/runPolicy", {"suspend": False}),
         in_the_end=pods + 1,
-        ends_when_evicted=ends_when_evicted,
+        is_protected=is_protected,
     )
 
 
@@ -292,7 +292,7 @@ NIGHTLY = (
         "tfReplicaSpecs",
         2,
         workers=2,
-        ends_when_evicted=True,
+        is_protected=True,
     ),
     kubeflow(
         "xgboost/xgboostjob.yaml",
@@ -300,7 +300,7 @@ NIGHTLY = (
         "xgbReplicaSpecs",
         3,
         workers=2,
-        ends_when_evicted=True,
+        is_protected=True,
     ),
     kubeflow("paddlepaddle/simple-cpu.yaml", "paddlejobs", "paddleReplicaSpecs", 2, workers=2),
     kubeflow("jax/cpu-demo/demo.yaml", "jaxjobs", "jaxReplicaSpecs", 2, workers=2),
@@ -312,8 +312,8 @@ NIGHTLY = (
         gang=5000,
         pod=2000,
         workers=2,
-        ends_when_evicted=True,
+        is_protected=True,
     ),
 )
 """The MPI operator, and further kinds of the training operator. It ends some of these if a
-pod fails or is deleted, unless the `restartPolicy` is `ExitCode`."""
+pod fails or is deleted."""
