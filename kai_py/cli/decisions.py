@@ -1,26 +1,36 @@
 """``kai-py decisions``: the decisions of a running scheduler, as JSON lines or sentences.
 
-Requested from its HTTP server, whose history is in memory: it begins with the process and has the
-last 5,000. Decisions are numbered; a gap in the numbers means that some are no longer kept, and
-numbers that restart that another process schedules now.
+Requested from its HTTP server, at a URL or through the API server. The history is in memory: it
+begins with the process and has the last 5,000. Decisions are numbered; a gap in the numbers means
+that some are no longer kept, and numbers that restart that another process schedules now.
 """
 
 import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated
 
-import aiohttp
 import msgspec
 import typer
 
 from kai_py.api.printable import printable_json
 from kai_py.api.times import DurationError, parse_duration
-from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.connection import Context, Kubeconfig
+from kai_py.cli.errors import CommandError, ExitCode, UnreachableError
+from kai_py.cli.naming import context_namespace
 from kai_py.cli.output import ReportFile, say, write_report
-from kai_py.cli.scheduler_http import DEFAULT_URL, TokenFile, get, raise_for_status, session
+from kai_py.cli.scheduler_http import (
+    DEFAULT_SERVICE,
+    DEFAULT_URL,
+    Link,
+    Query,
+    SchedulerAddress,
+    Service,
+    TokenFile,
+    decoded,
+)
 from kai_py.cli.sentences import say_sentence
 from kai_py.observe.decision_log import Decision
 from kai_py.report.decisions_page import decisions_page
@@ -34,9 +44,16 @@ FIRST_PAUSE, MAX_PAUSE = 1.0, 15.0
 def command(
     *,
     url: Annotated[
-        str, typer.Option(help="The scheduler's HTTP server, for example by kubectl port-forward.")
-    ] = DEFAULT_URL,
+        str,
+        typer.Option(
+            help=f"The scheduler's HTTP server; otherwise {DEFAULT_URL} if one answers there, or "
+            "its Service."
+        ),
+    ] = "",
     token_file: TokenFile = None,
+    service: Service = DEFAULT_SERVICE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
     since: Annotated[
         str,
         typer.Option(
@@ -50,27 +67,50 @@ def command(
     ] = False,
     report_file: ReportFile = None,
 ) -> None:
-    """Print decisions: placed, evicted, nominated, pending, deleted."""
+    """Print decisions: placed, evicted, nominated, pending, deleted.
+
+    With rights in some namespaces only, those about their workloads.
+    """
     if last or not since.isdecimal():
         option, text = ("--last", last) if last else ("--since", since)
-        query = {"seconds": str(seconds_of(option, text))}
+        query: Query = (("seconds", str(seconds_of(option, text))),)
     else:
-        query = {"since": since}
+        query = (("since", since),)
     if follow and report_file is not None:
         raise CommandError("--report cannot be combined with --follow")
-    try:
-        if report_file is not None:
-            found = asyncio.run(_read(url.rstrip("/"), token_file, query))
-            write_report(report_file, decisions_page(found, title=f"Decisions of {url}"))
+
+    def ask(address: SchedulerAddress) -> None:
+        if report_file is None:
+            write = _print_json if json or not sys.stdout.isatty() else _print_sentence
+            asyncio.run(_print(address, query, write, follow=follow))
             return
-        write = _print_json if json or not sys.stdout.isatty() else _print_sentence
-        asyncio.run(_print(url.rstrip("/"), token_file, query, write, follow=follow))
+        found = asyncio.run(_read(address, query))
+        title = f"Decisions of {address.url or address.service}"
+        write_report(report_file, decisions_page(found, title=title))
+
+    try:
+        _ask_somewhere(SchedulerAddress(url, token_file, service, kubeconfig, context), ask)
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
         # Otherwise the interpreter complains about the closed pipe at exit.
         sys.stderr.close()
         raise typer.Exit(ExitCode.OK) from None
+
+
+def _ask_somewhere(address: SchedulerAddress, ask: Callable[[SchedulerAddress], None]) -> None:
+    """Ask at the URL that was given; else on this machine, and where none answers the Service."""
+    if address.url:
+        ask(address)
+        return
+    try:
+        ask(replace(address, url=DEFAULT_URL))
+    except UnreachableError as nothing_here:
+        try:
+            ask(address)
+        except CommandError as error:
+            text = f"{nothing_here}; the Service was asked instead: {error}"
+            raise CommandError(text, exit_code=ExitCode.CLUSTER) from None
 
 
 def seconds_of(option: str, text: str) -> int:
@@ -81,9 +121,9 @@ def seconds_of(option: str, text: str) -> int:
         raise CommandError(f"{option}: {error}") from None
 
 
-async def _read(url: str, token_file: Path | None, query: dict[str, str]) -> list[Decision]:
-    async with session(token_file) as http:
-        lines = await _read_decisions(http, url, query)
+async def _read(address: SchedulerAddress, query: Query) -> list[Decision]:
+    async with address.connect() as link:
+        lines = await _read_decisions(link, address, query)
     return [msgspec.json.decode(line, type=Decision) for line in lines]
 
 
@@ -102,16 +142,11 @@ def _print_sentence(line: bytes) -> None:
 
 
 async def _print(
-    url: str,
-    token_file: Path | None,
-    query: dict[str, str],
-    write: Callable[[bytes], None],
-    *,
-    follow: bool,
+    address: SchedulerAddress, query: Query, write: Callable[[bytes], None], *, follow: bool
 ) -> None:
-    async with session(token_file) as http:
-        start = {name: number for name, number in query.items() if name == "since"}
-        for decision in await _read_decisions(http, url, query):
+    async with address.connect() as link:
+        start = {name: number for name, number in query if name == "since"}
+        for decision in await _read_decisions(link, address, query):
             write(bytes(decision))
             start = _next_start(decision)
         if not follow:
@@ -119,35 +154,38 @@ async def _print(
         pause = FIRST_PAUSE
         while True:
             try:
-                async for name, line in _stream_decisions(http, url, start):
+                async for name, line in _stream_decisions(link, address, start):
                     write(line)
                     start, pause = {"since": name.decode()}, FIRST_PAUSE
-            except (aiohttp.ClientError, TimeoutError) as error:
-                say(f"kai-py: {url}: {error}; trying again", err=True)
+            except UnreachableError as error:
+                say(f"kai-py: {error}; trying again", err=True)
             await asyncio.sleep(pause)
             pause = min(pause * 2, MAX_PAUSE)
 
 
-async def _read_decisions(
-    asking: aiohttp.ClientSession, url: str, query: dict[str, str]
-) -> list[msgspec.Raw]:
-    body = await get(asking, url, "/v1/decisions", query)
-    return msgspec.json.decode(body, type=list[msgspec.Raw])
+async def _read_decisions(link: Link, address: SchedulerAddress, query: Query) -> list[msgspec.Raw]:
+    body = await link.get("/v1/decisions", (*query, *_namespace(address)))
+    return decoded(body, list[msgspec.Raw])
+
+
+def _namespace(address: SchedulerAddress) -> Query:
+    """The namespace in question, which is reviewed before others."""
+    if address.url:
+        return ()
+    return (("namespace", context_namespace(address.kubeconfig, address.context)),)
 
 
 async def _stream_decisions(
-    asking: aiohttp.ClientSession, url: str, start: dict[str, str]
+    link: Link, address: SchedulerAddress, start: dict[str, str]
 ) -> AsyncIterator[tuple[bytes, bytes]]:
     """Decisions with the ids of their events, which distinguish processes."""
-    async with asking.get(f"{url}/v1/events", params=start) as response:
-        await raise_for_status(url, response)
-        name, is_decision = b"", False
-        async for line in response.content:
-            if line.startswith(ID):
-                name = line.removeprefix(ID).rstrip()
-            if line.startswith(DATA) and is_decision:
-                yield name, line.removeprefix(DATA).rstrip()
-            is_decision = line.rstrip() == DECISION
+    name, is_decision = b"", False
+    async for line in link.lines("/v1/events", (*start.items(), *_namespace(address))):
+        if line.startswith(ID):
+            name = line.removeprefix(ID).rstrip()
+        if line.startswith(DATA) and is_decision:
+            yield name, line.removeprefix(DATA).rstrip()
+        is_decision = line.rstrip() == DECISION
 
 
 def _next_start(line: msgspec.Raw) -> dict[str, str]:

@@ -33,6 +33,10 @@ class CommandError(Exception):
         return f"{message} ({self.hint})" if self.hint else message
 
 
+class UnreachableError(CommandError):
+    """Nothing answers there, or not any more; it may at another time."""
+
+
 class RightsMissingError(CommandError):
     """The user may not read the whole cluster; the scheduler may tell the part it may see."""
 

@@ -7,6 +7,7 @@ with now.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -26,7 +27,8 @@ from kai_py.cli.scheduler_http import SchedulerOptions, ask_list, read_or_ask
 from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
 from kai_py.observe.cluster_state import QueueRow, in_tree_order, queue_rows
-from kai_py.observe.http_lists import QueueList
+from kai_py.observe.http_lists import QueueList, QueuePage
+from kai_py.observe.queue_explanation import QueueExplanation
 from kai_py.observe.share_steps import (
     NO_LIMIT,
     ShareStep,
@@ -38,6 +40,8 @@ from kai_py.observe.share_steps import (
 )
 from kai_py.snapshot.accounting import GPU
 
+ExplainedShare = Sequence[ShareStep] | QueueExplanation
+"""The steps of the division, or without rights what the scheduler tells of the queue."""
 HEADINGS = (
     "QUEUE", "DESERVED", "MAX", "FAIR SHARE", "ALLOCATED", "REQUESTED", "PENDING", "PROBLEM",
 )  # fmt: skip
@@ -75,12 +79,19 @@ def command(
     those of your namespaces.
     """
     configuration = cluster.configuration()
-    if explain:
-        steps = _steps(cluster, configuration, explain, resource)
-        if not print_document(steps, output.form):
-            _print_steps(steps)
-        return
     address = scheduler.address(cluster)
+    if explain:
+
+        def read() -> ExplainedShare:
+            return _steps(cluster, configuration, explain, resource)
+
+        def ask() -> ExplainedShare:
+            return ask_list(address, f"queues/{quote(explain, safe='')}", QueuePage).explanation
+
+        answer = read_or_ask(address, read, ask)
+        if not print_document(answer, output.form):
+            _print_explanation(answer)
+        return
     listing = read_or_ask(
         address,
         lambda: _read(cluster, configuration),
@@ -117,7 +128,13 @@ def _steps(
     return share_steps(quota, queue, resource)
 
 
-def _print_steps(steps: Sequence[ShareStep]) -> None:
+def _print_explanation(answer: ExplainedShare) -> None:
+    """Print the steps of the division, or what the scheduler tells of the queue."""
+    if isinstance(answer, QueueExplanation):
+        for sentence in answer.sentences:
+            say(sentence)
+        return
+    steps = answer
     for sentence in share_sentences(steps):
         say_sentence(sentence)
     for step in steps:

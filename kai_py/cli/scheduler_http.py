@@ -20,7 +20,7 @@ import msgspec
 import typer
 
 from kai_py.cli.connection import ClusterOptions, cluster_client
-from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError
+from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError, UnreachableError
 from kai_py.cli.naming import context_namespace
 from kai_py.observe.http_access import OWN_HEADER, TOKEN_VARIABLE
 from kai_py.watch.errors import ApiError, NotFound, StatusError
@@ -41,6 +41,14 @@ T = TypeVar("T")
 
 TokenFile = Annotated[
     Path | None, typer.Option(help=f"File with the bearer token; otherwise ${TOKEN_VARIABLE}.")
+]
+Service = Annotated[
+    str,
+    typer.Option(
+        envvar=SERVICE_VARIABLE,
+        help="NAMESPACE/NAME of the scheduler's Service, asked where rights to read the "
+        "cluster are missing.",
+    ),
 ]
 Query = tuple[tuple[str, str], ...]
 
@@ -93,14 +101,7 @@ class SchedulerOptions:
         str, typer.Option(help="URL of a running scheduler, asked instead of reading the cluster.")
     ] = ""
     token_file: TokenFile = None
-    service: Annotated[
-        str,
-        typer.Option(
-            envvar=SERVICE_VARIABLE,
-            help="NAMESPACE/NAME of the scheduler's Service, asked where rights to read the "
-            "cluster are missing.",
-        ),
-    ] = DEFAULT_SERVICE
+    service: Service = DEFAULT_SERVICE
 
     def address(self, cluster: ClusterOptions) -> SchedulerAddress:
         """Where the scheduler of the cluster is."""
@@ -215,7 +216,8 @@ def _refused(call: ApiCall, error: ApiError) -> CommandError:
     if isinstance(error, StatusError) and not error.reason:
         text = str(error).removeprefix(f"{call}: {error.code} : ")
         return SchedulerAnswerError(text, exit_code=ExitCode.CLUSTER)
-    return CommandError(
+    kind = CommandError if isinstance(error, StatusError) else UnreachableError
+    return kind(
         str(error),
         hint=NOT_INSTALLED if isinstance(error, NotFound) else "",
         exit_code=ExitCode.CLUSTER,
@@ -277,7 +279,8 @@ def _unreachable(url: str, error: Exception) -> CommandError:
     reason: object = error
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
         reason = os.strerror(error.os_error.errno)
-    return CommandError(
+    kind = CommandError if isinstance(error, StatusError) else UnreachableError
+    return kind(
         f"{url}: {reason or 'no response'}",
         hint="is kai-py run --http running? try kubectl port-forward",
         exit_code=ExitCode.CLUSTER,

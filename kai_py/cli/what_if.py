@@ -13,6 +13,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from kai_py.api.sent_objects import encode_objects
 from kai_py.cli import completion
 from kai_py.cli.cluster_objects import SavedCluster, cluster_objects, documents_in
 from kai_py.cli.connection import ClusterOptions
@@ -29,6 +30,7 @@ from kai_py.cli.output import (
 )
 from kai_py.cli.scheduler_http import (
     SEARCH_SECONDS,
+    Query,
     SchedulerAddress,
     SchedulerOptions,
     decoded,
@@ -170,11 +172,12 @@ async def _ask_scheduler(
     """The scheduler's answer, in which gangs that you may not see are only counted."""
     added = change.add_nodes or ()
     names = (*(text.rpartition("=")[0] for text in added), change.until_placed)
-    if change.add or any(map(_is_file, names)):
-        raise CommandError("objects in files are simulated only where you may read the cluster")
+    if any(map(_is_file, names)):
+        raise CommandError("nodes in files are simulated only where you may read the cluster")
     namespace = context_namespace(address.kubeconfig, address.context)
     query = (
         *change.texts(namespace),
+        *_sent(change.add or (), namespace),
         *(("add-nodes", text) for text in added),
         *((("until-placed", change.until_placed),) if change.until_placed else ()),
         ("namespace", namespace),
@@ -187,6 +190,18 @@ async def _ask_scheduler(
     for name, count in decoded(body, _Others).others.items():
         say(f"Of other namespaces: {count} {name}.", err=True)
     return decoded(body, Comparison)
+
+
+def _sent(paths: Sequence[Path], namespace: str) -> Query:
+    """The objects of the files as a part of the query; those without a namespace get this one."""
+    documents = [each for path in paths for each in _objects(path)]
+    for each in documents:
+        if isinstance(each["metadata"], dict):
+            each["metadata"].setdefault("namespace", namespace)
+    try:
+        return (("add", encode_objects(documents)),) if documents else ()
+    except ValueError as error:
+        raise CommandError(f"--add: {error}") from None
 
 
 class _Others(msgspec.Struct):

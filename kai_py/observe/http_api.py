@@ -8,7 +8,8 @@
                                     is pending or where it runs, suggestions, and its decisions
                                     (of the last seconds); as lines while they are found
                                     (``http_explanations``)
-    /v1/what-if?set=&add-nodes=&drain=&remove=&until-placed=  simulated effect of changes
+    /v1/what-if?set=&add=&add-nodes=&drain=&remove=&until-placed=  simulated effect of changes;
+                                    ``add``: objects (``api.sent_objects``)
     /v1/node-kinds                  kinds of nodes, as templates for nodes to add
     /v1/decisions?since=&seconds=   the last decisions: after a number, or of the last seconds
     /v1/history                     GPUs of the queues over time
@@ -233,7 +234,10 @@ class Api:
         removed = [text.partition("/")[0] for kind, text in changes if kind == "remove"]
         seen = await visible_to_reader(request, view, removed)
         if seen is not None:
-            check_changes(view, seen, changes)
+            try:
+                check_changes(view, seen, changes)
+            except ValueError as error:
+                raise web.HTTPBadRequest(text=f"add: {printable(str(error))}\n") from None
         if self._source.what_if is None:
             raise web.HTTPNotFound(text="simulation is disabled\n")
         try:

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Sequence
 from aiohttp import web
 
 from kai_py.api.printable import printable
+from kai_py.api.sent_objects import decode_objects
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.subject import Subject
 from kai_py.observe.visibility import Visibility
 
 DEFAULT_NAMESPACE = "default"
+ADD = "add"
 
 
 def namespaces_of(subject: Subject, name: str) -> tuple[str, ...]:
@@ -36,11 +38,17 @@ def check_subject(seen: Visibility, subject: Subject, name: str) -> None:
 def check_changes(view: ClusterView, seen: Visibility, changes: Iterable[tuple[str, str]]) -> None:
     """Raise HTTPForbidden unless the reader sees what each change is about.
 
-    ``changes``: pairs of kind and text, as of a query.
+    ``changes``: pairs of kind and text, as of a query. Raises ValueError for objects to add that
+    cannot be read.
     """
     for kind, text in changes:
         if kind == "remove" and not seen.sees(text):
             raise _refusal(f"remove={text}", "it is in a namespace whose pods you may not list")
+        if kind == ADD:
+            for document in decode_objects(text):
+                namespace = document["metadata"]["namespace"]
+                if namespace not in seen.namespaces:
+                    raise _refusal("add", f"you may not list pods in namespace {namespace[:63]}")
         if kind == "set" and _queue_of(text, sorted(seen.queues)) is None:
             raise _refusal(f"set={text}", "this queue is not yours, and you may not get it")
         if kind == "drain" and not (seen.nodes or _has_own_pods(view, seen, text)):

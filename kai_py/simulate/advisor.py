@@ -21,6 +21,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from kai_py.api.sent_objects import decode_objects
 from kai_py.config import Configuration
 from kai_py.observe.http import Probes
 from kai_py.observe.subject import Subject
@@ -31,7 +32,7 @@ from kai_py.observe.suggestion import (
     SuggestionSearch,
 )
 from kai_py.simulate.change_texts import parse_changes
-from kai_py.simulate.changes import ChangeError, ClusterChange
+from kai_py.simulate.changes import AddObjects, ChangeError, ClusterChange
 from kai_py.simulate.objects import Document, read_objects
 from kai_py.simulate.what_if import Comparison, NodesNeeded, nodes_needed, what_if
 from kai_py.watch.client import Client
@@ -138,7 +139,7 @@ CACHE_SECONDS = 60.0
 SEARCH_SECONDS = 30.0
 TIMEOUT_SECONDS = 120.0
 CACHE_SIZE = 256
-UNTIL_PLACED = "until-placed"
+UNTIL_PLACED, ADD = "until-placed", "add"
 T = TypeVar("T")
 OnPartial: TypeAlias = Callable[[object], None]
 Query: TypeAlias = Callable[[Sequence[Document], Configuration, float, OnPartial], T]
@@ -194,8 +195,10 @@ class Advisor:
         Raises ApiError, NoAnswerError; InvalidQuestionError for changes that cannot be made.
         """
         try:
-            changes = parse_changes(pair for pair in asked if pair[0] != UNTIL_PLACED)
-        except ChangeError as error:
+            added = [AddObjects(decode_objects(text)) for kind, text in asked if kind == ADD]
+            known = (pair for pair in asked if pair[0] not in (UNTIL_PLACED, ADD))
+            changes = (*parse_changes(known), *added)
+        except ValueError as error:  # ChangeError too
             raise InvalidQuestionError(str(error)) from None
         like = dict(asked).get(UNTIL_PLACED, "")
         return await self._cached_answer(asked, partial(_what_if, changes, like))

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from kai_py.cli import decisions, scheduler_http
 from kai_py.cli.errors import CommandError
+from kai_py.cli.scheduler_http import SchedulerAddress
 from kai_py.observe import http_api
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
@@ -58,7 +59,7 @@ async def test_decisions_are_json_lines(url, log, capsys):
 
 async def test_followed_they_come_as_they_are_made(url, log, capsys):
     following = asyncio.create_task(
-        decisions._print(url.rstrip("/"), None, {}, decisions._print_json, follow=True)
+        decisions._print(SchedulerAddress(url), (), decisions._print_json, follow=True)
     )
     seen = ""
     while "pending" not in seen:
@@ -88,9 +89,9 @@ async def test_followed_across_a_restart_nothing_is_missed(log, capsys, monkeypa
     log.record(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
     async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
         url = f"http://127.0.0.1:{port}"
-        query = {"since": "1"}
+        address, query = SchedulerAddress(url), (("since", "1"),)
         following = asyncio.create_task(
-            decisions._print(url, None, query, decisions._print_json, follow=True)
+            decisions._print(address, query, decisions._print_json, follow=True)
         )
         assert await printed(1) == [2]
         log.record(view_of(WAITS).plan, WAITS.gangs, WAITS.now)

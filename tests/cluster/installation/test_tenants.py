@@ -104,10 +104,10 @@ async def test_a_tenant_asks_for_its_own_through_the_api_server(tmp_path):
                 with with_advisor(running.scheduler.probes(), client, EAGER) as probes:
                     async with serve(probes, access, 0) as port:
                         await ready_endpoint(api, SCHEDULER, SCHEDULER, port)
-                        await ask_everything(anna)
+                        await ask_everything(anna, tmp_path)
 
 
-async def ask_everything(anna) -> None:
+async def ask_everything(anna, tmp_path) -> None:
     async def ask(*arguments):
         return await asyncio.to_thread(kai_py, anna, *arguments)
 
@@ -126,11 +126,17 @@ async def ask_everything(anna) -> None:
     explained = await ask("explain", "job/ml-waits")
     assert explained.exit_code == 1
     assert "ml/Job/ml-waits is pending" in explained.output
-    assert "lets ml/Job/ml-waits start:\n  - set maxGPUs of Queue ml to " in explained.output
+    assert "lets ml/Job/ml-waits start:\n  - let it start with " in explained.output
     assert "vision" not in explained.output
     with pytest.raises(CommandError, match="list pods in namespace vision is missing"):
         await ask("explain", "job/vision-waits", "-n", "vision")
     assert "Queue ml:" in (await ask("explain", "queue", "ml")).output
+    entitled = (await ask("queues", "--explain", "ml")).output
+    assert "it deserves 8 and may have 16" in entitled
+    assert "vision" not in entitled
+    decided = [json.loads(line) for line in (await ask("decisions")).output.splitlines()]
+    assert {each["gang"] for each in decided} == {"ml/Job/ml-runs", "ml/Job/ml-waits"}
+    assert "vision" not in json.dumps(decided)
     devices = json.loads((await ask("devices", "-o", "json")).output)
     assert {each["gang"] for entry in devices for each in entry["claims"]} == {"ml/Job/ml-runs"}
     assert sum(each["count"] for each in devices) == 16
@@ -140,5 +146,14 @@ async def ask_everything(anna) -> None:
     assert "vision" not in screen
     simulated = await ask("what-if", "--remove", "ml/Job/ml-runs")
     assert "vision" not in simulated.output
+    added = tmp_path / "more.yaml"
+    one = job("ml-more", 1, pod_spec(gpus=1), namespace="ml", annotations={QUEUE_KEY: "ml"})
+    del one["metadata"]["namespace"]
+    added.write_text(json.dumps(one))
+    simulated = await ask("what-if", "--add", str(added))
+    assert "ml/Job/ml-more" in simulated.output
+    added.write_text(json.dumps(job("x", 1, pod_spec(gpus=1), namespace="vision", annotations={})))
+    with pytest.raises(CommandError, match="may not list pods in namespace vision"):
+        await ask("what-if", "--add", str(added))
     with pytest.raises(CommandError, match="whose pods you may not list"):
         await ask("what-if", "--remove", "vision/Job/vision-runs")
