@@ -1,7 +1,7 @@
 """Faults of queues: parents, cycles, depth, duplicates, amounts.
 
 A fault is a value that names the queue, the field and what to do. Nothing is dropped: a queue
-without a usable parent becomes a root (``orphans``), an impossible number counts as none, and of
+without a usable parent becomes a root, an impossible number counts as none, and of
 two queues of one name the older counts.
 """
 
@@ -32,7 +32,6 @@ class CheckedQueues:
 
     queues: tuple[QueueInfo, ...]
     parents: Mapping[str, str]
-    orphans: frozenset[str]
     problems: tuple[QueueProblem, ...]
 
 
@@ -52,7 +51,6 @@ def check_queues(specs: Iterable[QueueInfo], resources: Sequence[str]) -> Checke
     return CheckedQueues(
         queues=tuple(unique.values()),
         parents={name: "" if name in broken else parent for name, parent in parents.items()},
-        orphans=frozenset(broken),
         problems=(*problems, *broken.values()),
     )
 

@@ -5,9 +5,9 @@ first. Therefore a level is a slice, the children of a queue are a slice, and a 
 siblings of a level is one vectorised expression. The order does not depend on how the queues were
 listed.
 
-A queue whose parent is missing, or that stands in a cycle, becomes a root and is marked *orphan*
-with everything below it: its running pods are still accounted and bounded by its own limits. Faulty
-queues are reported as values; the other queues are not touched.
+A queue whose parent is missing, or that is in a cycle, becomes a root: its running pods are still
+accounted and bounded by its own limits. Faulty queues are reported as values; the other queues are
+not touched.
 
 Amounts are arrays of shape (resources, queues); ``inf`` means unlimited.
 """
@@ -51,7 +51,6 @@ class QueueTable:
     creation_order: Ints
     preempt_min_runtime: Floats
     reclaim_min_runtime: Floats
-    orphan: Bools
     namespaces: tuple[NamespaceRule | None, ...]
     shared_depths: dict[int, Index] = field(default_factory=dict, repr=False, compare=False)
     divergence: dict[int, tuple[Index, Index]] = field(
@@ -112,7 +111,6 @@ def build_queue_table(
     path = _ancestor_paths(parent, level_starts)
     starts = np.searchsorted(parent, np.arange(len(order)), side="left").astype(np.int32)
     ends = np.searchsorted(parent, np.arange(len(order)), side="right").astype(np.int32)
-    broken = np.array([spec.name in checked.orphans for spec in order], bool)
     table = QueueTable(
         names=tuple(spec.name for spec in order),
         parent=parent,
@@ -128,7 +126,6 @@ def build_queue_table(
         creation_order=_ranks(order),
         preempt_min_runtime=_seconds([spec.preempt_min_runtime for spec in order]),
         reclaim_min_runtime=_seconds([spec.reclaim_min_runtime for spec in order]),
-        orphan=broken[path[:, 0]] if order else broken,
         namespaces=tuple(spec.namespaces for spec in order),
     )
     return table, checked.problems
