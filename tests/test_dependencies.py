@@ -1,4 +1,4 @@
-"""What the package declares to need is what it imports, no more and no less."""
+"""What the package declares to need is what it imports; its files and functions stay short."""
 
 import ast
 import re
@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.repository import ROOT
+
+MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 
 BY_NAME = {"kubernetes", "celpy"}
 """Used by name: kai_py/watch/credentials.py imports the one, kai_py/cel/parse.py reads a file."""
@@ -36,3 +38,19 @@ def test_every_import_is_declared_and_every_declaration_imported():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = {re.match(r"[\w-]+", each)[0].lower() for each in project["dependencies"]}
     assert needed == declared
+
+
+@pytest.mark.slow
+def test_files_and_functions_fit_the_reader() -> None:
+    """Files of at most 400 lines, functions that fit a screen."""
+    too_long = []
+    for path in sorted((ROOT / "kai_py").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if text.count("\n") > MAX_FILE_LINES:
+            too_long.append(f"{path}: {text.count(chr(10))} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
+                lines = node.end_lineno - node.lineno + 1
+                if lines > MAX_FUNCTION_LINES:
+                    too_long.append(f"{path}:{node.lineno}: {node.name} has {lines} lines")
+    assert too_long == []

@@ -1,4 +1,4 @@
-"""Which nodes are about to go? What clouds, autoscalers and drivers write on them, as a table.
+"""Nodes that are about to go: what clouds, autoscalers and drivers write on them, as a table.
 
 Sources: the constants and documentation of Karpenter, Cluster Autoscaler, AWS Node Termination
 Handler, GKE (host maintenance), AKS (node auto-drain, node-problem-detector), EKS (node monitoring

@@ -1,4 +1,4 @@
-"""Is a node about to go? The signals of the configuration, looked up on each node."""
+"""Nodes that are about to go: the signals of the configuration, looked up on each node."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
