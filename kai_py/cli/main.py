@@ -192,5 +192,5 @@ def _fail(message: str, exit_code: ExitCode, *, show_trace: bool) -> NoReturn:
     if show_trace:
         for line in traceback.format_exc().splitlines():
             print(printable(line), file=sys.stderr)
-    say_sentence(f"kai-py: {message}", err=True)
+    say_sentence(f"kai-py: {'; '.join(message.splitlines())}", err=True)
     sys.exit(exit_code)

@@ -85,11 +85,18 @@ class LiveView:
         return (top, caption, *lines)
 
 
+NEXT_STEP = (
+    "Next: kai-py demo --serve --http 127.0.0.1:8080 keeps the cluster, with a dashboard and a "
+    "kubeconfig."
+)
+
+
 def print_summary(console: Console, summary: DemoSummary) -> None:
     """Print what was shown, what is missing, and the counts."""
     text = Text()
     for shown, sentence in summary_lines(summary):
         text.append("✓ " if shown else "✗ ", style="bold green" if shown else "bold red")
         text.append(f"{sentence}\n")
-    text.append(f"\n{summary_counts(summary)}", style="bold")
+    text.append(f"\n{summary_counts(summary)}\n", style="bold")
+    text.append(f"{NEXT_STEP}", style="dim")
     console.print(Panel(text, title="kai-py demo", title_align="left", expand=False))
