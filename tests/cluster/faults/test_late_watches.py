@@ -5,6 +5,8 @@ so that each fault lasts longer than every one of them. `make nightly` runs more
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -40,9 +42,17 @@ EVERY_KIND = (
 )
 
 
-async def prepared(cluster: Cluster) -> None:
+@asynccontextmanager
+async def impatient(cluster: Cluster, directory: Path) -> AsyncIterator[KaiPy]:
+    """A queue, nodes, and at work on them a scheduler of short graces."""
     await install_definitions(cluster.api)
     await cluster.submit(queue(maxGPUs=NODES * GPUS), claim_template())
+    async with (
+        cluster.run_nodes(gpu_nodes(NODES, published_gpus=GPUS)),
+        kai_py(cluster, directory, configuration=IMPATIENT) as scheduler,
+    ):
+        await started(scheduler)
+        yield scheduler
 
 
 async def watched(cluster: Cluster, seconds: float) -> None:
@@ -77,12 +87,7 @@ async def says_why(scheduler: KaiPy) -> None:
 
 async def late(cluster: Cluster, directory: Path, kinds: tuple[str, ...]) -> None:
     view = View(cluster.api)
-    await prepared(cluster)
-    async with (
-        cluster.run_nodes(gpu_nodes(NODES, published_gpus=GPUS)),
-        kai_py(cluster, directory, configuration=IMPATIENT) as scheduler,
-    ):
-        await started(scheduler)
+    async with impatient(cluster, directory) as scheduler:
         for number, kind in enumerate(kinds):
             await cluster.submit(job(f"before-{number}", SIZE))
             await view.wait_bound(f"before-{number}", SIZE, within=60)
@@ -124,12 +129,7 @@ async def test_a_pod_watch_that_hangs_after_the_binding_costs_nobody_a_device(
 ):
     """The case that took 62 GPUs from running pods: only the watch of pods is held back."""
     view = View(cluster.api)
-    await prepared(cluster)
-    async with (
-        cluster.run_nodes(gpu_nodes(NODES, published_gpus=GPUS)),
-        kai_py(cluster, tmp_path, configuration=IMPATIENT) as scheduler,
-    ):
-        await started(scheduler)
+    async with impatient(cluster, tmp_path) as scheduler:
 
         def hold(write):
             if write.kind == "pods/binding":
@@ -177,12 +177,7 @@ async def test_no_error_on_the_read_costs_a_device(cluster: Cluster, tmp_path: P
 
 async def lost_answers(cluster: Cluster, directory: Path, errors: tuple[str, ...]) -> None:
     view = View(cluster.api)
-    await prepared(cluster)
-    async with (
-        cluster.run_nodes(gpu_nodes(NODES, published_gpus=GPUS)),
-        kai_py(cluster, directory, configuration=IMPATIENT) as scheduler,
-    ):
-        await started(scheduler)
+    async with impatient(cluster, directory) as scheduler:
         for number, error in enumerate(errors):
             spoil_reads(scheduler, ERRORS[error])
             await cluster.submit(job(f"train-{number}", SIZE))
@@ -210,12 +205,7 @@ def spoil_reads(scheduler: KaiPy, error: Answer) -> None:
 
 async def outages(cluster: Cluster, directory: Path, lengths: tuple[float, ...]) -> None:
     view = View(cluster.api)
-    await prepared(cluster)
-    async with (
-        cluster.run_nodes(gpu_nodes(NODES, published_gpus=GPUS)),
-        kai_py(cluster, directory, configuration=IMPATIENT) as scheduler,
-    ):
-        await started(scheduler)
+    async with impatient(cluster, directory) as scheduler:
         for number, seconds in enumerate(lengths):
             bindings = 0
 
