@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.resource import DeviceTaint, DeviceToleration
+from kai_py.api.taints import covers
 from kai_py.dra.identity import DeviceID
 
 NO_EXECUTE = "NoExecute"
@@ -21,21 +22,10 @@ def untolerated_taint(
     """The first taint that blocks a request with these tolerations."""
     for taint in taints:
         if taint.effect in BLOCKING_EFFECTS and not any(
-            tolerates(toleration, taint) for toleration in tolerations
+            covers(toleration, taint) for toleration in tolerations
         ):
             return taint
     return None
-
-
-def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    """Whether ``toleration`` covers ``taint``; its time limit is ignored."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
 def rule_taints(rules: Iterable[DeviceTaintRule], device: DeviceID) -> tuple[DeviceTaint, ...]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from kai_py.api.records.core import Toleration
 from kai_py.api.records.node import Taint
+from kai_py.api.taints import covers
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Ints
 
@@ -24,7 +25,7 @@ PASSING_TAINTS = (
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
     """Whether any toleration covers the taint."""
-    return any(_covers(toleration, taint) for toleration in tolerations)
+    return any(covers(toleration, taint) for toleration in tolerations)
 
 
 def tolerated_nodes(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Bools:
@@ -74,13 +75,3 @@ def unwanted_taints(tolerations: Sequence[Toleration], nodes: NodeColumns) -> In
         for taints in nodes.taint_lists
     ]
     return np.array(counts, dtype=np.int64)[nodes.taint_codes]
-
-
-def _covers(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return (toleration.operator or "Equal") == "Equal" and toleration.value == taint.value
