@@ -99,8 +99,8 @@ def command(
 
 
 def _ask_somewhere(address: SchedulerAddress, ask: Callable[[SchedulerAddress], None]) -> None:
-    """Ask at the URL that was given; else on this machine, and where none answers the Service."""
-    if address.url:
+    """Ask at what was named; else on this machine, and where none answers the Service."""
+    if address.url or address.service != DEFAULT_SERVICE:
         ask(address)
         return
     try:

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kai_py.cli import decisions, scheduler_http
-from kai_py.cli.errors import CommandError
+from kai_py.cli.errors import CommandError, UnreachableError
 from kai_py.cli.scheduler_http import SchedulerAddress
 from kai_py.observe import http_api
 from kai_py.observe.decision_log import DecisionLog
@@ -132,3 +132,23 @@ async def test_on_a_terminal_they_are_sentences(url, capsys, monkeypatch):
 async def test_what_is_no_url_is_told():
     with pytest.raises(CommandError, match="begin with http"):
         await asyncio.to_thread(decisions.command, url="127.0.0.1:8080")
+
+
+@pytest.mark.parametrize(
+    ("named", "asked"),
+    [
+        ({}, ["http://127.0.0.1:8080", "kai-py/kai-py"]),
+        ({"url": "http://there"}, ["http://there"]),
+        ({"service": "other/kai"}, ["other/kai"]),
+    ],
+)
+def test_the_service_is_asked_where_none_answers_on_this_machine(named, asked):
+    tried = []
+
+    def ask(address):
+        tried.append(address.url or address.service)
+        raise UnreachableError("no response")
+
+    with pytest.raises(CommandError, match="no response"):
+        decisions._ask_somewhere(SchedulerAddress(**named), ask)
+    assert tried == asked
