@@ -4,7 +4,7 @@ The objects pass through the planner, so that gangs, queues and charges are thos
 Objects of kinds that it does not watch are used as owners of pods, or not at all.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -71,12 +71,12 @@ def audit(
 
 
 def decode_objects(documents: Iterable[Document]) -> DecodedObjects:
-    """Decode objects, also those in lists; what cannot be decoded is a problem and left out.
+    """Decode objects; what cannot be decoded is a problem and left out.
 
     Of several versions of an object the last counts. An object without a uid gets one.
     """
     decoded = DecodedObjects()
-    for document in _latest(flatten(documents)):
+    for document in _latest(documents):
         resource = watched_as(document)
         if resource is None:
             group = str(document.get("apiVersion", "")).rpartition("/")[0]
@@ -107,18 +107,6 @@ def _latest(documents: Iterable[Document]) -> list[Document]:
 
 def _with_uid(document: Document, meta: Mapping[str, Any]) -> Document:
     return {**document, "metadata": {**meta, "uid": _name(document)}}
-
-
-def flatten(documents: Iterable[Document]) -> Iterator[Document]:
-    """The objects of documents that may be lists; items of a typed list have its type."""
-    for document in documents:
-        items, kind = document.get("items"), str(document.get("kind", ""))
-        if not (isinstance(items, list) and kind.endswith("List")):
-            yield document
-            continue
-        own = {"apiVersion": document.get("apiVersion", ""), "kind": kind.removesuffix("List")}
-        defaults = own if own["kind"] else {}
-        yield from flatten({**defaults, **item} for item in items if isinstance(item, dict))
 
 
 def observed_cluster(
