@@ -271,7 +271,8 @@ def _expectations(workloads: _Workloads) -> tuple[Expectation, ...]:
 
 
 def _size(workload: DemoWorkload) -> str:
-    return f"{workload.name}, {workload.pods} pods x {workload.gpus} GPUs"
+    gpus = "1 GPU" if workload.gpus == 1 else f"{workload.gpus} GPUs"
+    return f"{workload.name}, {workload.pods} pods x {gpus}"
 
 
 def _started(workload: DemoWorkload) -> MilestoneReached:

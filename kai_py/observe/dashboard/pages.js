@@ -74,7 +74,8 @@ async function page(domain, offset, limit) {
 
 function draw(pages, canClose) {
   zoom.hidden = false;
-  keyed(zoom, pages, (it) => it.domain, create, (section, it) => update(section, it, canClose));
+  keyed(zoom, pages, (it) => it.domain, create, (section, it) =>
+    update(section, it, canClose, pages.length === 1));
 }
 
 function create(it) {
@@ -96,11 +97,12 @@ function create(it) {
     make("ul", { className: "nodes" }));
 }
 
-function update(section, it, canClose) {
+function update(section, it, canClose, isOnly) {
   const [head, list] = section.children;
   const [title, pager, close] = head.children;
-  say(title, it.domain || "All nodes");
-  list.ariaLabel = it.domain ? `Nodes of ${it.domain}` : "All nodes";
+  const unnamed = isOnly ? "All nodes" : "Nodes without a domain";
+  say(title, it.domain || unnamed);
+  list.ariaLabel = it.domain ? `Nodes of ${it.domain}` : unnamed;
   close.hidden = !canClose;
   pager.hidden = it.total <= it.nodes.length;
   const [back, range, on] = pager.children;
