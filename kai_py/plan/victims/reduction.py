@@ -36,8 +36,8 @@ class VictimReduction:
         self._strategy, self._trials = strategy, trials
         self._state, self._gang, self._request = strategy.state, strategy.gang, strategy.request
 
-    def minimise(self, needed: list[VictimUnit]) -> list[VictimUnit]:
-        """``needed``, or others of no higher priority that cost less to evict."""
+    def minimise(self, needed: list[VictimUnit], taken: list[VictimUnit]) -> list[VictimUnit]:
+        """``needed`` of what was ``taken``, or others of no higher priority that cost less."""
         by_loss = self._state.loss_rules.by_loss
         if not needed or (len(pods_of(needed)) < 2 and not by_loss):
             return needed
@@ -50,7 +50,10 @@ class VictimReduction:
         replicas = ReplicaSteps(self._state, self._request, units, cost)
         proposals: list[Iterable[VictimUnit]] = [by_node_eviction_cost(replicas, cost)]
         if by_loss:
-            proposals.append(sorted(units, key=cost.of_unit))
+            each_by_cost = sorted(units, key=cost.of_unit)
+            # Where counting decides, what was taken in this order already leads to ``needed``.
+            if not self._trials.is_exact or each_by_cost[: len(taken)] != taken:
+                proposals.append(each_by_cost)
             proposals.append(by_total_cost(self._request, replicas, cost))
         others = (self._enough_of(offered) for offered in proposals)
         return min([needed, *(each for each in others if each)], key=cost.of)

@@ -98,7 +98,7 @@ class VictimSearch:
             needed = self._reduction.needed_units(selection)
             rejected = next((unit for unit in needed if unit.is_partial), None)
             if rejected is None:
-                cheaper = self._reduction.minimise(needed)
+                cheaper = self._reduction.minimise(needed, selection.units)
                 tried = self._try_victims(cheaper)
                 if cheaper is not needed and (tried is None or tried.rejected is not None):
                     tried = self._try_victims(needed)
