@@ -97,13 +97,14 @@ def test_what_serves_requests_does_not_wait(kind):
     assert evicted(planned(ending("low", "aa", after=100, queue="owner"), serves))
 
 
-def test_the_end_of_the_patience_is_a_deadline():
-    built = world(
-        {"a": 2}, ending("soon", "aa", after=200), waiting("new"), queues=QUEUES
-    ).snapshot(NOW)
+@pytest.mark.parametrize(("waited", "left"), [(10, 200), (250, 50)])
+def test_the_expected_end_is_a_deadline_and_so_is_that_of_the_patience(waited, left):
+    """Pods that outlast what is expected of them are evicted, though nothing else changes."""
+    gangs = ending("soon", "aa", after=200), waiting("new", since=NOW - waited)
+    built = world({"a": 2}, *gangs, queues=QUEUES).snapshot(NOW)
     memory, settings = CycleMemory(ClusterDevices()), CycleSettings(loss_rules=PATIENT)
     run_cycle(built, settings, memory)
-    assert next_deadline(built, settings, memory) == START + NOW - 10 + 300
+    assert next_deadline(built, settings, memory) == START + NOW + left
 
 
 def test_a_queue_that_went_without_its_share_evicts_at_once():

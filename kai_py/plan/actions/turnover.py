@@ -114,7 +114,8 @@ class Turnover:
         if is_due:
             self._claim(gang, request.members, rows)
             self._reserve(gang, request, tuple(sorted(rows)), at)
-        state.waiting[gang.key] = until
+        # Pods that outlast what was expected of them are no reason to wait any longer.
+        state.waiting[gang.key] = min(until, at) if at > state.snapshot.now else until
         reason = state.unschedulable.get(gang.key)
         if reason is not None:
             message = (

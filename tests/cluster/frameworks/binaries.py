@@ -27,6 +27,7 @@ PACKAGES = {
 }
 NIGHTLY = {
     "mpi": {"mpi-operator": "."},
+    "kserve": {"kserve": "."},
 }
 """By folder with a Go module the programs built there."""
 LINK = "-ldflags=-s -w"

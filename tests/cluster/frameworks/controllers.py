@@ -143,6 +143,13 @@ MPI_OPERATOR = Controller(
     arguments=lambda _directory, ports: (f"--probes=127.0.0.1:{ports.probes}",),
     folder="mpi",
 )
+KSERVE = Controller(
+    name="kserve",
+    module="github.com/kserve/kserve",
+    definitions="config/crd/full/llmisvc/serving*.yaml",
+    arguments=lambda _directory, ports: (f"--probes=127.0.0.1:{ports.probes}",),
+    folder="kserve",
+)
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ DEFINED = {
     "github.com/kubeflow/training-operator": "manifests/base/crds/*.yaml",
     "github.com/kubeflow/mpi-operator": "manifests/base/*mpijobs.yaml",
     "github.com/kubeflow/trainer/v2": "manifests/base/crds/*.yaml",
+    "github.com/kserve/kserve": "config/crd/full/**/serving*.yaml",
 }
 WRITTEN_DOWN = yaml.safe_load(Path(__file__).with_name("published_fields.yaml").read_text())
 POD_RESOURCES = "spec.mpiReplicaSpecs.Launcher.template.spec.resources"

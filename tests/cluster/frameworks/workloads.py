@@ -8,6 +8,7 @@ from typing import Any
 from tests.cluster.fake_kubelet import FakeNode
 from tests.cluster.frameworks.controllers import (
     JOB_SET,
+    KSERVE,
     KUBERAY,
     LEADER_WORKER_SET,
     MPI_OPERATOR,
@@ -272,7 +273,38 @@ WORKLOADS = (
     ),
     kubeflow("pytorch/simple.yaml", "pytorchjobs", "pytorchReplicaSpecs", 2, workers=1),
 )
+LLM = "docs/samples/llmisvc/dp-ep/*/llm-inference-service-dp-ep-deepseek-r1-gpu-naive.yaml"
+
+
+def kserve_settings() -> list[Document]:
+    """KServe's configuration and presets, and the account that the sample names."""
+    presets = [in_queue(each) for each in documents(KSERVE.module, "config/llmisvcconfig/config*")]
+    account = {"apiVersion": "v1", "kind": "ServiceAccount"}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kserve"}},
+        *documents(KSERVE.module, "config/configmap/inferenceservice.yaml"),
+        account | {"metadata": {"name": "hfsa", "namespace": "default"}},
+        *presets,
+    ]
+
+
 NIGHTLY = (
+    Workload(
+        KSERVE,
+        lambda: sample(KSERVE, LLM),
+        "/apis/serving.kserve.io/v1alpha1/llminferenceservices",
+        pods=2,
+        gang=128000,
+        pod=64000,
+        more=replaced("/spec/replicas", 2),
+        with_more=4,
+        none=replaced("/spec/replicas", 0),
+        again=replaced("/spec/replicas", 1),
+        in_the_end=2,
+        below=LEADER_WORKER_SET,
+        needs=kserve_settings,
+        pods_named="deepseek-coder-v2-kserve-mn",
+    ),
     Workload(
         MPI_OPERATOR,
         lambda: sample(MPI_OPERATOR, "examples/v2beta1/pi/pi.yaml"),
@@ -315,5 +347,5 @@ NIGHTLY = (
         is_protected=True,
     ),
 )
-"""The MPI operator, and further kinds of the training operator. It ends some of these if a
+"""KServe, the MPI operator, and further kinds of the training operator. It ends some of these if a
 pod fails or is deleted."""
