@@ -23,7 +23,7 @@ from kai_py.grouping.gang import (
     neediest_first,
 )
 from kai_py.grouping.gang_settings import GangAffinity, Wording
-from kai_py.snapshot.accounting import total
+from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.known_names import MissingObject
 from kai_py.snapshot.tables.numa import ZoneAmounts
@@ -248,7 +248,8 @@ class Gang(Struct, frozen=True, dict=True):
     def _min_member_set(self) -> frozenset[str]:
         """Uids of minMember pods of each leaf that is needed, bound ones before pending ones."""
         running, existing = self.counts(PodState.BOUND), self.counts(*PodState)
-        missing = dict(_needed_leaves(self.tree, running, existing))
+        gpus = {member.subgroup: member.charge.get(GPU, 0.0) for member in self.members}
+        missing = dict(_needed_leaves(self.tree, running, existing, gpus))
         chosen: list[str] = []
         for member in (*self.bound, *self.pending, *self.members):
             if missing.get(member.subgroup, 0) > 0 and member.pod.uid not in chosen:
@@ -304,19 +305,26 @@ def _total_charge(members: Sequence[Member]) -> Charge:
 
 
 def _needed_leaves(
-    tree: Subgroup, running: Mapping[str, int], existing: Mapping[str, int]
+    tree: Subgroup,
+    running: Mapping[str, int],
+    existing: Mapping[str, int],
+    gpus: Mapping[str, float],
 ) -> Iterator[tuple[str, int]]:
     """The leaves that satisfy ``tree`` and their minMember, of those that run if they suffice.
 
-    In the order in which they are placed, and the last in which they are evicted.
+    Of subgroups that run those with the fewest GPUs, so that what starts later never raises what is
+    non-preemptible; the others in the order in which they are placed. ``gpus``: of a pod, by leaf.
     """
     if not tree.children:
         yield tree.name, tree.min_members
         return
     needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
 
-    def rank(child: Subgroup) -> tuple[bool, bool]:
-        return not is_satisfied(child, running), not is_satisfied(child, existing)
+    def rank(child: Subgroup) -> tuple[bool, bool, bool, float]:
+        runs, exists = is_satisfied(child, running), is_satisfied(child, existing)
+        core = _needed_leaves(child, running, existing, gpus) if runs else ()
+        cost = sum(count * gpus.get(leaf, 0.0) for leaf, count in core)
+        return not runs, not exists, child.min_pods() == 0, cost
 
     for child in sorted(neediest_first(tree.children, running), key=rank)[:needed]:
-        yield from _needed_leaves(child, running, existing)
+        yield from _needed_leaves(child, running, existing, gpus)
