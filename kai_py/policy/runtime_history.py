@@ -3,13 +3,13 @@
 Pods of one kind belong to the same queue and kind of owner, to gangs of the same minMember, and
 cost the same. Those whose owners have the same name but for its numbers (``train-7``, ``train-8``)
 come first, and of them one observation counts. Where a queue has too few observations of a kind,
-those of all queues count. A pod
-that has run for a time is compared only with those that ran longer; it is expected to end when
-``QUANTILE`` of them had ended. A declared runtime comes before what was observed.
+those of all queues count. A pod that has run for a time is compared only with those that ran
+longer; it is expected to end when ``QUANTILE`` of them had ended. A declared runtime comes before
+what was observed.
 
-Pods that this scheduler evicted, or that vanished with their node, count for nothing. Nothing is
-kept over a restart: an empty history expects no end. O(gangs) per cycle in which any gang changed,
-O(samples of a kind) per question.
+Pods that this scheduler evicted, that vanished with their node, or that serve requests count for
+nothing. Nothing is kept over a restart: an empty history expects no end. O(gangs) per cycle in
+which any gang changed, O(samples of a kind) per question.
 """
 
 import math
@@ -31,6 +31,8 @@ MAX_KINDS = 8192
 
 QUANTILE = 0.75
 
+NUMBERS = re.compile(r"[0-9]+")
+
 SERVICE_KINDS = frozenset(
     {"DaemonSet", "Deployment", "ReplicaSet", "Service", "StatefulSet", "RayService"}
     | {"InferenceService", "LLMInferenceService", "LeaderWorkerSet", "Notebook", "PodCliqueSet"}
@@ -42,9 +44,6 @@ SERVICE_KINDS = frozenset(
 def is_service(gang: Gang) -> bool:
     """Whether the gang serves requests: it does not end, and users wait while it is down."""
     return gang.owner.kind in SERVICE_KINDS
-
-
-NUMBERS = re.compile(r"[0-9]+")
 
 
 class PodKind(NamedTuple):
@@ -93,7 +92,7 @@ class RuntimeHistory:
             return
         for key, gang in before.items():
             current = gangs.get(key)
-            if current is not gang and gang.bound:
+            if current is not gang and gang.bound and not is_service(gang):
                 self._record_ended(gang, current, nodes, now)
 
     def record_evicted(self, uids: Iterable[str], now: float) -> None:
@@ -106,7 +105,7 @@ class RuntimeHistory:
         declared = gang.expected_runtime
         if declared is not None and declared > age:
             return declared
-        if not self._samples:
+        if not self._samples or is_service(gang):
             return None
         for kind in pod_kinds(gang, member):
             longer = sorted(each for each in self._samples.get(kind, ()) if each > age)

@@ -5,6 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_py.grouping.gang import Owner
 from kai_py.policy.runtime_history import MAX_SAMPLES, MIN_SAMPLES, ExpectedEnds, RuntimeHistory
 from tests.support.replacing import replace
 from tests.support.scenario import START
@@ -93,3 +94,15 @@ def test_the_expected_end_is_one_that_was_observed_and_has_not_passed(runtimes, 
     longer = [each for each in runtimes[-MAX_SAMPLES:] if each > age]
     assert (found is not None) == (len(longer) >= MIN_SAMPLES)
     assert found is None or (found in longer and found >= sorted(longer)[len(longer) // 2])
+
+
+def test_what_serves_requests_tells_nothing_and_has_no_expected_end():
+    serving = Owner("apps/v1", "Deployment", "default", "serve", "uid")
+    history = RuntimeHistory()
+    for number in range(MIN_SAMPLES):
+        scaled_down = replace(running(f"serve-{number}", since=1000), owner=serving)
+        history.observe({scaled_down.key: scaled_down}, {"a"}, START + 1000)
+        history.observe({}, {"a"}, START + 1600)
+    assert not history
+    ran = replace(running("serve"), owner=serving)
+    assert math.isinf(expected_end(observed(600, 600, 600), ran, now=10))
