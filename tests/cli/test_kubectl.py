@@ -20,7 +20,7 @@ def test_as_a_plugin_it_calls_itself_kubectl_kai():
     told = run("run", "gangs", "--help")
     assert told.returncode == ExitCode.OK
     assert told.stdout.lstrip().startswith("Usage: kubectl kai gangs")
-    wrong = run("run", "gang")
+    wrong = run("run", "gangz")
     assert wrong.returncode == ExitCode.USAGE
     assert "kubectl kai" in wrong.stderr
 

@@ -56,7 +56,7 @@ def test_with_one_it_starts_when_the_last_of_the_others_has_ended():
 
 @pytest.mark.slow
 def test_short_jobs_use_the_nodes_meanwhile_and_do_not_delay_it():
-    silent, alone = played("reserveAfter: 30m", "expectedMinutes: 40")
+    silent, alone = played("reserveAfter: 30m", "expectedMinutes: 40", "expectedMinutes: 40")
     told, beside = played("reserveAfter: 30m", "expectedMinutes: 40", "expectedMinutes: 5")
     assert beside.seconds == pytest.approx(alone.seconds, abs=60)
     start = 3600 + RESERVED_AFTER

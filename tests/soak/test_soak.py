@@ -41,6 +41,7 @@ WITHOUT_OUTSIDE_KEYS = {
     "_parser",
     "_shipped",
     "_shape",
+    "_types",
     "device_environment",
     "parse_type",
     "shipped_rules",
