@@ -212,7 +212,7 @@ def _constraints(pod: Pod) -> tuple[object, ...]:
 def _identity(use: ClaimUse) -> tuple[object, ...]:
     """What of a claim a shape depends on; of a shared or allocated claim, which it is."""
     uid = use.claim.metadata.uid if use.claim else ""
-    return use.name, use.spec, uid, use.node_selector, use.containers
+    return use.name, use.spec, uid, use.is_allocated, use.node_selector, use.containers
 
 
 def _host_ports(pod: Pod) -> tuple[HostPort, ...]:

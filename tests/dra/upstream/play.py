@@ -61,19 +61,25 @@ class Scenario:
     without_class: bool = False
     pod_fields: Mapping[str, Json] = field(default_factory=dict)
     """Fields of pod specs that replace those of the case."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of every node."""
 
     @property
     def is_plain(self) -> bool:
         """Whether the case alone, all pods in order, is the scenario."""
         special = self.late or self.objects or self.plugin or self.without_class or self.pod_fields
-        return not special and self.cpu == "64" and all(p[0] not in "-+" for p in self.case.pods)
+        return (
+            not (special or self.labels)
+            and self.cpu == "64"
+            and all(p[0] not in "-+" for p in self.case.pods)
+        )
 
 
 def scenario(source: str, expect: Mapping[str, str], **fields: Any) -> Scenario:
     """A scenario; ``fields``: its own, and those of its case."""
     own = {
         name: fields.pop(name)
-        for name in ("late", "objects", "cpu", "plugin", "without_class", "pod_fields")
+        for name in ("late", "objects", "cpu", "plugin", "without_class", "pod_fields", "labels")
         if name in fields
     }
     waits = frozenset(name for name, text in expect.items() if text.startswith("!"))
@@ -83,6 +89,11 @@ def scenario(source: str, expect: Mapping[str, str], **fields: Any) -> Scenario:
 
 def play(given: Scenario) -> dict[str, str]:
     """Run the steps, one cycle after each; what became of each pod, as ``expect`` has it."""
+    return play_through(given)[0]
+
+
+def play_through(given: Scenario) -> tuple[dict[str, str], Cluster]:
+    """What became of each pod, and all objects at the end."""
     world = _world(given)
     found: dict[str, str] = {}
     for step, claims in given.case.pods.items():
@@ -94,7 +105,7 @@ def play(given: Scenario) -> dict[str, str]:
         else:
             _submit(world, given, step, claims)
         found |= _cycle(world)
-    return found
+    return found, world
 
 
 def fits(expected: str, found: str) -> bool:
@@ -117,11 +128,11 @@ def differences(given: Scenario) -> dict[str, str | None]:
 
 
 def _world(given: Scenario) -> Cluster:
-    name = f"{NAMESPACE}.example.com/device"
-    nodes = [node("a", 0, cpu=given.cpu), node("b", 0, cpu=given.cpu)]
+    resource = f"{NAMESPACE}.example.com/device"
+    nodes = [node(name, 0, cpu=given.cpu, labels=given.labels) for name in ("a", "b")]
     if given.plugin:
         status = nodes[0].status
-        amounts = {**status.allocatable, name: str(given.plugin)}
+        amounts = {**status.allocatable, resource: str(given.plugin)}
         nodes[0] = replace(nodes[0], status=replace(status, allocatable=amounts))
     nodes = [each for each in nodes if each.metadata.name in given.case.devices or given.plugin]
     world = cluster(queue("team-a", 1000), nodes or [node("a", 0)])
