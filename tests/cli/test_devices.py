@@ -35,12 +35,12 @@ SLICE = {
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, [["node-0", f"gpu-{i}", "H100", "-", "Free", "-", "-", "-", "-"] for i in range(2)]),
+        ({}, [["node-0", f"gpu-{i}", "Free", "H100", "-", "-", "-", "-"] for i in range(2)]),
         ({"by": devices.Grouping.PRODUCT}, [["H100", "2", "2", "0", "0", "0"]]),
         (
             {"output": Output.WIDE, "node": "node-0", "tree": True},
             [
-                ["node-0", "gpu.nvidia.com", "node-0", f"gpu-{i}", "H100", "-", "Free", *"----"]
+                ["node-0", "gpu.nvidia.com", "node-0", "-", f"gpu-{i}", "Free", "H100", *"----"]
                 for i in range(2)
             ],
         ),

@@ -82,7 +82,7 @@ def test_without_queues_it_tells_where_they_come_from(capsys, tmp_path):
     asyncio.run(scene())
     told = capsys.readouterr()
     assert told.out == ""
-    assert "kai-py crds | kubectl apply -f -" in told.err
+    assert "kubectl explain queues.scheduling.kai.io" in told.err
 
 
 @pytest.mark.cluster
@@ -128,7 +128,7 @@ def test_wide_tables_tell_more(capsys, tmp_path):
         queues.command(kubeconfig=path, output=Output.WIDE)
 
     told = run_against_cluster(both, capsys, tmp_path).splitlines()
-    assert told[0].split()[-3:] == ["STATE", "NODES", "MESSAGE"]
+    assert told[0].split()[-3:] == ["PRIORITY", "NODES", "MESSAGE"]
     at = next(number for number, line in enumerate(told) if line.startswith("QUEUE"))
     assert told[at].split()[:3] == ["QUEUE", "RESOURCE", "DESERVED"]
     assert [line.split()[:3] for line in told[at + 1 :]] == [["team-a", "gpu", "1"]]

@@ -33,7 +33,8 @@ async def test_a_gang_without_its_image_is_evicted_and_said_why(cluster: Cluster
             await eventually(shown, within=15)
             await cluster.submit(job("next", 1))
             await view.wait_bound("next", 1, within=30)
-            message = await view.wait_pending("stuck", 2, reason="NotReady")
+            # The Job controller backs off for 20 s after two failed pods.
+            message = await view.wait_pending("stuck", 2, reason="NotReady", within=45)
             assert "it was started once and was not ready within 2 s" in message
             assert "ImagePullBackOff" in message
         # The next leader knows it: the gang does not start where it has room again.
