@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# One process of pytest per core, each with a control plane of its own; a module stays in one.
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
+# Processes of pytest, each with a control plane of its own; a module stays in one.
+PYTEST := $(BIN)/python -m pytest --dist loadscope --no-loadscope-reorder
+# Tests on a cluster wait for servers part of their time: one process more than cores, up to eight.
+ONE_MORE := $(shell cores=$$(nproc); echo $$((cores < 8 ? cores + 1 : 8)))
 
 # The suite starts hundreds of processes: what Python compiles is kept whatever the environment says.
 test test-fast test-node nightly: export PYTHONDONTWRITEBYTECODE =
@@ -35,10 +37,10 @@ machine: setup
 	$(BIN)/python -m tests.support.machine
 
 test: controlplane
-	$(PYTEST)
+	$(PYTEST) --numprocesses $(ONE_MORE)
 
 test-fast: setup
-	$(PYTEST) -m "not cluster and not slow and not nightly and not node"
+	$(PYTEST) --numprocesses auto --maxprocesses 8 -m "not cluster and not slow and not nightly and not node"
 
 # Real nodes as processes of this machine; where that can't be, says why and is content.
 test-node: setup
@@ -47,7 +49,7 @@ test-node: setup
 	  && $(BIN)/python -m pytest -m node tests/node; fi
 
 nightly: controlplane
-	$(PYTEST) -m nightly
+	$(PYTEST) --numprocesses auto --maxprocesses 8 -m nightly
 
 # One seed of the simulation of faults; a schedule that was kept: SCHEDULE=tests/…/kept/NAME.json.
 SEED ?= 1
