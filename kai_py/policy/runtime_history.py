@@ -7,14 +7,15 @@ those of all queues count. A pod that has run for a time is compared only with t
 longer; it is expected to end when ``QUANTILE`` of them had ended. A declared runtime comes before
 what was observed.
 
-Pods that this scheduler evicted, that vanished with their node, or that serve requests count for
-nothing. Nothing is kept over a restart: an empty history expects no end. O(gangs) per cycle in
-which any gang changed, O(samples of a kind) per question.
+Only pods that succeeded count: what was deleted or evicted, what failed, and what vanished with its
+node ran for as long as others let it. Pods that serve requests count for nothing. Nothing is kept
+over a restart: an empty history expects no end. O(gangs) per cycle in which any gang changed,
+O(samples of a kind) per question.
 """
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -78,27 +79,19 @@ class RuntimeHistory:
 
     _samples: dict[PodKind, list[float]] = field(default_factory=dict)
     _gangs: Mapping[str, Gang] = field(default_factory=dict)
-    _evicted: dict[str, float] = field(default_factory=dict)
-    """Pods that were evicted and may still be seen to leave, and when."""
 
     def __bool__(self) -> bool:
         """Whether anything was observed."""
         return bool(self._samples)
 
-    def observe(self, gangs: Mapping[str, Gang], nodes: Collection[str], now: float) -> None:
-        """Record what has ended since the last call; ``nodes``: names of those that exist."""
+    def observe(self, gangs: Mapping[str, Gang], completed: Collection[str], now: float) -> None:
+        """Record what has ended since the last call; ``completed``: pods that succeeded, by uid."""
         before, self._gangs = self._gangs, gangs
         if before is gangs:
             return
         for key, gang in before.items():
-            current = gangs.get(key)
-            if current is not gang and gang.bound and not is_service(gang):
-                self._record_ended(gang, current, nodes, now)
-
-    def record_evicted(self, uids: Iterable[str], now: float) -> None:
-        """These pods leave because they were evicted, within an hour at the latest."""
-        self._evicted = {uid: at for uid, at in self._evicted.items() if at > now - 3600.0}
-        self._evicted |= dict.fromkeys(uids, now)
+            if gangs.get(key) is not gang and gang.bound and not is_service(gang):
+                self._record_ended(gang, completed, now)
 
     def expected_runtime(self, gang: Gang, member: Member, age: float = 0.0) -> float | None:
         """Seconds from its start to the end of a pod that has run for ``age``; None: unknown."""
@@ -113,16 +106,10 @@ class RuntimeHistory:
                 return longer[math.ceil(QUANTILE * len(longer)) - 1]
         return None
 
-    def _record_ended(
-        self, gang: Gang, current: Gang | None, nodes: Collection[str], now: float
-    ) -> None:
-        staying = {member.pod.uid for member in current.members} if current is not None else ()
+    def _record_ended(self, gang: Gang, completed: Collection[str], now: float) -> None:
         ended: dict[PodKind, float] = {}
         for member in gang.bound:
-            uid = member.pod.uid
-            if uid in staying or uid in self._evicted or member.node not in nodes:
-                continue
-            if member.bound_since:
+            if member.pod.uid in completed and member.bound_since:
                 for kind in pod_kinds(gang, member):
                     ended[kind] = now - member.bound_since
         for kind, runtime in ended.items():

@@ -298,6 +298,7 @@ class SnapshotBuilder:
                 key = gang or self._tables.parsed_pods.gang_key(pod)
                 if succeeded:
                     self._tables.gangs.succeed(pod.metadata.uid, key)
+                    self._tables.completions.note(pod)
                 else:
                     self._tables.refusals.note(pod, key)
             except Exception as error:

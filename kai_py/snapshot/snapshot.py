@@ -78,7 +78,8 @@ class Snapshot:
     ``below_min_members``: keys of gangs that run below minMember; ``started_in_part``: of those
     that have started while some of their pods are created once others run; ``choosing_spot``: of
     those whose workloads say whether they go to spot nodes. ``disrupted``: those that fell below
-    minMember as pods were ended from outside, and what happened. ``deleted_nodes``: those that were
+    minMember as pods were ended from outside, and what happened. ``completed``: pods, by uid, that
+    ran to their end within the last minute. ``deleted_nodes``: those that were
     deleted with pods on them; ``rebooted``: pods, by uid, whose node was rebooted under them.
     ``refused``: keys of gangs for which nodes are left out, as kubelets refused their pods.
     ``next_device``: when the next device that failed may be allocated again, inf if none did;
@@ -114,6 +115,7 @@ class Snapshot:
     started_in_part: tuple[str, ...] = ()
     choosing_spot: tuple[str, ...] = ()
     disrupted: Mapping[str, str] = field(default_factory=dict)
+    completed: frozenset[str] = frozenset()
     deleted_nodes: frozenset[str] = frozenset()
     rebooted: Mapping[str, str] = field(default_factory=dict)
     refused: tuple[str, ...] = ()

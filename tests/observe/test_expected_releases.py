@@ -47,9 +47,10 @@ def test_a_declared_runtime_says_when():
 def test_without_one_the_runtimes_of_earlier_pods_of_the_kind_say_when():
     history, past = RuntimeHistory(), cluster(node("a", 8), queue("q", 8), running("past", 4))
     gangs = past.snapshot().gangs
+    uids = {member.pod.uid for gang in gangs.values() for member in gang.members}
     for _ in range(3):
-        history.observe(gangs, {"a"}, START)
-        history.observe({}, {"a"}, START + 7200.0)
+        history.observe(gangs, (), START)
+        history.observe({}, uids, START + 7200.0)
     ends = ExpectedEnds(history, START + 1000.0)
     declares = {"scheduling.kai.io/expected-runtime": "1h"}
     first, second = running("first", 4, annotations=declares), running("second", 4)

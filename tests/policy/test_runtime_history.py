@@ -17,9 +17,13 @@ def observed(*runtimes, queue="team", history=None, at=1_000_000.0):
     history = history or RuntimeHistory()
     for number, runtime in enumerate(runtimes):
         ran = running(f"ended-{number}", since=at, queue=queue)
-        history.observe({ran.key: ran}, {"a"}, START + at)
-        history.observe({}, {"a"}, START + at + runtime)
+        history.observe({ran.key: ran}, (), START + at)
+        history.observe({}, uids(ran), START + at + runtime)
     return history
+
+
+def uids(ran):
+    return {member.pod.uid for member in ran.members}
 
 
 def running(name, *, since=0.0, queue="team", declared=None):
@@ -75,16 +79,22 @@ def test_a_declared_runtime_comes_first():
     assert expected_end(history, running("new", declared=100.0), now=200) == 600, "it overstays"
 
 
-def test_evicted_pods_and_lost_nodes_tell_nothing():
+def test_pods_that_did_not_succeed_tell_nothing():
     history = RuntimeHistory()
     for number in range(5):
-        ran = running(f"evicted-{number}", since=1)
-        history.observe({ran.key: ran}, {"a"}, START + 2)
-        history.record_evicted([member.pod.uid for member in ran.members], START + 2)
-        history.observe({}, {"a"}, START + 9)
-        history.observe({ran.key: ran}, {"a"}, START + 10)
-        history.observe({}, set(), START + 19)
+        ran = running(f"deleted-{number}", since=1)
+        history.observe({ran.key: ran}, (), START + 2)
+        history.observe({}, (), START + 19)
     assert not history
+
+
+def test_a_pod_that_succeeded_tells_although_its_gang_goes_on():
+    history, pair = RuntimeHistory(), gang("pair-1", nodes="aa", queue="team", created=0)
+    rest = replace(pair, members=pair.members[1:])
+    history.observe({pair.key: pair}, (), START)
+    history.observe({pair.key: rest}, {pair.members[0].pod.uid}, START + 90)
+    later = gang("pair-2", nodes="aa", queue="team", created=50)
+    assert expected_end(history, later, now=60) == 140
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=40), st.integers(0, 1000))
@@ -101,8 +111,8 @@ def test_what_serves_requests_tells_nothing_and_has_no_expected_end():
     history = RuntimeHistory()
     for number in range(MIN_SAMPLES):
         scaled_down = replace(running(f"serve-{number}", since=1000), owner=serving)
-        history.observe({scaled_down.key: scaled_down}, {"a"}, START + 1000)
-        history.observe({}, {"a"}, START + 1600)
+        history.observe({scaled_down.key: scaled_down}, (), START + 1000)
+        history.observe({}, uids(scaled_down), START + 1600)
     assert not history
     ran = replace(running("serve"), owner=serving)
     assert math.isinf(expected_end(observed(600, 600, 600), ran, now=10))

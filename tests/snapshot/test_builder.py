@@ -252,6 +252,20 @@ def test_a_gang_remembers_who_ran_to_the_end():
     assert world.remove(ended).snapshot().gangs["default/Job/train"].succeeded == 0
 
 
+def test_pods_that_succeeded_a_moment_ago_are_named_but_not_those_that_were_deleted():
+    running = [pod(name, 1, queue="q", node="a") for name in ("done", "failed", "deleted", "gone")]
+    world = cluster(node("a"), queue("q", 8), running)
+    done, failed, _, gone = running
+    world.add(
+        replace(done, status=replace(done.status, phase="Succeeded")),
+        replace(failed, status=replace(failed.status, phase="Failed")),
+        pod("deleted", 1, queue="q", node="a", leaving=True, phase="Succeeded"),
+    ).remove(gone)
+    assert world.snapshot(1000).completed == {done.metadata.uid}
+    assert world.remove(done).snapshot(1060).completed == {done.metadata.uid}
+    assert world.snapshot(1061).completed == frozenset()
+
+
 def test_a_pod_that_ends_counts_in_the_gang_that_it_names_then():
     owner, *pods = job_with_pods("train", 3, queue="team", node="a")
     ended = [replace(each, status=replace(each.status, phase="Succeeded")) for each in pods]

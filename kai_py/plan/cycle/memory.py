@@ -127,7 +127,6 @@ class CycleMemory:
         """Remember what was evicted, and when."""
         now = state.snapshot.now
         self.evictions.record(evictions, now)
-        self.runtimes.record_evicted((each.pod.uid for each in evictions), now)
         if state.placer.reservations.spares.exist:
             victims = state.statement.evicted.values()
             lost = (each.gang for each in victims if each.action in VICTIM_ACTIONS)

@@ -28,7 +28,7 @@ def open_session(
 ) -> CycleState:
     """The state of the cycle before its first action."""
     memory.start_cycle(snapshot, settings)
-    memory.runtimes.observe(snapshot.gangs, snapshot.nodes.positions.keys(), snapshot.now)
+    memory.runtimes.observe(snapshot.gangs, snapshot.completed, snapshot.now)
     memory.devices.sync(snapshot.devices)
     memory.devices.spending.poll = watch.poll
     quota = _quota(snapshot, settings, memory)

@@ -26,6 +26,7 @@ from kai_py.snapshot.tables.admissions import Admissions
 from kai_py.snapshot.tables.budgets import DisruptionBudgets
 from kai_py.snapshot.tables.claim_overlays import ClaimOverlays
 from kai_py.snapshot.tables.claims import POD_GROUPS
+from kai_py.snapshot.tables.completions import Completions
 from kai_py.snapshot.tables.device_health import UnhealthyPods
 from kai_py.snapshot.tables.gang_members import GangMembers, IgnoredMarkerTable, NodePods
 from kai_py.snapshot.tables.gpu_memory import GpuMemory
@@ -140,6 +141,7 @@ class SnapshotTables:
             started_in_part=gangs.started_in_part(),
             choosing_spot=gangs.choosing_spot(),
             disrupted=gangs.disrupted(),
+            completed=self.completions.snapshot(now),
             deleted_nodes=self.node_pods.deleted_nodes(),
             rebooted=self.node_pods.rebooted(),
             refused=self.refusals.gangs(),
@@ -169,6 +171,7 @@ class SnapshotTables:
         """Create the tables that need no other table."""
         self.node_usage = NodeUsageTable(settings.departure_signals)
         self.refusals = Refusals()
+        self.completions = Completions()
         self.assumptions = Assumptions(settings.nomination_seconds)
         self.stuck_terminations = StuckTerminations(settings.max_grace_seconds)
         self._misnamed = MisnamedSchedulers((settings.scheduler_name, *settings.scheduler_aliases))

@@ -122,8 +122,9 @@ def test_a_pod_that_just_started_stays_where_such_pods_were_seen_to_end(seen, st
     memory, rules = CycleMemory(ClusterDevices()), replace(BY_LOSS, settling=150.0)
     fresh, old = ran("fresh", "a", 1), ran("old", "a", 50)
     for number in range(seen):
-        memory.runtimes.observe({str(number): ran("ended", "a", 50)}, {"a"}, START)
-        memory.runtimes.observe({}, {"a"}, START + NOW)
+        ended = ran("ended", "a", 50)
+        memory.runtimes.observe({str(number): ended}, (), START)
+        memory.runtimes.observe({}, {member.pod.uid for member in ended.members}, START + NOW)
     plan = planned(fresh, old, waiting("new"), nodes={"a": 2}, rules=rules, memory=memory)
     assert evicted(plan) == ["old-0" if stays else "fresh-0"]
 
