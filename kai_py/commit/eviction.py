@@ -12,13 +12,15 @@ so it stays; so does one that can't be read. The read also shows its grace perio
 
 Jobs are suspended instead of evicting their pods, and resumed when they can be placed: one patch
 each, under the Job's uid. The Job controller terminates the pods, or creates new ones. It does not
-ask disruption budgets, which were enforced when the plan was made. An annotation records who
+ask disruption budgets, which were enforced when the plan was made, and gives the pods their own
+grace periods: the longer ones are shortened afterwards. An annotation records who
 suspended the Job, so that a Job that a user suspended is never resumed.
 
 Sources: KEP-3329 (DisruptionTarget), policy/v1 Eviction.
 """
 
 import logging
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -31,6 +33,7 @@ from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.pod_state import ReadState, read_pod_state
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Eviction
+from kai_py.snapshot.assumptions import was_preempted
 from kai_py.watch.client import PatchType
 from kai_py.watch.errors import ApiError, Conflict, NotFound, TooManyRequests
 from kai_py.watch.kinds import JOBS
@@ -154,6 +157,41 @@ async def _create_eviction(access: ApiAccess, pod: PodRef, options: dict[str, in
     await access.client.create_subresource(
         access.pods, pod.name, "eviction", body, namespace=pod.namespace
     )
+
+
+def find_long_graces(
+    pods: Iterable[Pod], scheduler_names: Set[str], max_grace: float
+) -> Iterator[Pod]:
+    """Pods that were evicted by a scheduler and deleted with more than ``max_grace`` seconds.
+
+    Such are those of suspended Jobs, whose controller deletes them.
+    """
+    for pod in pods:
+        if (
+            pod.metadata.deletion_timestamp is not None
+            and pod.metadata.deletion_grace_period_seconds > max_grace
+            and pod.spec.scheduler_name in scheduler_names
+            and was_preempted(pod)
+        ):
+            yield pod
+
+
+async def shorten_grace(access: ApiAccess, pod: Pod, max_grace: float) -> None:
+    """Shorten the grace period of a terminating pod, counted from its deletion.
+
+    No budget is asked for a pod that is terminating, and no Job counts it again: its controller
+    has let go of it. A failure is told and left to the next pass.
+    """
+    ref, conditions = PodRef.of(pod.metadata), pod.status.conditions
+    reason = next((each.message for each in conditions if each.type == DISRUPTION_TARGET), "")
+    try:
+        await access.call(lambda: _create_eviction(access, ref, _shortened(pod, max_grace)))
+    except (NotFound, Conflict):
+        pass  # it left meanwhile
+    except ApiError as error:
+        log.info("pod %s: its grace period could not be shortened: %s", ref, error)
+    else:
+        await write_eviction_reason(access, ref, reason)
 
 
 async def suspend_job(access: ApiAccess, job: Owner, scheduler: str, now: float) -> None:

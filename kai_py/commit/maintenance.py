@@ -1,7 +1,8 @@
 """Passes over the cluster that mend what no plan speaks of, now and then, beside the cycles.
 
-Leftover claims are released, damaged pods repaired, reservation pods of shared GPUs deleted when no
-pod needs them, and lasting problems of objects reported. Nothing is decided on a stale view.
+Leftover claims are released, damaged pods repaired, grace periods of pods of suspended Jobs
+shortened, reservation pods of shared GPUs deleted when no pod needs them, and lasting problems of
+objects reported. Nothing is decided on a stale view.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from kai_py.commit.claims.repair import DamagedPod, PodRepair, RepairPasses, fin
 from kai_py.commit.committer import Committer
 from kai_py.commit.dependencies import ExecutorDependencies
 from kai_py.commit.event_writer import EventWriter
+from kai_py.commit.eviction import find_long_graces, shorten_grace
 from kai_py.commit.forced_evictions import ForcedEvictions
 from kai_py.commit.gpus.reservations import GpuReservations
 from kai_py.commit.gpus.upkeep import GpuUpkeep
@@ -59,6 +61,7 @@ class Maintenance:
         """What runs beside the cycles."""
         yield "recovery", self._recover
         yield "repair", self._repair
+        yield "grace periods", self._shorten_graces
         if self._gpu_reservations is not None:
             yield "shared GPUs", self._keep_gpus
 
@@ -104,6 +107,16 @@ class Maintenance:
             await asyncio.sleep(settings.repair_interval)
             if not dependencies.freshness.behind():
                 await passes.run_once()
+
+    async def _shorten_graces(self) -> None:
+        dependencies, settings = self._dependencies, self._dependencies.settings
+        access = dependencies.access(settings.status_concurrency)
+        while True:
+            await asyncio.sleep(settings.repair_interval)
+            pods = dependencies.mirror.objects(PODS).values()
+            found = find_long_graces(pods, settings.scheduler_names, settings.max_grace)
+            for pod in tuple(found):
+                await shorten_grace(access, pod, settings.max_grace)
 
     async def _keep_gpus(self) -> None:
         """Delete reservation pods that are not needed."""

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.references import PodRef
+from kai_py.commit.eviction import find_long_graces, shorten_grace
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.resources import JOBS
+from kai_py.embedded.resources import JOBS, PODS
 from kai_py.plan.plan import Plan
 from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import (
@@ -45,8 +46,9 @@ def stored(cluster):
     return bool(found["spec"].get("suspend")), found["metadata"].get("annotations") or {}
 
 
-def evictions(cluster, owner):
-    pods = [cluster.add_pod(f"train-{i}", nodeName="node-a") for i in range(2)]
+def evictions(cluster, owner, **spec):
+    spec = {"nodeName": "node-a", "schedulerName": SCHEDULER, **spec}
+    pods = [cluster.add_pod(f"train-{i}", **spec) for i in range(2)]
     return tuple(replace(eviction_of(pod), owner=owner, suspend=True) for pod in pods)
 
 
@@ -63,6 +65,29 @@ async def test_a_job_is_suspended_once_and_its_pods_say_why(cluster, room, job):
         assert (target.type, target.message) == ("DisruptionTarget", each.reason)
     assert room.leaving == {each.pod.uid for each in leaving}
     assert count(cluster.metrics.evictions, "preempt", "evicted") == 2
+
+
+@pytest.mark.parametrize(("grace", "left"), [(30, 30), (1800, 1800), (2**31, 1800)])
+async def test_the_pods_of_a_suspended_job_have_no_longer_than_those_evicted(
+    cluster, room, job, grace, left
+):
+    leaving = evictions(cluster, job, terminationGracePeriodSeconds=grace)
+    deleted = cluster.add_pod(
+        "tenant", nodeName="node-a", schedulerName=SCHEDULER, terminationGracePeriodSeconds=grace
+    )
+    await carry_out(cluster.committer(room), Plan(evictions=leaving))
+    for ref in (*(each.pod for each in leaving), deleted):
+        delete(cluster.api, PODS, ref.name, NAMESPACE)
+    for _ in range(2):
+        for pod in list(find_long_graces(cluster.pods(), {SCHEDULER}, 1800.0)):
+            await shorten_grace(cluster.access(), pod, 1800.0)
+    for each in leaving:
+        pod = cluster.pod(each.pod.name)
+        assert pod.metadata.deletion_grace_period_seconds == left
+        (target,) = pod.status.conditions
+        assert (target.reason, target.message) == ("PreemptionByScheduler", each.reason)
+    assert cluster.pod("tenant").metadata.deletion_grace_period_seconds == grace
+    assert cluster.made("create", "Pod/eviction") == (2 if grace > left else 0)
 
 
 async def test_pods_stay_whose_job_is_not_suspended(cluster, room, job):
