@@ -115,6 +115,15 @@ class Collection(Generic[T]):
             del self.objects[key]
             self._on_change(self.kind, old, None)
 
+    def count_differences(self, entries: Mapping[Key, Entry[T]]) -> int:
+        """Count the objects that a whole list adds, changes or removes."""
+        known: dict[Key, Entry[T]] = {**self.rejected, **self.objects}
+        changed = sum(
+            key not in known or entry_version(known[key]) != entry_version(entry)
+            for key, entry in entries.items()
+        )
+        return changed + sum(key not in entries for key in known)
+
     def replace(self, entries: Mapping[Key, Entry[T]]) -> None:
         """Become equal to a whole list."""
         for _ in self.replacing(entries):

@@ -61,8 +61,24 @@ def test_server_without_initial_events(behaviour, staged):
     play(scenarios.initial_events_not_served, staged=staged, initial_events=behaviour)
 
 
-def test_dead_peer_is_noticed_by_its_silence():
+def test_dead_peer_is_noticed_by_its_silence(caplog):
     play(scenarios.silence, staged=over_http)
+    [said] = [each.message for each in caplog.records if each.name == reflector.__name__]
+    assert said == "watching Thing: silent for 75 s though 1 objects changed; listed instead"
+
+
+def test_a_watch_without_bookmarks_of_what_does_not_change_is_no_fault(caplog):
+    """What etcd does not tell the API server of, no bookmark tells us: each silence is a list."""
+
+    async def scenario(stage):
+        await scenarios.synced(stage, "a", "b")
+        await asyncio.sleep(400)
+        assert stage.server.count("list") == 5
+        assert stage.reflector.problem == ""
+        stage.assert_equal()
+
+    play(scenario)
+    assert caplog.messages == []
 
 
 def test_a_quiet_kind_is_listed_at_once_after_each_silence_however_short():
