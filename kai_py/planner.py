@@ -27,8 +27,10 @@ from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import ParsedSlice
 from kai_py.dra.spending import SelectorAllowance, Spending, StepAllowance
-from kai_py.grouping.owner_chain import GroupKind
+from kai_py.grouping.gang import GangSpec
+from kai_py.grouping.owner_chain import GroupKind, OwnerObject
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
+from kai_py.grouping.unmade_pods import gang_of_workload
 from kai_py.plan.actions.registry import register_action, registered_actions
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.cycle.deadlines import next_deadline
@@ -93,7 +95,7 @@ class Planner:
             quarantine=self._quarantine,
         )
         self._rules = RuleTable(configuration.grouping, shipped_rules())
-        grouping = KaiGrouping(
+        self._grouping = KaiGrouping(
             self._rules,
             addressing(configuration),
             kueue_assigns_nodes=configuration.kueue.coexistence,
@@ -102,7 +104,7 @@ class Planner:
         self._settings = cycle_settings(configuration)
         self._memory = CycleMemory(self._devices, _past_usage(configuration))
         self.builder = SnapshotBuilder(
-            grouping.identify,
+            self._grouping.identify,
             self._devices,
             spec_of_queue,
             SnapshotSettings(
@@ -121,6 +123,16 @@ class Planner:
             on_unneeded_kind=on_unneeded_kind,
             quarantine=self._quarantine,
         )
+
+    def gang_of_workload(
+        self, api_version: str, kind: str, workload: OwnerObject
+    ) -> GangSpec | None:
+        """The gang of a workload without pods; see ``unmade_pods``."""
+        return gang_of_workload(api_version, kind, workload, self._grouping.identify)
+
+    def is_grouped(self, kind: GroupKind) -> bool:
+        """Whether a rule says how pods below owners of a kind are grouped."""
+        return kind in self._rules.kinds()
 
     def owner_decoder(self, kind: GroupKind) -> Callable[[bytes | Raw], Unstructured] | None:
         """What reads of an owner what the rules for its kind name; None if metadata is enough."""

@@ -42,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     workloads.misplaced_pod_fields,
     workloads.restart_policy,
     workloads.selector,
+    workloads.gang,
     pods.pod_claims,
     pods.container_claims,
     pods.extended_resources,

@@ -137,6 +137,11 @@ def _add_uids(found: dict[ObjectKey, Document]) -> None:
             ]
 
 
+def was_never_applied(key: ObjectKey, document: Document) -> bool:
+    """Whether a completed object had no uid, nor a pod that names one for it."""
+    return bool(document["metadata"]["uid"] == _uid(key))
+
+
 def _with_uid(
     reference: dict[str, Any], namespace: str, found: Mapping[ObjectKey, Document]
 ) -> dict[str, Any]:
@@ -173,7 +178,7 @@ def _add_pods(found: dict[ObjectKey, Document], now: float, rejected: list[Rejec
     waiting = [
         (key, document)
         for key, document in found.items()
-        if key[:2] in _WORKLOADS and key not in owners and document["metadata"]["uid"] == _uid(key)
+        if key[:2] in _WORKLOADS and key not in owners and was_never_applied(key, document)
     ]
     if not waiting:
         return

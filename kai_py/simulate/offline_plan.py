@@ -15,6 +15,7 @@ from kai_py.simulate.complete_objects import complete_objects
 from kai_py.simulate.object_files import ObjectsInFiles, RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.simulate.offline_cluster import OfflineCluster, named
+from kai_py.simulate.unmade_workloads import workloads_without_pods
 
 VERSION = 1
 MAX_CYCLES = 1000
@@ -90,6 +91,12 @@ def plan_objects(
     documents, rejected = complete_objects(given.documents, time)
     cluster = OfflineCluster(configuration, time)
     cluster.load(documents)
+    refused = {each.object for each in rejected}
+    rejected += [
+        each
+        for each in workloads_without_pods(documents, cluster.planner)
+        if each.object not in refused
+    ]
     placements: list[PlannedPod] = []
     evictions: list[PlannedEviction] = []
     nominations: list[PlannedNomination] = []

@@ -1,9 +1,18 @@
 """Rules on workloads: kinds with a pod template, and what each requires."""
 
 from collections.abc import Iterator
+from functools import cache
 
 from kai_py.api.manifests import LineMapping
 from kai_py.api.problems import FieldPath
+from kai_py.api.records.decoding import convert_record
+from kai_py.api.records.job import Job
+from kai_py.api.records.unstructured import unstructured
+from kai_py.dialects.kai.grouping import KaiGrouping
+from kai_py.dialects.kai.workloads import KaiQueueNaming
+from kai_py.grouping.owner_chain import GroupKind, OwnerObject
+from kai_py.grouping.rule_table import RuleTable, shipped_rules
+from kai_py.grouping.unmade_pods import gang_of_workload
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
     Manifest,
@@ -97,3 +106,38 @@ def selector(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         if labels.get(key) != value:
             message = f"{key}={value} is not a label of the pods in template.metadata.labels"
             yield manifest.error(("spec", "selector", "matchLabels", key), message)
+
+
+def gang(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+    """The pods of a workload are a gang that can start."""
+    del manifests
+    kind = GroupKind(manifest.group, manifest.kind)
+    if kind not in _table().kinds() or not manifest.name:
+        return
+    try:
+        found = gang_of_workload(
+            manifest.api_version, manifest.kind, _owner(manifest, kind), _grouping().identify
+        )
+    except ValueError as error:
+        yield manifest.error(("spec",), str(error))
+        return
+    if found is not None and found.problem:
+        place = f"{manifest.kind} {manifest.namespace}/{manifest.name}: "
+        yield manifest.error(("spec",), found.problem.removeprefix(place))
+
+
+def _owner(manifest: Manifest, kind: GroupKind) -> OwnerObject:
+    """The workload as the scheduler reads it; raises ValueError where it cannot."""
+    if kind == GroupKind("batch", "Job"):
+        return convert_record(manifest.value, Job)
+    return unstructured(manifest.value, _table().paths(kind))
+
+
+@cache
+def _table() -> RuleTable:
+    return RuleTable(shipped_rules())
+
+
+@cache
+def _grouping() -> KaiGrouping:
+    return KaiGrouping(_table(), KaiQueueNaming())

@@ -1,0 +1,77 @@
+"""The gang of a workload whose pods do not exist yet, as a pod of it would be grouped.
+
+Manifests that were never applied have no pods; what makes these is the framework's controller. The
+rules for the kind say all the same which gang its pods will be, or what keeps them from being one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMetadata, Pod
+from kai_py.api.records.unstructured import Unstructured
+from kai_py.grouping.gang import GangSpec, Subgroup
+from kai_py.grouping.owner_chain import Absence, OwnerObject, Owners
+
+Identify = Callable[[Pod, Owners], GangSpec]
+UID = "workload"
+MAX_PARTS = 8
+"""Subgroups that a sentence lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OneWorkload:
+    """Owners of which only the workload itself can be read."""
+
+    workload: OwnerObject
+
+    def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
+        return self.workload if reference.uid == UID else Absence.UNREADABLE
+
+    def namespace(self, name: str) -> PartialObjectMetadata | None:
+        del name
+        return None
+
+    def named(self, collection: str, namespace: str, name: str) -> object | None:
+        del collection, namespace, name
+        return None
+
+    def child_groups(
+        self, collection: str, namespace: str, parent: str
+    ) -> tuple[Unstructured, ...]:
+        del collection, namespace, parent
+        return ()
+
+    def schedulers(self, pod: Pod) -> tuple[str, ...]:
+        del pod
+        return ()
+
+
+def gang_of_workload(
+    api_version: str, kind: str, workload: OwnerObject, identify: Identify
+) -> GangSpec | None:
+    """The gang of the first pod; None where its pods start one by one, or another kind decides."""
+    meta = workload.metadata
+    owned = msgspec.structs.replace(meta, uid=UID, owner_references=())
+    workload = msgspec.structs.replace(workload, metadata=owned)
+    reference = OwnerReference(
+        api_version=api_version, kind=kind, name=meta.name, uid=UID, controller=True
+    )
+    pod = Pod(
+        metadata=ObjectMeta(name=meta.name, namespace=meta.namespace, owner_references=(reference,))
+    )
+    spec = identify(pod, _OneWorkload(workload))
+    if spec.owner.uid != UID:
+        return None
+    return replace(spec, owner=replace(spec.owner, uid=meta.uid), pod_problem="")
+
+
+def describe_minimum(tree: Subgroup) -> str:
+    """What a gang starts with: ``4 pods (master 1, worker 3)``."""
+    pods = tree.min_pods()
+    counted = "1 pod" if pods == 1 else f"{pods} pods"
+    parts = [(child.name, child.min_pods()) for child in tree.children if child.min_pods()]
+    if not parts or len(parts) > MAX_PARTS or sum(part for _, part in parts) != pods:
+        return counted
+    return f"{counted} ({', '.join(f'{name} {part}' for name, part in parts)})"

@@ -1,0 +1,84 @@
+"""Workloads in files whose pods only their framework's controller creates.
+
+Nothing can be decided about them, which is said with the gang that their pods will be, or with what
+keeps that gang from starting.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from kai_py.api.records.unstructured import values_at
+from kai_py.grouping.gang import GangSpec
+from kai_py.grouping.owner_chain import GroupKind, OwnerObject
+from kai_py.grouping.unmade_pods import describe_minimum
+from kai_py.planner import Planner
+from kai_py.simulate.complete_objects import ObjectKey, was_never_applied
+from kai_py.simulate.object_files import RejectedObject
+from kai_py.simulate.objects import Document
+from kai_py.watch.discovery import METADATA
+from kai_py.watch.kinds import WATCHED_BY_NAME
+
+CONTAINERS = "spec.template.spec.containers"
+SIZES = ("spec.replicas", "spec.parallelism")
+NO_CONTROLLER = "its controller creates its pods and is not run here: add the pods to these objects"
+NO_PODS = (GroupKind("", "Pod"), GroupKind("", "Node"))
+"""Kinds with a rule of grouping that are no workloads."""
+
+
+def workloads_without_pods(
+    documents: Mapping[ObjectKey, Document], planner: Planner
+) -> Iterator[RejectedObject]:
+    """What is said of each workload that was never applied and owns nothing.
+
+    ``documents`` are completed: kinds whose controllers are played have their pods.
+    """
+    owners = {
+        str(reference.get("uid"))
+        for document in documents.values()
+        for reference in document["metadata"].get("ownerReferences") or ()
+        if isinstance(reference, dict)
+    }
+    for key, document in documents.items():
+        if document["metadata"]["uid"] in owners or not was_never_applied(key, document):
+            continue
+        if _is_workload(key, document, planner):
+            yield RejectedObject(str(key), _what_is_missing(key, document, planner))
+
+
+def _is_workload(key: ObjectKey, document: Document, planner: Planner) -> bool:
+    kind = GroupKind(key.group, key.kind)
+    if kind in NO_PODS or any(0 in values_at(document, path) for path in SIZES):
+        return False
+    return planner.is_grouped(kind) or next(values_at(document, CONTAINERS), None) is not None
+
+
+def _what_is_missing(key: ObjectKey, document: Document, planner: Planner) -> str:
+    if True in values_at(document, "spec.suspend"):
+        return "it is suspended, so that it has no pods"
+    kind = GroupKind(key.group, key.kind)
+    try:
+        gang = planner.gang_of_workload(
+            document["apiVersion"], key.kind, _decoded(kind, document, planner)
+        )
+    except ValueError as error:
+        return str(error)
+    if gang is None:
+        return NO_CONTROLLER
+    return gang.problem or f"{NO_CONTROLLER}; its gang starts with {_needed(gang)}"
+
+
+def _decoded(kind: GroupKind, document: Document, planner: Planner) -> OwnerObject:
+    """The workload as the scheduler reads it; raises ValueError where it cannot."""
+    watched = WATCHED_BY_NAME.get(kind)
+    decode = planner.owner_decoder(kind) or METADATA
+    if watched is not None:
+        decode = watched.versions.get(document["apiVersion"].rpartition("/")[2], decode)
+    found: OwnerObject = decode(msgspec.json.encode(document))
+    return found
+
+
+def _needed(gang: GangSpec) -> str:
+    later = sum(each.count for each in gang.expected)
+    minimum = describe_minimum(gang.tree)
+    return f"{minimum} once {later} more fit, which are created later" if later else minimum

@@ -1,0 +1,144 @@
+"""Workloads of frameworks in files: no pods of theirs exist, and what is said of that."""
+
+import pytest
+import yaml
+
+from kai_py.config import Configuration
+from kai_py.lint.check import lint
+from kai_py.simulate.object_files import ObjectsInFiles
+from kai_py.simulate.offline_plan import plan_objects
+
+PODS = {"containers": [{"name": "main", "image": "i"}]}
+SUSPENDED = "it is suspended, so that it has no pods"
+MISSING = "its controller creates its pods and is not run here: add the pods to these objects"
+
+
+def workload(api_version, kind, spec, **meta):
+    meta = {"name": "train", "namespace": "default", **meta}
+    return {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
+
+
+def replicas(**counts):
+    return {role: {"replicas": n, "template": {"spec": PODS}} for role, n in counts.items()}
+
+
+def problems(*documents):
+    found = plan_objects(ObjectsInFiles(list(documents)), Configuration())
+    return {each.object: each.problem for each in found.rejected}
+
+
+GANGS = [
+    (
+        workload(
+            "kubeflow.org/v1",
+            "PyTorchJob",
+            {"pytorchReplicaSpecs": replicas(Master=1, Worker=3)},
+        ),
+        "its gang starts with 4 pods (master 1, worker 3)",
+    ),
+    (
+        workload(
+            "kubeflow.org/v2beta1",
+            "MPIJob",
+            {
+                "launcherCreationPolicy": "WaitForWorkersReady",
+                "mpiReplicaSpecs": replicas(Launcher=1, Worker=2),
+            },
+        ),
+        "its gang starts with 2 pods (worker 2) once 1 more fit, which are created later",
+    ),
+    (
+        workload(
+            "leaderworkerset.x-k8s.io/v1",
+            "LeaderWorkerSet",
+            {
+                "leaderWorkerTemplate": {
+                    "size": 5,
+                    "subGroupPolicy": {
+                        "subGroupSize": 2,
+                        "subGroupPolicyType": "LeaderExcluded",
+                    },
+                }
+            },
+        ),
+        "its gang starts with 5 pods (leader 1, segment-0 2, segment-1 2)",
+    ),
+    (workload("acme.example", "Solver", {"template": {"spec": PODS}}), "starts with 1 pod"),
+]
+
+
+@pytest.mark.parametrize(("document", "gang"), GANGS, ids=lambda each: each and str(each)[:40])
+def test_the_gang_of_its_pods_to_come_is_told(document, gang):
+    (problem,) = problems(document).values()
+    assert problem.startswith(MISSING)
+    assert gang in problem
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
+        ("serving.kserve.io/v1beta1", "InferenceService"),
+        ("ray.io/v1", "RayService"),
+        ("grove.io/v1alpha1", "PodCliqueSet"),
+        ("batch/v1", "CronJob"),
+        ("apps/v1", "DaemonSet"),
+    ],
+)
+def test_pods_of_kinds_that_others_stand_below_are_missing_as_well(api_version, kind):
+    assert problems(workload(api_version, kind, {})) == {f"{kind} default/train": MISSING}
+
+
+FRAMEWORK_PROBLEMS = [
+    (
+        workload("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": {}}),
+        "spec.pytorchReplicaSpecs has neither a Master nor a Worker",
+    ),
+    (
+        workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": []}),
+        "spec.replicatedJobs is empty",
+    ),
+    (
+        workload(
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            {"minAvailable": 5, "tasks": [{"name": "w", "replicas": 2}]},
+        ),
+        "minMember 5 can never be reached: only 2 pods will exist",
+    ),
+    (
+        workload(
+            "batch/v1",
+            "Job",
+            {"parallelism": 2, "template": {"spec": PODS | {"restartPolicy": "Never"}}},
+            annotations={"scheduling.kai.io/min-available": "3"},
+        ),
+        "minMember 3 can never be reached: at most 2 pods exist at once",
+    ),
+    (
+        workload(
+            "ray.io/v1",
+            "RayCluster",
+            {"workerGroupSpecs": [{"groupName": "w"}]},
+            annotations={"scheduling.kai.io/preemptibility": "sometimes"},
+        ),
+        "scheduling.kai.io/preemptibility must be one of",
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "sentence"), FRAMEWORK_PROBLEMS)
+def test_lint_says_what_keeps_the_gang_from_starting(document, sentence):
+    found = [each.message for each in lint(yaml.safe_dump(document)).errors]
+    assert any(sentence in each for each in found), found
+
+
+def test_what_has_or_needs_no_pods_is_not_named():
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "train", "controller": True}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "ownerReferences": [owner]}}
+    cluster = workload("ray.io/v1", "RayCluster", {})
+    idle = workload("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", {"replicas": 0})
+    assert problems(cluster, pod | {"spec": PODS}, idle) == {}
+    job = workload("batch/v1", "Job", {"suspend": True, "template": {"spec": PODS}})
+    job["spec"]["template"]["spec"] = PODS | {"restartPolicy": "Never"}
+    assert problems(job) == {"Job default/train": SUSPENDED}
