@@ -5,6 +5,7 @@ template expressions; so the chart can't drift from what is tested on a real API
 """
 
 import json
+import re
 from collections.abc import Iterator
 from importlib import metadata
 
@@ -42,6 +43,7 @@ MAP_VALUES = {
     "values-pod-annotations": "podAnnotations",
     "values-pod-labels": "podLabels",
     "values-account-annotations": "serviceAccountAnnotations",
+    "values-monitoring-labels": "monitoring.labels",
 }
 """Keys, in whose place the entries of a value are written."""
 AFFINITY = "values-affinity"
@@ -54,10 +56,16 @@ OPTIONAL_KINDS = {
     "PrometheusRule": "monitoring.rules",
 }
 """Kinds that a value enables, and the value."""
+MONITORING_KINDS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
 WEBHOOK_SWITCH = "webhook.enabled"
 KAI_API_SWITCH = "withKaiApi"
-PROXY_CONDITION = '{{- if dig "throughApiServer" true (.Values.readers | default dict) }}\n'
-"""Values of an earlier release lack this one."""
+OWN_NAME = re.compile(
+    rf"((?<![\w/])name: |serviceAccountName: |policyName: |^  - |^  - http:|:){NAME}"
+    r"(?!-webhook|-gpu-reservation|/)(?=[\s'{:-])(-[a-z-]+)?",
+    re.MULTILINE,
+)
+"""A name of an object of the chart; labels and those that the program itself knows stay."""
+WITH_DEFAULTS = '{{- include "kai-py.values" . }}\n'
 SHARING_SWITCH = "gpuSharing.enabled"
 RULES_TEMPLATE = """\
   {{- $rules := .Files.Get "monitoring/rules.yaml" }}
@@ -89,10 +97,11 @@ def chart() -> dict[str, str]:
         "values.yaml": VALUES,
         "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
         "templates/_config.tpl": HELPERS,
+        "templates/_defaults.tpl": f'{{{{- define "kai-py.defaults" }}}}\n{VALUES}{{{{- end }}}}\n',
         "templates/ingress.yaml": INGRESS,
         "templates/httproute.yaml": ROUTE,
         "templates/NOTES.txt": NOTES,
-        "README.md": README_HEAD + "".join(_value_rows(yaml.safe_load(VALUES))),
+        "README.md": README_HEAD + "".join(_value_rows()),
     }
     files |= {f"templates/crd-{name}": _definition(crd) for name, crd in crds().items()}
     files |= {f"monitoring/{name}": text_of(name) for name in (RULES, *DASHBOARDS)}
@@ -112,7 +121,18 @@ def chart() -> dict[str, str]:
             is_scheduler = kind == "Deployment" and not _is_webhook(document)
             made = _for_node_pools(text) if is_scheduler else text
             files[f"templates/{_file(document)}.yaml"] = made
-    return files
+    return {path: _finished(path, text) for path, text in files.items()}
+
+
+def _finished(path: str, text: str) -> str:
+    """A template that reads the values with their defaults, its objects named as they say."""
+    if not path.startswith("templates/") or not path.endswith(".yaml"):
+        return text
+    if path.startswith("templates/kai-api/"):
+        return WITH_DEFAULTS + text
+    return WITH_DEFAULTS + OWN_NAME.sub(
+        rf'\1{{{{ default "{NAME}" .Values.fullnameOverride }}}}\2', text
+    )
 
 
 def _definition(crd: Document) -> str:
@@ -122,18 +142,40 @@ def _definition(crd: Document) -> str:
     """
     annotations = {"helm.sh/resource-policy": "keep"} | crd["metadata"].get("annotations", {})
     kept = crd | {"metadata": crd["metadata"] | {"annotations": annotations}}
-    # Values of an earlier release, reused, may lack the key: then they are installed.
-    condition = '{{- if ne (toString (.Values.crds).install) "false" }}'
-    return f"{condition}\n{plain_yaml(kept)}{{{{- end }}}}\n"
+    return _conditional(plain_yaml(kept), "crds.install")
 
 
-def _value_rows(values: Document, prefix: str = "") -> Iterator[str]:
-    """A line of the README's table for each value, nested ones by their path."""
+def _value_rows() -> Iterator[str]:
+    """A line of the README's table for each value, nested ones by their path, with its comment."""
+    meanings = _comments()
+    for path, value in _leaves(yaml.safe_load(VALUES)):
+        meaning = meanings.get(path) or meanings[path.rpartition(".")[0]]
+        yield f"| `{path}` | `{json.dumps(value)}` | {meaning} |\n"
+
+
+def _leaves(values: Document, prefix: str = "") -> Iterator[tuple[str, object]]:
     for name, value in values.items():
         if isinstance(value, dict) and value:
-            yield from _value_rows(value, f"{prefix}{name}.")
+            yield from _leaves(value, f"{prefix}{name}.")
         else:
-            yield f"| `{prefix}{name}` | `{json.dumps(value)}` |\n"
+            yield f"{prefix}{name}", value
+
+
+def _comments() -> dict[str, str]:
+    """The comment above each value, by the path of the value; at most two levels deep."""
+    found: dict[str, str] = {}
+    comment: list[str] = []
+    group = ""
+    for line in VALUES.splitlines():
+        content = line.strip()
+        if content.startswith("# "):
+            comment.append(content.removeprefix("# "))
+            continue
+        name = content.partition(":")[0]
+        group = group if line.startswith(" ") else name
+        found[f"{group}.{name}" if line.startswith(" ") else name] = " ".join(comment)
+        comment = []
+    return found
 
 
 def _pod_monitor() -> Document:
@@ -189,6 +231,8 @@ def _template(document: Document) -> str:
         document = _with_pod_values(document)
     if kind == "ServiceAccount" and document["metadata"]["name"] in (NAME, WEBHOOK_NAME):
         document["metadata"]["annotations"] = {"values-account-annotations": ""}
+    if kind in MONITORING_KINDS:
+        document["metadata"]["labels"] = labels_of(NAME) | {"values-monitoring-labels": ""}
     if kind == "PrometheusRule":
         return _conditional(
             _without_last_field(document, "spec") + RULES_TEMPLATE, OPTIONAL_KINDS[kind]
@@ -199,7 +243,7 @@ def _template(document: Document) -> str:
     if document["metadata"].get("namespace") == RESERVATION:
         return _conditional(text, SHARING_SWITCH)
     if (kind, document["metadata"]["name"]) == ("RoleBinding", f"{NAME}-proxy"):
-        return f"{PROXY_CONDITION}{text}{{{{- end }}}}\n"
+        return _conditional(text, "readers.throughApiServer")
     if kind in OPTIONAL_KINDS:
         text = _conditional(text, OPTIONAL_KINDS[kind])
     return _conditional(text, WEBHOOK_SWITCH) if _is_webhook(document) else text
@@ -257,7 +301,7 @@ def _for_node_pools(text: str) -> str:
     body = "".join(lines)
     return (
         f'{{{{- define "kai-py.deployment" }}}}\n{body}{{{{- end }}}}\n'
-        '{{- range $pool := prepend (.Values.nodePools | default list) "" }}\n'
+        '{{- range $pool := prepend .Values.nodePools "" }}\n'
         '---\n{{- include "kai-py.deployment" (merge (dict "nodePool" $pool) $) }}\n{{- end }}\n'
     )
 

@@ -1,6 +1,21 @@
 """Texts of the chart that are written by hand: values, NOTES, README, and what only a chart has."""
 
 HELPERS = """\
+{{- define "kai-py.values" -}}
+{{- /* With --reuse-values, values that the earlier chart lacked are absent. */ -}}
+{{- range $name, $default := include "kai-py.defaults" . | fromYaml -}}
+{{- $value := index $.Values $name -}}
+{{- if kindIs "invalid" $value -}}
+{{- $_ := set $.Values $name $default -}}
+{{- else if and (kindIs "map" $default) (ne $name "resources") -}}
+{{- range $key, $each := $default -}}
+{{- if not (hasKey $value $key) -}}
+{{- $_ := set $value $key $each -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- define "kai-py.config" -}}
 {{- $own := dict "leaderElection" (dict "namespace" .Release.Namespace) -}}
 {{- if .Values.webhook.enabled -}}
@@ -22,84 +37,113 @@ true
 """
 
 VALUES = """\
-# Container image whose entry point is kai-py; docs/install.md says how to build it.
+# Container image whose entry point is kai-py; docs/install.md says how to build it. Required.
 image: ""
+# Secrets with which the image is pulled.
 imagePullSecrets: []
+# Name of the objects in place of kai-py. Those of the webhooks and of reservation pods keep theirs.
+# KAI_PY_SERVICE=NAMESPACE/NAME then tells the command line where the scheduler is.
+fullnameOverride: ""
 crds:
   # Install and upgrade the CRD of Queues with the chart.
   install: true
-# One replica schedules, the others are standbys.
+# Replicas: one schedules, the others are standbys.
 replicas: 2
-# The process has 540 MiB resident with 10,000 nodes and 100,000 pods of 7 KB (docs/benchmarks.md),
-# and nothing in it grows with the pods that ever were. The limit leaves 0.5 GiB for reading
-# all pods once more after a broken watch and 1 GiB for caches, which are bounded. Raise it in
-# proportion to the pods of the cluster where there are more than 200,000.
 resources:
+  # Requests of the scheduler's container.
   requests: {cpu: 500m, memory: 512Mi}
+  # Its limits. The process has 540 MiB resident with 10,000 nodes and 100,000 pods of 7 KB
+  # (docs/benchmarks.md), and nothing in it grows with the pods that ever were. The limit leaves
+  # 0.5 GiB for reading all pods once more after a broken watch and 1 GiB for caches, which are
+  # bounded. Raise it in proportion to the pods of the cluster above 200,000.
   limits: {memory: 2Gi}
+# PriorityClass of the pods.
 priorityClassName: system-cluster-critical
+# Nodes that the pods may use.
 nodeSelector: {}
+# Taints that the pods tolerate.
 tolerations: []
-# In place of the preference for different nodes.
+# Affinity of the pods, in place of the preference for different nodes.
 affinity: {}
+# Annotations of the pods.
 podAnnotations: {}
+# Labels of the pods.
 podLabels: {}
+# Annotations of the ServiceAccounts.
 serviceAccountAnnotations: {}
 # Environment of the scheduler and the webhooks: a proxy, or KAI_PY_HTTP_TOKEN from a Secret.
 env: []
+# Environment from Secrets and ConfigMaps.
 envFrom: []
-# Further volumes, such as a Secret with the file of http.tokenFile, and where they are mounted.
+# Further volumes, such as a Secret with the file of http.tokenFile.
 extraVolumes: []
+# Where those volumes are mounted.
 extraVolumeMounts: []
 # Further node pools, each with a Deployment and a Lease of its own (docs/nodes.md).
 nodePools: []
 # Further arguments of `kai-py run`.
 extraArgs: []
 # The dashboard outside of the cluster. It asks for a token where it is not read from loopback
-# (docs/dashboard.md). An Ingress, or a route of the Gateway API.
+# (docs/dashboard.md).
 ingress:
+  # Create an Ingress.
   enabled: false
+  # Its IngressClass; by default that of the cluster.
   className: ""
+  # Its host name.
   host: ""
+  # Its annotations.
   annotations: {}
+  # Its `tls`: host names and the Secrets with their certificates.
   tls: []
 route:
+  # Create an HTTPRoute of the Gateway API.
   enabled: false
+  # Its host names.
   hostnames: []
+  # The Gateways that it is attached to.
   parentRefs: []
-# Allows only metrics, probes and the dashboard.
+# A NetworkPolicy that allows only metrics, probes and the dashboard.
 networkPolicy: true
 # Policies by which tenants can't write what the scheduler writes, and its account nothing else.
 admissionPolicies: true
-# Rights of the scheduler's account that may be left out, and with them what needs them: binding
-# volumes without a provisioner, ProvisioningRequests, and keeping autoscalers from removing nodes
-# that are promised to pods.
+# Rights of the scheduler's account that may be left out, and with them what needs them.
 rights:
+  # Bind volumes without a provisioner.
   localVolumes: true
+  # Create ProvisioningRequests.
   provisioning: true
+  # Keep autoscalers from removing nodes that are promised to pods.
   promisedNodes: true
 readers:
-  # All users whom the API server knows may ask the scheduler through it, and sees what own rights
-  # allow (docs/dashboard.md). Without it only those whom you bind to the Role kai-py-proxy.
+  # All users whom the API server knows may ask the scheduler through it, and see what their own
+  # rights allow (docs/dashboard.md). Without it, only those whom you bind to the Role kai-py-proxy.
   throughApiServer: true
 gpuSharing:
   # What reservation pods of shared GPUs need (docs/gpu-sharing.md): their account, and the right to
-  # create them. Their namespace is KAI-Scheduler's, which may exist already.
+  # create them.
   enabled: true
+  # Create their namespace, which is KAI-Scheduler's and may exist already.
   createNamespace: true
-# The first three need the CRDs of the Prometheus operator, the last Grafana's sidecar. Of the two
-# monitors one is enough.
+# What Prometheus and Grafana read. Of the two monitors one is enough.
 monitoring:
+  # Create a ServiceMonitor; needs the CRDs of the Prometheus operator.
   serviceMonitor: false
+  # Create a PodMonitor; needs the same CRDs.
   podMonitor: false
+  # Create a PrometheusRule with recording rules and alerts; needs the same CRDs.
   rules: false
+  # Labels of these three, where Prometheus selects by label: {release: prometheus}.
+  labels: {}
+  # Create a ConfigMap with the dashboards, for Grafana's sidecar.
   dashboards: false
   # Where the pages of docs/runbooks are served; alerts then carry runbook_url.
   runbookURL: ""
 # The API of KAI-Scheduler, where KAI is not installed: its CRDs, priority classes and default
 # queues, and rules: kai, unless config says otherwise (docs/migrate-from-kai.md).
 withKaiApi: false
-# The scheduler's configuration; `kai-py run --config` reads the same file.
+# The scheduler's configuration, as `kai-py run --config` reads it
+# (docs/reference/configuration.md).
 config: {}
 webhook:
   # Defaults for pods of namespaces with the label scheduling.kai.io/admission: enabled, and checks
@@ -108,7 +152,7 @@ webhook:
 """
 
 INGRESS = """\
-{{- if (.Values.ingress).enabled }}
+{{- if .Values.ingress.enabled }}
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata:
@@ -136,7 +180,7 @@ spec:
 {{- end }}
 """
 ROUTE = """\
-{{- if (.Values.route).enabled }}
+{{- if .Values.route.enabled }}
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata:
@@ -154,22 +198,32 @@ spec:
 {{- end }}
 """
 NOTES = """\
-{{ .Chart.Name }} {{ .Chart.AppVersion }} runs in namespace {{ .Release.Namespace }}.
+{{- include "kai-py.values" . -}}
+{{- $scheduler := dig "schedulerName" "kai-scheduler" .Values.config -}}
+{{- $name := default "kai-py" .Values.fullnameOverride -}}
+{{- $service := printf "%s/%s" .Release.Namespace $name -}}
+{{ .Chart.Name }} {{ .Chart.AppVersion }} is installed in namespace {{ .Release.Namespace }}.
+Wait until it is ready:
 
-It places pods with schedulerName {{ dig "schedulerName" "kai-scheduler" .Values.config }}. Create
-a Queue, and name it in the annotation scheduling.kai.io/queue-name of a Job:
+    kubectl -n {{ .Release.Namespace }} rollout status deployment/{{ $name }}
+
+It places pods with schedulerName: {{ $scheduler }}. Create a Queue for the namespaces that may use
+it, and name it in the annotation scheduling.kai.io/queue-name of a Job:
 
     kubectl apply -f - <<EOF
     apiVersion: scheduling.kai.io/v1alpha1
     kind: Queue
     metadata: {name: team-a}
-    spec: {deservedGPUs: 8}
+    spec: {deservedGPUs: 8, namespaces: {names: [default]}}
     EOF
+{{- if ne $service "kai-py/kai-py" }}
+    export KAI_PY_SERVICE={{ $service }}     # where kai-py finds the scheduler
+{{- end }}
     kai-py queues
 
-The dashboard:
+The dashboard, at http://127.0.0.1:8080:
 
-    kubectl -n {{ .Release.Namespace }} port-forward deployment/kai-py 8080:http
+    kubectl -n {{ .Release.Namespace }} port-forward deployment/{{ $name }} 8080:http
 {{- if not .Values.admissionPolicies }}
 
 admissionPolicies is false: tenants may write what the scheduler writes on pods (docs/security.md).
@@ -178,10 +232,12 @@ admissionPolicies is false: tenants may write what the scheduler writes on pods 
 README_HEAD = """\
 # kai-py
 
-A scheduler for gangs of GPU work on Kubernetes.
+A scheduler for gangs of GPU work on Kubernetes. The image is one that you build (docs/install.md).
 
     helm install kai-py charts/kai-py --namespace kai-py --create-namespace --set image=IMAGE
-    helm upgrade kai-py charts/kai-py --namespace kai-py --reuse-values
+    helm upgrade kai-py charts/kai-py --namespace kai-py --reuse-values --set image=NEW-IMAGE
+
+With `--reuse-values`, values that the earlier chart did not have take their defaults.
 
 The CRD of Queues is one of the templates, so that an upgrade of the chart upgrades it; Helm would
 leave one in the directory `crds` as it was installed. It is kept when the release is deleted, since
@@ -190,9 +246,8 @@ all Queues would be deleted with it. A CRD that was applied before by other mean
 
 ## Values
 
-The file with the defaults and a comment for each value is `values.yaml`; `values.schema.json`
-rejects values that do not exist.
+Made from `values.yaml`; `values.schema.json` rejects values that do not exist.
 
-| value | default |
-| --- | --- |
+| value | default | meaning |
+| --- | --- | --- |
 """

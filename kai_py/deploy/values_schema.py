@@ -35,6 +35,7 @@ def _pod_values() -> Document:
     return {
         "image": {**TEXT, "pattern": f"^({IMAGE_NAME})?$"},
         "imagePullSecrets": _list(secret),
+        "fullnameOverride": {**TEXT, "pattern": "^([a-z]([-a-z0-9]{0,30}[a-z0-9])?)?$"},
         "replicas": {"type": "integer", "minimum": 1},
         "resources": _object({"requests": AMOUNTS, "limits": AMOUNTS}),
         "priorityClassName": TEXT,
@@ -88,7 +89,7 @@ def _feature_values(config: Document) -> Document:
                 name: {"type": "boolean"}
                 for name in ("serviceMonitor", "podMonitor", "rules", "dashboards")
             }
-            | {"runbookURL": {"type": "string", "pattern": "^(https?://.+)?$"}}
+            | {"labels": TEXTS, "runbookURL": {**TEXT, "pattern": "^(https?://.+)?$"}}
         ),
         "readers": _switches("throughApiServer"),
         "config": config,

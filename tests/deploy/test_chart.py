@@ -1,6 +1,7 @@
 """The Helm chart is complete, and helm's own packages render and lint it as intended."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,8 @@ def test_values_have_a_schema_of_the_configuration():
 def test_webhooks_stand_behind_a_value():
     for name, text in chart().items():
         if name.startswith("templates/webhook-"):
-            assert text.startswith("{{- if .Values.webhook.enabled }}\n")
+            switch = "{{- if .Values.webhook.enabled }}\n"
+            assert text.startswith(f'{{{{- include "kai-py.values" . }}}}\n{switch}')
             assert text.endswith("{{- end }}\n")
         elif name.startswith("templates/"):
             assert "kai-py-webhook" not in text
@@ -251,13 +253,79 @@ def test_the_definition_of_queues_is_upgraded_unless_it_is_left_to_others():
 
 
 @built_once
-def test_values_of_an_earlier_release_may_be_reused():
-    new = ("env", "envFrom", "extraArgs", "extraVolumes", "extraVolumeMounts", "affinity")
-    new += ("crds", "podAnnotations", "podLabels", "serviceAccountAnnotations", "ingress", "route")
-    # Null takes a default away, as --reuse-values does with all that the earlier release lacked.
-    reused = render(CHART, "gpu", json.dumps({"image": "i", **dict.fromkeys(new)}))
-    plain = render(CHART, "gpu", json.dumps({"image": "i"}))
-    assert named(documents(reused)) == named(documents(plain))
+@pytest.mark.parametrize("groups_are_there", [False, True])
+def test_values_of_an_earlier_release_may_be_reused(groups_are_there, tmp_path):
+    """With --reuse-values Helm has the values of the earlier chart in place of this one's."""
+    shutil.copytree(CHART, tmp_path / "chart")
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    groups = {name: {} for name, value in values.items() if value and isinstance(value, dict)}
+    kept = {name: each for name, each in groups.items() if groups_are_there and name != "resources"}
+    (tmp_path / "chart" / "values.yaml").write_text(yaml.safe_dump(kept))
+    for given in ({}, {"networkPolicy": False, "rights": {"provisioning": False}}):
+        text = json.dumps({"image": "i", **given})
+        reused, plain = render(tmp_path / "chart", "gpu", text), render(CHART, "gpu", text)
+        assert named(documents(reused)) == named(documents(plain))
+
+
+def references(each):
+    """Kind and name of what an object of the chart refers to."""
+    spec = each.get("spec", {})
+    if role := each.get("roleRef"):
+        yield role["kind"], role["name"]
+    yield from ((it["kind"], it["name"]) for it in each.get("subjects", ()) if "namespace" in it)
+    if policy := spec.get("policyName"):
+        yield "ValidatingAdmissionPolicy", policy
+    for rule in spec.get("rules", ()) if each["kind"] in ("Ingress", "HTTPRoute") else ():
+        yield from (("Service", it["name"]) for it in rule.get("backendRefs", ()))
+        for path in rule.get("http", {}).get("paths", ()):
+            yield "Service", path["backend"]["service"]["name"]
+    if each["kind"] == "Deployment":
+        pod = spec["template"]["spec"]
+        yield "ServiceAccount", pod["serviceAccountName"]
+        maps = [it["configMap"]["name"] for it in pod["volumes"] if "configMap" in it]
+        yield from (("ConfigMap", name) for name in maps)
+
+
+@built_once
+def test_objects_may_have_another_name():
+    on = {"enabled": True}
+    monitoring = dict.fromkeys(("serviceMonitor", "podMonitor", "rules", "dashboards"), True)
+    values = {"image": "i", "ingress": on, "route": on, "nodePools": ["west"], "webhook": on}
+    values |= {"monitoring": monitoring, "fullnameOverride": "gangs"}
+    found = documents(render(CHART, "gpu", json.dumps(values)))
+    names = {(each["kind"], each["metadata"]["name"]) for each in found}
+    kept = {name for _, name in names if name.startswith("kai-py")}
+    assert kept == {"kai-py-webhook", "kai-py-gpu-reservation"}
+    referred = {reference for each in found for reference in references(each)}
+    assert len(referred) > 15
+    assert {it for it in referred if it[0] != "Group"} <= names
+    [proxy] = [
+        each
+        for each in found
+        if (each["kind"], each["metadata"]["name"]) == ("Role", "gangs-proxy")
+    ]
+    assert proxy["rules"][0]["resourceNames"] == ["gangs", "gangs:http", "http:gangs:http"]
+    policies = [each for each in found if each["kind"] == "ValidatingAdmissionPolicy"]
+    assert all("serviceaccount:gpu:gangs'" in json.dumps(each) for each in policies)
+
+
+@built_once
+def test_monitoring_has_the_labels_that_prometheus_selects():
+    labels = {"release": "prometheus"}
+    switches = dict.fromkeys(("serviceMonitor", "podMonitor", "rules"), True)
+    values = {"image": "i", "monitoring": {**switches, "labels": labels}}
+    found = documents(render(CHART, "gpu", json.dumps(values)))
+    kinds = {each["kind"]: each["metadata"].get("labels", {}) for each in found}
+    for kind in ("ServiceMonitor", "PodMonitor", "PrometheusRule"):
+        assert kinds[kind].items() >= labels.items()
+
+
+def test_every_value_is_explained():
+    rows = [
+        line.split(" | ") for line in chart()["README.md"].splitlines() if line.startswith("| `")
+    ]
+    assert len(rows) > 40
+    assert [row for row in rows if len(row) != 3 or not row[2].removesuffix(" |").strip()] == []
 
 
 @built_once

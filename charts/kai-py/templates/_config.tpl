@@ -1,3 +1,18 @@
+{{- define "kai-py.values" -}}
+{{- /* With --reuse-values, values that the earlier chart lacked are absent. */ -}}
+{{- range $name, $default := include "kai-py.defaults" . | fromYaml -}}
+{{- $value := index $.Values $name -}}
+{{- if kindIs "invalid" $value -}}
+{{- $_ := set $.Values $name $default -}}
+{{- else if and (kindIs "map" $default) (ne $name "resources") -}}
+{{- range $key, $each := $default -}}
+{{- if not (hasKey $value $key) -}}
+{{- $_ := set $value $key $each -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- define "kai-py.config" -}}
 {{- $own := dict "leaderElection" (dict "namespace" .Release.Namespace) -}}
 {{- if .Values.webhook.enabled -}}
