@@ -61,6 +61,8 @@ def test_every_alert_leads_to_a_runbook_of_its_own():
     alerts = {rule["alert"]: rule for group in rule_groups()["groups"] for rule in group["rules"]
               if "alert" in rule}  # fmt: skip
     assert {page.stem for page in (DOCS / "runbooks").glob("*.md")} == {*alerts}
+    overview = (DOCS / "metrics.md").read_text()
+    assert [name for name in alerts if f"[`{name}`](runbooks/{name}.md)" not in overview] == []
     for name, rule in alerts.items():
         assert rule["annotations"]["runbook"] == f"runbooks/{name}.html"
         text = (DOCS / "runbooks" / f"{name}.md").read_text()
