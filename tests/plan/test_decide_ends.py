@@ -9,6 +9,7 @@ from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.plan import Stage
 from tests.plan.mixed_worlds import mixed_world
 from tests.support.cpu_limit import cpu_limit
+from tests.support.patience import processor_seconds
 from tests.support.replacing import replace
 from tests.support.scenario import Cluster, job_with_pods, node, queue
 
@@ -24,7 +25,7 @@ def decide_twice(seed: int) -> None:
     """The second cycle knows what the first did, as in a cluster in which nothing changes."""
     cluster = mixed_world(seed)
     for now in (1000.0, 1001.0):
-        with cpu_limit(SECONDS):
+        with cpu_limit(processor_seconds(SECONDS)):
             plan = cluster.plan(now)
         assert not plan.set_aside, f"seed {seed}: {plan.set_aside[0].error}"
         assert all(each.message for each in plan.unplaced), seed
@@ -66,7 +67,7 @@ def test_nested_topologies_end():
     [key] = found.pending
     pods = tuple(replace(each, subgroup="leaf") for each in found.gangs[key].members)
     deep = replace(found.gangs[key], tree=tree, members=pods)
-    with cpu_limit(60.0):
+    with cpu_limit(processor_seconds(60.0)):
         plan = run_cycle(
             replace(found, gangs={key: deep}), CycleSettings(), CycleMemory(cluster.devices)
         )

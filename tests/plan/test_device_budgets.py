@@ -12,6 +12,7 @@ from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.builder import SnapshotBuilder
 from tests.support.cpu_limit import cpu_limit
+from tests.support.patience import processor_seconds
 from tests.support.scenario import (
     START,
     Cluster,
@@ -161,7 +162,7 @@ def costly_world(mode):
 @pytest.mark.slow
 def test_selectors_that_cost_too_much_are_told_and_stop_no_other_gang():
     cluster = Cluster().add(*costly_world("ExactCount"))
-    with cpu_limit(20.0):
+    with cpu_limit(processor_seconds(20.0)):
         first = cluster.plan(1000.0)
     assert set(placed(first)) == {"good-0", "good-1"}
     told = reasons(first)["costly"]
@@ -177,7 +178,7 @@ def test_selectors_that_cost_too_much_are_told_and_stop_no_other_gang():
 
 def test_accounting_evaluates_no_expensive_selector():
     """A claim for all devices is counted as its objects come in; too expensive, by its class."""
-    with cpu_limit(5.0):
+    with cpu_limit(processor_seconds(5.0)):
         cluster = Cluster().add(*costly_world("All"))
         snapshot = cluster.snapshot()
     [costly_gang] = [each for key, each in snapshot.gangs.items() if key.endswith("costly")]

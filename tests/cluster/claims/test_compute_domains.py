@@ -12,7 +12,7 @@ from tests.support.cluster.api import Api, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import IN_TEAM_A, job, pod, pod_spec, queue
-from tests.support.cluster.scheduling import DEFINITIONS, is_served
+from tests.support.cluster.scheduling import DEFINITIONS, define
 from tests.support.cluster.view import View
 
 pytestmark = pytest.mark.usefixtures("scheduler")
@@ -136,8 +136,7 @@ def published() -> list[Document]:
 async def driver(cluster: Cluster) -> AsyncIterator[None]:
     """The driver's kinds, slices and controller, without nodes, for the duration of the block."""
     for kind in KINDS:
-        await cluster.api.create(kind)
-        await eventually(lambda kind=kind: is_served(cluster.api, kind), what="a kind served")
+        await define(cluster.api, kind)
     await cluster.submit(queue(), *published())
     controller = asyncio.create_task(play_controller(cluster.api))
     try:

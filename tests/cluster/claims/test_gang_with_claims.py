@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kai_py.api.crd import crds
 from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.observe.metrics import Metrics
 from kai_py.scheduler import Scheduler
 from kai_py.watch.client import Client, connect
 from kai_py.watch.credentials import Kubeconfig
 from tests.cluster.fake_kubelet.nodes import gpu_nodes
-from tests.support.cluster.api import ApiError
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
+from tests.support.cluster.scheduling import install_definitions
 from tests.support.dying import run_until_killed
 from tests.support.patience import patience
 
@@ -86,33 +85,18 @@ class Place:
         )
 
 
-async def ensure(creation):
-    """Create what may be there from an earlier test."""
-    try:
-        await creation
-    except ApiError as error:
-        if error.code != 409:
-            raise
-
-
 @pytest.fixture
 async def place(cluster: Cluster):
     namespace = f"gang-{next(NUMBERS)}"
     await cluster.create_namespace(namespace)
-    for crd in crds().values():
-        await ensure(cluster.api.create(crd))
+    await install_definitions(cluster.api)
     queue = {
         "apiVersion": "scheduling.kai.io/v1alpha1",
         "kind": "Queue",
         "metadata": {"name": namespace},
         "spec": {"deservedGPUs": SIZE},
     }
-
-    async def accepted():
-        with contextlib.suppress(LookupError):
-            return await cluster.api.create(queue)
-
-    await eventually(accepted, what="a queue")
+    await cluster.api.create(queue)
     selector = {"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}
     await cluster.api.create(
         {

@@ -272,6 +272,8 @@ class FakeKubelet:
 def _due(pod: Pod) -> tuple[_Step | None, float]:
     """Return the step the pod is due for, and in how many seconds."""
     if pod.metadata.deletion_timestamp is not None:
+        if pod.metadata.annotations.get(pods.STOP_SECONDS) == pods.HELD:
+            return None, 0.0
         return _Step.STOP, pod.number(pods.STOP_SECONDS) or 0.0
     if pod.status.phase == "Pending":
         return _Step.START, 0.0

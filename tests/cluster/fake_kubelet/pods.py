@@ -2,7 +2,8 @@
 
 Annotations set what a pod does: `kai-py.test/run-seconds` ends it after that time (it runs until
 deleted without), `kai-py.test/exit-code` (0) says how it ends, `kai-py.test/stop-seconds` (0) how
-long it takes to leave once it is deleted. With `kai-py.test/image` set to `absent` it never starts.
+long it takes to leave once it is deleted: with `held`, until a test changes that. With
+`kai-py.test/image` set to `absent` it never starts.
 """
 
 from typing import Any
@@ -14,6 +15,7 @@ Document = dict[str, Any]
 RUN_SECONDS = "kai-py.test/run-seconds"
 EXIT_CODE = "kai-py.test/exit-code"
 STOP_SECONDS = "kai-py.test/stop-seconds"
+HELD = "held"
 IMAGE = "kai-py.test/image"
 ABSENT = "absent"
 

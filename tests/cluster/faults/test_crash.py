@@ -68,9 +68,9 @@ async def test_killed_anywhere_it_ends_with_all_or_none(real: Cluster, tmp_path:
             kill_at(scheduler, chance.randint(1, WRITES), chance.choice(LOSSES))
             await real.submit(job(name, SIZE))
             assert await scheduler.wait_ended(within=30) == -signal.SIGKILL, scheduler.log
+            seen[await stage(view, name)] += 1
             successor = kai_py(real, tmp_path, name=f"run-{number}")
             scheduler = await stack.enter_async_context(successor)
-            seen[await stage(view, name)] += 1
             await view.wait_bound(name, SIZE, within=30)
             await is_whole(view, name)
             assert kubelet.waiting == {}

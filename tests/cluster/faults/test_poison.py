@@ -19,6 +19,7 @@ from tests.support.cluster.kai_definitions import install_kai_definitions
 from tests.support.cluster.manifests import QUEUE_KEY, job, pod_spec, queue
 from tests.support.cluster.scheduling import Running
 from tests.support.cluster.view import View
+from tests.support.patience import patience
 from tests.support.poison.corpus import NAMESPACE, corpus
 from tests.support.poison.fuzz import absurd
 from tests.support.poison.objects import ordinary
@@ -85,7 +86,7 @@ async def prepare(cluster: Cluster, stack: AsyncExitStack) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(patience(900))
 @pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
 async def test_each_by_itself(cluster: Cluster, scheduler: Running, view: View):
     async with AsyncExitStack() as stack:
@@ -101,7 +102,7 @@ async def test_each_by_itself(cluster: Cluster, scheduler: Running, view: View):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(patience(900))
 async def test_all_together(cluster: Cluster, scheduler: Running, view: View):
     async with AsyncExitStack() as stack:
         await prepare(cluster, stack)
@@ -124,7 +125,7 @@ async def test_all_together(cluster: Cluster, scheduler: Running, view: View):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(7200)
+@pytest.mark.timeout(patience(7200))
 async def test_2_000_fuzzed_objects(cluster: Cluster, scheduler: Running, view: View):
     source, accepted = random.Random(7), 0
     async with AsyncExitStack() as stack:

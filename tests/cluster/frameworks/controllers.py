@@ -23,7 +23,7 @@ from tests.cluster.frameworks.modules import definitions, documents, module_dire
 from tests.support.cluster.api import Api, ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
-from tests.support.cluster.scheduling import DEFINITIONS, is_served
+from tests.support.cluster.scheduling import DEFINITIONS, define
 
 START_SECONDS = 60.0
 
@@ -161,7 +161,7 @@ async def controller(cluster: Cluster, which: Controller, parent: Path) -> Async
     ports = Ports(webhook=_free_port(), probes=_free_port())
     defined = definitions(which.module, which.definitions)
     for each in defined:
-        await _define(cluster.api, each)
+        await define(cluster.api, each)
     program = framework_binaries(which.folder) / (which.program or which.name)
     command = [program, *which.arguments(directory, ports)]
     hooks = webhook_configurations(which, ports, authority)
@@ -252,21 +252,6 @@ def _free_port() -> int:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         return int(bound.getsockname()[1])
-
-
-async def _define(api: Api, definition: Document) -> None:
-    async def created() -> bool:
-        try:
-            await api.create(definition)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":  # that of an earlier test may still be going
-                raise
-            return False
-        return True
-
-    name = definition["metadata"]["name"]
-    await eventually(created, what=f"{name} defined")
-    await eventually(lambda: is_served(api, definition), what=f"{name} served")
 
 
 async def _delete(api: Api, document: Document) -> None:

@@ -25,7 +25,13 @@ from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import SCHEDULER, queue
-from tests.support.cluster.scheduling import DEFINITIONS, install, install_definitions, scheduling
+from tests.support.cluster.scheduling import (
+    DEFINITIONS,
+    defined_to_stay,
+    install,
+    install_definitions,
+    scheduling,
+)
 from tests.support.cluster.view import scheduled_condition
 
 BUILT_IN = ("apps", "batch", "")
@@ -210,7 +216,7 @@ def _definition(group: str, kind: str, versions: list[str]) -> Document:
 @asynccontextmanager
 async def all_served(real: Cluster, definitions: list[Document]) -> AsyncIterator[None]:
     """The kinds are served for the duration of the block."""
-    present = {each["metadata"]["name"] for each in await real.api.items(DEFINITIONS)}
+    present = await defined_to_stay(real.api)
     new = [each for each in definitions if each["metadata"]["name"] not in present]
     await asyncio.gather(*(install(real.api, each) for each in definitions))
     try:

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from tests.cluster.fake_kubelet import gpu_nodes
-from tests.support.cluster.api import ApiError, Document
+from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
-from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import IN_TEAM_A, claim_template, pod, queue
-from tests.support.cluster.scheduling import DEFINITIONS, is_served
+from tests.support.cluster.scheduling import DEFINITIONS, define
 from tests.support.cluster.view import View
 
 pytestmark = pytest.mark.usefixtures("scheduler")
@@ -134,18 +133,7 @@ async def served(cluster: Cluster, framework: Framework) -> AsyncIterator[None]:
     """The framework's kind, any content, for the duration of the block."""
     name = f"{framework.plural}.{framework.group}"
     defined = definition(framework, name)
-
-    async def created() -> bool:
-        try:
-            await cluster.api.create(defined)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":  # the one of another test may still be going
-                raise
-            return False
-        return True
-
-    await eventually(created, what=f"{name} defined")
-    await eventually(lambda: is_served(cluster.api, defined), what=f"{name} served")
+    await define(cluster.api, defined)
     try:
         yield
     finally:

@@ -6,6 +6,7 @@ import pytest
 
 from kai_py.api.autoscaling import PROTECTING_ANNOTATIONS
 from tests.cluster.fake_kubelet import gpu_nodes
+from tests.cluster.fake_kubelet.pods import HELD, STOP_SECONDS
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -26,7 +27,7 @@ from tests.support.cluster.view import View, condition
 
 pytestmark = pytest.mark.usefixtures("scheduler")
 
-SLOW_TO_LEAVE = {"kai-py.test/stop-seconds": "1.5"}
+STAYING = {STOP_SECONDS: HELD}
 LOW = priority_class("low", 10)
 HIGH = priority_class("high", 1000)
 BEING_DISRUPTED = [{"type": "DisruptionTarget"}]
@@ -49,7 +50,7 @@ async def start_low_job(cluster: Cluster, view: View, **extra: Document) -> None
 
 async def test_a_higher_priority_job_takes_the_room_of_a_lower_one(cluster: Cluster, view: View):
     async with cluster.run_nodes(gpu_nodes(1, published_gpus=8)):
-        await start_low_job(cluster, view, pod_annotations=SLOW_TO_LEAVE)
+        await start_low_job(cluster, view, pod_annotations=STAYING)
         victims = {p["metadata"]["uid"] for p in await view.pods("low")}
         await cluster.submit(prioritised("high", 8, "high"))
 
@@ -81,6 +82,9 @@ async def test_a_higher_priority_job_takes_the_room_of_a_lower_one(cluster: Clus
         await eventually(protected, what="a node that autoscalers must not remove now")
         # Somebody else who comes now, small enough for what leaves first, gets nothing of it.
         await cluster.submit(pod("late"))
+        for victim in leaving:
+            path = f"{view.path('pods')}/{victim['metadata']['name']}"
+            await cluster.api.patch(path, {"metadata": {"annotations": {STOP_SECONDS: "0"}}})
         await view.wait_bound("high", 8)
         assert await view.bound("late") == {}
         assert len(set(await view.held())) == 8

@@ -4,6 +4,7 @@ import pytest
 
 from kai_py.api.eviction import EvictionConfig
 from tests.cluster.fake_kubelet import gpu_nodes
+from tests.cluster.fake_kubelet.pods import RUN_SECONDS
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -23,22 +24,23 @@ GPUS = 8
 """Pods of each Job: more than the default backoffLimit of 6."""
 
 
-def work(
-    name: str, team: str = "team-a", *, node: str = "", priority: str = "", seconds: float = 6
-):
-    """A Job that says nothing about failures."""
+def work(name: str, team: str = "team-a", *, node: str = "", priority: str = ""):
+    """A Job that says nothing about failures; its pods run until they are told to end."""
     spec = pod_spec(template=TEMPLATE)
     if node:
         spec["nodeSelector"] = {"kubernetes.io/hostname": node}
     if priority:
         spec["priorityClassName"] = priority
-    return job(
-        name,
-        GPUS,
-        spec,
-        annotations={QUEUE: team},
-        pod_annotations={"kai-py.test/run-seconds": str(seconds)},
-    )
+    return job(name, GPUS, spec, annotations={QUEUE: team})
+
+
+async def complete(view: View, cluster: Cluster, *names: str) -> None:
+    """Let the pods of Jobs succeed, and wait for the end of the Jobs."""
+    for name in names:
+        for pod in await view.bound(name):
+            body = {"metadata": {"annotations": {RUN_SECONDS: "0"}}}
+            await cluster.api.patch(f"{view.path('pods')}/{pod}", body)
+    await wait_complete(view, cluster, *names)
 
 
 async def end_of(view: View, cluster: Cluster, name: str) -> str:
@@ -70,17 +72,18 @@ async def test_a_job_that_others_evict_completes(
     async with cluster.run_nodes(gpu_nodes(1, published_gpus=GPUS)):
         teams = [queue(deservedGPUs=0), queue("team-b", deservedGPUs=GPUS)]
         await cluster.submit(*teams, priority_class("high", 1000), claim_template())
-        await cluster.submit(work("low", seconds=30))
+        await cluster.submit(work("low"))
         await view.wait_bound("low", GPUS)
         await cluster.submit(winner)
         name = winner["metadata"]["name"]
         await view.wait_bound(name, GPUS, within=30)
 
-        await wait_complete(view, cluster, name)
+        await complete(view, cluster, name)
         await view.wait_bound("low", GPUS, within=30)
         assert await end_of(view, cluster, "low") == ""
         found = await cluster.api.get(f"{view.path('jobs')}/low")
         assert "failed" not in found["status"]
+        await complete(view, cluster, "low")
 
 
 @pytest.mark.usefixtures("definitions")
@@ -92,13 +95,14 @@ async def test_a_job_that_is_relocated_completes(cluster: Cluster, view: View):
         scheduling(cluster, at_once),
     ):
         await cluster.submit(queue(deservedGPUs=2 * GPUS), claim_template())
-        await cluster.submit(work("first", node="node-1", seconds=3))
+        await cluster.submit(work("first", node="node-1"))
         await view.wait_bound("first", GPUS)
-        await cluster.submit(work("moved", seconds=12))
+        await cluster.submit(work("moved"))
         await view.wait_bound("moved", GPUS)
-        await wait_complete(view, cluster, "first")
-        await cluster.submit(work("needs", node="node-0", seconds=5))
+        await complete(view, cluster, "first")
+        await cluster.submit(work("needs", node="node-0"))
         await view.wait_bound("needs", GPUS, within=30)
-        await wait_complete(view, cluster, "moved", "needs")
+        await view.wait_bound("moved", GPUS, within=30)
+        await complete(view, cluster, "moved", "needs")
         nodes = set((await view.bound("moved")).values())
         assert nodes == {"node-1"}

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.cpu_limit import cpu_limit
+from tests.support.patience import processor_seconds
 from tests.support.replacing import replace
 from tests.support.scenario import cluster, evicted, job_with_pods, node, pod, queue
 from tests.support.worlds import GPU, World, at_node, gang
@@ -36,7 +37,7 @@ def test_a_gang_of_two_shapes_finds_its_victims():
         )
         for i, cpu in enumerate(("3", "1"))
     ]
-    with cpu_limit(SECONDS):
+    with cpu_limit(processor_seconds(SECONDS)):
         plan = cluster(node("n", 4), queue("team", 4), low, urgent).plan()
     assert evicted(plan) == ["low-0", "low-1", "low-2"]
     assert {each.pod.name for each in plan.nominations} == {"urgent-0", "urgent-1"}
@@ -98,5 +99,5 @@ def of_some_shape(draw, member):
 @SETTINGS
 @given(worlds())
 def test_a_search_for_a_gang_of_several_shapes_ends(world):
-    with cpu_limit(SECONDS):
+    with cpu_limit(processor_seconds(SECONDS)):
         world.plan()

@@ -39,6 +39,13 @@ class Running:
 
     scheduler: Scheduler
     metrics: Metrics
+    task: asyncio.Task[None]
+
+    async def stop(self) -> None:
+        """End it before its block does; it writes nothing once this returns."""
+        self.scheduler.stop()
+        async with asyncio.timeout(patience(STOP_SECONDS)):
+            await self.task
 
     def count(self, name: str, **labels: str) -> float:
         """Return the present value of one of its metrics, 0 when it was never counted."""
@@ -52,14 +59,47 @@ async def install_definitions(api: Api) -> None:
 
 
 async def install(api: Api, definition: Document) -> None:
-    """Define a kind and wait until it is served."""
-    try:
-        await api.post(DEFINITIONS, definition)
-    except ApiError as error:
-        if error.reason != "AlreadyExists":
-            raise
+    """Define a kind, unless it is there to stay, and wait until it is served."""
     name = definition["metadata"]["name"]
+
+    async def there() -> bool:
+        try:
+            await api.post(DEFINITIONS, definition)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            return name in await defined_to_stay(api)
+        return True
+
+    await eventually(there, what=f"{name} defined")
     await eventually(lambda: is_served(api, definition), what=f"{name} served")
+
+
+async def define(api: Api, definition: Document) -> None:
+    """Define a kind, after the one of an earlier test has gone, and wait until it is served."""
+    name = definition["metadata"]["name"]
+
+    async def created() -> bool:
+        try:
+            await api.post(DEFINITIONS, definition)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            return False
+        return True
+
+    await eventually(created, what=f"{name} defined")
+    await eventually(lambda: is_served(api, definition), what=f"{name} served")
+
+
+async def defined_to_stay(api: Api) -> set[str]:
+    """Names of the definitions that nobody has deleted."""
+    found = await api.items(DEFINITIONS)
+    return {each["metadata"]["name"] for each in found if not _is_going(each)}
+
+
+def _is_going(definition: Document) -> bool:
+    return "deletionTimestamp" in definition["metadata"]
 
 
 async def is_served(api: Api, definition: Document) -> bool:
@@ -93,13 +133,12 @@ async def scheduling(
         ) as client:
             scheduler = Scheduler(client, configuration, metrics, identity=identity)
             task = asyncio.create_task(scheduler.run())
+            running = Running(scheduler, metrics, task)
             try:
                 await eventually(lambda: _ready(scheduler, task), what="a scheduler that is ready")
-                yield Running(scheduler, metrics)
+                yield running
             finally:
-                scheduler.stop()
-                async with asyncio.timeout(patience(STOP_SECONDS)):
-                    await task
+                await running.stop()
     finally:
         logger.removeHandler(errors)
     assert errors.messages == []
