@@ -5,7 +5,8 @@ the first that has a node, before that to the first that asks. It stays charged 
 the pod ends; then one of those that remain is charged. O(claims of the pod).
 
 While that pod waits, another may start first: then the claim is on its own account, or its queue
-would get above its limit (``Member.relies_on``).
+would get above its limit. So it is where that pod is of another queue: this queue is charged with
+the claim once the other's pods have ended (``Member.relies_on``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +18,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.snapshot.accounting import Accounting, total
 from kai_py.snapshot.dependencies import Dependencies
-from kai_py.snapshot.gangs import Charge
+from kai_py.snapshot.gangs import JoinedClaim
 from kai_py.snapshot.object_cache import Key
 from kai_py.snapshot.pod_demand import PodDemand
 from kai_py.snapshot.settings import DeviceRegistry
@@ -119,16 +120,18 @@ class PodCharges:
         """The pods that were relieved of a claim since the last call, to be derived again."""
         return self._charged_pods.take_to_recharge()
 
-    def relies_on(self, pod: Pod, demand: PodDemand) -> tuple[tuple[str, Charge], ...]:
-        """What waiting pods are charged with of the claims of ``pod``, by their uids."""
+    def relies_on(self, pod: Pod, demand: PodDemand) -> tuple[JoinedClaim, ...]:
+        """The claims of ``pod`` that other pods are charged with."""
         if demand.charged_by_shape:
             return ()
-        found: list[tuple[str, Charge]] = []
+        found: list[JoinedClaim] = []
         for claim in [use.claim for use in demand.claims.uses if use.claim is not None]:
-            other = self._charged_pods.charged_with(_key(claim))
-            waits = other not in (None, pod.metadata.uid) and self._reserved_for(claim) is None
-            if other is not None and waits and self._is_unplaced(other):
-                found.append((other, self._devices.accounting.claim(claim)))
+            reserved_for = self._reserved_for(claim)
+            other = reserved_for or self._charged_pods.charged_with(_key(claim))
+            if other is not None and other != pod.metadata.uid:
+                waits = reserved_for is None and self._is_unplaced(other)
+                charged = self._devices.accounting.claim(claim)
+                found.append(JoinedClaim(claim.metadata.uid, other, charged, waits))
         return tuple(found)
 
     def _is_charged(self, pod: Pod, claim: ResourceClaim) -> bool:

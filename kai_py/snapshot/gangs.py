@@ -58,6 +58,18 @@ class GroupReservation:
     claims: tuple[ClaimRef, ...]
 
 
+class JoinedClaim(Struct, frozen=True):
+    """A claim that a pod shares, by uid, and the pod that is charged with it.
+
+    ``waits``: that pod is on no node, so another may start before it.
+    """
+
+    claim: str
+    charged_to: str
+    charge: Charge
+    waits: bool
+
+
 class Member(Struct, frozen=True):
     """A pod of a gang.
 
@@ -76,8 +88,8 @@ class Member(Struct, frozen=True):
     its queue is charged with it until it is gone, as no scheduler evicted it, or as it is
     ``overdue``: it takes longer to end than pods do.
     ``gated_by_us_only``: our scheduling gate is the only one that it has. ``failure_limits``: how
-    many evictions the workloads that own it survive. ``relies_on``: what waiting pods, by uid, are
-    charged with of claims that it shares: it is charged with that if it starts before them.
+    many evictions the workloads that own it survive. ``relies_on``: claims that it shares and that
+    another pod is charged with.
     ``checkpoint_by``: until when it was asked to save its work, seconds since the epoch;
     ``checkpointed``: whether it says that it has. ``disruption``: the reason of its condition
     DisruptionTarget, of a pod that is ended from outside. ``claimed_amounts``: what its claims take
@@ -112,7 +124,7 @@ class Member(Struct, frozen=True):
     gated_by_us_only: bool = False
     group_reservation: GroupReservation | None = None
     failure_limits: tuple[FailureLimit, ...] = ()
-    relies_on: tuple[tuple[str, Charge], ...] = ()
+    relies_on: tuple[JoinedClaim, ...] = ()
     disruption: str = ""
     checkpoint_by: float | None = None
     checkpointed: bool = False

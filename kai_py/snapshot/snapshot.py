@@ -7,11 +7,12 @@ of it. A pod that is assumed (its binding is being written) counts as bound.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.gangs import Charge, Gang, Member
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.quarantine import InvalidObject
 from kai_py.snapshot.resources import Floats, ResourceIndex
@@ -146,3 +147,29 @@ class Snapshot:
     numa: Mapping[str, NumaNode] = field(default_factory=dict)
     invalid_objects: tuple[InvalidObject, ...] = ()
     misnamed_schedulers: tuple[MisnamedScheduler, ...] = ()
+
+    @cached_property
+    def owed_claims(self) -> Mapping[str, Mapping[str, Charge]]:
+        """By queue, then uid, the claims of its pods on nodes that another queue is charged with.
+
+        Each queue is charged with them once the pods of the others have ended. O(pods).
+        """
+        owed: dict[str, dict[str, Charge]] = {}
+        for gang in self.gangs.values():
+            for joined in [joined for pod in gang.bound for joined in pod.relies_on]:
+                if self.queue_with_claims(joined.charged_to) != gang.queue:
+                    owed.setdefault(gang.queue, {})[joined.claim] = joined.charge
+        return owed
+
+    def queue_with_claims(self, pod: str) -> str:
+        """The queue of a pod that has claims, by uid; "" if it is in no gang."""
+        return self._queues_with_claims.get(pod, "")
+
+    @cached_property
+    def _queues_with_claims(self) -> Mapping[str, str]:
+        return {
+            member.pod.uid: gang.queue
+            for gang in self.gangs.values()
+            for member in gang.members
+            if member.claims
+        }

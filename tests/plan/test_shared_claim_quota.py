@@ -75,3 +75,49 @@ def test_a_claim_counts_in_the_queue_of_whichever_gang_starts(names):
     assert placed(world.plan()) == {}
     roomy = cluster(*DEVICES, queue("a", 1, 1), queue("b", 2, 2), claim("held", 2), first, second)
     assert placed(roomy.plan())["b"] == "n"
+
+
+def beside(*, maximum, deserved=0, joined=(), preemptible=True, second="pays"):
+    """A claim of 8 GPUs that queue ``pays`` is charged with, and a pod of ``joins`` for it."""
+    on = [("n", f"gpu-{number}") for number in range(8)]
+    holders = ("runs", *joined)
+    held = claim("held", 8, held_by=holders, on=on)
+    runs = claiming(pod("runs", 0, queue=second, node="n"), "held", template=False)
+    rest = [claiming(pod(n, 0, queue="joins", node="n"), "held", template=False) for n in joined]
+    late = claiming(pod("late", 0, queue="joins"), "held", template=False)
+    if not preemptible:
+        notes = late.metadata.annotations | {"scheduling.kai.io/preemptibility": "non-preemptible"}
+        late = replace(late, metadata=replace(late.metadata, annotations=notes))
+    queues = [queue("pays", 8, 8), queue("joins", deserved, maximum)]
+    return cluster(*DEVICES, *queues, held, runs, *rest, late)
+
+
+@pytest.mark.parametrize(("maximum", "starts"), [(0, False), (7, False), (8, True)])
+def test_a_queue_joins_no_claim_that_it_could_not_pay_for(maximum, starts):
+    """Once the pods that pay for it have ended, this queue would be above its maximum."""
+    assert bool(placed(beside(maximum=maximum).plan())) is starts
+
+
+@pytest.mark.parametrize(("deserved", "starts"), [(0, False), (8, True)])
+def test_a_claim_that_is_joined_is_not_kept_from_others(deserved, starts):
+    world = beside(maximum=8, deserved=deserved, preemptible=False)
+    assert bool(placed(world.plan())) is starts
+
+
+def test_a_queue_joins_its_own_claims_freely():
+    world = beside(maximum=8, second="joins")
+    assert placed(world.plan()) == {"late": "n"}
+
+
+def test_claims_that_were_joined_count_together():
+    world = beside(maximum=8, joined=("early",))
+    assert placed(world.plan()) == {"late": "n"}, "of one claim any number of pods"
+    other = [("m", f"gpu-{number}") for number in range(2)]
+    more = claim("more", 2, held_by=("pays-too",), on=other)
+    pays = claiming(pod("pays-too", 0, queue="pays", node="m"), "more", template=False)
+    last = claiming(pod("last", 0, queue="joins"), "more", template=False)
+    world.remove(pod("late", 0, queue="joins"))
+    world.add(node("m", 0), gpu_slice("m"), more, pays, last)
+    assert placed(world.plan()) == {}
+    world.add(queue("joins", 0, 10))
+    assert placed(world.plan()) == {"last": "m"}

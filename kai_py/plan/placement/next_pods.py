@@ -18,7 +18,7 @@ from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.queue_access import NamespaceLabels, closed_queue
 from kai_py.snapshot.accounting import total
-from kai_py.snapshot.gangs import Gang, Member, PodState
+from kai_py.snapshot.gangs import Charge, Gang, Member, PodState
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,35 +72,48 @@ def next_request(gang: Gang, statement: Statement) -> PlacementRequest | None:
         and not gang.tree.children
         and len(left) == len(gang.members) == gang.tree.min_members
     ):
-        return PlacementRequest(_charged(left, statement), is_elastic=False)
+        return PlacementRequest(_charged(gang, left, statement), is_elastic=False)
     have, by_leaf = active_counts(gang, statement), members_by_leaf(left)
     has_minimum = is_satisfied(gang.tree, have)
     choose = _next_elastic_pods if has_minimum else _min_member_pods
     uids = choose(gang.tree, have, by_leaf)
     if not uids:
         return None
-    chosen = _charged([m for m in left if m.pod.uid in uids], statement)
+    chosen = _charged(gang, [m for m in left if m.pod.uid in uids], statement)
     later = () if has_minimum else gang.placeholders
     return PlacementRequest((*chosen, *later), has_minimum, has_more=len(chosen) < len(left))
 
 
-def _charged(members: Sequence[Member], statement: Statement) -> tuple[Member, ...]:
-    """The pods of a request, charged with shared claims whose pod starts neither with nor before.
+def _charged(gang: Gang, members: Sequence[Member], statement: Statement) -> tuple[Member, ...]:
+    """The pods of a request, charged with shared claims that their queue does not pay for yet.
+
+    These are claims whose pod starts neither with nor before them, and claims of other queues: the
+    gang's own is charged with them once those pods have ended. What it owes already for pods that
+    run counts with the latter.
 
     :returns: the same pods where none relies on the charge of another.
     """
     if not [m for m in members if m.relies_on]:
         return tuple(members)
-    charged = {m.pod.uid for m in members} | statement.placed.keys()
+    starting = {m.pod.uid for m in members} | statement.placed.keys()
+    counted: dict[str, None] = {}
     found = []
     for member in members:
-        relied_on = [charge for uid, charge in member.relies_on if uid not in charged]
-        charged.update(uid for uid, _ in member.relies_on)
-        found.append(
-            structs.replace(member, charge=total((member.charge, *relied_on)))
-            if relied_on
-            else member
-        )
+        unpaid: list[Charge] = []
+        for joined in member.relies_on:
+            foreign = statement.snapshot.queue_with_claims(joined.charged_to) != gang.queue
+            pays = not foreign and (not joined.waits or joined.charged_to in starting)
+            if pays or joined.claim in counted:
+                continue
+            if foreign:
+                owed = statement.snapshot.owed_claims.get(gang.queue, {})
+                unpaid += [charge for claim, charge in owed.items() if claim not in counted]
+                counted.update(dict.fromkeys(owed))
+            if joined.claim not in counted:
+                counted[joined.claim] = None
+                unpaid.append(joined.charge)
+        charge = total((member.charge, *unpaid)) if unpaid else member.charge
+        found.append(structs.replace(member, charge=charge) if unpaid else member)
     return tuple(found)
 
 

@@ -17,7 +17,7 @@ from kai_py.snapshot.accounting import GPU, Accounting
 from kai_py.snapshot.assumptions import PodPlacement
 from kai_py.snapshot.charges import PodCharges
 from kai_py.snapshot.gang_table import GangTable
-from kai_py.snapshot.gangs import Charge, Member, PodState
+from kai_py.snapshot.gangs import JoinedClaim, Member, PodState
 from kai_py.snapshot.pod_demand import PodDemand
 from kai_py.snapshot.pod_usage import claimed_by
 from kai_py.snapshot.settings import DeviceRegistry
@@ -208,7 +208,7 @@ def member(
     gpus: tuple[SharedGpu, ...],
     spec: GangSpec,
     cost: Mapping[str, float],
-    relies_on: tuple[tuple[str, Charge], ...] = (),
+    relies_on: tuple[JoinedClaim, ...] = (),
     waiting_for: str = "",
 ) -> Member:
     """The pod as a member of the gang that ``spec`` describes; ``cost`` is its charge.
