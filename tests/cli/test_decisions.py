@@ -124,7 +124,7 @@ async def test_on_a_terminal_they_are_sentences(url, capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     await asyncio.to_thread(decisions.command, url=url)
     first = capsys.readouterr().out.splitlines()[0]
-    assert re.search(r"/train, queue \S+: pending \(\w+\): ", first)
+    assert re.search(r"/train, queue \S+: pending \(\w+\):$", first)
     await asyncio.to_thread(decisions.command, url=url, json=True)
     assert [d["kind"] for d in lines(capsys)] == ["pending"]
 

@@ -132,7 +132,7 @@ async def test_a_running_scheduler_also_tells_what_it_decided(capsys):
         asked = ["gang", train.key, "--url", f"http://127.0.0.1:{port}"]
         told = await asyncio.to_thread(explain, *asked)
         assert told.exit_code == 0
-        assert "  pending (Resources): 2 pods must start together" in told.output
+        assert "  pending (Resources): Infeasible: " in told.output
         assert (
             "  placed by allocate, 2 pods on n1: it fits into idle capacity; queue team then"
             in told.output

@@ -199,7 +199,7 @@ def test_our_own_snapshot_is_planned_with_its_owners(tmp_path, capsys):
     path = saved_cluster(tmp_path, *map(complete, two_jobs()))
     out = replayed(path, capsys).out
     assert "place default/Job/single (queue q, allocate): " in out
-    assert "pending default/Job/whole (queue ours, Resources): 3 pods must start together" in out
+    assert "pending default/Job/whole (queue ours, Resources): Infeasible: with nothing" in out
 
 
 def test_what_is_not_read_of_our_own_snapshot_is_named(tmp_path, capsys):

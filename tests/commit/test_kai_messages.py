@@ -111,9 +111,9 @@ def test_a_missing_queue_is_quoted_as_kai_does_and_a_limit_is_worded_alike():
     assert told(node("a"), pod("p", queue="gone")) == "Queue 'gone' does not exist"
     limited = told(node("a"), queue("q", 1, 1), pod("p", gpus=2, queue="q"))
     assert limited == (
+        "Infeasible: it requests 2 GPUs at once; max of queue q is 1. "
         "q quota has reached the allowable limit of GPUs. Limit is 1 GPUs, currently 0 GPUs "
-        "allocated and workload requested 2 GPUs. Infeasible: it requests 2 GPUs at once; max of "
-        "queue q is 1."
+        "allocated and workload requested 2 GPUs."
     )
 
 
@@ -139,8 +139,8 @@ def test_only_gangs_whose_users_speak_kai_are_told_in_its_words():
     objects = (kai_queue("q", quota=-1, limit=-1), document_node("n"), ours, kai_pod("kais", 9))
     told = {each.pods[0].name: each.message for each in reworded(*objects).unplaced}
     assert told["ours"] == (
-        "0/1 nodes are available: 1 Insufficient nvidia.com/gpu (9 requested, most free 8 on n). "
-        "Infeasible: a pod requests nvidia.com/gpu 9; the only admitted node has 8."
+        "Infeasible: a pod requests nvidia.com/gpu 9; the only node has 8. "
+        "0/1 nodes are available: 1 Insufficient nvidia.com/gpu (9 requested, most free 8 on n)."
     )
     assert told["kais"].startswith("Resources were not found for pod default/kais due to: no nodes")
     under_kai_rules = reworded(*objects, rules="kai").unplaced

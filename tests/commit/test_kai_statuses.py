@@ -104,7 +104,7 @@ def test_a_pod_group_tells_what_it_holds_and_why_it_waits():
     assert condition["transitionID"] == "1"
     [reason] = condition["reasons"]
     assert reason["reason"] == "OverLimit"
-    assert reason["message"].startswith("q quota has reached the allowable limit of GPUs.")
+    assert " q quota has reached the allowable limit of GPUs. " in reason["message"]
     details = reason["details"]["queueDetails"]
     assert details["queueResourceLimits"] == {"nvidia.com/gpu": "2"}
     assert details["podGroupRequestedNonPreemptibleResources"]["nvidia.com/gpu"] == "3"

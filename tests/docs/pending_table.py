@@ -11,6 +11,7 @@ import msgspec
 
 from kai_py.plan.plan import Stage
 from tests.support.pending.names import NAMES
+from tests.support.pending.requirements import REQUIREMENTS
 from tests.support.pending.sizes import SIZES
 from tests.support.situations import Situation
 
@@ -26,7 +27,7 @@ UNSTEADY = frozenset({"attribute-misspelt", "domain-misspelt"})
 """Of which kube-scheduler says the CEL error, or nothing for a long time."""
 COMPARED = tuple(
     each
-    for each in (*NAMES, *SIZES)
+    for each in (*NAMES, *SIZES, *REQUIREMENTS)
     if isinstance(each.stage, Stage) and not each.before and each.name not in UNSTEADY
 )
 """Those that need nothing but objects: no earlier workload, and pods that exist."""

@@ -45,9 +45,9 @@ def test_a_gang_that_does_not_fit_starts_not_at_all_and_says_why():
     [unplaced] = plan.unplaced
     assert unplaced.stage is Stage.RESOURCES
     assert unplaced.message == (
+        "Infeasible: with nothing else on them, the nodes hold 7 of the 8 pods. "
         "8 pods must start together but only 7 can be scheduled: "
-        "1 Insufficient nvidia.com/gpu (1 requested). "
-        "Infeasible: with nothing else on them, the nodes hold 7 of the 8 pods."
+        "1 Insufficient nvidia.com/gpu (1 requested)."
     )
     assert len(unplaced.pods) == 8
 

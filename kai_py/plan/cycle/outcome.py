@@ -351,11 +351,14 @@ def _failure_reason(state: CycleState, gang: Gang) -> Unschedulable:
 
 
 def _message(gang: Gang, reason: Unschedulable) -> str:
-    """The reason, with the expected pods that had to fit as well, and whether waiting can help."""
+    """Whether waiting can help, the reason, and the expected pods that had to fit as well."""
     if gang.wording is Wording.NATIVE and (reason.infeasible or reason.hint):
-        infeasible = f" Infeasible: {reason.infeasible}." if reason.infeasible else ""
+        infeasible = f"Infeasible: {reason.infeasible}. " if reason.infeasible else ""
+        message = reason.message.rstrip(".")
+        if reason.infeasible:
+            message = message.replace(f": {reason.infeasible}", "")
         hint = f" {reason.hint}" if reason.hint else ""
-        return f"{reason.message.rstrip('.')}.{infeasible}{hint}"
+        return f"{infeasible}{message}.{hint}"
     if not gang.placeholders or reason.stage not in EXPECTED_PODS_COUNT:
         return reason.message
     count = len(gang.placeholders)

@@ -3,7 +3,8 @@
 Waiting does not help them, nor does evicting others; larger or more nodes do, or a smaller request.
 Checked are, in this order, each with every node empty and no node cordoned or unready:
 
-    a pod larger than any node that its selector, affinity and tolerations admit
+    a pod that no node admits by its selector, affinity, tolerations and volumes
+    a pod larger than any node that admits it
     devices of which no node has as many as one pod claims
     a gang of more pods than all admitted nodes hold together
     a subgroup of more pods than any domain of its required topology level holds
@@ -27,12 +28,22 @@ from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.requests import request_signature
 from kai_py.plan.state.empty_nodes import admitted_in_time, replicas_on_empty
+from kai_py.policy.fit import matches_own_selectors
+from kai_py.policy.tolerations import tolerated_in_time
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 
 EXPLAINED = frozenset(
-    {Stage.RESOURCES, Stage.DEVICES, Stage.TOPOLOGY, Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE}
+    {
+        Stage.NODE_FILTERS,
+        Stage.RESOURCES,
+        Stage.DEVICES,
+        Stage.TOPOLOGY,
+        Stage.QUEUE_MAX,
+        Stage.NON_PREEMPTIBLE,
+    }
 )
 """Stages at which a gang may be infeasible; those of quota, as nodes are looked at after it."""
 
@@ -93,9 +104,7 @@ def _is_explained(state: CycleState, gang: Gang) -> bool:
 
 
 def _added_text(problem: str, reason: Unschedulable) -> str:
-    """What the reason says then; what it has said already is not said twice."""
-    if problem in reason.message:
-        return "the same holds while all devices are free"
+    """``problem``, after the bound of a queue that is exceeded as well."""
     is_quota = reason.stage in (Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE)
     if not is_quota or not reason.infeasible:
         return problem
@@ -129,12 +138,23 @@ def _problem(empty: _EmptyCluster, gang: Gang, request: PlacementRequest) -> str
 def _pod_problem(empty: _EmptyCluster, shape: Shape) -> str:
     admitted = empty.admitted(shape)
     if not admitted.any():
-        return ""
+        return _admission_problem(shape, empty.state.snapshot.nodes)
     if not empty.by_resources(shape).any():
         return _largest_node_text(empty, shape, admitted)
     if shape.needs_devices and not empty.replicas(shape, 1).any():
         return empty.state.statement.devices.infeasible_reason(shape, admitted)
     return ""
+
+
+def _admission_problem(shape: Shape, nodes: NodeColumns) -> str:
+    """Which of its requirements leaves a pod no node, in the order of the pod's own spec."""
+    matching = matches_own_selectors(shape, nodes)
+    if not matching.any():
+        return "no node matches the node selector or affinity of a pod"
+    if not (matching & tolerated_in_time(shape.tolerations, nodes)).any():
+        which = "every node" if matching.all() else "every node that matches its node selector"
+        return f"{which} has a taint that a pod does not tolerate"
+    return "no node that a pod may use reaches its volumes"
 
 
 def _largest_node_text(empty: _EmptyCluster, shape: Shape, admitted: Bools) -> str:
@@ -146,13 +166,24 @@ def _largest_node_text(empty: _EmptyCluster, shape: Shape, admitted: Bools) -> s
         largest = float(sizes.max())
         by_devices = name not in shape.reported_requests and not largest
         if largest < request and not by_devices:
-            count = int(np.count_nonzero(admitted))
-            nodes = "the only admitted node" if count == 1 else f"the largest of {count} nodes"
-            return (
-                f"a pod requests {name} {amount_text(name, request)}; "
-                f"{nodes} has {amount_text(name, largest)}"
-            )
+            having = int(np.count_nonzero(sizes == largest)) if largest else 0
+            total = int(np.count_nonzero(admitted))
+            nodes = "nodes" if admitted.all() else "admitted nodes"
+            has = _most_text(amount_text(name, largest), having, total, nodes)
+            return f"a pod requests {name} {amount_text(name, request)}; {has}"
     return "no node has everything at once that a pod requests"
+
+
+def _most_text(most: str, having: int, total: int, nodes: str) -> str:
+    """How many of ``total`` nodes have ``most``, the most that one has; 0 ``having``: nothing."""
+    if not having:
+        return f"no {nodes.removesuffix('s')} has any"
+    if total == 1:
+        return f"the only {nodes.removesuffix('s')} has {most}"
+    if having == total:
+        return f"each of {total} {nodes} has {most}"
+    others = "the other" if total - having == 1 else "the others"
+    return f"{having} of {total} {nodes} {'has' if having == 1 else 'have'} {most}, {others} less"
 
 
 def _count_problem(empty: _EmptyCluster, members: Sequence[Member]) -> str:

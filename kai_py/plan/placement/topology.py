@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from kai_py.api.problems import closest_match
-from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.grouping.gang import WHOLE, Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import GangAffinity
+from kai_py.grouping.segments import PODS
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.statement import Statement
@@ -23,6 +24,9 @@ from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.topology import NO_DOMAIN, TopologyLevel
+
+UNNAMED = frozenset({"", WHOLE, PODS})
+"""Names of subgroups that no manifest has."""
 
 
 def domain_candidates(
@@ -148,7 +152,7 @@ def topology_unsatisfied(
 ) -> Unschedulable:
     """No domain holds the group; ``best``: the one that fits most of its pods."""
     constraint = group.topology or TopologyConstraint()
-    part = f", subgroup {group.name}" if group.name else ""
+    part = f", subgroup {group.name}" if group.name not in UNNAMED else ""
     level = constraint.required_level or constraint.preferred_level or constraint.fitting_level
     named = f"topology {constraint.topology}, " if constraint.topology else ""
     return Unschedulable(

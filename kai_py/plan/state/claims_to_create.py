@@ -123,6 +123,16 @@ def claim_to_create(
     return ClaimToCreate(claim, uses)
 
 
+def as_written(text: str, shape: Shape) -> str:
+    """``text`` with the containers and resources that a pod names, in place of the claim's own."""
+    if UNNAMED_CLAIM not in text:
+        return text
+    for use in sorted(shape.extended.container_uses, key=lambda each: -len(each.request_name)):
+        place = f"claim {UNNAMED_CLAIM}, request {use.request_name}"
+        text = text.replace(place, f"container {use.container_name}, {use.resource_name}")
+    return text.replace(f"claim {UNNAMED_CLAIM}", "the claim for its extended resources")
+
+
 def _claim_template(
     shape: Shape, missing: Sequence[str], gpus: Sequence[DivisibleGpu]
 ) -> tuple[ResourceClaim, ...]:

@@ -38,6 +38,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.claim_users import ClaimUsers, consumer_of
 from kai_py.plan.state.claims_to_create import (
     NodeClaims,
+    as_written,
     claim_to_create,
     extended_claims_by_node,
     extended_claims_of_pod,
@@ -275,7 +276,7 @@ class CycleDevices:
         diagnosis = diagnose_allocation(self._cluster, claims, nodes, self._empty_state, rows)
         if isinstance(diagnosis, AllocationError) or not diagnosis.is_lasting:
             return ""
-        return diagnosis_message(diagnosis, claims)
+        return as_written(diagnosis_message(diagnosis, claims), shape)
 
     def published_names(self) -> PublishedNames:
         """What the devices of the cluster publish."""
@@ -291,9 +292,9 @@ class CycleDevices:
         state, nodes = self._states[Capacity.IDLE], self._snapshot.nodes.records
         diagnosis = diagnose_allocation(self._cluster, missing, nodes, state, rows)
         if isinstance(diagnosis, AllocationError):
-            return str(diagnosis)
+            return as_written(str(diagnosis), shape)
         head = f"{np.count_nonzero(mask)} cannot allocate all claims"
-        return f"{head}: {diagnosis_message(diagnosis, missing)}"
+        return f"{head}: {as_written(diagnosis_message(diagnosis, missing), shape)}"
 
     def _unallocated(self, shape: Shape, mask: Bools) -> tuple[list[ResourceClaim], Ints]:
         """The claims without devices, where most are wanted, and the rows of the nodes there."""
@@ -318,7 +319,10 @@ class CycleDevices:
                 nodes = self._snapshot.nodes
                 reachable = reachable & matches_selector(allocation.node_selector, nodes)
             if allocation is None and not use.is_allocated:
-                meta = ObjectMeta(name=use.name) if use.claim is None else use.claim.metadata
+                meta = None if use.claim is None else use.claim.metadata
+                # What its controller made of a template has a name that no manifest has.
+                if meta is None or meta.owner_references:
+                    meta = ObjectMeta(name=use.name)
                 missing.append(ResourceClaim(metadata=meta, spec=self._spec(use)))
         return reachable, missing
 

@@ -32,11 +32,11 @@ def taken_of_node(
             continue
         if taken.mapped and users.has_others(ref, member):
             return (
-                f"node allocatable resource claim {ref.name} has a mapped device and cannot be "
+                f"node allocatable resource claim {use.name} has a mapped device and cannot be "
                 "shared across pods"
             )
         if not use.containers:
-            return f"claim {ref.name} takes resources of the node, but no container refers to it"
+            return f"claim {use.name} takes resources of the node, but no container refers to it"
         found.append(NodeClaim(use.name, taken.status(ref.name)))
         amounts.append(taken.of_pod(use.containers))
     taken_in_all, unused = total(amounts), member.shape.unused_pod_level

@@ -9,9 +9,9 @@ not be, the stage is the rule that protects them, and not the capacity:
     VictimsProtected   the other queues are within their due, or what they have above it, past its
                        min runtime, is not enough
 
-The stage stays as it was where the gang would not fit on empty nodes, where no candidate runs, and
-where the gang chose not to preempt. For explanation only, never for decisions. O(nodes) per shape
-and O(queues) per class of gang (queue, priority, cost), once per cycle.
+The stage stays as it was where the gang is infeasible or would not fit on empty nodes, where no
+candidate runs, and where the gang chose not to preempt. For explanation only, never for decisions.
+O(nodes) per shape and O(queues) per class of gang (queue, priority, cost), once per cycle.
 """
 
 from collections.abc import Iterator, Sequence
@@ -78,7 +78,7 @@ def _explain_for(
 
 def _lacks_capacity(state: CycleState, gang: Gang) -> bool:
     reason = state.unschedulable.get(gang.key)
-    return reason is not None and reason.stage in CAPACITY_STAGES
+    return reason is not None and reason.stage in CAPACITY_STAGES and not reason.infeasible
 
 
 def _with_protections(

@@ -56,8 +56,8 @@ def test_a_pod_larger_than_every_node_names_the_largest():
     assert found.is_infeasible
     assert found.stage is Stage.RESOURCES
     assert found.message == (
-        "0/2 nodes are available: 2 Insufficient nvidia.com/gpu (16 requested, most free 8 on b). "
-        "Infeasible: a pod requests nvidia.com/gpu 16; the largest of 2 nodes has 8."
+        "Infeasible: a pod requests nvidia.com/gpu 16; 1 of 2 nodes has 8, the other less. "
+        "0/2 nodes are available: 2 Insufficient nvidia.com/gpu (16 requested, most free 8 on b)."
     )
 
 
@@ -65,9 +65,9 @@ def test_a_gang_that_its_queue_stops_may_be_too_large_for_every_node_as_well():
     nodes = (node("a", 8), node("b", 8))
     over = pending(*nodes, queue("q", 4, maxGPUs=12), pod("big", 16, queue="q"))
     assert over.stage is Stage.QUEUE_MAX
-    assert over.message.endswith(
-        " Infeasible: it requests 16 GPUs at once; max of queue q is 12; "
-        "a pod requests nvidia.com/gpu 16; the largest of 2 nodes has 8."
+    assert over.message.startswith(
+        "Infeasible: it requests 16 GPUs at once; max of queue q is 12; "
+        "a pod requests nvidia.com/gpu 16; each of 2 nodes has 8. q quota has reached"
     )
     waits = pending(
         *nodes,
@@ -77,8 +77,8 @@ def test_a_gang_that_its_queue_stops_may_be_too_large_for_every_node_as_well():
     )
     assert waits.stage is Stage.QUEUE_MAX
     assert waits.is_infeasible
-    assert waits.message.endswith(
-        " Infeasible: a pod requests nvidia.com/gpu 16; the largest of 2 nodes has 8."
+    assert waits.message.startswith(
+        "Infeasible: a pod requests nvidia.com/gpu 16; each of 2 nodes has 8. q quota"
     )
     later = pending(
         *nodes, queue("q", 4, maxGPUs=8), pod("runs", 4, queue="q", node="a"),
@@ -116,15 +116,15 @@ def test_only_nodes_that_the_selector_admits_count():
 
 def test_a_gang_larger_than_the_cluster():
     found = pending(node("a", 8), queue("q", 64), job_with_pods("train", 12, queue="q"))
-    assert found.message.endswith(
-        " Infeasible: with nothing else on them, the nodes hold 8 of the 12 pods."
+    assert found.message.startswith(
+        "Infeasible: with nothing else on them, the nodes hold 8 of the 12 pods. "
     )
 
 
 def test_a_gang_larger_than_the_max_of_its_queue():
     found = pending(node("a", 8), queue("q", 2, 4), job_with_pods("train", 8, queue="q"))
     assert found.stage is Stage.QUEUE_MAX
-    assert found.message.endswith(" Infeasible: it requests 8 GPUs at once; max of queue q is 4.")
+    assert found.message.startswith("Infeasible: it requests 8 GPUs at once; max of queue q is 4. ")
 
 
 def test_a_queue_that_is_full_now_is_no_impossibility():
@@ -142,7 +142,11 @@ def test_more_devices_on_one_pod_than_any_node_has():
     hardware = (node("a", 0), gpu_slice("a"), device_class())
     found = pending(*hardware, queue("q", 64), claiming_job("train", 1, 16, queue="q"))
     assert found.is_infeasible
-    assert "requested 16 of class gpu.nvidia.com, at most 8 on a node" in found.message
+    assert found.message == (
+        "Infeasible: claim gpu, request gpu: insufficient allocatable devices: requested 16 of "
+        "class gpu.nvidia.com, at most 8 on a node; 8 devices. 0/1 nodes are available: 1 cannot "
+        "allocate all claims."
+    )
 
 
 @pytest.mark.parametrize("rack_gpus", [8, 16])
@@ -156,14 +160,62 @@ def test_a_gang_larger_than_every_domain(rack_gpus):
         assert unplaced == ()
         return
     [found] = unplaced
-    assert found.message.endswith(
-        " Infeasible: 12 pods must share one rack; with nothing else on it, the largest, a, "
-        "holds 8."
+    assert found.message.startswith(
+        "Infeasible: 12 pods must share one rack; with nothing else on it, the largest, a, "
+        "holds 8. "
     )
 
 
-NAMED_AMOUNTS = re.compile(r"Insufficient \S+ \((?!\S+ requested)")
 SPOT = Taint(key="spot", value="true", effect="NoSchedule")
+OTHER_RACK = {"node_selector": {"rack": "b"}}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options", "problem"),
+    [
+        ([{}], OTHER_RACK, "no node matches the node selector or affinity of a pod"),
+        ([{"taints": (SPOT,)}], {}, "every node has a taint that a pod does not tolerate"),
+        (
+            [{"taints": (SPOT,), "labels": {"rack": "b"}}, {}],
+            OTHER_RACK,
+            "every node that matches its node selector has a taint that a pod does not tolerate",
+        ),
+        ([{"unschedulable": True, "labels": {"rack": "b"}}, {}], OTHER_RACK, ""),
+        ([{"taints": (Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule"),)}], {}, ""),
+    ],
+)
+def test_a_pod_that_no_node_admits(nodes, options, problem):
+    named = [node(f"n{i}", 8, **each) for i, each in enumerate(nodes)]
+    found = pending(*named, queue("q", 8), pod("lost", 1, queue="q", **options))
+    assert found.stage is Stage.NODE_FILTERS
+    assert found.is_infeasible == bool(problem)
+    begin = f"Infeasible: {problem}. " if problem else ""
+    assert found.message.startswith(f"{begin}0/{len(nodes)} nodes are available: ")
+
+
+def test_a_volume_that_no_node_reaches():
+    lost = pod("lost", 1, queue="q", **DISKS)
+    found = pending(node("a", 8), queue("q", 8), *disk_on("elsewhere"), lost)
+    assert found.message.startswith("Infeasible: no node that a pod may use reaches its volumes. ")
+
+
+def test_what_others_may_keep_is_no_reason_where_a_gang_is_infeasible():
+    labels = {"rack": "a"}
+    hardware = (
+        node("small", 0, labels=labels),
+        gpu_slice("small", 4),
+        node("large", 0),
+        gpu_slice("large", 8),
+        device_class(),
+    )
+    running = claiming_job("theirs", 1, 4, queue="other", node="small")
+    large = claiming_job("train", 1, 8, queue="q", node_selector=labels)
+    found = pending(*hardware, queue("q", 6), queue("other", 6), running, large)
+    assert found.stage is Stage.DEVICES
+    assert found.protections == ()
+
+
+NAMED_AMOUNTS = re.compile(r"Insufficient \S+ \((?!\S+ requested)")
 HOST, RACK = "kubernetes.io/hostname", "rack"
 OWN = LabelSelector(match_labels={"app": "train"})
 PORTS = (ContainerPort(host_port=9000),)
@@ -284,11 +336,11 @@ def test_pods_of_a_device_plugin_lack_gpus_where_a_class_could_serve_them_too():
     ours = cluster(node("a", 8), queue("q", 8), served, job_with_pods("train", 9, queue="q"))
     [found] = ours.plan().unplaced
     assert found.message == (
-        "9 pods must start together but only 8 can be scheduled: 1 Insufficient nvidia.com/gpu "
-        "(1 requested). Infeasible: with nothing else on them, the nodes hold 8 of the 9 pods."
+        "Infeasible: with nothing else on them, the nodes hold 8 of the 9 pods. 9 pods must start "
+        "together but only 8 can be scheduled: 1 Insufficient nvidia.com/gpu (1 requested)."
     )
     large = cluster(node("a", 8), queue("q", 8), served, pod("huge", 9, queue="q"))
     [found] = large.plan().unplaced
-    assert "Infeasible: a pod requests nvidia.com/gpu 9; the only admitted node has 8." in (
-        found.message
+    assert found.message.startswith(
+        "Infeasible: a pod requests nvidia.com/gpu 9; the only node has 8. 0/1 nodes"
     )

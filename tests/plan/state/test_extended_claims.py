@@ -203,3 +203,12 @@ def test_pods_that_share_a_device_get_shares_of_their_own():
         for result in each.create_claim.claim.status.allocation.devices.results
     ]
     assert len(set(shares)) == len(shares) == 3
+
+
+def test_what_lacks_is_told_by_container_and_resource():
+    """Not by the claim that is made, which no manifest names."""
+    world = cluster(answering(), *with_driver("n0"), queue("q", 16), pod("p", 9, queue="q"))
+    [found] = world.plan().unplaced
+    assert "container main, nvidia.com/gpu: insufficient allocatable devices" in found.message
+    assert "container-0" not in found.message
+    assert "<" not in found.message

@@ -99,7 +99,7 @@ REQUIREMENTS = (
     ),
     requiring(
         "host-port-twice",
-        "only 1 can be scheduled: 1 didn't have free ports for the requested pod ports. Infeasible",
+        "only 1 can be scheduled: 1 didn't have free ports for the requested pod ports",
         "let it start with 1 of its 2 pods (min-available)",
         gpus("waiting", 2, containers=SERVING),
         stage=Stage.RESOURCES,
@@ -148,14 +148,14 @@ REQUIREMENTS = (
     ),
     requiring(
         "resource-of-no-node",
-        "the only admitted node has 0. No node reports resource hugepages-2Mi.",
+        "Infeasible: a pod requests hugepages-2Mi 4Gi; no node has any. 0/1 nodes",
         "remove the request of hugepages-2Mi, which no node reports",
         requesting("waiting", 1, limits=True, hugepages_2Mi="4Gi", cpu="1"),
         stage=Stage.RESOURCES,
     ),
     requiring(
         "memory-in-tebibytes",
-        "Infeasible: a pod requests memory 64Ti; the only admitted node has 1Ti.",
+        "Infeasible: a pod requests memory 64Ti; the only node has 1Ti.",
         "request memory 1Ti instead of 64Ti, the most that a node has",
         requesting("waiting", 1, memory="64Ti"),
         stage=Stage.RESOURCES,

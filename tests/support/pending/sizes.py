@@ -51,20 +51,20 @@ SIZES = (
     ),
     too_large(
         "memory-of-a-pod",
-        "Infeasible: a pod requests memory 2Ti; the largest of 2 nodes has 1Ti",
+        "Infeasible: a pod requests memory 2Ti; each of 2 nodes has 1Ti",
         "request memory 1Ti instead of 2Ti, the most that a node has",
         waits=[requesting("waiting", 1, memory="2Ti")],
     ),
     too_large(
         "cpu-of-a-pod",
-        "Infeasible: a pod requests cpu 200; the largest of 2 nodes has 128",
+        "Infeasible: a pod requests cpu 200; each of 2 nodes has 128",
         "request cpu 128 instead of 200, the most that a node has",
         waits=[requesting("waiting", 2, cpu="200")],
         pods=2,
     ),
     too_large(
         "disk-of-a-pod",
-        "Infeasible: a pod requests ephemeral-storage 3Ti; the largest of 2 nodes has 1Ti",
+        "Infeasible: a pod requests ephemeral-storage 3Ti; each of 2 nodes has 1Ti",
         "request ephemeral-storage 1Ti instead of 3Ti, the most that a node has",
         waits=[requesting("waiting", 1, ephemeral_storage="3Ti")],
     ),
