@@ -351,7 +351,7 @@ class Scheduler:
             with self._failures.contained("the log"):
                 log_decisions(decisions, snapshot.gangs, number, now)
             with self._metrics.timed("commit", number):
-                self._executor.execute(plan, snapshot.gangs.values(), now)
+                self._executor.execute(plan, snapshot, now)
 
     def _decide(self, snapshot: Snapshot) -> tuple[Plan, Floats]:
         limit = self._configuration.budgets.cycle_time

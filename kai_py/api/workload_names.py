@@ -1,7 +1,8 @@
-"""Names of workloads in texts, for readers who may not know of them.
+"""Names of workloads and queues in texts, for readers who may not know of them.
 
-A name is NAMESPACE/NAME, NAMESPACE/KIND/NAME or the key of a gang, with one more part. What stands
-before it ("gang", "workload", …) is part of what is replaced.
+The name of a workload is NAMESPACE/NAME, NAMESPACE/KIND/NAME or the key of a gang, with one more
+part. What stands before it ("gang", "workload", …) is part of what is replaced. The name of a queue
+follows that word, or begins a line of KAI's that says what the queue uses.
 """
 
 import re
@@ -11,6 +12,11 @@ OF_ANOTHER_NAMESPACE = "of another namespace"
 _NAMED = re.compile(
     r"(?<![\w./-])(?:((?:[Aa] )?(?:[Ww]orkload|[Gg]ang|[Pp]od|[Cc]laim|[Jj]ob)) )?"
     r"(([a-z0-9][-a-z0-9]*)(?:/[A-Za-z0-9](?:[\w.-]*\w)?){1,3})"
+)
+_QUEUE = re.compile(
+    r"""(?:(?<!mean )(?<!use )\b([Qq])ueue (["']?)|^(?=\S+ uses <))"""
+    r"([a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)(?(2)\2)",
+    re.MULTILINE,
 )
 
 
@@ -37,3 +43,18 @@ def without_names(
         return f"{noun or 'a workload'} {described(name) or OF_ANOTHER_NAMESPACE}"
 
     return _NAMED.sub(replaced, text)
+
+
+def without_queues(text: str, is_hidden: Callable[[str], bool]) -> str:
+    """The text without names of queues that are hidden.
+
+    "Did you mean queue X" and "use queue X" name what the reader's namespace may use.
+    """
+
+    def replaced(found: re.Match[str]) -> str:
+        initial, _, name = found.groups()
+        if not is_hidden(name):
+            return found[0]
+        return "another queue" if initial == "q" else "Another queue"
+
+    return _QUEUE.sub(replaced, text) if "ueue " in text or " uses <" in text else text

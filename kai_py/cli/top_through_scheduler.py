@@ -1,7 +1,7 @@
 """Data of ``kai-py top`` from the scheduler, for users who may not read the cluster themselves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import quote
 
@@ -66,7 +66,7 @@ class ToldTop:
     def live_cluster(self) -> LiveCluster:
         """The cluster as it was told last."""
         return LiveCluster(
-            nodes=tuple(_nodes(self._devices.devices)),
+            nodes=tuple(live_nodes(self._devices.devices)),
             queues=tuple(
                 LiveQueue(
                     name=row.queue,
@@ -118,12 +118,26 @@ def _gang(row: GangRow) -> LiveGang:
     return LiveGang(row.gang, row.queue, row.pods, row.bound, running, 0, 0, reason)
 
 
-def _nodes(devices: Sequence[DeviceEntry]) -> list[LiveNode]:
+def live_nodes(devices: Sequence[DeviceEntry]) -> list[LiveNode]:
+    """The nodes of devices with a slot for each, those without a node as one; of its gang."""
     slots: dict[str, list[GpuSlot]] = {}
     for entry in devices:
         free = entry.status is DeviceStatus.FREE
-        gang = entry.claims[0].gang if entry.claims else ""
         state = GpuState.FREE if free else GpuState.RUNNING
         drawn = slots.setdefault(entry.node or OTHERS, [])
-        drawn += [GpuSlot(state, gang)] * min(entry.count, MAX_SLOTS - len(drawn))
+        for gang, count in _gangs_of(entry):
+            drawn += [GpuSlot(state, gang)] * min(count, MAX_SLOTS - len(drawn))
     return [LiveNode(name, "", tuple(found)) for name, found in slots.items()]
+
+
+def _gangs_of(entry: DeviceEntry) -> Iterator[tuple[str, int]]:
+    """How many of the devices that an entry stands for each gang has, the rest last, as ""."""
+    if not any(each.units for each in entry.claims):
+        yield entry.claims[0].gang if entry.claims else "", entry.count
+        return
+    left = entry.count
+    for holder in entry.claims:
+        taken = min(left, holder.units)
+        yield holder.gang, taken
+        left -= taken
+    yield "", left

@@ -247,9 +247,16 @@ class EventWriter:
         told = {
             name: text
             for name, text in details.items()
-            if name != PREEMPTOR or self._readable(text, regarding.namespace) == text
+            if self._may_tell(name, text, regarding.namespace)
         }
         self._recorder.record(Event(regarding, reason, action, note, kind, details=told))
+
+    def _may_tell(self, detail: str, value: str, namespace: str) -> bool:
+        """Whether a detail of an event names nothing that ``namespace`` may not know of."""
+        if detail not in (PREEMPTOR, PREEMPTOR_QUEUE):
+            return True
+        text = value if detail == PREEMPTOR else f"queue {value}"
+        return self._readable(text, namespace) == text
 
     def _warn(
         self,

@@ -7,7 +7,7 @@ statuses and events.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -21,6 +21,7 @@ from kai_py.commit.maintenance import Maintenance
 from kai_py.commit.reports import NamedTask, PlanReports
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.kinds import PODS
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ class Executor:
 
     def __init__(self, dependencies: ExecutorDependencies) -> None:
         self._dependencies = dependencies
-        self._gangs: Collection[Gang] = ()
+        self._gangs = tuple[Gang, ...]()
         self._stale: tuple[str, ...] = ()
         lookups, settings = Lookups(dependencies.mirror), dependencies.settings
         gpu_reservations = _gpu_reservations(dependencies, lookups)
@@ -77,9 +78,9 @@ class Executor:
             dependencies, self.committer, self._reports.events, evictions, gpu_reservations
         )
 
-    def execute(self, plan: Plan, gangs: Collection[Gang], now: float) -> None:
-        """Carry out a plan made of ``gangs``; ``now`` is its time, seconds since the epoch."""
-        plan = self._reports.complete(plan, gangs, now)
+    def execute(self, plan: Plan, snapshot: Snapshot, now: float) -> None:
+        """Carry out a plan made of ``snapshot``; ``now`` is its time, seconds since the epoch."""
+        plan, gangs = self._reports.complete(plan, snapshot, now), tuple(snapshot.gangs.values())
         self._maintenance.plan, self._gangs = plan, gangs
         self.committer.commit(self._supported(plan), now)
         self._reports.update(plan, gangs)

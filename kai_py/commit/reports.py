@@ -26,6 +26,7 @@ from kai_py.commit.statuses.queue import QueueStatusWriter
 from kai_py.plan.plan import Plan
 from kai_py.plan.session.startups import GANGS_NOT_READY
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.kinds import NODES, QUEUES, WatchedQueue
 
 STATUS_DRAIN_SECONDS = 2.0
@@ -93,12 +94,14 @@ class PlanReports:
             wake=dependencies.wake,
         )
 
-    def complete(self, plan: Plan, gangs: Collection[Gang], now: float) -> Plan:
+    def complete(self, plan: Plan, snapshot: Snapshot, now: float) -> Plan:
         """``plan`` with KAI's messages and the state of scale-ups and ProvisioningRequests.
 
-        Its texts name no workloads of other namespaces than those that they are written in.
+        Its texts name no workloads of other namespaces than those that they are written in, and no
+        queues that are closed to these.
         """
-        self._texts.update(gangs)
+        gangs = snapshot.gangs.values()
+        self._texts.update(gangs, snapshot.queues, snapshot.namespaces)
         plan = self._texts.readable_plan(with_kai_messages(plan, gangs, now))
         names = [name for _, name in self._dependencies.mirror.objects(NODES)]
         return self._provisioner.update(

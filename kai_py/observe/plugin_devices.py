@@ -4,6 +4,7 @@ A node has one entry for the units that are allocated, and one for those that ar
 pods that another scheduler placed are among the allocated ones; no gang is named for them.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder
@@ -52,23 +53,25 @@ def list_plugin_devices(snapshot: Snapshot) -> list[DeviceEntry]:
 
 def _holders(snapshot: Snapshot) -> dict[tuple[str, str], list[Holder]]:
     """By node and resource, a holder per gang."""
-    pods: dict[tuple[str, str], dict[str, list[str]]] = {}
+    pods: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     for gang in snapshot.gangs.values():
         for member in gang.bound:
-            for resource in member.shape.requests:
+            for resource, amount in member.shape.requests.items():
                 if "/" in resource:
                     of_gang = pods.setdefault((member.node, resource), {})
-                    of_gang.setdefault(gang.key, []).append(member.pod.name)
+                    of_gang.setdefault(gang.key, {})[member.pod.name] = amount
     return {
-        place: [_holder(snapshot.gangs[key], names) for key, names in sorted(gangs.items())]
+        place: [_holder(snapshot.gangs[key], units) for key, units in sorted(gangs.items())]
         for place, gangs in pods.items()
     }
 
 
-def _holder(gang: Gang, pods: list[str]) -> Holder:
+def _holder(gang: Gang, pods: Mapping[str, float]) -> Holder:
+    """``pods``: how many units each has."""
     return Holder(
         claim="",
         pods=tuple(pods),
+        units=int(sum(pods.values())),
         gang=gang.key,
         queue=gang.queue,
         consumed={},

@@ -5,6 +5,7 @@ Each function takes the whole answer and what the reader sees, and gives an answ
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -114,10 +115,9 @@ def tenant_devices(entries: Iterable[DeviceEntry], seen: Visibility) -> list[Dev
     """
     own: list[DeviceEntry] = []
     sums: dict[tuple[str, str, DeviceStatus], DeviceEntry] = {}
-    for entry in entries:
-        claims = tuple(_holders(entry, seen))
-        if claims or seen.nodes:
-            own.append(replace(entry, claims=claims))
+    for entry in chain.from_iterable(_by_owner(each, seen) for each in entries):
+        if entry.claims or seen.nodes:
+            own.append(entry)
             continue
         key = (entry.product, entry.kind, entry.status)
         before = sums.get(key)
@@ -133,6 +133,18 @@ def tenant_devices(entries: Iterable[DeviceEntry], seen: Visibility) -> list[Dev
             count=entry.count + (before.count if before else 0),
         )
     return [*own, *sums.values()]
+
+
+def _by_owner(entry: DeviceEntry, seen: Visibility) -> Iterator[DeviceEntry]:
+    """The entry with its own holders; of device plugins the own units, and those of others."""
+    claims = tuple(_holders(entry, seen))
+    units = min(entry.count, sum(each.units for each in claims))
+    if not units:
+        yield replace(entry, claims=claims)
+        return
+    yield replace(entry, claims=claims, count=units)
+    if entry.count > units:
+        yield replace(entry, claims=(), count=entry.count - units)
 
 
 def _holders(entry: DeviceEntry, seen: Visibility) -> Iterator[Holder]:

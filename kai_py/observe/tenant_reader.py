@@ -17,10 +17,11 @@ from kai_py.observe.http_answers import Reader
 from kai_py.observe.token_review import AccessDenial, ObjectAccess, TokenReviews, UserInfo
 from kai_py.observe.visibility import (
     Visibility,
+    named_queues,
     own_queues,
-    with_ancestors,
     workload_namespaces,
 )
+from kai_py.snapshot.tables.queues import with_ancestors
 
 MAX_NAMESPACES = 64
 """Most namespaces that are reviewed for one answer."""
@@ -53,12 +54,15 @@ class TenantReader:
             ordered = list(dict.fromkeys((*asked, *sorted(known))))
             namespaces = frozenset(await self._with_pods(ordered[:MAX_NAMESPACES]))
             unreviewed = len(ordered[MAX_NAMESPACES:])
+        seen = await self._queues(view, namespaces, may_see_all=queues)
+        existing = frozenset(spec.name for spec in view.snapshot.queues)
         return Visibility(
             namespaces=namespaces,
-            queues=await self._queues(view, namespaces, may_see_all=queues),
+            queues=seen,
             nodes=nodes,
             hidden=known - namespaces,
             unreviewed=unreviewed,
+            hidden_queues=existing - seen - named_queues(view, namespaces),
         )
 
     async def _with_pods(self, namespaces: Collection[str]) -> Iterable[str]:

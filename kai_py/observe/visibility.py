@@ -8,13 +8,14 @@ Everything else is left out of an answer or counted (``tenant_answers``). Texts 
 gangs, so names of hidden namespaces are replaced in every text.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from kai_py.api.workload_names import OF_ANOTHER_NAMESPACE, without_names
+from kai_py.api.workload_names import OF_ANOTHER_NAMESPACE, without_names, without_queues
 from kai_py.observe.cluster_view import ClusterView
-from kai_py.snapshot.tables.queues import QueueInfo
+from kai_py.snapshot.tables.queue_access import QueueAccess
+from kai_py.snapshot.tables.queues import with_ancestors
 
 HIDDEN = f"a workload {OF_ANOTHER_NAMESPACE}"
 MAX_TEXT = 65_536
@@ -27,7 +28,8 @@ class Visibility:
     """Namespaces whose gangs, and queues whose rows a reader sees; ``nodes``: names of nodes.
 
     ``hidden``: the other namespaces that have gangs or claims. ``unreviewed``: how many of them
-    were not looked at, because there are too many; they count as hidden.
+    were not looked at, because there are too many; they count as hidden. ``hidden_queues``: those
+    that texts do not name: neither seen nor named by an own gang.
     """
 
     namespaces: frozenset[str]
@@ -35,14 +37,16 @@ class Visibility:
     nodes: bool
     hidden: frozenset[str] = field(default_factory=frozenset)
     unreviewed: int = 0
+    hidden_queues: frozenset[str] = field(default_factory=frozenset)
 
     def sees(self, key: str) -> bool:
         """Whether the gang, pod or claim NAMESPACE/… may be seen."""
         return key.partition("/")[0] in self.namespaces
 
     def text(self, text: str) -> str:
-        """A text without names of workloads in hidden namespaces."""
-        return without_names(text[:MAX_TEXT], self.hidden)
+        """A text without names of workloads in hidden namespaces and of hidden queues."""
+        shown = without_names(text[:MAX_TEXT], self.hidden)
+        return without_queues(shown, self.hidden_queues.__contains__)
 
     def redacted(self, value: Any) -> Any:
         """JSON without what is hidden: records of hidden gangs, names of queues, names in texts.
@@ -80,27 +84,29 @@ def workload_namespaces(view: ClusterView) -> frozenset[str]:
 
 
 def own_queues(view: ClusterView, namespaces: Collection[str]) -> frozenset[str]:
-    """Queues that gangs of ``namespaces`` use or that name one of them."""
+    """Queues that gangs of ``namespaces`` use, or that name one of them; none closed to them."""
+    snapshot = view.snapshot
+    access = QueueAccess(lambda: snapshot.queues, lambda: snapshot.namespaces)
+    access.update()
     used = {
         gang.queue
-        for key, gang in view.snapshot.gangs.items()
-        if key.partition("/")[0] in namespaces
+        for key, gang in snapshot.gangs.items()
+        if (namespace := key.partition("/")[0]) in namespaces
+        and access.accepts(gang.queue, namespace)
     }
     named = {
         spec.name
-        for spec in view.snapshot.queues
+        for spec in snapshot.queues
         if spec.namespaces is not None and not set(namespaces).isdisjoint(spec.namespaces.names)
     }
     return frozenset(used | named)
 
 
-def with_ancestors(queues: Iterable[str], specs: Iterable[QueueInfo]) -> frozenset[str]:
-    """The queues and all above them; a cycle of parents ends where it closes."""
-    parents = {spec.name: spec.parent for spec in specs}
-    found: set[str] = set()
-    for queue in queues:
-        at = queue
-        while at and at not in found:
-            found.add(at)
-            at = parents.get(at, "")
-    return frozenset(found)
+def named_queues(view: ClusterView, namespaces: Collection[str]) -> frozenset[str]:
+    """Queues that gangs of ``namespaces`` name, whether they may use them or not, and all above."""
+    named = {
+        gang.queue
+        for key, gang in view.snapshot.gangs.items()
+        if key.partition("/")[0] in namespaces
+    }
+    return with_ancestors(named, view.snapshot.queues)

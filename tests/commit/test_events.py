@@ -232,7 +232,7 @@ def test_events_name_no_workloads_of_other_namespaces():
         each = waiting(name, queue=queue)
         owner = replaced(each.owner, namespace=team)
         known.append(replaced(each, key=f"{team}/Job/{name}", owner=owner))
-    texts.update(known)
+    texts.update(known, (), {})
     recorder = SimpleNamespace(record=events.append)
     writer = EventWriter(
         recorder,

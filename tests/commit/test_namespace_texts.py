@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.commit.namespace_texts import NamespaceTexts
+from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo
 from tests.support.replacing import replace
 from tests.support.worlds import gang
 
@@ -18,10 +19,47 @@ def of(namespace, name, queue="theirs"):
     return replace(ours, key=f"{namespace}/{owner.kind}/{name}", owner=owner)
 
 
-def texts(*gangs):
+def texts(*gangs, queues=()):
     found = NamespaceTexts()
-    found.update(gangs)
+    found.update(gangs, queues, {})
     return found
+
+
+def closed(name, namespace, parent=""):
+    return QueueInfo(name=name, parent=parent, namespaces=NamespaceRule((namespace,)))
+
+
+QUEUES = (
+    QueueInfo(name="company"),
+    closed("theirs", "vision", "company"),
+    closed("ours", "ml", "company"),
+    QueueInfo(name="open", parent="company"),
+)
+QUOTES = st.sampled_from(["", '"', "'"])
+
+
+@given(st.lists(st.tuples(st.sampled_from([each.name for each in QUEUES]), QUOTES, SEPARATORS)))
+def test_queues_that_are_closed_to_a_namespace_are_not_named_there(parts):
+    text = "pods are protected"
+    for name, quote, separator in parts:
+        text += f"{separator}of queue {quote}{name}{quote} with 4 GPUs"
+    known = texts(of("ml", "own", "ours"), of("vision", "run"), queues=QUEUES)
+    shown = known.readable(text, "ml")
+    assert "theirs" not in shown
+    assert shown.count("another queue") == sum(name == "theirs" for name, _, _ in parts)
+    assert shown.count("company") == sum(name == "company" for name, _, _ in parts)
+    assert known.readable(text, "vision").count("theirs") == text.count("theirs")
+    assert texts(of("ml", "own"), queues=QUEUES).readable(text, "ml") == text  # it names it itself
+
+
+def test_workloads_of_such_queues_and_lines_of_kai_tell_none_either():
+    known = texts(of("ml", "own", "ours"), of("vision", "run"), queues=QUEUES)
+    text = "reclaimed by workload vision/run: queue theirs has 4.\ntheirs uses <4 GPUs>."
+    assert known.readable(text, "ml") == (
+        "reclaimed by workload of another queue: another queue has 4.\nAnother queue uses <4 GPUs>."
+    )
+    assert known.readable("Queue theirs", "ml") == "Another queue"
+    assert known.readable("use queue open, did you mean queue open?", "ml").count("open") == 2
 
 
 @given(st.lists(st.tuples(NOUNS, NAMES, st.booleans(), SEPARATORS), max_size=4))

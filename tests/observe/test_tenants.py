@@ -12,9 +12,11 @@ from kai_py.observe.suggestion import (
     SuggestionStep,
     Verb,
 )
-from kai_py.observe.visibility import HIDDEN, Visibility
+from kai_py.observe.visibility import HIDDEN, Visibility, named_queues, own_queues
 from kai_py.simulate.what_if import Comparison, PlacedGang
-from tests.observe.tenants import ApiServer, asking, pods_of
+from tests.observe.shown import Shown
+from tests.observe.tenants import ApiServer, asking, moved, pods_of
+from tests.support import scenario
 
 ANNA = {pods_of("ml")}
 PATHS = (
@@ -218,3 +220,26 @@ async def test_metrics_need_a_token_only_through_the_api_server(ask):
 def test_names_in_texts(text, shown):
     seen = Visibility(frozenset({"ml"}), frozenset(), nodes=False, hidden=frozenset({"vision"}))
     assert seen.text(text).rstrip(".") == shown.rstrip(".")
+
+
+def test_hidden_queues_are_not_named_in_texts():
+    seen = Visibility(
+        frozenset({"ml"}), frozenset({"ml-queue"}), nodes=False, hidden_queues=frozenset({"dark"})
+    )
+    text = 'queue dark has 8 GPUs; use queue dark; queue ml-queue, queue "dark" and dark matter'
+    assert seen.text(text) == (
+        "another queue has 8 GPUs; use queue dark; queue ml-queue, another queue and dark matter"
+    )
+
+
+def test_naming_a_closed_queue_shows_none_of_it():
+    world = scenario.cluster(
+        scenario.node("n", 8),
+        scenario.queue("company", 8),
+        scenario.queue("theirs", 8, parent="company", namespaces={"names": ["vision"]}),
+        *moved([scenario.pod("sly", 1, queue="theirs")], "ml"),
+    )
+    view = Shown(world.snapshot()).view
+    assert own_queues(view, {"ml"}) == set()
+    assert own_queues(view, {"vision"}) == {"theirs"}
+    assert named_queues(view, {"ml"}) == {"theirs", "company"}

@@ -54,6 +54,8 @@ class Holder:
     """Of a share: the capacity it consumes."""
     admin_access: bool
     """Has admin access, which allocates nothing."""
+    units: int = 0
+    """How many devices of a device plugin it has, which have no names; 0 for a claim."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,11 @@ class QueueAccess:
         self._remembered.clear()
         return True
 
+    @property
+    def is_restricted(self) -> bool:
+        """Whether some queue is closed to some namespaces."""
+        return self._queues is not None
+
     def exists(self, queue: str) -> bool:
         """Whether there is such a queue."""
         return queue in self._names

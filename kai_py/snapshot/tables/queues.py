@@ -108,6 +108,18 @@ class QueueInfo:
     spares: LabelSelector | None = None
 
 
+def with_ancestors(queues: Iterable[str], specs: Iterable[QueueInfo]) -> frozenset[str]:
+    """The queues and all above them; a cycle of parents ends where it closes."""
+    parents = {spec.name: spec.parent for spec in specs}
+    found: set[str] = set()
+    for queue in queues:
+        at = queue
+        while at and at not in found:
+            found.add(at)
+            at = parents.get(at, "")
+    return frozenset(found)
+
+
 def inherited(
     queues: Iterable[QueueInfo], own: Callable[[QueueInfo], float | None]
 ) -> dict[str, float]:
