@@ -22,7 +22,8 @@ from kai_py.grouping.gang_template import (
 from kai_py.grouping.pod_template import pod_of_template, template_paths
 from kai_py.grouping.roles import Role, RoleLeaves, role_leaves, template_annotations
 
-ROLE_LABELS = ("training.kubeflow.org/job-role", "training.kubeflow.org/replica-type")
+ROLE_LABELS = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role")
+"""Where both are set (v1), the second calls the launcher the master of its job."""
 REPLICA_SPECS = "spec.mpiReplicaSpecs"
 LAUNCHER_TEMPLATE = f"{REPLICA_SPECS}.Launcher.template"
 MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"

@@ -170,12 +170,14 @@ def _members_missing(gang: Gang) -> Unschedulable | None:
         return None
     gated = sum(m.state == PodState.GATED for m in gang.members)
     exist = len(gang.pending) + len(gang.bound)
-    stage = Stage.SCHEDULING_GATED if gated else Stage.BELOW_MIN_MEMBER
     waits = f"existing pods: {exist}" + (f", gated pods: {gated}" if gated else "")
+    counted = f"minMember is {gang.tree.min_pods()}; {waits}"
     leaves = {leaf.name for leaf in gang.tree.leaves()}
     strange = next((m for m in gang.pending if m.waiting_for and m.subgroup not in leaves), None)
-    why = f"; pod {strange.pod}: {strange.waiting_for}" if strange is not None else ""
-    return Unschedulable(stage, f"minMember is {gang.tree.min_pods()}; {waits}{why}.")
+    if strange is not None:
+        # More pods would not help it, so that the pods get a condition.
+        return Unschedulable(Stage.INVALID, f"{counted}; pod {strange.pod}: {strange.waiting_for}.")
+    return Unschedulable(Stage.SCHEDULING_GATED if gated else Stage.BELOW_MIN_MEMBER, f"{counted}.")
 
 
 def _claims_missing(gang: Gang) -> Unschedulable | None:

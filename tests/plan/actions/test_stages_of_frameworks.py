@@ -176,6 +176,19 @@ def test_workers_of_an_mpi_job_start_with_capacity_for_their_launcher(gpus, star
     assert len(placed(cluster.plan())) == starts
 
 
+def test_a_pod_that_counts_for_no_subgroup_is_a_condition_of_all():
+    found = owner("kubeflow.org/v1", "MPIJob", {"mpiReplicaSpecs": {"Launcher": {}, "Worker": {}}})
+    roles = [{"training.kubeflow.org/job-role": role} for role in ("observer", "worker")]
+    pods = [pod(f"p-{i}", 1, owner=found, labels=roles[i], annotations=MARKS) for i in range(2)]
+    (unplaced,) = with_owners(Cluster(QUEUE, node("n", 4)), found).add(pods).plan().unplaced
+    assert len(unplaced.pods) == 2
+    assert (unplaced.stage, unplaced.message) == (
+        "Invalid",
+        "minMember is 2; existing pods: 2; pod default/p-0: its labels name subgroup "
+        '"observer", which its gang does not have; it has launcher, worker.',
+    )
+
+
 @pytest.mark.parametrize(("gpus", "starts"), [(2, 0), (3, 1)])
 def test_a_driver_of_spark_starts_with_capacity_for_its_executors(gpus, starts):
     executor = {"instances": 3, "memory": "512m", "gpu": {"name": "nvidia.com/gpu", "quantity": 1}}
