@@ -60,9 +60,11 @@ def tokens(path: Path) -> Iterator[tokenize.TokenInfo]:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_identifiers_messages_and_comments_use_its_words(path: Path) -> None:
+    # What no token has, the whole text has not: a token ends no word that the text goes on with.
+    suspect = banned_in(path.read_text())
     wrong = {
         f"line {token.start[0]}: {word}"
-        for token in tokens(path)
+        for token in (tokens(path) if suspect else ())
         for word in banned_in(token.string)
     }
     assert not wrong | {f"file name: {word}" for word in banned_in(path.stem)}

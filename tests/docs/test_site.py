@@ -35,6 +35,7 @@ def test_the_site_is_built_strictly(site):
     assert stems(site, "*.html") >= stems(DOCS, "*.md")
 
 
+@pytest.mark.slow
 def test_the_site_fetches_nothing(site):
     for page in site.rglob("*.html"):
         assert not FETCHED.search(page.read_text(encoding="utf-8")), page

@@ -19,23 +19,23 @@ FOLDER = Path(__file__).parents[2] / "corpus" / "poison"
 NAMESPACE = "tenant"
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML with the two tags."""
+class _Loader(yaml.CSafeLoader):
+    """YAML with the three tags; the loader in C is ten times as fast."""
 
 
-def _repeat(loader: yaml.SafeLoader, node: yaml.Node) -> str:
+def _repeat(loader: _Loader, node: yaml.Node) -> str:
     text, times, *end = loader.construct_sequence(node)  # type: ignore[arg-type]
     return text * times + "".join(end)
 
 
-def _nested(loader: yaml.SafeLoader, node: yaml.Node) -> list[Any]:
+def _nested(loader: _Loader, node: yaml.Node) -> list[Any]:
     value: list[Any] = []
     for _ in range(int(loader.construct_scalar(node))):  # type: ignore[arg-type]
         value = [value]
     return value
 
 
-def _copies(loader: yaml.SafeLoader, node: yaml.Node) -> list[Any]:
+def _copies(loader: _Loader, node: yaml.Node) -> list[Any]:
     times, value = loader.construct_sequence(node, deep=True)  # type: ignore[arg-type]
     return [_numbered(value, str(number)) for number in range(times)]
 
