@@ -6,7 +6,7 @@ does.
 
 import difflib
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,20 @@ def closest_match(word: str, known: Iterable[str]) -> str | None:
         by_lower = {each: by_lower[each] for each in alike[:MAX_CANDIDATES]}
     matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)
     return by_lower[matches[0]] if matches else None
+
+
+def nearest_path(value: str, known: Sequence[str]) -> str:
+    """Of NAMESPACE/KIND/NAME the known one that was probably meant; "" if none is like it.
+
+    Only the last part is compared, else long namespaces would decide.
+    """
+    path, slash, last = value.rpartition("/")
+    if last in (ends := {name.rpartition("/")[2]: name for name in known}):
+        return ends[last]
+    siblings = [name for name in known if f"/{name}".rpartition("/")[0].endswith(slash + path)]
+    ends = {name.rpartition("/")[2]: name for name in siblings}
+    nearest = closest_match(last, ends)
+    return ends[nearest] if nearest else ""
 
 
 MAX_EDITS = 2

@@ -88,7 +88,7 @@ def command(
     ]
     if not entries and not (node or queue or free):
         print("no devices: no ResourceSlice and no node has any", file=sys.stderr)
-    if print_document(entries, output.form):
+    if print_document(entries, output.form, names=_names(entries)):
         return
     if by is not None:
         _print_counts(entries, by, report_cells(reports, found))
@@ -98,6 +98,16 @@ def command(
         print_table(WIDE_HEADINGS, (_wide_cells(*row) for row in rows))
     else:
         print_table(HEADINGS, (_cells(*row) for row in rows))
+
+
+def _names(entries: Iterable[DeviceEntry]) -> Iterable[str]:
+    """DRIVER/POOL/DEVICE, of device plugins NODE/RESOURCE, each once; sums have no name."""
+    named = (
+        (each.driver, each.pool, each.device) if each.driver else (each.node, each.device)
+        for each in entries
+        if each.driver or each.node
+    )
+    return dict.fromkeys("/".join(parts) for parts in named)
 
 
 def tree_rows(entries: Sequence[DeviceEntry]) -> Iterable[tuple[DeviceEntry, str]]:

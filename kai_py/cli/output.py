@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from kai_py.api.printable import UNPRINTABLE, printable, printable_json
-from kai_py.api.problems import closest_match
+from kai_py.api.problems import nearest_path
 from kai_py.cli.errors import CommandError
 
 
@@ -242,16 +242,5 @@ def check_known(option: str, value: str, names: Iterable[str], *, hint: str) -> 
 
 def not_found(what: str, value: str, names: Iterable[str], *, hint: str) -> CommandError:
     """The error for a name that does not resolve; it suggests the nearest one, or says ``hint``."""
-    nearest = _nearest_name(value, list(names))
+    nearest = nearest_path(value, list(names))
     return CommandError(f"{what}: not found", hint=f"did you mean {nearest}?" if nearest else hint)
-
-
-def _nearest_name(value: str, names: Sequence[str]) -> str:
-    """Of NAMESPACE/KIND/NAME only the last part is compared, else long namespaces would decide."""
-    path, slash, last = value.rpartition("/")
-    if last in (ends := {name.rpartition("/")[2]: name for name in names}):
-        return ends[last]
-    siblings = [name for name in names if f"/{name}".rpartition("/")[0].endswith(slash + path)]
-    ends = {name.rpartition("/")[2]: name for name in siblings}
-    nearest = closest_match(last, ends)
-    return ends[nearest] if nearest else ""

@@ -53,8 +53,7 @@ def read_recorded(path: Path) -> Archive:
     try:
         return archive_of(load_objects(path))
     except ObjectsError as error:
-        text = f"is not a snapshot of KAI-Scheduler or kai-py: {error}"
-        raise ArchiveError(f"{path} {text}") from error
+        raise ArchiveError(str(error)) from error
 
 
 def archive_of(documents: Iterable[Document]) -> Archive:

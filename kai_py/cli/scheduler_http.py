@@ -32,6 +32,7 @@ DEFAULT_SERVICE = "kai-py/kai-py"
 SERVICE_VARIABLE = "KAI_PY_SERVICE"
 PORT = "http"
 NOT_INSTALLED = f"is the scheduler installed there? ${SERVICE_VARIABLE} or --service names it"
+NOT_FOUND = 404
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
 """For streams too: the server sends something every 15 seconds."""
@@ -215,7 +216,7 @@ def _refused(call: ApiCall, error: ApiError) -> CommandError:
     # What the scheduler answers is no Status of the API server, and has no reason.
     if isinstance(error, StatusError) and not error.reason:
         text = str(error).removeprefix(f"{call}: {error.code} : ")
-        return SchedulerAnswerError(text, exit_code=ExitCode.CLUSTER)
+        return SchedulerAnswerError(text, exit_code=_exit_code(error.code))
     kind = CommandError if isinstance(error, StatusError) else UnreachableError
     return kind(
         str(error),
@@ -291,4 +292,10 @@ async def raise_for_status(url: str, response: aiohttp.ClientResponse) -> None:
     """Raise CommandError unless the status is 200."""
     if response.status != 200:
         text = (await response.text()).strip()
-        raise CommandError(f"{url}: {response.status}: {text}", exit_code=ExitCode.CLUSTER)
+        code = _exit_code(response.status)
+        raise CommandError(f"{url}: {response.status}: {text}", exit_code=code)
+
+
+def _exit_code(status: int) -> ExitCode:
+    """A name that does not resolve is a wrong argument, whoever looked for it."""
+    return ExitCode.USAGE if status == NOT_FOUND else ExitCode.CLUSTER

@@ -12,6 +12,7 @@ from kai_py.cli.naming import context_namespace
 from kai_py.cli.output import count_of
 from kai_py.cli.scheduler_http import Link, Query, SchedulerAddress, decoded
 from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus
+from kai_py.observe.cluster_state import in_tree_order
 from kai_py.observe.explanation import RUNNING, STARTING, Explanation
 from kai_py.observe.gang_rows import GangRow
 from kai_py.observe.http_lists import DeviceList, GangList, QueueList
@@ -29,7 +30,7 @@ from kai_py.snapshot.accounting import GPU
 POLL_SECONDS = 2.0
 OTHERS = "(others)"
 MAX_SLOTS = 64
-"""Most GPUs that are drawn of one node, or of those of others."""
+"""Most GPUs that are drawn of one node."""
 
 
 class ToldTop:
@@ -74,8 +75,9 @@ class ToldTop:
                     fair_share=row.fair_share.get(GPU, 0.0) or 0.0,
                     allocated=row.allocated.get(GPU, 0.0),
                     maximum=row.max.get(GPU),
+                    depth=depth,
                 )
-                for row in self._queues.queues
+                for depth, row in in_tree_order(self._queues.queues)
             ),
             gangs=tuple(map(_gang, self._gangs.gangs)),
         )
@@ -126,8 +128,11 @@ def live_nodes(devices: Sequence[DeviceEntry]) -> list[LiveNode]:
         state = GpuState.FREE if free else GpuState.RUNNING
         drawn = slots.setdefault(entry.node or OTHERS, [])
         for gang, count in _gangs_of(entry):
-            drawn += [GpuSlot(state, gang)] * min(count, MAX_SLOTS - len(drawn))
-    return [LiveNode(name, "", tuple(found)) for name, found in slots.items()]
+            most = MAX_SLOTS - len(drawn) if entry.node else count
+            drawn += [GpuSlot(state, gang)] * min(count, most)
+    return [
+        LiveNode(name, "", tuple(found), is_sum=name == OTHERS) for name, found in slots.items()
+    ]
 
 
 def _gangs_of(entry: DeviceEntry) -> Iterator[tuple[str, int]]:

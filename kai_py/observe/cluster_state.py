@@ -9,6 +9,7 @@ Rows of queues for the command line, the API and the dashboard.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from kai_py.observe.cluster_view import OTHER_SCHEDULERS, ClusterView, NodeUsage
 from kai_py.plan.observations import QueueShare
@@ -70,9 +71,24 @@ def _or_unlimited(amounts: Mapping[str, float]) -> dict[str, float | None]:
     }
 
 
-def in_tree_order(rows: Iterable[QueueRow]) -> Iterator[tuple[int, QueueRow]]:
+class QueueOfTree(Protocol):
+    """What has a queue and the one above it, "" where there is none."""
+
+    @property
+    def queue(self) -> str:
+        """Its name."""
+
+    @property
+    def parent(self) -> str:
+        """The name of the queue above it."""
+
+
+Q = TypeVar("Q", bound=QueueOfTree)
+
+
+def in_tree_order(rows: Iterable[Q]) -> Iterator[tuple[int, Q]]:
     """Every queue after its parent, with its depth; the rows of a plan form a forest."""
-    children: dict[str, list[QueueRow]] = {}
+    children: dict[str, list[Q]] = {}
     for row in rows:
         children.setdefault(row.parent, []).append(row)
     stack = [(0, row) for row in reversed(children.get("", ()))]

@@ -64,7 +64,12 @@ from kai_py.observe.tenant_answers import (
     tenant_samples,
     tenant_state,
 )
-from kai_py.observe.tenant_questions import check_changes, check_subject, namespaces_of
+from kai_py.observe.tenant_questions import (
+    check_changes,
+    check_subject,
+    namespaces_of,
+    not_found_text,
+)
 from kai_py.observe.visibility import Visibility
 from kai_py.snapshot.node_kinds import node_kinds
 from kai_py.watch.errors import ApiError
@@ -219,9 +224,7 @@ class Api:
             ends=view.ends,
         )
         if not explanations:
-            raise web.HTTPNotFound(
-                text=f"{subject} {name}: not part of any gang of this scheduler\n"
-            )
+            raise web.HTTPNotFound(text=not_found_text(view, seen, subject, name))
         suggest = self._source.suggest if parse_flag(query, "suggestions") else None
         if parse_flag(query, "stream", default=False):
             return await stream_explanations(request, explanations, suggest, seen)
@@ -292,7 +295,7 @@ class Api:
         seen = await visible_to_reader(request, view)
         page = await asyncio.to_thread(queue_page, view, name, seen)
         if page is None:
-            raise web.HTTPNotFound(text=f"queue {printable(name[:253])}: not found\n")
+            raise web.HTTPNotFound(text=not_found_text(view, seen, Subject.QUEUE, name))
         return json_response(request, encode(page))
 
     async def _visible(self, request: web.Request) -> Visibility | None:

@@ -72,6 +72,23 @@ def misnamed_scheduler(snapshot: Snapshot, subject: Subject, name: str) -> Misna
     return None
 
 
+def names_of(snapshot: Snapshot, subject: Subject) -> Iterator[str]:
+    """The names that can be explained as ``subject``, as they are written; O(pods)."""
+    match subject:
+        case Subject.GANG:
+            yield from snapshot.gangs
+        case Subject.JOB:
+            gangs = (key.split("/") for key in snapshot.gangs)
+            yield from (f"{parts[0]}/{parts[2]}" for parts in gangs if parts[1] == "Job")
+        case Subject.POD:
+            for gang in snapshot.gangs.values():
+                yield from (f"{each.pod.namespace}/{each.pod.name}" for each in gang.members)
+        case Subject.CLAIM:
+            yield from ("/".join(name) for name in snapshot.devices.claims)
+        case Subject.QUEUE:
+            yield from (spec.name for spec in snapshot.queues)
+
+
 def deleted_gang_key(subject: Subject, name: str, decisions: Sequence[Decision]) -> str:
     """Key of a deleted gang that ``decisions`` mention; "" if there is none."""
     if subject is Subject.POD:

@@ -1,17 +1,21 @@
-"""Which questions a reader with rights of its own may ask: those about what it sees."""
+"""What a reader with rights of its own may ask and learn by it: only what is about what it sees."""
 
 from collections.abc import Iterable, Sequence
 
 from aiohttp import web
 
 from kai_py.api.printable import printable
+from kai_py.api.problems import nearest_path
 from kai_py.api.sent_objects import decode_objects
 from kai_py.observe.cluster_view import ClusterView
-from kai_py.observe.subject import Subject
+from kai_py.observe.subject import Subject, names_of
 from kai_py.observe.visibility import Visibility
 
 DEFAULT_NAMESPACE = "default"
 ADD = "add"
+MAX_NAME = 512
+"""Characters of a name that an answer repeats."""
+NO_GANG = "not part of any gang of this scheduler"
 
 
 def namespaces_of(subject: Subject, name: str) -> tuple[str, ...]:
@@ -67,3 +71,15 @@ def _has_own_pods(view: ClusterView, seen: Visibility, node: str) -> bool:
 
 def _refusal(change: str, reason: str) -> web.HTTPForbidden:
     return web.HTTPForbidden(text=printable(f"{change[:200]}: {reason}") + "\n")
+
+
+def not_found_text(view: ClusterView, seen: Visibility | None, subject: Subject, name: str) -> str:
+    """That ``name`` stands for no gang, with the nearest name among those that a reader sees."""
+    known = list(names_of(view.snapshot, subject))
+    if seen is not None:
+        sees = seen.queues.__contains__ if subject is Subject.QUEUE else seen.sees
+        known = [each for each in known if sees(each)]
+    nearest = nearest_path(name, known) if name not in known else ""
+    problem = "not found" if nearest or subject is Subject.QUEUE else NO_GANG
+    meant = f" (did you mean {nearest}?)" if nearest else ""
+    return printable(f"{subject} {name[:MAX_NAME]}: {problem}{meant}") + "\n"

@@ -33,6 +33,12 @@ class _Items(msgspec.Struct):
     items: list[Document] = []
 
 
+class _Saved(msgspec.Struct):
+    """A file of objects: without ``items`` it is a file of something else."""
+
+    items: list[Document]
+
+
 class ObjectsError(ValueError):
     """The file does not hold the objects of a cluster; the message names file and reason."""
 
@@ -139,7 +145,7 @@ def expanded(content: bytes) -> bytes:
 def load_objects(path: Path) -> Sequence[Document]:
     """Read a file written by ``write_objects``; raises ObjectsError."""
     try:
-        documents = msgspec.json.decode(expanded(read_file(path)), type=_Items).items
+        documents = msgspec.json.decode(expanded(read_file(path)), type=_Saved).items
     except RecursionError:
         raise ObjectsError(f"{path}: is nested too deeply") from None
     except (OSError, ValueError) as error:

@@ -37,6 +37,7 @@ SLICE = {
     [
         ({}, [["node-0", f"gpu-{i}", "Free", "H100", "-", "-", "-", "-"] for i in range(2)]),
         ({"by": devices.Grouping.PRODUCT}, [["H100", "2", "2", "0", "0", "0"]]),
+        ({"output": Output.NAME}, [["gpu.nvidia.com/node-0/gpu-1"]]),
         (
             {"output": Output.WIDE, "node": "node-0", "tree": True},
             [

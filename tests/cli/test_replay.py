@@ -156,10 +156,11 @@ def test_claims_of_a_snapshot_get_devices_in_either_shape(tmp_path, capsys, vers
     assert found.out.splitlines()[1:3] == ["  team/a0 -> n with n/gpu-0", "  team/a1 -> n"]
 
 
-def test_another_file_is_refused_in_one_line(tmp_path, capsys):
+@pytest.mark.parametrize("content", ["hello", "{}", '{"kind": "Job"}', "[]", '{"items": [{}]}'])
+def test_another_file_is_refused_in_one_line(tmp_path, content):
     path = tmp_path / "notes.txt"
-    path.write_text("hello")
-    with pytest.raises(CommandError, match="is not a snapshot of KAI-Scheduler"):
+    path.write_text(content)
+    with pytest.raises(CommandError, match=r"notes.txt: (is not a snapshot of a cluster: |items)"):
         command(path)
     with pytest.raises(CommandError, match="No such file"):
         command(tmp_path / "missing.zip")
@@ -251,5 +252,5 @@ def test_a_plan_that_another_version_printed_is_compared(tmp_path, capsys):
 def test_a_file_of_neither_kind_is_refused(tmp_path):
     path = tmp_path / "list.json"
     path.write_text('{"items": [{"kind": "Pod"}]}')
-    with pytest.raises(CommandError, match=r"or kai-py: .*items\[0\] has no apiVersion"):
+    with pytest.raises(CommandError, match=r"list.json: items\[0\] has no apiVersion"):
         command(path)

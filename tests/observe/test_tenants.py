@@ -243,3 +243,20 @@ def test_naming_a_closed_queue_shows_none_of_it():
     assert own_queues(view, {"ml"}) == set()
     assert own_queues(view, {"vision"}) == {"theirs"}
     assert named_queues(view, {"ml"}) == {"theirs", "company"}
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("explain/gang/ml/Pod/mroe", " (did you mean ml/Pod/more?)"),
+        ("explain/pod/ml/trian", " (did you mean ml/train?)"),
+        ("explain/pod/ml/secret-runn", ""),
+        ("queues/ml-queu", " (did you mean ml-queue?)"),
+        ("queues/vision-queu", ""),
+    ],
+)
+async def test_a_name_that_does_not_resolve_gets_the_nearest_that_the_reader_sees(ask, path, meant):
+    async with ask() as own:
+        status, text = await own(f"/v1/{path}")
+        assert status == 404
+        assert "".join(text.strip().partition(" (")[1:]) == meant

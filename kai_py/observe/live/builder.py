@@ -16,6 +16,7 @@ from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
+from kai_py.observe.cluster_state import in_tree_order
 from kai_py.observe.live.cluster import (
     GpuSlot,
     GpuState,
@@ -64,7 +65,7 @@ class LiveClusterBuilder:
         queues = {gang.key: gang.queue for gang in gangs.values()}
         return LiveCluster(
             nodes=self._nodes(pods, keys),
-            queues=tuple(map(_queue, plan.queues)),
+            queues=tuple(_queue(share, depth) for depth, share in in_tree_order(plan.queues)),
             gangs=_gangs(
                 filter(self._is_ours, pods),
                 keys,
@@ -192,7 +193,7 @@ def _count(tally: _GangCounts, pod: Pod) -> None:
         tally.running += pod.status.phase == "Running"
 
 
-def _queue(share: QueueShare) -> LiveQueue:
+def _queue(share: QueueShare, depth: int) -> LiveQueue:
     maximum = share.maximum.get(GPU, math.inf)
     return LiveQueue(
         name=share.queue,
@@ -200,6 +201,7 @@ def _queue(share: QueueShare) -> LiveQueue:
         fair_share=share.fair_share.get(GPU, 0.0),
         allocated=share.allocated.get(GPU, 0.0),
         maximum=None if math.isinf(maximum) else maximum,
+        depth=depth,
     )
 
 

@@ -25,11 +25,15 @@ class GpuSlot:
 
 @dataclass(frozen=True, slots=True)
 class LiveNode:
-    """A node with its GPUs in the order of their names."""
+    """A node with its GPUs in the order of their names.
+
+    ``is_sum``: it stands for GPUs of others on any nodes, of which only the numbers are shown.
+    """
 
     name: str
     rack: str
     slots: tuple[GpuSlot, ...]
+    is_sum: bool = False
 
     @property
     def used(self) -> int:
@@ -39,13 +43,17 @@ class LiveNode:
 
 @dataclass(frozen=True, slots=True)
 class LiveQueue:
-    """GPUs of a queue; ``maximum`` is None where there is no limit."""
+    """GPUs of a queue; ``maximum`` is None where there is no limit.
+
+    ``depth``: how many queues are above it.
+    """
 
     name: str
     deserved: float
     fair_share: float
     allocated: float
     maximum: float | None
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,7 @@ class LiveGang:
 
 @dataclass(frozen=True, slots=True)
 class LiveCluster:
-    """The cluster at one moment; nodes by rack and name, queues by name, gangs by age."""
+    """The cluster at one moment; nodes by rack and name, queues as a tree, gangs by age."""
 
     nodes: tuple[LiveNode, ...] = ()
     queues: tuple[LiveQueue, ...] = ()

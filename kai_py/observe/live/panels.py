@@ -153,7 +153,7 @@ FRAME = 4
 
 def queue_panel(cluster: LiveCluster, styles: GangStyles, *, width: int) -> Panel:
     """Two lines per queue: the bar, and the numbers."""
-    names = max((len(queue.name) for queue in cluster.queues), default=0) + 1
+    names = max((cell_len(_in_tree(queue)) for queue in cluster.queues), default=0) + 1
     scale = max([float(cluster.gpus), *(queue.maximum or 0.0 for queue in cluster.queues), 1.0])
     lines = [
         line
@@ -176,7 +176,7 @@ def queue_panel_height(cluster: LiveCluster) -> int:
 def _queue(
     queue: LiveQueue, colour: str, indent: int, width: int, scale: float
 ) -> tuple[Text, Text]:
-    head = Text(f"{queue.name:<{indent}}", style=f"bold {colour}")
+    head = Text(f"{_in_tree(queue):<{indent}}", style=f"bold {colour}")
     head.append_text(bar(queue, colour, width, scale))
     maximum = "" if queue.maximum is None else f" · max {_amount(queue.maximum)}"
     deserved, fair = _amount(queue.deserved), _amount(queue.fair_share)
@@ -190,6 +190,10 @@ def _queue(
     for line in (head, numbers):
         line.no_wrap, line.overflow = True, "ellipsis"
     return head, numbers
+
+
+def _in_tree(queue: LiveQueue) -> str:
+    return "  " * queue.depth + queue.name
 
 
 def bar(queue: LiveQueue, colour: str, width: int, scale: float) -> Text:
@@ -240,7 +244,7 @@ def gpu_panel(cluster: LiveCluster, styles: GangStyles, *, width: int, rows: int
     """The map in ``width`` columns, with at most ``rows`` nodes per rack."""
     racks = _racks(cluster.nodes, rows)
     names = max((len(node.name) for node in cluster.nodes), default=0)
-    slots = max((len(node.slots) for node in cluster.nodes), default=0)
+    slots = max((len(node.slots) for node in cluster.nodes if not node.is_sum), default=0)
     cell = _cell_width(names, slots, len(racks), width - FRAME)
     grid = Table.grid(padding=(0, GUTTER, 0, 0))
     for rack, _ in racks:
@@ -273,6 +277,8 @@ def _cell_width(names: int, slots: int, racks: int, width: int) -> int:
 
 def _node(node: LiveNode, styles: GangStyles, names: int, cell: int) -> Text:
     line = Text(f"{node.name:<{names}} ")
+    if node.is_sum:
+        return line.append(f"{node.used} of {len(node.slots)} allocated", style="dim")
     for position, slot in enumerate(node.slots):
         if position and position % NUMA_GPUS == 0:
             line.append(" ")

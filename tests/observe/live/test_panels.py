@@ -15,7 +15,7 @@ from kai_py.observe.live.cluster import (
     LiveQueue,
 )
 from kai_py.observe.live.feed import Feed, FeedLine, Tone, line_text
-from kai_py.observe.live.panels import GangStyles, bar
+from kai_py.observe.live.panels import GangStyles, bar, gpu_panel, queue_panel
 from kai_py.observe.live.screen import Screen
 
 GANG = "default/Job/train"
@@ -146,3 +146,22 @@ def test_a_queue_shows_all_its_numbers_on_a_narrow_screen():
     text = "\n".join(drawn(80, 24))
     assert "fair 24, max 48" in text
     assert "┃ max ─╯" in text
+
+
+def rendered(panel, width=80):
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(panel)
+    return console.file.getvalue().splitlines()
+
+
+def test_queues_are_a_tree_and_gpus_of_others_a_number():
+    queues = (LiveQueue("company", 8, 8, 4, None), LiveQueue("lab", 4, 4, 4, None, depth=1))
+    used = (GpuSlot(GpuState.RUNNING),) * 700
+    others = LiveNode("(others)", "", (*used, *(GpuSlot(),) * 300), is_sum=True)
+    cluster = LiveCluster((LiveNode("n0", "", (GpuSlot(),) * 8), others), queues)
+    lines = rendered(queue_panel(cluster, GangStyles(), width=80))
+    assert [line[2:9] for line in lines[1:4:2]] == ["company", "  lab  "]
+    lines = rendered(gpu_panel(cluster, GangStyles(), width=80, rows=9))
+    assert "GPUs 700 of 1008 allocated" in lines[0]
+    assert any("(others) 700 of 1000 allocated" in line for line in lines)
+    assert any(line.count("·") == 8 for line in lines)
