@@ -7,6 +7,8 @@ pods             only the scheduler writes its record on a pod, and the shared G
                  one; its pods are not created with a node
 jobs             only the scheduler marks a Job as suspended by it
 reservations     only the scheduler and KAI create pods that keep a GPU open for sharing
+claims           only Kubernetes and the scheduler let go of a claim that pods use: without its
+                 finalizer it could be deleted, and its devices would count as free
 account          the scheduler's account writes its own labels, annotations, gate and conditions,
                  and nothing else of pods, Jobs, volumes and claims
 """
@@ -30,7 +32,10 @@ from kai_py.api.queue import (
     WITHDRAWN_RELEASES,
 )
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
-from kai_py.api.records.resource import EXTENDED_RESOURCE_CLAIM_ANNOTATION
+from kai_py.api.records.resource import (
+    DELETE_PROTECTION_FINALIZER,
+    EXTENDED_RESOURCE_CLAIM_ANNOTATION,
+)
 from kai_py.deploy.parts import Document, named_object
 from kai_py.grouping.admitted import ADMITTED_KEY
 
@@ -76,6 +81,13 @@ OWN_POD_STATUS = (
 OWN_CONDITIONS = ("DisruptionTarget", "PodScheduled")
 POD_WRITES = ("pods", "pods/status", "pods/resize", "pods/ephemeralcontainers")
 
+UNPRIVILEGED = (
+    "!('system:masters' in request.userInfo.?groups.orValue([])) && "
+    "!(request.userInfo.username in ['system:kube-scheduler', 'system:kube-controller-manager']) "
+    "&& !request.userInfo.username.startsWith('system:serviceaccount:kube-system:')"
+)
+"""Whether the user is neither an administrator nor a part of Kubernetes."""
+
 Validation = tuple[str, str]
 """A CEL expression that must be true, and the message where it is not."""
 
@@ -108,6 +120,13 @@ def admission_policies(name: str, namespace: str, schedulers: Sequence[str]) -> 
         *_policy(f"{name}-pods", pods, others, METADATA, _pod_validations(schedulers)),
         *_policy(f"{name}-jobs", jobs, others, METADATA, _job_validations()),
         *_policy(f"{name}-reservations", pods, others, METADATA, [_no_posing()]),
+        *_policy(
+            f"{name}-claims",
+            [_rule("resource.k8s.io", ("resourceclaims",), "UPDATE")],
+            f"{others} && {UNPRIVILEGED}",
+            {},
+            [_kept_protection()],
+        ),
         *_policy(
             f"{name}-account", _account_rules(), itself, ACCOUNT_VARIABLES, _account_validations()
         ),
@@ -195,6 +214,16 @@ def _no_posing() -> Validation:
         f"object.metadata.namespace != '{RESERVATION}' || !({poses}) || {creators}",
         f"only kai-py and KAI-Scheduler create pods with label app: {RESERVATION} in this "
         "namespace",
+    )
+
+
+def _kept_protection() -> Validation:
+    finalizers = "{}.metadata.?finalizers.orValue([])"
+    protected = f"'{DELETE_PROTECTION_FINALIZER}' in {finalizers}"
+    return (
+        "size(oldObject.?status.reservedFor.orValue([])) == 0 || "
+        f"!({protected.format('oldObject')}) || {protected.format('object')}",
+        f"finalizer {DELETE_PROTECTION_FINALIZER} stays as long as pods use the claim",
     )
 
 

@@ -17,7 +17,15 @@ from tests.support.cluster.account import NAME
 from tests.support.cluster.api import Api, ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
-from tests.support.cluster.manifests import job, pod, pod_spec, queue
+from tests.support.cluster.manifests import (
+    IN_TEAM_A,
+    TEMPLATE,
+    claim_template,
+    job,
+    pod,
+    pod_spec,
+    queue,
+)
 from tests.support.cluster.scheduling import install_definitions, scheduling
 from tests.support.cluster.shared_gpus import SHARING, sharing
 from tests.support.cluster.view import View
@@ -217,6 +225,30 @@ async def test_a_stolen_token_deletes_no_claim_of_others(
     await tenant.delete(path)
 
 
+async def test_a_tenant_lets_go_of_no_claim_that_is_used(real: Cluster, tenant: Api) -> None:
+    await install_definitions(real.api)
+    await real.submit(queue(), claim_template())
+    await real.submit(pod("train-0", pod_spec(template=TEMPLATE), annotations=IN_TEAM_A))
+    view = View(real.api)
+    path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+    async with real.run_nodes(gpu_nodes(1, published_gpus=1)), scheduling(real):
+        await view.wait_bound("train-0", 1, within=30)
+        await in_force(tenant)
+        [claim] = await tenant.items(path)
+        name = claim["metadata"]["name"]
+        for kept in ([], ["example.com/mine"]):
+            await refused(merged(f"{path}/{name}", finalizers=kept)(tenant), "finalizer")
+        await merged(f"{path}/{name}", labels={"mine": "yes"})(tenant)
+        await tenant.delete(f"{path}/{name}")
+        assert [each["metadata"]["name"] for each in await real.api.items(path)] == [name]
+        await tenant.delete(POD)
+
+        async def released() -> bool:
+            return await real.api.items(path) == []
+
+        await eventually(released, what="a claim that Kubernetes has let go of")
+
+
 async def test_policies_are_valid(real: Cluster) -> None:
     """The server's own type check finds nothing to complain of."""
     root = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
@@ -225,7 +257,7 @@ async def test_policies_are_valid(real: Cluster) -> None:
         policies = await real.api.items(root)
         ours = [each for each in policies if each["metadata"]["name"].startswith(NAME)]
         checks = [each.get("status", {}).get("typeChecking") for each in ours]
-        assert len(ours) == 4
+        assert len(ours) == 5
         assert not [check for check in checks if check and check.get("expressionWarnings")]
         return all(check is not None for check in checks)
 
