@@ -51,7 +51,11 @@ from kai_py.grouping.owner_chain import (
     Owners,
     owner_chain,
 )
-from kai_py.grouping.pod_group_annotation import POD_GROUP_ANNOTATION, pod_owner
+from kai_py.grouping.pod_group_annotation import (
+    POD_GROUP_ANNOTATION,
+    pod_owner,
+    unused_markers,
+)
 from kai_py.grouping.pod_topology import with_pod_topology
 from kai_py.grouping.queue_choice import Defaults, QueueChoice, choose_queue
 from kai_py.grouping.roles import role_leaves, roles_of_rule
@@ -129,7 +133,11 @@ class Grouper:
     def gang_spec(self, context: PodContext) -> GangSpec:
         """The gang of the pod in question, without what ``pod_topology`` adds."""
         spec, ignored = gang_from_sources(context)
-        spec = self._by_owner(context) if spec is None else _with_bounded_tree(spec)
+        if spec is None:
+            spec = self._by_owner(context)
+            ignored = [*ignored, *unused_markers(context.chain, spec)]
+        else:
+            spec = _with_bounded_tree(spec)
         if context.queue.ignored_marker:
             ignored = [*ignored, context.queue.ignored_marker]
         if ignored:

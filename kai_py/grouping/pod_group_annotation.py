@@ -3,6 +3,8 @@
 ``scheduling.kai.io/min-available`` is the gang's minMember (1 without it).
 """
 
+from collections.abc import Iterator
+
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
@@ -34,6 +36,22 @@ def _gang(context: PodContext) -> GangSpec:
         tree=Subgroup(min_members=1 if min_members is None else min_members),
         problem=f"pod {meta.namespace}/{meta.name}: {problem}" if problem else "",
     )
+
+
+def unused_markers(chain: OwnerChain, spec: GangSpec) -> Iterator[str]:
+    """Our keys for a group that have no effect where they stand, for a gang that its owners make.
+
+    A Job's own minMember is the only one that counts: other frameworks have a field for theirs, and
+    a group is named on pods.
+    """
+    is_of_job = spec.owner.api_version.startswith("batch/v") and spec.owner.kind == "Job"
+    for meta in chain.metas:
+        if annotation_or_label(meta, MIN_AVAILABLE_KEY) and not (
+            is_of_job and meta.uid == spec.owner.uid
+        ):
+            yield f"{MIN_AVAILABLE_KEY} of {meta.name}"
+        if annotation_or_label(meta, POD_GROUP_KEY):
+            yield f"{POD_GROUP_KEY} of {meta.name}"
 
 
 POD_GROUP_ANNOTATION = GroupSource(marker=_marker, gang_spec=_gang)

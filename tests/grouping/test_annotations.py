@@ -81,3 +81,20 @@ def test_a_duration_that_is_none_is_told(key):
     assert message == f"pod default/high: {key}: 'soon' is not a duration: write it like " + (
         "30s, 5m or 1h30m"
     )
+
+
+MINIMUM, GROUP = "scheduling.kai.io/min-available", "scheduling.kai.io/pod-group"
+
+
+def unused(owner, **parts):
+    cluster = Cluster(TEAM, owner, pod("p", owner=owner, **parts))
+    return [marker for each in cluster.snapshot().ignored_markers for marker in each.markers]
+
+
+def test_a_minimum_that_counts_for_nothing_where_it_stands_is_told():
+    of_job = job("train", 2, {}, {QUEUE: "team", MINIMUM: "1"})
+    assert unused(of_job) == []
+    assert unused(of_job, annotations={MINIMUM: "1"}) == [f"{MINIMUM} of p"]
+    grouped = job("train", 2, {}, {QUEUE: "team", GROUP: "ring"})
+    assert unused(grouped) == [f"{GROUP} of train"]
+    assert unused(grouped, annotations={GROUP: "ring", MINIMUM: "2"}) == []

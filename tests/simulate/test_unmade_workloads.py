@@ -133,6 +133,14 @@ def test_lint_says_what_keeps_the_gang_from_starting(document, sentence):
     assert any(sentence in each for each in found), found
 
 
+def test_lint_names_a_minimum_that_counts_for_nothing():
+    minimum = {"scheduling.kai.io/min-available": "2"}
+    spec = {"pytorchReplicaSpecs": replicas(Worker=3)}
+    train = workload("kubeflow.org/v1", "PyTorchJob", spec, annotations=minimum)
+    (hint,) = lint(yaml.safe_dump(train)).findings
+    assert hint.message == "has no effect where it stands: scheduling.kai.io/min-available of train"
+
+
 def test_what_has_or_needs_no_pods_is_not_named():
     owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "train", "controller": True}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "ownerReferences": [owner]}}

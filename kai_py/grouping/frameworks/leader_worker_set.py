@@ -38,6 +38,8 @@ LEADER_TEMPLATE = "spec.leaderWorkerTemplate.leaderTemplate"
 STARTUP = "spec.startupPolicy"
 WORKER = "spec.leaderWorkerTemplate.workerTemplate"
 EXCLUSIVE_KEY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+EXCLUSIVE_SUBGROUPS_KEY = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+"""The level of which each subgroup gets a domain of its own; its pods wait for no leader."""
 MAX_SIZE = 10_000
 """Most pods of a group: each has a place in a list, and a placeholder until it exists."""
 LEADER = "leader"
@@ -63,8 +65,10 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
         index = rank(pod)
         return names[index] if index < len(names) else f"worker {index}"
 
-    whole, start = (_tree(names, needed, leaders, workers) for needed in (size, 1))
-    level = leader_worker_set.metadata.annotations.get(EXCLUSIVE_KEY, "")
+    annotations = leader_worker_set.metadata.annotations
+    per_subgroup = annotations.get(EXCLUSIVE_SUBGROUPS_KEY, "")
+    whole, start = (_tree(names, needed, leaders, workers, per_subgroup) for needed in (size, 1))
+    level = annotations.get(EXCLUSIVE_KEY, "")
     if level:
         exclusive = TopologyConstraint(required_level=level)
         whole, start = within(whole, exclusive), within(start, exclusive)
@@ -105,10 +109,15 @@ def _leaf_names(found: Unstructured, size: int, workers: TemplateTopology) -> tu
 
 
 def _tree(
-    names: tuple[str, ...], needed: int, leaders: TemplateTopology, workers: TemplateTopology
+    names: tuple[str, ...],
+    needed: int,
+    leaders: TemplateTopology,
+    workers: TemplateTopology,
+    per_subgroup: str,
 ) -> Subgroup:
     """All leaves; minMember counts the first ``needed`` pods.
 
+    ``per_subgroup``: the level of which each subgroup gets a domain, empty if LWS gives it none.
     What holds for all workers holds for the segments together, with a leader that is in one.
     """
     counts = Counter(names[:needed])
@@ -121,6 +130,13 @@ def _tree(
         )
         for name in dict.fromkeys(names)
     }
+    if per_subgroup:
+        exclusive = TopologyConstraint(required_level=per_subgroup)
+        leaves |= {
+            name: within(leaf, exclusive)
+            for name, leaf in leaves.items()
+            if name not in (LEADER, WORKERS)
+        }
     leader = leaves.pop(LEADER, None)
     below = tuple(leaves.values())
     if workers.constraint is not None and WORKERS not in leaves:

@@ -121,7 +121,11 @@ def gang(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     except ValueError as error:
         yield manifest.error(("spec",), str(error))
         return
-    if found is not None and found.problem:
+    if found is None:
+        return
+    for marker in found.ignored_markers:
+        yield manifest.hint(("metadata",), f"has no effect where it stands: {marker}")
+    if found.problem:
         place = f"{manifest.kind} {manifest.namespace}/{manifest.name}: "
         yield manifest.error(("spec",), found.problem.removeprefix(place))
 
