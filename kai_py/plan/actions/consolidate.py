@@ -13,10 +13,10 @@ is no search. Where GPU pods are spread on purpose nothing is relocated: packing
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 
 import numpy as np
+from msgspec import structs
 
 from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import GPU_RESOURCE
@@ -106,7 +106,7 @@ class Consolidation(VictimStrategy):
 
         units = (unit for queue in self.pool.queues() for unit in self.pool.units(queue))
         settled = filter(state.eviction_limits.has_settled, filter(helps, units))
-        helping = (replace(unit, leaves_below_min=()) for unit in settled)
+        helping = (structs.replace(unit, leaves_below_min=()) for unit in settled)
         return islice(helping, MAX_HELPERS)
 
 
@@ -164,7 +164,7 @@ def _by_node_cost(
         for unit in on_row[row]:
             if id(unit) not in offered:
                 offered.add(id(unit))
-                yield replace(unit, leaves_below_min=())
+                yield structs.replace(unit, leaves_below_min=())
 
 
 def _victim_order(unit: VictimUnit) -> tuple[int, bool, float]:

@@ -120,10 +120,8 @@ class Reclaim(VictimStrategy):
         usage, gpu, texts = self.state.quota.usage, self.state.quota.resources.index("gpu"), []
         for name in (gang.queue, unit.gang.queue):
             at = usage.queues.positions[name]
-            texts.append(
-                f"queue {name} has {usage.allocated[gpu, at]:g} GPUs allocated, fair share "
-                f"{usage.fair[gpu, at]:g}"
-            )
+            allocated, fair = usage.allocated.item(gpu, at), usage.fair.item(gpu, at)
+            texts.append(f"queue {name} has {allocated:g} GPUs allocated, fair share {fair:g}")
         owner = gang.owner
         return f"reclaimed by workload {owner.namespace}/{owner.name}: {texts[0]}; {texts[1]}"
 

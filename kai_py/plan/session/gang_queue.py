@@ -47,12 +47,19 @@ class GangQueue:
     def _pop(self) -> Gang | None:
         if self._last_queue is not None:
             self.update(self._last_queue)
-        self._last_queue = queue = self._order.first()
+        self._last_queue = queue = self._first_queue()
         if queue is None:
             return None
         gang = self._gangs[queue][self._next[queue]][1]
         self._next[queue] += 1
         return gang
+
+    def _first_queue(self) -> int | None:
+        if len(self._next) != 1:
+            return self._order.first()
+        # Alone it needs no order, which costs more than all else here.
+        (queue,) = self._next
+        return None if self.has_at_most(queue, 0) else queue
 
     def push(self, gang: Gang) -> None:
         """The gang that came last has more pods to place."""
@@ -69,7 +76,7 @@ class GangQueue:
     def update(self, queue: int) -> None:
         """The usage of the queue has changed, or its next gang."""
         waiting = self._gangs.get(queue)
-        if waiting is not None:
+        if waiting is not None and len(self._next) > 1:
             at = self._next[queue]
             request = self._state.request_cost(waiting[at][1]) if at < len(waiting) else None
             self._order.update(queue, request)

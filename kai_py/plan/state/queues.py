@@ -167,8 +167,8 @@ class Quota:
         queue = self.queue_of(gang)
         if queue is None:
             return no_undo
-        path, cost = self.queues.ancestors(queue), sign * self.cost(charge)
         usage = self.usage
+        path, cost = usage.queues.ancestors(queue), sign * self.cost(charge)
         tables = [usage.allocated, usage.non_preemptible] if non_preemptible else [usage.allocated]
         before = [table[:, path] for table in tables]
 

@@ -14,7 +14,8 @@ O(n log n) for n units. Where lost work counts, a further one solves the knapsac
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
+from itertools import count
 from operator import itemgetter
 
 from kai_py.plan.placement.fit import by_shape
@@ -70,17 +71,22 @@ class EvictionCosts:
 
 def by_node_eviction_cost(replicas: "ReplicaSteps", costs: EvictionCosts) -> Iterator[VictimUnit]:
     """The units that release capacity for pods of the request, the lowest cost first."""
-    steps = {row: replicas.of(row) for row in replicas.rows}
-    queue = [(costs.of(there[0][1]), row, 0) for row, there in steps.items() if there]
-    heapify(queue)
+    following = {row: replicas.of(row) for row in replicas.rows}
+    queue = list[tuple[EvictionCost, int, list[VictimUnit]]]()
+
+    def push_next(row: int) -> None:
+        step = next(following[row], None)
+        if step is not None:
+            heappush(queue, (costs.of(step[1]), row, step[1]))
+
+    for row in following:
+        push_next(row)
     proposed = set[VictimUnit]()
     while queue:
-        _, row, step = heappop(queue)
-        there = steps[row]
-        yield from (unit for unit in there[step][1] if unit not in proposed)
-        proposed.update(there[step][1])
-        if step + 1 < len(there):
-            heappush(queue, (costs.of(there[step + 1][1]), row, step + 1))
+        _, row, units = heappop(queue)
+        yield from (unit for unit in units if unit not in proposed)
+        proposed.update(units)
+        push_next(row)
 
 
 def by_total_cost(
@@ -108,6 +114,8 @@ def by_total_cost(
                 cost = before[0] + lost, before[1] + gangs, before[2] + pods
                 if reached not in found or cost < found[reached][0]:
                     found[reached] = cost, [*others, *taken]
+            if gained >= needed:
+                break
         best = found
     return list(dict.fromkeys(best[needed][1])) if needed in best else []
 
@@ -123,6 +131,13 @@ def _by_node(state: CycleState, units: Iterable[VictimUnit]) -> dict[int, list[V
     return by_node
 
 
+def _are_interchangeable(units: Sequence[VictimUnit]) -> bool:
+    """Whether each unit releases as much as any other, by its shape."""
+    shape = units[0].members[0].shape
+    alike = [len(unit.members) == 1 and unit.members[0].shape is shape for unit in units]
+    return all(alike) and not shape.has_claims
+
+
 class ReplicaSteps:
     """Replicas of the largest pod of a request, and the units that release capacity for them."""
 
@@ -136,7 +151,7 @@ class ReplicaSteps:
         """Nothing is computed yet of any node."""
         self._state, self._costs = state, costs
         self._units_by_row = _by_node(state, units)
-        self._steps: dict[int, list[ReplicaStep]] = {}
+        self._steps: dict[int, tuple[list[ReplicaStep], Iterator[ReplicaStep]]] = {}
         self._shape = ShapeCount(state, by_shape(request.members)[0])
         self._freed = FreedResources(state)
         self._units_by_gang: dict[str, list[VictimUnit]] = {}
@@ -153,11 +168,18 @@ class ReplicaSteps:
         """Replicas that fit without any eviction."""
         return sum(self._shape.initial_replicas())
 
-    def of(self, row: int) -> list[ReplicaStep]:
+    def of(self, row: int) -> Iterator[ReplicaStep]:
         """The units that let more replicas fit on the node and how many, then further ones."""
         if row not in self._steps:
-            self._steps[row] = list(self._compute(row, self._units_by_row[row]))
-        return self._steps[row]
+            self._steps[row] = [], self._compute(row, self._units_by_row[row])
+        known, further = self._steps[row]
+        for number in count():
+            if number == len(known):
+                step = next(further, None)
+                if step is None:
+                    return
+                known.append(step)
+            yield known[number]
 
     def _compute(self, row: int, there: Iterable[VictimUnit]) -> Iterator[ReplicaStep]:
         free, released = self._state.statement.future_idle[:, row].tolist(), 0.0
@@ -192,7 +214,7 @@ class ReplicaSteps:
         replicas: int,
     ) -> list[VictimUnit]:
         """Those of ``step`` without which fewer replicas fit, the most lost work dropped first."""
-        if len(step) == 1 or not self._state.loss_rules.by_loss:
+        if not self._state.loss_rules.by_loss or _are_interchangeable(step):
             return step
         left, kept = list(free), list(step)
         for unit in sorted(step, key=self._costs.lost_work, reverse=True):

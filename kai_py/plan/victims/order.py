@@ -119,7 +119,8 @@ def _any_evicted(unit: VictimUnit, evicted: Container[str]) -> bool:
 
 def _limit_of(gang: Gang) -> FailureLimit | None:
     """Why the gang can't be evicted whole; None if it can."""
-    return None if can_be_suspended(gang) else exceeded_limit(gang, gang.bound)
+    exceeded = exceeded_limit(gang, gang.bound)
+    return None if exceeded is None or can_be_suspended(gang) else exceeded
 
 
 def _units_of(state: CycleState, gang: Gang) -> Sequence[VictimUnit]:

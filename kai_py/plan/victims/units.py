@@ -18,7 +18,9 @@ beyond are one unit if the workload can be suspended, else in none.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import Struct, structs
 
 from kai_py.grouping.gang import Subgroup, is_satisfied, neediest_first
 from kai_py.plan.placement.next_pods import active_counts, members_by_leaf
@@ -28,8 +30,7 @@ from kai_py.policy.min_runtime import within_min_runtime
 from kai_py.snapshot.gangs import Gang, Member
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VictimUnit:
+class VictimUnit(Struct, frozen=True, eq=False):
     """Pods of one gang that are evicted together.
 
     ``leaves_below_min``: the leaves that fall below minMember with it, so that units of them that
@@ -85,7 +86,7 @@ def _units_in_order(gang: Gang, statement: Statement) -> list[VictimUnit]:
     staying = [m for m in gang.bound if m.pod.uid not in statement.evicted]
     if not staying:
         return []
-    leaves = tuple(leaf.name for leaf in gang.tree.leaves())
+    leaves = tuple([leaf.name for leaf in gang.tree.leaves()])
     if len(gang.members) == len(staying) == gang.tree.min_pods():
         return [VictimUnit(gang, tuple(staying), leaves)]
     starting = frozenset(m.subgroup for m in gang.members if m.pod.uid in statement.placed)
@@ -195,7 +196,7 @@ def unprotected_units(
         if unit.is_elastic or not within_min_runtime(unit.gang.started, min_runtime, now):
             yield unit
         elif _has_elastic_pods(unit.gang, statement):
-            yield replace(unit, is_partial=True)
+            yield structs.replace(unit, is_partial=True)
 
 
 def split_by_pod(units: Iterable[VictimUnit], gang: Gang) -> list[VictimUnit]:
