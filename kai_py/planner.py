@@ -214,6 +214,7 @@ class Planner:
             extension_backoffs=past.extension_backoffs,
             runtimes=past.runtimes,
             served=past.served,
+            due=past.due,
             startups=past.startups,
         )
 

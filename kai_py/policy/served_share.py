@@ -6,15 +6,19 @@
 both decayed with a half-life, so that a queue which was served well for hours may wait for a few
 minutes, and one that was not need not. Between two cycles amounts count as constant. Kept in memory
 only: after a restart every queue counts as served until its deficit has grown again.
+
+A pending gang is due once it is within its queue's fair share, from its creation on unless it was
+seen above it before.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from kai_py.policy.queue_usage import QueueUsage
+from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.tables.queue_tree import Index
 
@@ -82,6 +86,28 @@ class ServedShare:
             arrays.append(after)
         self._allocated, self._fair, self._received, self._entitled = arrays
         self._names = resources, queues
+
+
+@dataclass
+class DueTimes:
+    """Since when pending gangs are due, by key; inf for those that were only seen above it."""
+
+    _since: dict[str, float] = field(default_factory=dict)
+
+    def start_cycle(self, pending: Collection[str]) -> None:
+        """Forget the gangs that are not pending any more."""
+        self._since = {key: self._since[key] for key in pending if key in self._since}
+
+    def record_above_share(self, gang: Gang) -> None:
+        """The gang is not due now; one that has been keeps its time."""
+        self._since.setdefault(gang.key, math.inf)
+
+    def since(self, gang: Gang, now: float) -> float:
+        """Since when a gang that is due at ``now`` has been, seconds since the epoch."""
+        known = self._since.get(gang.key)
+        since = gang.waiting_since if known is None else min(known, now)
+        self._since[gang.key] = since
+        return since
 
 
 def _finite(fair: Floats) -> Floats:

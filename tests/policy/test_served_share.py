@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from kai_py.policy.queue_usage import QueueUsage
-from kai_py.policy.served_share import GRACE_SECONDS, TOLERATED, ServedShare
+from kai_py.policy.served_share import GRACE_SECONDS, TOLERATED, DueTimes, ServedShare
 from kai_py.snapshot.tables.queue_tree import build_queue_table
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.worlds import gang
 
 ROWS = np.array([0], dtype=np.int32)
 
@@ -67,3 +68,22 @@ def test_what_a_queue_could_not_have_is_not_owed():
     for at in (1e9, 1e9 + 36000):
         found.advance(("gpu",), now, at, now.allocated)
     assert found.is_served(now.queues.positions["a"], ROWS)
+
+
+def test_a_gang_is_due_from_its_creation_unless_it_was_seen_above_its_share():
+    old, seen = gang("old", pods=1, created=10), gang("seen", pods=1, created=20)
+    due, created = DueTimes(), old.waiting_since
+    due.record_above_share(seen)
+    assert due.since(old, created + 500) == created
+    assert due.since(seen, created + 500) == created + 500
+
+
+def test_a_gang_that_was_due_once_keeps_its_time_while_it_is_pending():
+    new, due = gang("new", pods=1, created=10), DueTimes()
+    assert due.since(new, new.waiting_since + 5) == new.waiting_since
+    due.record_above_share(new)
+    due.start_cycle({new.key})
+    assert due.since(new, new.waiting_since + 500) == new.waiting_since
+    due.start_cycle(())
+    due.record_above_share(new)
+    assert due.since(new, new.waiting_since + 500) == new.waiting_since + 500

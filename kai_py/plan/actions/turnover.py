@@ -4,8 +4,9 @@
         let the pods that are expected to end within ``patience`` end, one after the other
         if the gang fits then: nothing is evicted or relocated for it, and if it may reclaim or
             preempt, nodes that drain for it are reserved until then
-    no gang waits longer than ``patience`` from the time at which it began to wait, and those of a
-    queue that went without its share (``policy.served_share``) for two minutes only
+    no gang waits longer than ``patience`` from the time at which it began to wait, or was due for
+    reclaim, and those of a queue that went without its share for two minutes only
+    (``policy.served_share``)
 
 So a queue that is due its share gets it at most ``patience`` later, and mostly for nothing. What
 earlier gangs wait for is not there for later ones. A gang of several shapes, one with a topology
@@ -97,12 +98,12 @@ class Turnover:
         request = state.next_request(gang)
         if request is None or not self._may_wait(gang):
             return False
-        patience, is_due = self._patience_of(gang, request)
-        until = gang.waiting_since + patience
-        if until <= state.snapshot.now:
+        shape, count = request.members[0].shape.number, len(request.members)
+        if (shape, count, self._patience) in self._failed:
             return False
-        kind = request.members[0].shape.number, len(request.members), patience
-        if kind in self._failed:
+        since, patience, is_due = self._patience_of(gang, request)
+        kind, until = (shape, count, patience), since + patience
+        if until <= state.snapshot.now or kind in self._failed:
             return False
         horizon = state.snapshot.now + patience
         ends = [end for end in self._ends_soon() if end.at <= horizon]
@@ -129,8 +130,7 @@ class Turnover:
         """Whether the gang could evict others, and any pod ends before its patience does."""
         if not gang.may_preempt or is_service(gang) or _is_constrained(gang):
             return False
-        until = gang.waiting_since + self._patience
-        return until > self._state.snapshot.now and bool(self._ends_soon())
+        return bool(self._ends_soon())
 
     def reserve_for_largest(self, gangs: Iterable[Gang]) -> None:
         """Reserve nodes for the largest gang that has waited for long, as their pods end.
@@ -177,8 +177,8 @@ class Turnover:
                 found = rank, gang
         return None if found is None else found[1]
 
-    def _patience_of(self, gang: Gang, request: PlacementRequest) -> tuple[float, bool]:
-        """How long the gang waits at most, and whether it is due what it waits for.
+    def _patience_of(self, gang: Gang, request: PlacementRequest) -> tuple[float, float, bool]:
+        """Since when and how long the gang waits at most, and whether it may evict for that.
 
         A gang that may neither reclaim nor preempt could only have pods relocated for it.
         """
@@ -188,9 +188,11 @@ class Turnover:
         reclaimer = Reclaimer(queue, with_waiting, gang.is_preemptible(request.members))
         if self._may_reclaim and may_reclaim(quota.usage, reclaimer, quota.rules) is None:
             served = self._state.served.is_served(queue, compared_rows(cost, quota.rules))
-            return (self._patience if served else min(self._patience, UNSERVED_PATIENCE)), True
+            patience = self._patience if served else min(self._patience, UNSERVED_PATIENCE)
+            return self._state.due.since(gang, self._state.snapshot.now), patience, True
+        self._state.due.record_above_share(gang)
         preempts = self._may_preempt and self._lowest_priority(gang.queue) < gang.priority
-        return self._patience, preempts
+        return gang.waiting_since, self._patience, preempts
 
     def _lowest_priority(self, queue: str) -> float:
         if queue not in self._lowest:

@@ -101,4 +101,6 @@ def gangs_within_share(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
             known[key] = may_reclaim(state.quota.usage, asking, state.quota.rules) is None
         if known[key]:
             due.append(gang)
+        else:
+            state.due.record_above_share(gang)
     return due

@@ -30,7 +30,7 @@ from kai_py.plan.state.queues import FairShareCache, PastUsage
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.min_runtime import min_runtimes
 from kai_py.policy.runtime_history import RuntimeHistory
-from kai_py.policy.served_share import ServedShare
+from kai_py.policy.served_share import DueTimes, ServedShare
 from kai_py.policy.spares import StartedGangs
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -65,6 +65,7 @@ class CycleMemory:
     settled: SettledCycle | None = None
     runtimes: RuntimeHistory = field(default_factory=RuntimeHistory)
     served: ServedShare = field(default_factory=ServedShare)
+    due: DueTimes = field(default_factory=DueTimes)
     spot: SpotChoices = field(default_factory=SpotChoices)
     started: StartedGangs = field(default_factory=StartedGangs)
     startups: Startups = field(default_factory=Startups)
@@ -74,6 +75,7 @@ class CycleMemory:
         """Begin a cycle whose searches have these inputs."""
         runtimes = min_runtimes(snapshot.queues, settings.rules)
         self.static_fits.start_cycle()
+        self.due.start_cycle(snapshot.pending)
         aside = self.set_aside_at(snapshot)
         self.search_inputs.start_cycle(SearchInputs(snapshot, settings, runtimes, aside))
         self.search_cache.start_cycle(self.search_inputs)

@@ -71,6 +71,7 @@ def open_session(
         loss_rules=settings.loss_rules,
         departures=settings.departures,
         served=memory.served,
+        due=memory.due,
         expected_ends=ends,
         ageing=ageing,
         out_of_budget=memory.out_of_budget,

@@ -30,7 +30,7 @@ from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime
 from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.score.workload import frequent_shapes
-from kai_py.policy.served_share import ServedShare
+from kai_py.policy.served_share import DueTimes, ServedShare
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
@@ -84,6 +84,7 @@ class CycleState:
     avoided_nodes: tuple[AvoidedNode, ...] = ()
     avoided_devices: tuple[AvoidedDevice, ...] = ()
     served: ServedShare = field(default_factory=ServedShare)
+    due: DueTimes = field(default_factory=DueTimes)
     out_of_budget: Mapping[str, int] = field(default_factory=dict)
     cut_short: Mapping[str, int] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)

@@ -5,12 +5,17 @@
     evict now, unless it costs less at a later moment: the end of a victim, or its next checkpoint
 
 That is the ski rental problem with known ends. What is lacking while a gang waits to reclaim is
-what its queue lacks of its fair share, as far as the victims release it: forty small pods that wait
-may cost a large gang, one may not. For other gangs it is what they request.
+what its queue lacks of its fair share, as far as the victims release it, without what their own
+queues would lack then: of what they deserve, or where the reclaimer's queue gets more than that, of
+their fair shares. So forty small pods that wait may cost a large gang, one may not. For other gangs
+it is what they request.
 
-No wait is without bound: no gang preempts later than its patience allows, none reclaims later than
-after four times its patience, and moments beyond that are not considered. Where an end is unknown,
-pods are expected to run for as long again as they have run, and waited for until the patience ends.
+No gang preempts later than its patience allows, none reclaims later than after four times its
+patience since it was due (``policy.served_share``), and moments beyond that are not considered. A
+relocation is due to no gang, so one whose pods are all known to end is weighed however long the
+gang has waited. Where an end is unknown, pods are expected to run for as long again as they have
+run, and waited for until the patience ends; a reclaim by which the queues of the victims would lack
+as much as the reclaimer gains waits for four times that.
 Services do not wait, and nothing waits for their end. O(moments x pods).
 """
 
@@ -24,9 +29,11 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.lost_work import lost_work, part_of_cluster
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import next_checkpoint
+from kai_py.policy.queue_usage import exceeds_any
 from kai_py.policy.reclaim_rules import compared_rows
 from kai_py.policy.runtime_history import is_service
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.resources import Floats
 
 RECLAIM_PATIENCE = 4
 """Times its patience that a gang waits to reclaim what is known to end, at most."""
@@ -52,21 +59,35 @@ def postponed_until(
     if not units or is_service(gang) or any(is_service(unit.gang) for unit in units):
         return None
     ends = [state.expected_ends.end_of(unit.gang, m) for unit in units for m in unit.members]
-    any_unknown, latest = math.isinf(max(ends)), gang.waiting_since + rules.patience
-    if action is Action.RECLAIM and not any_unknown:
-        latest += (RECLAIM_PATIENCE - 1) * rules.patience
+    any_unknown = math.isinf(max(ends))
+    lost, lacking = _lost_at(state, units, now), _lacking(state, gang, members, units, action)
+    latest = _latest(state, gang, action, is_known=not any_unknown, lacking=lacking)
     if latest <= now:
         return None
-    lost, lacking = _lost_at(state, units, now), _lacking(state, gang, members, units, action)
     if any_unknown:
         longest = max(now - m.bound_since for unit in units for m in unit.members)
         remaining = max(latest - now, longest + rules.restart_cost)
         return latest if lost > lacking * remaining else None
     moments = sorted({*(max(end, now) for end in ends), *_checkpoints(units, now)})
     considered = {at for at in (*moments[:MAX_MOMENTS], moments[-1]) if at <= latest}
-    if all(lost <= (at - now) * lacking + _lost_at(state, units, at) for at in considered):
+    if lacking and all(
+        lost <= (at - now) * lacking + _lost_at(state, units, at) for at in considered
+    ):
         return None
     return min(latest, max(moments[0], now + 1.0))
+
+
+def _latest(
+    state: CycleState, gang: Gang, action: Action, *, is_known: bool, lacking: float
+) -> float:
+    """Until when the gang waits at most; ``is_known``: when its victims end."""
+    patience = state.loss_rules.patience
+    if action is Action.CONSOLIDATE and is_known:
+        return math.inf
+    if action is not Action.RECLAIM:
+        return gang.waiting_since + patience
+    since = state.due.since(gang, state.snapshot.now)
+    return since + (RECLAIM_PATIENCE if is_known or not lacking else 1) * patience
 
 
 def _checkpoints(units: Sequence[VictimUnit], now: float) -> set[float]:
@@ -97,5 +118,23 @@ def _lacking(
     lacking = np.maximum(usage.fair[:, queue] - usage.allocated[:, queue], 0.0) + cost
     counted = np.zeros(len(cost))
     rows = compared_rows(cost, quota.rules)
-    counted[rows] = np.minimum(lacking, np.maximum(released, cost))[rows]
+    gained = np.minimum(lacking, np.maximum(released, cost))
+    borrows = exceeds_any(
+        usage.allocated[rows, queue][:, None], quota.queues.deserved[rows, queue][:, None]
+    )
+    due = usage.fair if borrows.any() else np.minimum(usage.fair, quota.queues.deserved)
+    counted[rows] = np.maximum(gained - _denied(state, units, due), 0.0)[rows]
     return part_of_cluster(state, counted)
+
+
+def _denied(state: CycleState, units: Sequence[VictimUnit], due: Floats) -> Floats:
+    """(quota resources,) what the queues of evicted units have less by that than is ``due``."""
+    usage, released = state.quota.usage, dict[int, Floats]()
+    for unit in units:
+        queue, cost = usage.queues.positions[unit.gang.queue], state.quota.cost_of(unit.members)
+        released[queue] = released.get(queue, 0.0) + cost
+    denied = np.zeros(len(state.quota.resources))
+    for queue, amounts in released.items():
+        short = np.maximum(due[:, queue] - usage.allocated[:, queue], 0.0)
+        denied += np.minimum(short, amounts)
+    return denied

@@ -172,6 +172,27 @@ def test_many_pods_that_wait_may_cost_a_large_gang(pods, goes):
     assert len(evicted(plan)) == (4 if goes else 0)
 
 
+@pytest.mark.parametrize(("deserved", "goes"), [(0.0, True), (4.0, False)])
+def test_what_the_queue_of_the_victims_would_lack_counts_against_their_eviction(deserved, goes):
+    """The gang holds five GPUs; where its queue deserves four, evicting it would deny it those."""
+    queues = (QueueInfo(name="owner", deserved={"gpu": 4.0}), QueueInfo(name="guest"))
+    queues = queues[0], replace(queues[1], deserved={"gpu": deserved}, weight=0.0)
+    wide, runs = ends_in(ran("wide", "a" * 5, 20), 500, 20), ran("runs", "aaa", 60, queue="owner")
+    burst = [waiting(f"new-{n}") for n in range(5)]
+    built = world({"a": 8}, wide, runs, *burst, queues=queues).snapshot(NOW)
+    plan = run_cycle(built, CycleSettings(loss_rules=WEIGHED), CycleMemory(ClusterDevices()))
+    assert len(evicted(plan)) == (5 if goes else 0)
+
+
+@pytest.mark.parametrize(("left", "goes"), [(1, False), (500, True)])
+def test_a_relocation_is_weighed_however_long_its_gang_has_waited(left, goes):
+    """Two GPUs are idle, one on each node."""
+    gangs = [ends_in(ran(f"on-{n}", n, 30), left, 30) for n in "ab"]
+    large = waiting("large", gpus=2, queue="guest", since=NOW - 3000)
+    plan = planned(*gangs, large, nodes={"a": 2, "b": 2}, rules=WEIGHED)
+    assert bool(evicted(plan)) == goes
+
+
 def test_what_ends_in_a_moment_is_waited_for():
     """Both GPUs are needed; the wait for one of them saves its work, the other loses little."""
     nearly = ends_in(ran("nearly", "a", 50), 11, 50)
@@ -204,6 +225,19 @@ def test_no_reclaim_waits_longer_than_four_times_the_patience_and_no_preemption_
     new = waiting("new", since=NOW - waited, queue=queue, priority=100)
     plan = planned(victim, new, nodes={"a": 8}, rules=WEIGHED)
     assert bool(evicted(plan)) == goes
+
+
+@pytest.mark.parametrize(("seen", "goes"), [(True, False), (False, True)])
+def test_the_patience_of_a_reclaimer_counts_from_the_time_at_which_it_is_due(seen, goes):
+    """It waited for its own queue for long; eight GPUs are free in 15 minutes."""
+    victim = ends_in(ran("victim", "a" * 8, 60), 15, 60)
+    own, new = ran("own", "b" * 12, 60, queue="owner"), waiting("new", since=NOW - 3000)
+    memory, settings = CycleMemory(ClusterDevices()), CycleSettings(loss_rules=WEIGHED)
+    full = world({"a": 8, "b": 12}, victim, own, new, queues=QUEUES).snapshot(NOW - 10)
+    if seen:
+        assert not evicted(run_cycle(full, settings, memory))
+    freed = world({"a": 8}, victim, new, queues=QUEUES).snapshot(NOW)
+    assert bool(evicted(run_cycle(freed, settings, memory))) == goes
 
 
 def test_relocation_for_a_gang_above_its_share_comes_after_reclaim():
