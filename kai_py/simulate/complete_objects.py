@@ -12,54 +12,30 @@ objects. Nothing that an object says is changed.
 - Owners that are referred to but not given, with nothing but their names.
 """
 
+import json
+import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kai_py.api.times import format_time
-from kai_py.embedded.clock import SimulatedClock
-from kai_py.embedded.cluster import DEFAULT_NAMESPACES, SYSTEM_PRIORITIES, EmbeddedCluster
-from kai_py.embedded.errors import RequestError
-from kai_py.embedded.resources import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS, STATEFUL_SETS
-from kai_py.simulate.object_files import RejectedObject
+from kai_py.grouping.owner_chain import GroupKind
+from kai_py.simulate.manifest_pods import WORKLOADS, pods_of_manifests, priorities_of
+from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
-from kai_py.watch.kinds import WATCHED
+from kai_py.watch.kinds import WATCHED, WATCHED_BY_NAME
 
 CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 DEFAULT_NAMESPACE = "default"
 UID_SPACE = uuid.UUID("7d3f1c7e-5a0b-4c53-9c3c-6d2f0a9b8e11")
 FINISHED = ("Succeeded", "Failed")
+_REFERENCE = ("apiVersion", "kind", "name", "uid")
+_VERSION = re.compile("[0-9]{1,20}")
 
-_WORKLOADS = {
-    (each.group, each.kind): each for each in (JOBS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS)
-}
 _CLUSTER_SCOPED = {
     *((kind.group, kind.name) for kind in WATCHED if not kind.namespaced),
     ("", "Namespace"),
 }
-
-
-class ObjectKey(NamedTuple):
-    """An object in any version of its kind."""
-
-    group: str
-    kind: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        """As messages name objects: ``Pod default/train-0``."""
-        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.kind} {name}"
-
-
-def key_of(document: Document) -> ObjectKey:
-    """The key of an object that has a namespace where its kind needs one."""
-    meta = document["metadata"]
-    group, slash, _ = document["apiVersion"].rpartition("/")
-    return ObjectKey(
-        group if slash else "", document["kind"], meta.get("namespace") or "", meta["name"]
-    )
 
 
 def complete_objects(
@@ -70,12 +46,13 @@ def complete_objects(
     found = _by_key(documents, rejected)
     _add_uids(found)
     _add_owners(found)
-    _add_pods(found, now, rejected)
-    priorities = _priorities(found)
+    priorities = priorities_of(found)
+    for made in pods_of_manifests(_never_applied(found), priorities, now, rejected):
+        found.setdefault(key_of(made), made)
     for key, document in list(found.items()):
         meta = document["metadata"]
         meta.setdefault("creationTimestamp", format_time(now))
-        if key[:2] == ("", PODS.kind) and isinstance(document.get("spec"), dict):
+        if key[:2] == ("", "Pod") and isinstance(document.get("spec"), dict):
             _complete_pod(document, priorities)
             _add_claims(key, document, found, now)
         elif key[:2] == ("", "Node"):
@@ -86,6 +63,7 @@ def complete_objects(
 def _by_key(
     documents: Iterable[Document], rejected: list[RejectedObject]
 ) -> dict[ObjectKey, Document]:
+    """Objects by their keys, in the order of these: that of the files must not matter."""
     found: dict[ObjectKey, Document] = {}
     for given in documents:
         document = {**given, "metadata": dict(given["metadata"])}
@@ -95,22 +73,44 @@ def _by_key(
         elif not document["metadata"].get("namespace"):
             document["metadata"]["namespace"] = DEFAULT_NAMESPACE
         key = key_of(document)
-        if key not in found:
-            found[key] = document
-        elif found[key] != document:
-            problem = "is given twice with different content; the first is used"
+        known = found.setdefault(key, document)
+        if known == document:
+            continue
+        found[key] = max(known, document, key=_state_of)
+        if _version(known) < 0 or _version(known) != _version(document):
+            problem = "is given more than once with different content; the newest state is used"
             rejected.append(RejectedObject(str(key), problem))
-    return found
+    return dict(sorted(found.items()))
+
+
+def _state_of(document: Document) -> tuple[bool, int, str]:
+    """Orders states of one object: first what can be read, then what an API server wrote last."""
+    key = key_of(document)
+    kind = WATCHED_BY_NAME.get(GroupKind(key.group, key.kind))
+    supported = kind is None or document["apiVersion"].rpartition("/")[2] in kind.versions
+    return supported, _version(document), json.dumps(document, sort_keys=True)
+
+
+def _version(document: Document) -> int:
+    """The resourceVersion of an object; -1 if it was never applied."""
+    version = document["metadata"].get("resourceVersion")
+    return int(version) if isinstance(version, str) and _VERSION.fullmatch(version) else -1
 
 
 def _references(document: Document) -> list[dict[str, Any]]:
-    references = document["metadata"].get("ownerReferences")
-    return [each for each in references or () if isinstance(each, dict) and each.get("name")]
+    """The owners that a document names; what is no text is left to the decoder to refuse."""
+    return [
+        each
+        for each in document["metadata"].get("ownerReferences") or ()
+        if isinstance(each, dict)
+        and each.get("name")
+        and all(isinstance(each.get(name) or "", str) for name in _REFERENCE)
+    ]
 
 
 def _owner_key(reference: Mapping[str, Any], namespace: str) -> ObjectKey:
-    group, slash, _ = str(reference.get("apiVersion") or "").rpartition("/")
-    kind, name = str(reference.get("kind") or ""), str(reference["name"])
+    group, slash, _ = (reference.get("apiVersion") or "").rpartition("/")
+    kind, name = reference.get("kind") or "", reference["name"]
     scope = "" if (group if slash else "", kind) in _CLUSTER_SCOPED else namespace
     return ObjectKey(group if slash else "", kind, scope, name)
 
@@ -125,7 +125,7 @@ def _add_uids(found: dict[ObjectKey, Document]) -> None:
     for key, document in found.items():
         for reference in _references(document):
             if reference.get("uid"):
-                referred.setdefault(_owner_key(reference, key.namespace), str(reference["uid"]))
+                referred.setdefault(_owner_key(reference, key.namespace), reference["uid"])
     for key, document in found.items():
         meta = document["metadata"]
         if not meta.get("uid"):
@@ -168,80 +168,18 @@ def _add_owners(found: dict[ObjectKey, Document]) -> None:
     found |= missing
 
 
-def _add_pods(found: dict[ObjectKey, Document], now: float, rejected: list[RejectedObject]) -> None:
-    """Add the pods of workloads that were never applied."""
+def _never_applied(found: Mapping[ObjectKey, Document]) -> list[tuple[ObjectKey, Document]]:
+    """Workloads without a uid and without pods."""
     owners = {
         _owner_key(each, key.namespace)
         for key, document in found.items()
         for each in _references(document)
     }
-    waiting = [
+    return [
         (key, document)
         for key, document in found.items()
-        if key[:2] in _WORKLOADS and key not in owners and was_never_applied(key, document)
+        if key[:2] in WORKLOADS and key not in owners and was_never_applied(key, document)
     ]
-    if not waiting:
-        return
-    for made in _made_of(waiting, _priorities(found), now, rejected):
-        found.setdefault(key_of(made), made)
-
-
-def _made_of(
-    workloads: Sequence[tuple[ObjectKey, Document]],
-    priorities: Mapping[str, int],
-    now: float,
-    rejected: list[RejectedObject],
-) -> Iterator[Document]:
-    """The pods that controllers make for manifests of workloads, and ReplicaSets between."""
-    clock = SimulatedClock(now)
-    cluster = EmbeddedCluster(clock=clock, kubelet=False)
-    cluster.start()
-    for namespace in sorted({key.namespace for key, _ in workloads} - {*DEFAULT_NAMESPACES}):
-        cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    for name, value in sorted(priorities.items()):
-        if name and name not in SYSTEM_PRIORITIES:
-            cluster.create(
-                {
-                    "apiVersion": "scheduling.k8s.io/v1",
-                    "kind": "PriorityClass",
-                    "metadata": {"name": name},
-                    "value": value,
-                }
-            )
-    owners: dict[str, ObjectKey] = {}
-    uids = {key: document["metadata"]["uid"] for key, document in workloads}
-    for key, document in workloads:
-        try:
-            meta = {k: v for k, v in document["metadata"].items() if k != "uid"}
-            owners[cluster.create({**document, "metadata": meta})["metadata"]["uid"]] = key
-        except RequestError as error:
-            rejected.append(RejectedObject(str(key), error.message))
-    clock.run_due()
-    for made in (*cluster.api.list(REPLICA_SETS), *cluster.api.list(PODS)):
-        if made["metadata"]["uid"] not in owners:
-            yield _with_owner_uids(made, owners, uids)
-
-
-def _with_owner_uids(
-    pod: Document, owners: Mapping[str, ObjectKey], uids: Mapping[ObjectKey, str]
-) -> Document:
-    references = [
-        {**each, "uid": uids[owners[each["uid"]]] if each["uid"] in owners else each["uid"]}
-        for each in pod["metadata"].get("ownerReferences") or ()
-    ]
-    return {**pod, "metadata": {**pod["metadata"], "ownerReferences": references}}
-
-
-def _priorities(found: Mapping[ObjectKey, Document]) -> dict[str, int]:
-    """Priority by the name of its class; the empty name stands for pods that name none."""
-    values = dict(SYSTEM_PRIORITIES)
-    for key, document in found.items():
-        value = document.get("value")
-        if key[:2] == ("scheduling.k8s.io", "PriorityClass") and type(value) is int:
-            values[key.name] = value
-            if document.get("globalDefault") is True:
-                values[""] = value
-    return values
 
 
 def _complete_node(node: Document) -> None:
@@ -274,9 +212,10 @@ def _add_claims(
         return
     statuses = status.get("resourceClaimStatuses")
     statuses = list(statuses) if isinstance(statuses, list) else []
-    present = {each.get("name") for each in statuses if isinstance(each, dict)}
+    present = [each.get("name") for each in statuses if isinstance(each, dict)]
     for entry in wanted:
-        if not isinstance(entry, dict) or entry.get("name") in present:
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or name in present:
             continue
         template = found.get(
             ObjectKey(
@@ -287,10 +226,10 @@ def _add_claims(
             )
         )
         if template is not None and isinstance(template.get("spec"), dict):
-            claim = _claim(pod, str(entry.get("name")), template, now)
+            claim = _claim(pod, name, template, now)
             claim_key = key_of(claim)
             found.setdefault(claim_key, claim)
-            statuses.append({"name": entry["name"], "resourceClaimName": claim_key.name})
+            statuses.append({"name": name, "resourceClaimName": claim_key.name})
     if len(statuses) > len(present):
         pod["status"] = {**status, "resourceClaimStatuses": statuses}
 

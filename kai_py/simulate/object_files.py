@@ -1,15 +1,20 @@
 """Kubernetes objects from files as people have them.
 
-Accepted are lists of ``kubectl get -o json``, lists of one kind (``PodList``), streams of YAML
-documents, files of ``kai-py snapshot`` (also compressed), directories of any of these, and standard
-input. What cannot be read is reported and does not prevent the reading of the rest.
+Accepted are lists of ``kubectl get -o json``, lists of one kind (``PodList``), several of these one
+after another, streams of YAML documents, files of ``kai-py snapshot`` (also compressed),
+directories of any of these, and standard input. What cannot be read is reported and does not
+prevent the reading of the rest.
 """
 
+import codecs
+import contextlib
+import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,9 +22,42 @@ from kai_py.api.manifests import ManifestError, read_documents
 from kai_py.simulate.objects import Document, expanded, read_file
 
 SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
-"""Files that are read in a directory; a file that is named itself may have any name."""
+"""Files that are read in a directory, in either case; one that is named may have any name."""
 
 _SEPARATOR = re.compile(rb"^---(?:[ \t#].*)?\r?$", re.MULTILINE)
+_JSON = re.compile(r"\s*[{\[][\s{\[]*[\"}\]]")
+"""How JSON begins, unlike the flow style of YAML: ``{kind: Pod}``."""
+_EMPTY = re.compile(rb"(?:[ \t\r]*(?:[%#].*)?\n)*[ \t\r]*(?:[%#].*)?")
+"""Nothing but comments and directives."""
+_ENCODINGS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+"""By the mark at the beginning of a file; ``>`` of PowerShell writes UTF-16."""
+
+
+class ObjectKey(NamedTuple):
+    """An object in any version of its kind."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """As messages name objects: ``Pod default/train-0``."""
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {name}"
+
+
+def key_of(document: Document) -> ObjectKey:
+    """The key of an object that has a namespace where its kind needs one."""
+    meta = document["metadata"]
+    group, slash, _ = document["apiVersion"].rpartition("/")
+    return ObjectKey(
+        group if slash else "", document["kind"], meta.get("namespace") or "", meta["name"]
+    )
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,7 +81,9 @@ def files_below(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
             yield from sorted(
-                each for each in path.rglob("*") if each.is_file() and each.name.endswith(SUFFIXES)
+                each
+                for each in path.rglob("*")
+                if each.is_file() and each.name.lower().endswith(SUFFIXES)
             )
         else:
             yield path
@@ -58,14 +98,21 @@ def read_object_files(
     """
     found = ObjectsInFiles()
     for path in files_below(paths):
-        name = "stdin" if str(path) == "-" else str(path)
+        name = "stdin" if str(path) == "-" else os.fsencode(path).decode(errors="replace")
         try:
             content = read_input() if str(path) == "-" else read_file(path)
-            for part in _values(expanded(content)):
+            for part in _values(_as_utf8(expanded(content))):
                 _collect(part, name, found)
         except ValueError as error:
             found.rejected.append(RejectedObject(name, str(error)))
     return found
+
+
+def _as_utf8(content: bytes) -> bytes:
+    for mark, encoding in _ENCODINGS:
+        if content.startswith(mark):
+            return content[len(mark) :].decode(encoding).encode()
+    return content
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +125,59 @@ class _Part:
 
 
 def _values(content: bytes) -> Iterator[_Part]:
-    if content.lstrip()[:1] in (b"{", b"["):
-        try:
+    if _JSON.match(content[:1000].decode(errors="replace")):
+        # Nearly always the file is one value, of up to a gigabyte: this is the fast reader.
+        with contextlib.suppress(ValueError, RecursionError):
             yield _Part(1, msgspec.json.decode(content))
-        except (ValueError, RecursionError) as error:
-            yield _Part(1, problem=f"is not JSON: {error}")
-        return
+            return
     begin, line = 0, 1
     for end, following in [*((m.start(), m.end()) for m in _SEPARATOR.finditer(content)), (-1, -1)]:
         text = content[begin:] if end < 0 else content[begin:end]
-        yield from _documents(text, line)
+        if not _EMPTY.fullmatch(text):
+            yield from _stream(text, line)
         if end >= 0:
             line += content.count(b"\n", begin, following)
             begin = following
 
 
-def _documents(text: bytes, line: int) -> Iterator[_Part]:
+def _stream(content: bytes, line: int) -> Iterator[_Part]:
+    """JSON values one after another, then documents of YAML; ``line``: the first one's."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        yield _Part(line, problem="is not UTF-8 text")
+        return
+    position = 0
+    while found := _JSON.match(text, position):
+        start = found.end() - len(found[0].lstrip())
+        line += text.count("\n", position, start)
+        try:
+            value, position = _DECODER.raw_decode(text, start)
+        except RecursionError:
+            yield _Part(line, problem="is nested too deeply")
+            return
+        except ValueError as error:
+            yield _Part(line, problem=f"is not JSON: {error}")
+            return
+        yield _Part(line, value)
+        line += text.count("\n", start, position)
+    yield from _documents(text[position:], line)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def _documents(text: str, line: int) -> Iterator[_Part]:
     """The documents of one part of a YAML stream, whose first line is ``line``."""
     try:
-        for document in read_documents(text.decode("utf-8")):
+        for document in read_documents(text):
             yield _Part(line + document.node.start_mark.line, document.value)
     except ManifestError as error:
         yield _Part(line + error.line - 1, problem=error.reason)
-    except UnicodeDecodeError:
-        yield _Part(line, problem="is not UTF-8 text")
 
 
 def _collect(part: _Part, file: str, found: ObjectsInFiles) -> None:
@@ -109,8 +185,14 @@ def _collect(part: _Part, file: str, found: ObjectsInFiles) -> None:
     if part.problem:
         found.rejected.append(RejectedObject(where, part.problem))
         return
-    for index, value in _items(part.value):
-        place = where if index is None else f"{where} items[{index}]"
+    values = [(where, part.value)]
+    while values:
+        place, value = values.pop()
+        items = _items(value)
+        if items is not None:
+            named = ((f"{place} items[{index}]", item) for index, item in enumerate(items))
+            values += reversed([*named])
+            continue
         problem = _problem(value)
         if problem:
             found.rejected.append(RejectedObject(place, problem))
@@ -118,29 +200,23 @@ def _collect(part: _Part, file: str, found: ObjectsInFiles) -> None:
             found.documents.append(value)
 
 
-def _items(value: Any) -> Iterator[tuple[int | None, Any]]:
-    """The objects of a list with their positions, or the one object without a position."""
-    if isinstance(value, list):
-        yield from enumerate(value)
-        return
-    is_object = isinstance(value, dict)
-    kind = value.get("kind") if is_object else None
-    if not isinstance(kind, str) or not kind.endswith("List") or "items" not in value:
-        # A raw ``{"items": […]}`` is what the API returns to programs that drop kind and version.
-        if (
-            is_object
-            and set(value) <= {"items", "metadata"}
-            and isinstance(value.get("items"), list)
-        ):
-            yield from enumerate(value["items"])
-            return
-        yield None, value
-        return
-    names = {}
-    if kind != "List" and isinstance(value.get("apiVersion"), str):
-        names = {"apiVersion": value["apiVersion"], "kind": kind.removesuffix("List")}
-    for index, item in enumerate(value["items"] or ()):
-        yield index, names | item if isinstance(item, dict) else item
+def _items(value: Any) -> list[Any] | None:
+    """The items of a list, with the kind that the list says they have; None of anything else."""
+    if not isinstance(value, dict):
+        return value if isinstance(value, list) else None
+    kind, items = value.get("kind"), value.get("items")
+    # A raw ``{"items": […]}`` is what the API returns to programs that drop kind and version.
+    is_raw = bool(value) and set(value) <= {"items", "metadata"}
+    if not is_raw and not (isinstance(kind, str) and kind.endswith("List")):
+        return None
+    if items is None and ("items" in value or kind == "List"):
+        return []
+    if not isinstance(items, list):
+        return None
+    if is_raw or kind == "List" or not isinstance(value.get("apiVersion"), str):
+        return items
+    names = {"apiVersion": value["apiVersion"], "kind": str(kind).removesuffix("List")}
+    return [names | item if isinstance(item, dict) else item for item in items]
 
 
 def _problem(value: Any) -> str:
@@ -148,13 +224,33 @@ def _problem(value: Any) -> str:
     if not isinstance(value, dict):
         return "is not a Kubernetes object"
     for name in ("apiVersion", "kind"):
-        if not isinstance(value.get(name), str) or not value[name]:
+        if not _is_name(value.get(name)):
             return f"has no {name}"
-    metadata = value.get("metadata")
+    kind, metadata = value["kind"], value.get("metadata")
+    if kind.endswith("List") and "items" in value:
+        return f"items of {kind} is not a list"
     if not isinstance(metadata, dict):
-        return f"{value['kind']} has no metadata"
-    if not isinstance(metadata.get("name"), str) or not metadata["name"]:
-        return f"{value['kind']} has no metadata.name"
-    if not isinstance(metadata.get("namespace") or "", str):
-        return f"{value['kind']} {metadata['name']}: metadata.namespace is not a text"
-    return ""
+        return f"{kind} has no metadata"
+    if not _is_name(metadata.get("name")):
+        return f"{kind} has no metadata.name"
+    return next(
+        (
+            f"{kind} {metadata['name']}: metadata.{name} is not a {form}"
+            for name, (form, is_right) in _METADATA.items()
+            if metadata.get(name) and not is_right(metadata[name])
+        ),
+        "",
+    )
+
+
+def _is_name(value: Any) -> bool:
+    """A text that can be printed, so that a problem can name the object."""
+    return isinstance(value, str) and value != "" and value.isprintable()
+
+
+_METADATA: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "namespace": ("text", _is_name),
+    "uid": ("text", _is_name),
+    "ownerReferences": ("list", lambda value: isinstance(value, list)),
+}
+"""What is read of an object's metadata before its kind is known."""

@@ -1,16 +1,20 @@
 """A cluster that consists of documents only: planned for, and changed as plans decide.
 
 There is no API server and there are no controllers: what a plan decides happens at once, and
-nothing else does. Placed pods run, evicted pods are gone with their claims, and pods that were
-terminating have gone after the first cycle. Nothing makes new pods for those that were evicted.
+nothing else does. Placed pods run, evicted pods are gone with their claims; terminating pods, and
+what claims hold for pods that have ended, are gone after the first cycle. Nothing makes new pods
+for those that were evicted.
 """
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from kai_py.api.queue import ADMISSION_GATE
+from kai_py.api.records.core import Pod
+from kai_py.api.records.partial import read_partly
 from kai_py.api.records.resource_versions import allocation_document
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.api.times import format_time
@@ -19,8 +23,7 @@ from kai_py.grouping.gang import Owner
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import Admission, ClaimToCreate, Eviction, GangPlacement, Placement, Plan
 from kai_py.planner import Planner
-from kai_py.simulate.complete_objects import FINISHED, ObjectKey, key_of
-from kai_py.simulate.object_files import RejectedObject
+from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
 from kai_py.simulate.written_objects import (
     created_claim,
@@ -32,7 +35,7 @@ from kai_py.simulate.written_objects import (
 )
 from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import WATCHED_BY_NAME
-from kai_py.watch.resource import Kind
+from kai_py.watch.resource import Decode, Kind
 
 CLAIM_API = "resource.k8s.io/v1"
 
@@ -83,6 +86,8 @@ class OfflineCluster:
         ]
         for key in terminating:
             self._remove_pod(key)
+        for claim, uid in self.planner.builder.releasable_claims.snapshot():
+            self._release(_claim_key(claim), uid)
 
     def allocations(self, pod: PodRef) -> dict[str, Document]:
         """The allocations of a pod's claims, by ``namespace/name`` of the claim."""
@@ -103,11 +108,11 @@ class OfflineCluster:
             return
         try:
             record = decode(msgspec.json.encode(document))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self.rejected.append(RejectedObject(str(key), str(error)))
-            return
-        if key[:2] == ("", "Pod") and (document.get("status") or {}).get("phase") in FINISHED:
-            return
+            record = _partly(kind, decode, document)
+            if record is None or (isinstance(record, Pod) and not record.spec.node_name):
+                return
         self._documents[key] = document
         self._records[key] = record
         self.planner.builder.apply(kind.collection_name, None, record)
@@ -129,7 +134,11 @@ class OfflineCluster:
         self._documents[key] = document = {**document, "metadata": meta}
         version = document["apiVersion"].rpartition("/")[2]
         kind = self._kind(key, version)
-        record = kind.versions[version](msgspec.json.encode(document))
+        decode = kind.versions[version]
+        try:
+            record = decode(msgspec.json.encode(document))
+        except ValueError:
+            record = _partly(kind, decode, document)
         self.planner.builder.apply(kind.collection_name, self._records.get(key), record)
         self._records[key] = record
 
@@ -207,16 +216,20 @@ class OfflineCluster:
         claims = self._claims_of(PodRef(key.namespace, key.name, uid))
         self._remove(key)
         for claim in claims:
-            document = self._documents[claim]
-            owners = document["metadata"].get("ownerReferences") or ()
+            owners = self._documents[claim]["metadata"].get("ownerReferences") or ()
             if any(each.get("uid") == uid for each in owners):
                 self._remove(claim)
-                continue
-            status = document.get("status") or {}
-            listed = status.get("reservedFor") or ()
-            remaining = [each for each in listed if each.get("uid") != uid]
-            kept = {k: v for k, v in status.items() if remaining or k != "allocation"}
-            self._write(claim, {**document, "status": {**kept, "reservedFor": remaining}})
+            else:
+                self._release(claim, uid)
+
+    def _release(self, claim: ObjectKey, uid: str) -> None:
+        """Take a claim from a pod that has ended, and its devices where that was the last one."""
+        document = self._documents[claim]
+        status = document.get("status") or {}
+        listed = status.get("reservedFor") or ()
+        remaining = [each for each in listed if each.get("uid") != uid]
+        kept = {k: v for k, v in status.items() if remaining or k != "allocation"}
+        self._write(claim, {**document, "status": {**kept, "reservedFor": remaining}})
 
     def _claims_of(self, pod: PodRef) -> list[ObjectKey]:
         """The claims that a pod names and that exist."""
@@ -248,6 +261,13 @@ class OfflineCluster:
         document = self._documents.get(key)
         if document is not None:
             self._write(key, with_spec(document, {"suspend": suspend}))
+
+
+def _partly(kind: Kind[Any], decode: Decode[Any], document: Document) -> Any | None:
+    """The record of an object that holds capacity, without the fields that cannot be read."""
+    with contextlib.suppress(ValueError, RecursionError):
+        return read_partly(decode, msgspec.json.encode(document)) if kind.holds_capacity else None
+    return None
 
 
 def _with_status(document: Document, fields: Document) -> Document:

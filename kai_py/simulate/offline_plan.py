@@ -91,12 +91,7 @@ def plan_objects(
     documents, rejected = complete_objects(given.documents, time)
     cluster = OfflineCluster(configuration, time)
     cluster.load(documents)
-    refused = {each.object for each in rejected}
-    rejected += [
-        each
-        for each in workloads_without_pods(documents, cluster.planner)
-        if each.object not in refused
-    ]
+    unmade = [*workloads_without_pods(documents, cluster.planner)]
     placements: list[PlannedPod] = []
     evictions: list[PlannedEviction] = []
     nominations: list[PlannedNomination] = []
@@ -120,7 +115,7 @@ def plan_objects(
         sorted(evictions, key=lambda each: (each.pod, each.cycle)),
         sorted(nominations, key=lambda each: (each.pod, each.cycle)),
         sorted(_pending(plan), key=lambda each: each.gang),
-        sorted({*given.rejected, *rejected, *cluster.rejected, *_problems(plan)}),
+        _rejected([*given.rejected, *rejected], unmade, cluster.rejected, _problems(plan)),
     )
 
 
@@ -160,6 +155,15 @@ def _evictions(plan: Plan, cycle: int) -> Iterator[PlannedEviction]:
 def _pending(plan: Plan) -> Iterator[PlannedPendingGang]:
     for each in plan.unplaced:
         yield PlannedPendingGang(each.gang, named(each.pods), each.stage.value, each.message)
+
+
+def _rejected(*groups: Iterable[RejectedObject]) -> list[RejectedObject]:
+    """Problems, sorted; of an object those of the first group, which the others follow from."""
+    found: list[RejectedObject] = []
+    for group in groups:
+        known = {each.object for each in found}
+        found += {each for each in group if each.object not in known}
+    return sorted(found)
 
 
 def _problems(plan: Plan) -> Iterator[RejectedObject]:

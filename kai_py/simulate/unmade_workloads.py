@@ -13,8 +13,8 @@ from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
 from kai_py.grouping.unmade_pods import describe_minimum
 from kai_py.planner import Planner
-from kai_py.simulate.complete_objects import ObjectKey, was_never_applied
-from kai_py.simulate.object_files import RejectedObject
+from kai_py.simulate.complete_objects import was_never_applied
+from kai_py.simulate.object_files import ObjectKey, RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import WATCHED_BY_NAME

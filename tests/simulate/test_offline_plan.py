@@ -243,3 +243,172 @@ def test_a_compressed_file_that_expands_too_much_is_rejected(tmp_path, monkeypat
     damaged = gzip.compress(b"{}")[:-4]
     found = read(tmp_path, a_json_gz=damaged)
     assert "damaged" in found.rejected[0].problem
+
+
+def placed_on(found):
+    return {each["pod"]: each["node"] for each in found["placements"]}
+
+
+def test_names_of_made_pods_do_not_depend_on_the_order_of_files():
+    documents = [node("n0"), QUEUE, *(job(name, 1) for name in "abc")]
+    assert plan(*documents) == plan(*reversed(documents))
+
+
+def test_of_two_states_of_an_object_the_newest_that_can_be_read_counts():
+    def state(version, gpus, api="v1"):
+        given = node("n0", gpus)
+        return given | {"apiVersion": api, "metadata": {"name": "n0", "resourceVersion": version}}
+
+    states = [state("9", 0), state("10", 4), state("11", 0, api="v9"), node("n0", 0)]
+    for given in (states, states[::-1]):
+        found = plan(*given, QUEUE, pod("a"))
+        assert placed_on(found) == {"default/a": "n0"}
+        assert [each["object"] for each in found["rejected"]] == ["Node n0"]
+        assert "newest state" in found["rejected"][0]["problem"]
+
+
+def test_a_pod_on_a_node_takes_its_room_though_a_field_cannot_be_read():
+    bound = pod("odd", gpus=4, node="n0", tolerations=5)
+    found = plan(node("n0"), QUEUE, bound, pod("a"))
+    assert found["placements"] == []
+    assert [each["object"] for each in found["rejected"]] == ["Pod default/odd"]
+
+
+def test_claims_of_pods_that_are_gone_are_released_after_the_first_cycle():
+    device = {"request": "gpu", "driver": "d", "pool": "n0", "device": "gpu-0"}
+    users = [{"resource": "pods", "name": "gone", "uid": "gone"}]
+    slice_ = {
+        "apiVersion": "resource.k8s.io/v1beta2",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "n0"},
+        "spec": {
+            "driver": "d",
+            "nodeName": "n0",
+            "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "gpu-0"}],
+        },
+    }
+
+    def claim(name, **status):
+        request = {"name": "gpu", "deviceClassName": "any"}
+        return {
+            "apiVersion": "resource.k8s.io/v1beta1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name},
+            "spec": {"devices": {"requests": [request]}},
+            "status": status,
+        }
+
+    left = claim("left", allocation={"devices": {"results": [device]}}, reservedFor=users)
+    kind = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "spec": {}}
+    asks = pod("a", gpus=0, resourceClaims=[{"name": "gpu", "resourceClaimName": "own"}])
+    found = plan(
+        node("n0"), QUEUE, slice_, kind | {"metadata": {"name": "any"}}, left, claim("own"), asks,
+        until_rest=True,
+    )  # fmt: skip
+    [placed] = found["placements"]
+    assert (placed["pod"], placed["cycle"]) == ("default/a", 2)
+    assert [*placed["claims"]] == ["default/own"]
+    assert found["rest"]
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_pods_that_have_ended_hold_nothing(phase):
+    ended = pod("ended", gpus=4, node="n0") | {"status": {"phase": phase}}
+    found = plan(node("n0"), QUEUE, ended, pod("a"))
+    assert (placed_on(found), found["pending"]) == ({"default/a": "n0"}, [])
+
+
+@pytest.mark.parametrize("selector", [[1], {"matchLabels": [1]}, {"matchExpressions": [1]}])
+def test_a_workload_whose_selector_cannot_be_read_is_named(selector):
+    wrong = job("d", 1) | {"apiVersion": "apps/v1", "kind": "Deployment"}
+    wrong["spec"]["selector"] = selector
+    found = plan(node("n0"), QUEUE, wrong, pod("a"))
+    assert [each["object"] for each in found["rejected"]] == ["Deployment default/d"]
+    assert placed_on(found) == {"default/a": "n0"}
+
+
+def test_all_pods_of_a_stateful_set_are_made():
+    workload = job("s", 1) | {"apiVersion": "apps/v1", "kind": "StatefulSet"}
+    labels = {"app": "s", "scheduling.kai.io/queue-name": "team"}
+    template = {"metadata": {"labels": labels}, "spec": pod("unused")["spec"]}
+    template["spec"]["containers"][0]["image"] = "i"
+    workload["spec"] = {
+        "replicas": 3,
+        "selector": {"matchLabels": {"app": "s"}},
+        "template": template,
+    }
+    assert [*placed_on(plan(node("n0"), QUEUE, workload))] == [f"default/s-{n}" for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"parallelism": 2**31, "completions": None}, "asks for 2,147,483,648 pods"),
+        ({"parallelism": "3"}, "Expected `int | null`, got `str`"),
+        ({"template": []}, "Expected `object`, got `array`"),
+        ({"priorityClassName": "none"}, "gets no pods: "),
+        ({"suspend": True, "parallelism": 2**31}, "it is suspended"),
+    ],
+)
+def test_a_workload_whose_pods_cannot_be_made_is_named_once(fields, problem):
+    wrong = job("train", 3)
+    named = {k: fields.pop(k) for k in ("priorityClassName",) if k in fields}
+    wrong["spec"]["template"]["spec"] |= named
+    wrong["spec"] |= fields
+    found = plan(node("n0"), QUEUE, wrong, pod("a"))
+    assert [each["object"] for each in found["rejected"]] == ["Job default/train"]
+    assert all(problem in each["problem"] for each in found["rejected"])
+    assert placed_on(found) == {"default/a": "n0"}
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64, 10**30, 1e300, "1e400"])
+def test_enormous_numbers_hurt_only_their_own_pod(number):
+    found = plan(node("n0"), QUEUE, pod("large", gpus=number), pod("a"))
+    assert placed_on(found) == {"default/a": "n0"}
+    assert [each["stage"] for each in found["pending"]] == ["Invalid"]
+
+
+LISTED = {"apiVersion": "v1", "kind": "List", "items": [node("a")]}
+FORMS = {
+    "a list after another": json.dumps(LISTED, indent=4) + "\n" + json.dumps(node("b")),
+    "JSON, then YAML": json.dumps(LISTED) + "\n---\n" + yaml.safe_dump(node("b")),
+    "YAML, then JSON": yaml.safe_dump(node("b")) + "---\n" + json.dumps(LISTED),
+    "flow style": "{apiVersion: v1, kind: Node, metadata: {name: a}}\n---\n"
+    + json.dumps(node("b")),
+    "directives, comments, nothing": "%YAML 1.1\n---\n# a\n--- # b\n\n---\nnull\n---\n"
+    + yaml.safe_dump_all([node("a"), node("b")]),
+    "with its mark": "\ufeff" + json.dumps({"items": [node("a"), node("b")]}),
+    "of PowerShell": json.dumps([node("a"), node("b")]).encode("utf-16"),
+    "lists of lists": json.dumps(
+        LISTED | {"items": [LISTED, [node("b")], LISTED | {"items": None}]}
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_files_are_read_as_people_make_them(tmp_path, form):
+    found = read(tmp_path, a_YAML=FORMS[form])
+    assert (sorted(names(found)), found.rejected) == (["a", "b"], [])
+
+
+def test_the_line_of_what_follows_json_is_told(tmp_path):
+    text = json.dumps(node("a"), indent=1) + '\n{"kind": \n'
+    [rejected] = read(tmp_path, a_json=text).rejected
+    assert rejected.object.endswith(f":{text.count(chr(10))}")
+    assert rejected.problem.startswith("is not JSON: ")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "problem"),
+    [
+        ({"name": "a\x1b[2J"}, "Pod has no metadata.name"),
+        ({"name": "a", "uid": 5}, "Pod a: metadata.uid is not a text"),
+        ({"name": "a", "ownerReferences": 5}, "Pod a: metadata.ownerReferences is not a list"),
+    ],
+)
+def test_metadata_that_cannot_be_read_is_told(tmp_path, metadata, problem):
+    value = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    items = {"apiVersion": "v1", "kind": "PodList", "items": 5}
+    found = read(tmp_path, a_json=json.dumps([value, items]))
+    assert [each.problem for each in found.rejected] == [problem, "items of PodList is not a list"]

@@ -59,7 +59,11 @@ class Interning:
             return part if name in UNIQUE_FIELDS else self._cached(self._strings, part, part)
         if part is None or part == () or isinstance(part, int | float):
             return part
-        key, table = _encode(part), self._parts.setdefault((kind, name), {})
+        try:
+            key = _encode(part)
+        except OverflowError:  # an integer beyond 64 bits, of a file: the API server writes none
+            return part
+        table = self._parts.setdefault((kind, name), {})
         shared = table.get(key)
         if shared is None:
             self._intern_inside(part)

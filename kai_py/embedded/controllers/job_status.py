@@ -15,6 +15,7 @@ FailIndex needs per-index backoff, which Jobs here refuse; it counts as Count.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kai_py.api.times import format_time
@@ -102,8 +103,7 @@ def index_of(pod: Json) -> int | None:
 
 def missing_indexes(completions: int, taken: Collection[int | None], count: int) -> Sequence[int]:
     """Return the lowest `count` indexes below `completions` that are not taken."""
-    free = [index for index in range(completions) if index not in taken]
-    return free[:count]
+    return [*islice((index for index in range(completions) if index not in taken), count)]
 
 
 def parse_indexes(text: str) -> Sequence[int]:

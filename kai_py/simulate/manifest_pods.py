@@ -1,0 +1,193 @@
+"""Pods of workloads that were never applied, as their controllers would make them."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from kai_py.api.records.core import ObjectMeta, PodSpec, Record
+from kai_py.api.records.decoding import record_decoder
+from kai_py.embedded.clock import SimulatedClock
+from kai_py.embedded.cluster import DEFAULT_NAMESPACES, SYSTEM_PRIORITIES, EmbeddedCluster
+from kai_py.embedded.errors import RequestError
+from kai_py.embedded.resources import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS, STATEFUL_SETS
+from kai_py.simulate.object_files import ObjectKey, RejectedObject
+from kai_py.simulate.objects import Document
+from kai_py.simulate.written_objects import with_spec
+
+WORKLOADS = frozenset(
+    (each.group, each.kind) for each in (JOBS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS)
+)
+MAX_PODS = 100_000
+"""Pods that are made in all; a Job may ask for 2^31."""
+
+
+def pods_of_manifests(
+    workloads: Sequence[tuple[ObjectKey, Document]],
+    priorities: Mapping[str, int],
+    now: float,
+    rejected: list[RejectedObject],
+) -> Iterator[Document]:
+    """The pods of workloads, in this order, and ReplicaSets between.
+
+    Those that an API server would refuse are added to ``rejected``; ``now`` in seconds since the
+    epoch.
+    """
+    if not workloads:
+        return
+    clock = SimulatedClock(now)
+    cluster = EmbeddedCluster(clock=clock, kubelet=False)
+    cluster.start()
+    _create_surroundings(cluster, {key.namespace for key, _ in workloads}, priorities)
+    made = _Made(cluster)
+    for key, document in workloads:
+        problem = made.create(key, document)
+        if problem:
+            rejected.append(RejectedObject(str(key), problem))
+    clock.run_due()
+    yield from made.objects()
+    rejected += made.without_pods()
+
+
+def priorities_of(found: Mapping[ObjectKey, Document]) -> dict[str, int]:
+    """Priority by the name of its class; the empty name stands for pods that name none."""
+    values = dict(SYSTEM_PRIORITIES)
+    for key, document in found.items():
+        value = document.get("value")
+        if key[:2] == ("scheduling.k8s.io", "PriorityClass") and type(value) is int:
+            values[key.name] = value
+            if document.get("globalDefault") is True:
+                values[""] = value
+    return values
+
+
+def _create_surroundings(
+    cluster: EmbeddedCluster, namespaces: set[str], priorities: Mapping[str, int]
+) -> None:
+    """Namespaces and PriorityClasses; workloads say so themselves if theirs is refused."""
+    documents: list[Document] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        for name in sorted(namespaces - {*DEFAULT_NAMESPACES})
+    ]
+    documents += [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+        }
+        for name, value in sorted(priorities.items())
+        if name and name not in SYSTEM_PRIORITIES
+    ]
+    for document in documents:
+        with contextlib.suppress(RequestError):
+            cluster.create(document)
+
+
+class _Template(Record, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+
+
+class _WorkloadSpec(Record, frozen=True):
+    template: _Template
+    replicas: int | None = None
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool | None = None
+
+
+class _Workload(Record, frozen=True):
+    """What is checked of a workload before it is created."""
+
+    spec: _WorkloadSpec
+
+
+_check = record_decoder(_Workload)
+
+
+class _Made:
+    """Workloads on an embedded cluster, and what its controllers made for them."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self._cluster = cluster
+        self._uids: dict[str, str] = {}
+        self._created: dict[str, tuple[ObjectKey, Document]] = {}
+        self._pods = 0
+
+    def create(self, key: ObjectKey, document: Document) -> str:
+        """Create a workload; why that is refused, or ""."""
+        try:
+            pods = _pods_of(document)
+        except ValueError as error:
+            return str(error)
+        if self._pods + pods > MAX_PODS:
+            return f"asks for {pods:,} pods: no more than {MAX_PODS:,} in all are made"
+        meta = {k: v for k, v in document["metadata"].items() if k != "uid"}
+        if key.kind == STATEFUL_SETS.kind:
+            # Nothing becomes ready here: pods that are made once others are would never come.
+            document = with_spec(document, {"podManagementPolicy": "Parallel"})
+        try:
+            uid = self._cluster.create({**document, "metadata": meta})["metadata"]["uid"]
+        except RequestError as error:
+            return error.message
+        except Exception as error:  # it relies on types that only some fields are checked for
+            return f"{key.kind} cannot be read: {error}"
+        self._pods += pods
+        self._uids[uid] = document["metadata"]["uid"]
+        if pods:
+            self._created[uid] = key, document
+        return ""
+
+    def objects(self) -> Iterator[Document]:
+        """Pods and ReplicaSets that controllers made; their owners have the uids of the files."""
+        for made in self._made():
+            meta = made["metadata"]
+            references = [
+                {**each, "uid": self._uids.get(each["uid"], each["uid"])}
+                for each in meta.get("ownerReferences") or ()
+            ]
+            yield {**made, "metadata": {**meta, "ownerReferences": references}}
+
+    def without_pods(self) -> Iterator[RejectedObject]:
+        """Workloads whose pods are refused, and why."""
+        parents: dict[str, list[str]] = {}
+        pods: list[str] = []
+        for made in self._made():
+            uid = made["metadata"]["uid"]
+            parents[uid] = [each["uid"] for each in made["metadata"].get("ownerReferences") or ()]
+            pods += [uid] if made["kind"] == PODS.kind else ()
+        served = {
+            owner
+            for pod in pods
+            for parent in parents[pod]
+            for owner in (parent, *parents.get(parent, ()))
+        }
+        for uid, (key, document) in self._created.items():
+            if uid not in served:
+                yield RejectedObject(str(key), f"gets no pods: {self._refusal(key, document)}")
+
+    def _refusal(self, key: ObjectKey, document: Document) -> str:
+        """Why the API server refuses a pod of a workload."""
+        template = document["spec"]["template"]
+        meta = {**(template.get("metadata") or {}), "name": "pod", "namespace": key.namespace}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
+        try:
+            self._cluster.create(pod)
+        except RequestError as error:
+            return error.message
+        return "its controller would make none"
+
+    def _made(self) -> list[Document]:
+        listed = (*self._cluster.api.list(REPLICA_SETS), *self._cluster.api.list(PODS))
+        return [each for each in listed if each["metadata"]["uid"] not in self._uids]
+
+
+def _pods_of(workload: Document) -> int:
+    """How many pods a workload asks for; raises ValueError if it cannot be read."""
+    _check(msgspec.json.encode(workload))
+    spec = workload["spec"]
+    counts = [spec.get(name) for name in ("replicas", "parallelism", "completions")]
+    return (
+        0 if spec.get("suspend") else min((each for each in counts if each is not None), default=1)
+    )
