@@ -27,8 +27,7 @@ from kai_py.config import Configuration
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.observe import health, kept_shares, kept_startups
 from kai_py.observe.activity_log import log_decisions, log_queue_change
-from kai_py.observe.audit_source import AuditSource
-from kai_py.observe.auditor import Auditor
+from kai_py.observe.auditor import Auditor, AuditSource
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.failures import Failures
 from kai_py.observe.http import Probes

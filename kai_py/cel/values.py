@@ -90,7 +90,7 @@ NONE = Optional(present=False)
 
 
 class AssociativeList(tuple[Value, ...]):
-    """A list with an equality and a concatenation of its own (see ``associative``)."""
+    """A list with an equality and a concatenation of its own (Kubernetes' list types)."""
 
     def equals(self, other: tuple[Value, ...]) -> bool:
         """Compare with another list."""

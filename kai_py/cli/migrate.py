@@ -1,8 +1,15 @@
-"""``kai-py migrate``: compatibility of KAI-Scheduler's objects with kai_py."""
+"""``kai-py migrate``: compatibility of KAI-Scheduler's objects with kai_py.
+
+``kai-py migrate --plan`` tells what becomes of each gang when kai_py takes over from KAI.
+
+The cluster is read once, and one cycle is planned for it; nothing is written.
+"""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +21,6 @@ from kai_py.api.choices import Profile
 from kai_py.cli.cluster_objects import documents_in, files_in, name_of
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.migrate_plan import gang_outcomes, print_outcomes
 from kai_py.cli.options import takes_groups
 from kai_py.cli.output import Output, OutputOptions, print_document, print_table, say
 from kai_py.cli.reading import plan_cluster
@@ -22,7 +28,10 @@ from kai_py.config import Configuration, ConfigurationError, parse_configuration
 from kai_py.dialects.kai.migration import MigrationNote, migration_notes
 from kai_py.dialects.kai.pod_features import Compatibility
 from kai_py.dialects.kai.settings import configurations_of, kind_defaults
+from kai_py.plan.plan import Eviction, Plan
 from kai_py.simulate.objects import read_objects
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.errors import Forbidden, NotFound
 
 HEADINGS = ("VERDICT", "OBJECT", "FIELD", "WHAT")
@@ -148,3 +157,71 @@ def _row(note: MigrationNote) -> tuple[str, ...]:
 def _summary(notes: list[MigrationNote]) -> str:
     counts = [(v, sum(note.compatibility is v for note in notes)) for v in Compatibility]
     return ", ".join(f"{count} {verdict.value}" for verdict, count in counts)
+
+
+PLAN_HEADINGS = ("GANG", "QUEUE", "NOW", "HERE", "WHY")
+
+
+class SwitchEffect(StrEnum):
+    """What becomes of a gang."""
+
+    RUNS = "runs"
+    STARTS = "starts"
+    WAITS = "waits"
+    EVICTED = "evicted"
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchOutcome:
+    """What becomes of a gang; ``bound`` of its ``pods`` are bound now."""
+
+    gang: str
+    queue: str
+    bound: int
+    pods: int
+    outcome: SwitchEffect
+    why: str
+
+
+def gang_outcomes(snapshot: Snapshot, plan: Plan) -> Iterator[SwitchOutcome]:
+    """One outcome per gang, by key. A gang of which pods are evicted counts as evicted."""
+    evicted: dict[str, Eviction] = {}
+    for eviction in plan.evictions:
+        evicted.setdefault(eviction.gang, eviction)
+    waiting = {each.gang: each.message for each in plan.unplaced}
+    placed = {each.gang for each in plan.placements}
+    nominated = {each.gang for each in plan.nominations}
+    for key, gang in sorted(snapshot.gangs.items()):
+        if key in evicted:
+            yield _outcome(gang, SwitchEffect.EVICTED, evicted[key].reason)
+        elif key in placed:
+            yield _outcome(gang, SwitchEffect.STARTS, "")
+        elif key in nominated:
+            yield _outcome(gang, SwitchEffect.STARTS, "once its victims have ended")
+        elif key in waiting:
+            yield _outcome(gang, SwitchEffect.WAITS, waiting[key])
+        else:
+            yield _outcome(gang, SwitchEffect.RUNS, "")
+
+
+def _outcome(gang: Gang, outcome: SwitchEffect, why: str) -> SwitchOutcome:
+    return SwitchOutcome(gang.key, gang.queue, len(gang.bound), len(gang.members), outcome, why)
+
+
+def print_outcomes(outcomes: Sequence[SwitchOutcome]) -> None:
+    """Print the gangs that do not just go on, and how many there are of each outcome."""
+    rows = [
+        (
+            each.gang,
+            each.queue or "-",
+            f"{each.bound}/{each.pods} bound",
+            each.outcome.value,
+            each.why,
+        )
+        for each in outcomes
+        if each.outcome is not SwitchEffect.RUNS
+    ]
+    if rows:
+        print_table(PLAN_HEADINGS, rows)
+    counts = [(sum(each.outcome is known for each in outcomes), known) for known in SwitchEffect]
+    say(", ".join(f"{known.value}: {count}" for count, known in counts))

@@ -4,6 +4,10 @@ Two replicas, one of which schedules (decided by a Lease); the other has read th
 and takes over when the first one ends, so they prefer different nodes. The configuration is a
 ConfigMap; its digest is an annotation of the pod template, so that a change of it rolls the
 replicas. Objects that need the CRDs of a Prometheus operator are optional (``monitoring``).
+
+Reservation pods of shared GPUs have a namespace of their own. It is KAI-Scheduler's, so that either
+scheduler finds the reservations of the other. Only there may the scheduler's account create and
+delete pods, and the reservation pods' account write the GPU that each was given on itself.
 """
 
 import hashlib
@@ -16,6 +20,7 @@ import yaml
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.crd import crds, plain_yaml
 from kai_py.api.gpu_reservation import RESERVATION_ACCOUNT
+from kai_py.api.gpu_share import RESERVATION
 from kai_py.config import Configuration, GpuIsolation
 from kai_py.deploy.kai_api import kai_defaults, kai_definitions
 from kai_py.deploy.monitoring import (
@@ -28,6 +33,7 @@ from kai_py.deploy.monitoring import (
 from kai_py.deploy.parts import (
     CONFIGURATION_DIRECTORY,
     CONFIGURATION_FILE,
+    RBAC,
     Document,
     deployment,
     labels_of,
@@ -55,7 +61,6 @@ from kai_py.deploy.readers import (
     reader_objects,
     view_grants,
 )
-from kai_py.deploy.reservations import SHARING, reservation_objects
 from kai_py.deploy.webhook import webhook_objects
 
 NAME = "kai-py"
@@ -264,3 +269,36 @@ def dashboards(namespace: str, data: Mapping[str, str]) -> Document:
     metadata["name"] = f"{NAME}-dashboards"
     metadata["labels"] |= DASHBOARD_LABEL
     return document
+
+
+SHARING = "kai-py-gpu-sharing"
+"""Name of the scheduler's Role there."""
+
+
+def reservation_objects(account: str, namespace: str) -> list[Document]:
+    """The namespace, an account and two Roles; ``account``: the scheduler's, in ``namespace``."""
+    version = f"{RBAC}/v1"
+    space = named_object(RESERVATION, "v1", "Namespace")
+    space["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
+    rules = {
+        SHARING: [each.rule for each in gpu_sharing_grants()],
+        RESERVATION_ACCOUNT: [each.rule for each in reservation_grants()],
+    }
+    return [
+        space,
+        named_object(RESERVATION_ACCOUNT, "v1", "ServiceAccount", RESERVATION),
+        *(named_object(name, version, "Role", RESERVATION, rules=rules[name]) for name in rules),
+        _binding(SHARING, account, namespace),
+        _binding(RESERVATION_ACCOUNT, RESERVATION_ACCOUNT, RESERVATION),
+    ]
+
+
+def _binding(role: str, account: str, namespace: str) -> Document:
+    return named_object(
+        role,
+        f"{RBAC}/v1",
+        "RoleBinding",
+        RESERVATION,
+        roleRef={"apiGroup": RBAC, "kind": "Role", "name": role},
+        subjects=[{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    )

@@ -5,6 +5,10 @@ that the schema preserves, are not, but they count when objects are compared. Nu
 absent. The root and embedded resources have ``apiVersion``, ``kind``, ``metadata.name`` and
 ``metadata.generateName``, and nothing else of the metadata.
 
+In lists of Kubernetes' list types set and map the order of elements is irrelevant: equality ignores
+it. Concatenation keeps the order of the left side: a set adds missing elements,
+a map replaces elements of equal keys and adds the others.
+
 Source: Kubernetes documentation "Validation rules" of CustomResourceDefinitions.
 """
 
@@ -17,7 +21,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kai_py.cel.associative import MapList, SetList
 from kai_py.cel.library.times import parse_duration, parse_timestamp
 from kai_py.cel.parse import RESERVED
 from kai_py.cel.types import (
@@ -33,12 +36,66 @@ from kai_py.cel.types import (
     list_of,
     map_of,
 )
-from kai_py.cel.values import KINDS, CELRuntimeError, Value
+from kai_py.cel.values import KINDS, AssociativeList, CELRuntimeError, Value, equal, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kai_py.embedded.documents import Json
+
+
+class SetList(AssociativeList):
+    """A list of distinct elements."""
+
+    def equals(self, other: tuple[Value, ...]) -> bool:
+        """Whether both have the same elements."""
+        return len(self) == len(other) and all(_contains(self, element) for element in other)
+
+    def merged(self, other: tuple[Value, ...]) -> SetList:
+        """The union."""
+        merged = list(self)
+        for element in other:
+            if not _contains(merged, element):
+                merged.append(element)
+        return SetList(merged)
+
+
+class MapList(AssociativeList):
+    """A list of objects that are identified by the values of some of their fields."""
+
+    keys: tuple[str, ...]
+
+    def __new__(cls, keys: tuple[str, ...], elements: Iterable[Value]) -> MapList:
+        """Make a list whose elements are identified by the fields ``keys``."""
+        instance = super().__new__(cls, elements)
+        instance.keys = keys
+        return instance
+
+    def equals(self, other: tuple[Value, ...]) -> bool:
+        """Whether both have equal elements under equal keys."""
+        own = {self._key(element): element for element in self}
+        return len(self) == len(other) and all(
+            (key := self._key(element)) in own and equal(own[key], element) for element in other
+        )
+
+    def merged(self, other: tuple[Value, ...]) -> MapList:
+        """The list with elements replaced or added."""
+        merged = {self._key(element): element for element in self}
+        merged.update({self._key(element): element for element in other})
+        return MapList(self.keys, merged.values())
+
+    def _key(self, element: Value) -> tuple[Value, ...]:
+        if not isinstance(element, dict):
+            raise CELRuntimeError(f"unexpected element of a map list: {kind_of(element)}")
+        return tuple((type(element.get(key)), element.get(key)) for key in self.keys)
+
+
+def _contains(elements: Iterable[Value], wanted: Value) -> bool:
+    return any(equal(element, wanted) for element in elements)
+
+
+KINDS.update({SetList: "list", MapList: "list"})
+
 
 Fields = dict[str, dict[str, Type]]
 """Types of the fields of an object type, by the type's name."""

@@ -1,11 +1,17 @@
 """What is shown of every plan: decisions, shares, metrics, the set-aside log.
 
 None of it may keep the plan from being executed: what fails is counted, and the rest is shown.
+
+The metrics ``kai_queue_*`` have KAI's names and units, for dashboards made for KAI: unlimited is
+-1, as in KAI's Queue. Past usage (``kai_queue_gpu_usage`` and the like) is missing.
 """
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Gauge
 
 from kai_py.observe.activity_log import SetAsideLog
 from kai_py.observe.cluster_metrics import ClusterMetrics
@@ -14,10 +20,11 @@ from kai_py.observe.decision_log import MAX_DECISIONS, Decision, DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.event_history import decisions_of_events, read_scheduler_events
 from kai_py.observe.failures import Failures
-from kai_py.observe.kai_metrics import KaiQueueMetrics
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.share_history import ShareHistory
+from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan
+from kai_py.snapshot.accounting import GPU
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError
 from kai_py.watch.kinds import KAI_QUEUES
@@ -96,3 +103,51 @@ class PlanObserver:
         """The display name of a queue, if it has one in KAI's Queue."""
         found = self._mirror.objects(KAI_QUEUES).get(("", queue))
         return (found.spec.display_name if found is not None else "") or queue
+
+
+CORES, GIGABYTES = 1e-3, 1e-9
+QUEUE = ("queue_name",)
+NAMES = ("queue_name", "queue_metadata_name", "queue_display_name")
+CONTROLLER_VIEWS = (
+    ("kai_queue_deserved_gpus", "Quota of GPUs.", "deserved", GPU, 1.0),
+    ("kai_queue_quota_cpu_cores", "Quota of CPU cores.", "deserved", "cpu", CORES),
+    ("kai_queue_quota_memory_bytes", "Quota of memory.", "deserved", "memory", 1.0),
+    ("kai_queue_allocated_gpus", "Allocated GPUs.", "allocated", GPU, 1.0),
+    ("kai_queue_allocated_cpu_cores", "Allocated CPU cores.", "allocated", "cpu", CORES),
+    ("kai_queue_allocated_memory_bytes", "Allocated memory.", "allocated", "memory", 1.0),
+)
+SCHEDULER_VIEWS = (
+    ("kai_queue_fair_share_gpu", "Fair share of GPUs.", "fair_share", GPU, 1.0),
+    ("kai_queue_fair_share_cpu_cores", "Fair share of CPU cores.", "fair_share", "cpu", CORES),
+    ("kai_queue_fair_share_memory_gb", "Fair share of memory.", "fair_share", "memory", GIGABYTES),
+)
+
+
+class KaiQueueMetrics:
+    """The gauges; ``display_name`` returns the display name of a queue."""
+
+    def __init__(self, registry: CollectorRegistry, display_name: Callable[[str], str]) -> None:
+        self._display_name = display_name
+        self._info = Gauge("kai_queue_info", "1 for every queue.", QUEUE, registry=registry)
+        self._gauges = {
+            name: Gauge(name, text, labels, registry=registry)
+            for views, labels in ((CONTROLLER_VIEWS, QUEUE), (SCHEDULER_VIEWS, NAMES))
+            for name, text, *_ in views
+        }
+
+    def show_plan(self, plan: Plan) -> None:
+        """Set the gauges from a plan; deleted queues disappear."""
+        self._info.clear()
+        for gauge in self._gauges.values():
+            gauge.clear()
+        for share in plan.queues:
+            self._show(share)
+
+    def _show(self, share: QueueShare) -> None:
+        self._info.labels(share.queue).set(1)
+        names = (share.queue, share.queue, self._display_name(share.queue))
+        for views, labels in ((CONTROLLER_VIEWS, names[:1]), (SCHEDULER_VIEWS, names)):
+            for name, _, view, resource, unit in views:
+                amount = getattr(share, view).get(resource, 0.0)
+                shown = amount * unit if math.isfinite(amount) else -1.0
+                self._gauges[name].labels(*labels).set(shown)

@@ -1,6 +1,6 @@
-"""Queue order: which queue places its next gang first.
+"""Queue order: which queue places its next gang first, and which gang of the queue that is.
 
-The first difference decides; a smaller key goes first:
+Between queues the first difference decides; a smaller key goes first:
 
 1. over its fair share or not (kai profile: over in every resource; native: in some resource that
 its gang requests); 2. within what it deserves with its gang, or not (kai: in all resources; native:
@@ -21,14 +21,29 @@ cluster) has a heap of its children by key. A change of one leaf gives new keys 
 its ancestors. Outdated heap entries are dropped when they surface. O(depth x (resources + log
 siblings)) per change, O(1) to read. Reversed, it gives the next queue to take victims from: its
 units request nothing, and what was already taken from a queue counts as released.
+
+Inside a queue the gang with the smaller key goes first:
+
+1. higher priority; with *ageing*, including the points gained by waiting, so that work of low
+priority is served in the end; 2. below minMember, before at minMember, before above it; 3. older;
+4. by name.
+
+The order is total. Ageing changes the order, not which gangs may be evicted.
+
+*Rotation* precedes all that, over all queues: a gang whose victim search ran out of budget comes
+after all gangs that did not, and of several the one that ran out the longest ago comes first. So no
+gang heads two cycles with the same search, and every gang has its turn however small the budget.
 """
 
 import heapq
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 import numpy as np
 
 from kai_py.policy.fairness_rules import ComparedResources, FairnessRules
 from kai_py.policy.queue_usage import QueueUsage, exceeds, tolerance
+from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.tables.queue_tree import Index
 
@@ -222,3 +237,22 @@ class QueueOrder:
         tie_breakers = self._tie_breakers[queue]
         key = (is_over, beyond, self._priority[queue], uses_none, with_gang, without, *tie_breakers)
         return key if self._sign > 0 else tuple(-value for value in key)
+
+
+GangKey = tuple[float, int, float, str]
+
+
+def gang_key(gang: Gang, elastic_rank: int, ageing_points: int = 0) -> GangKey:
+    """The key of ``gang``; ``elastic_rank``: 0 below minMember, 1 at it, 2 above it."""
+    return (-gang.priority - ageing_points, elastic_rank, gang.created, gang.key)
+
+
+def in_rotation(gangs: Sequence[Gang], out_of_budget: Mapping[str, int]) -> list[list[Gang]]:
+    """Groups of gangs in rotation order; ``out_of_budget``: cycle of the last time, by gang key."""
+
+    def last_exhausted(gang: Gang) -> int:
+        return out_of_budget.get(gang.key, -1)
+
+    return [
+        list(group) for _, group in groupby(sorted(gangs, key=last_exhausted), key=last_exhausted)
+    ]

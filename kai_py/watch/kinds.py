@@ -19,9 +19,8 @@ from kai_py.api.records.disruption import PodDisruptionBudget
 from kai_py.api.records.interning import interned
 from kai_py.api.records.job import Job, job_decoder
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue, KaiTopology
-from kai_py.api.records.node import Node
-from kai_py.api.records.node_topology import GROUP as NODE_TOPOLOGY_GROUP
-from kai_py.api.records.node_topology import NodeResourceTopology
+from kai_py.api.records.node import GROUP as NODE_TOPOLOGY_GROUP
+from kai_py.api.records.node import Node, NodeResourceTopology
 from kai_py.api.records.pool_status import ResourcePoolStatusRequest
 from kai_py.api.records.priority_class import PriorityClass
 from kai_py.api.records.resource import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.admission.pod_defaults import (
+from kai_py.admission.handlers import (
     QueueReference,
     gets_gate,
     gets_gpu_environment,

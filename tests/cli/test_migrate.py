@@ -8,8 +8,7 @@ import typer
 
 from kai_py.api.choices import Profile
 from kai_py.cli.errors import CommandError
-from kai_py.cli.migrate import command
-from kai_py.cli.migrate_plan import gang_outcomes
+from kai_py.cli.migrate import command, gang_outcomes
 from kai_py.config import read_configuration
 from kai_py.embedded.cluster import EmbeddedCluster
 from tests.support.cluster.kai_definitions import KINDS, definition

@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from kai_py.commit.claims.node_claims import write_node_claims
+from kai_py.commit.claims.extended_resources import write_node_claims
 from kai_py.commit.transaction import GangTransaction
 from kai_py.plan.plan import NodeClaim, Placement
 from tests.commit.cluster import SETTINGS, Cluster, gang_of, refuse

@@ -19,9 +19,10 @@ from kai_py.api.records.core import (
     PodAffinityTerm,
     SelectorRequirement,
 )
-from kai_py.api.records.node import Node, NodeStatus
-from kai_py.api.records.node_topology import (
+from kai_py.api.records.node import (
+    Node,
     NodeResourceTopology,
+    NodeStatus,
     TopologyAttribute,
     Zone,
     ZoneResource,

@@ -3,10 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from kai_py.policy.fair_share import fair_share
+from kai_py.policy.fair_share import divide_surplus, fair_share
 from kai_py.policy.fairness_rules import KAI
 from kai_py.policy.sibling_division import Siblings
-from kai_py.policy.whole_units import divide_surplus
 from tests.corpus.peer_queues import RESOURCES, amounts, table, vector
 from tests.support.replacing import replace
 

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry
 
-from kai_py.observe.kai_metrics import KaiQueueMetrics
+from kai_py.observe.plan_observer import KaiQueueMetrics
 from kai_py.plan.plan import Plan
 from tests.support.scenario import cluster, node, pod, queue
 

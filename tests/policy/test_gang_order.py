@@ -1,4 +1,4 @@
-from kai_py.policy.gang_order import gang_key, in_rotation
+from kai_py.policy.queue_order import gang_key, in_rotation
 from tests.support.replacing import replace
 from tests.support.worlds import gang
 

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from kai_py.policy.limits import QuotaBound, check_limits
-from kai_py.policy.queue_usage import QueueUsage
+from kai_py.policy.queue_usage import QueueUsage, QuotaBound, check_limits
 from kai_py.snapshot.tables.queue_tree import build_queue_table
 from kai_py.snapshot.tables.queues import QueueInfo
 

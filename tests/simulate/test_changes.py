@@ -1,6 +1,6 @@
 import pytest
 
-from kai_py.simulate.change_texts import parse_set_queue
+from kai_py.simulate.change_texts import SetQueue, parse_set_queue
 from kai_py.simulate.changes import (
     AddNodes,
     AddObjects,
@@ -9,7 +9,6 @@ from kai_py.simulate.changes import (
     RemoveGang,
     node_pattern,
 )
-from kai_py.simulate.queue_change import SetQueue
 from tests.simulate.clusters import job, queue, running, simulated
 from tests.support.cluster.kai_definitions import KINDS, definition
 from tests.support.mixtures import kai_queue

@@ -11,8 +11,8 @@ from kai_py.config import Configuration
 from kai_py.simulate.report import summarise
 from kai_py.simulate.scenario import NodeGroup, ScenarioError
 from kai_py.simulate.simulation import simulate
-from kai_py.simulate.trace_rows import MODEL_LABEL
 from kai_py.simulate.traces import (
+    MODEL_LABEL,
     is_trace,
     parse_jobs,
     parse_nodes,

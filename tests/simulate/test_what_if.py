@@ -3,6 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.config import Configuration
+from kai_py.simulate.change_texts import SetQueue
 from kai_py.simulate.changes import (
     AddNodes,
     AddObjects,
@@ -10,7 +11,6 @@ from kai_py.simulate.changes import (
     RemoveGang,
     UnknownNameError,
 )
-from kai_py.simulate.queue_change import SetQueue
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import (
     Comparison,

@@ -18,7 +18,7 @@ from kai_py.api.records.core import (
     ResourceRequirements,
 )
 from kai_py.api.records.disruption import PodDisruptionBudget, PodDisruptionBudgetSpec
-from kai_py.api.records.node_topology import (
+from kai_py.api.records.node import (
     NodeResourceTopology,
     TopologyAttribute,
     Zone,

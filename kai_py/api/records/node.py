@@ -1,4 +1,9 @@
-"""Records of nodes (core v1): the fields that the scheduler reads."""
+"""Records of nodes (core v1), and of NodeResourceTopology (``topology.node.k8s.io``).
+
+A NodeResourceTopology has the resources of a node's NUMA zones. An exporter on the node writes it
+from the kubelet's accounts. v1alpha2 has policy and scope as attributes, v1alpha1 as one word in
+``topologyPolicies``; both are read from either version.
+"""
 
 import msgspec
 
@@ -42,3 +47,38 @@ class Node(Record, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+
+GROUP = "topology.node.k8s.io"
+
+
+class ZoneResource(Record, frozen=True):
+    """``allocatable``: for pods in total; ``available``: not allocated to any pod."""
+
+    name: str = ""
+    allocatable: QuantityText = 0
+    available: QuantityText = 0
+
+
+class Zone(Record, frozen=True):
+    """Zones of type ``Node`` are NUMA nodes; others are parts of them."""
+
+    name: str = ""
+    type: str = "Node"
+    resources: tuple[ZoneResource, ...] = ()
+
+
+class TopologyAttribute(Record, frozen=True):
+    """``topologyManagerPolicy`` or ``topologyManagerScope``, with the kubelet's value."""
+
+    name: str = ""
+    value: str = ""
+
+
+class NodeResourceTopology(Record, frozen=True):
+    """A topology object, named like its node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    topology_policies: tuple[str, ...] = ()
+    attributes: tuple[TopologyAttribute, ...] = ()
+    zones: tuple[Zone, ...] = ()

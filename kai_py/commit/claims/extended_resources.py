@@ -4,6 +4,11 @@ The claim's name is derived from the pod and its requests, so a create whose ans
 the claim on the next try. Any other claim of that name is a leftover of an earlier attempt: it is
 deleted once a read proves its pod to be on no node, and the gang tried again. Before the pod is
 bound its status must map containers to requests; without that the kubelet would give it no device.
+
+What the claims of a pod take of its node is written to the pod's status (KEP-5517). Kubelets
+count it when they admit pods, and schedulers do on the node: it must be there before the
+pod is bound. An API server whose feature gate is off drops it; then devices take nothing of nodes
+for kubelets either, and the pod is bound without it.
 """
 
 from typing import Any
@@ -15,7 +20,6 @@ from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER, ResourceCla
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone, preconditions
 from kai_py.commit.claims.exact_writes import ClaimPatch, removing_finalizer, send_patch
-from kai_py.commit.claims.node_claims import write_node_claims
 from kai_py.commit.claims.reconcile import ClaimFailure
 from kai_py.commit.gpus.reservations import has_shared_gpus, remove_shared_gpus
 from kai_py.commit.pod_state import fence_pod
@@ -168,3 +172,38 @@ def _matches(found: ResourceClaim, desired: ResourceClaim) -> bool:
 
 def _owner_pods(claim: ResourceClaim) -> list[str]:
     return [owner.uid for owner in claim.metadata.owner_references if owner.controller]
+
+
+async def write_node_claims(access: ApiAccess, placement: Placement, found: Pod | None) -> str:
+    """Write them, or remove those of an earlier attempt; returns why that failed, else "".
+
+    ``found``: the pod as known, read if None.
+    """
+    ref = placement.pod
+    try:
+        if found is None:
+            found = await access.call(
+                lambda: access.client.get(access.pods, ref.name, namespace=ref.namespace)
+            )
+        pod = found
+        body = {
+            "metadata": {"uid": ref.uid},
+            "status": {
+                "nodeAllocatableResourceClaimStatuses": [
+                    {**each.status, "containers": _containers(pod, each.entry)}
+                    for each in placement.node_claims
+                ]
+            },
+        }
+        await retry_transient(
+            lambda: access.patch_pod(ref, body, subresource="status"), access.retry
+        )
+    except ApiError as error:
+        return f"pod {ref}: {error}"
+    return ""
+
+
+def _containers(pod: Pod, entry: str) -> list[str]:
+    """The containers that refer to a claim of the pod."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    return [c.name for c in containers if any(each.name == entry for each in c.resources.claims)]

@@ -21,13 +21,12 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable, for_gang
 from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.cache import FailedRequests, SearchKey, SearchResult
-from kai_py.plan.session.action_searches import ActionSearches
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.device_options import place_within_quota
 from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.session.quota_check import check_quota, check_reserved_quota, nodes_within_quota
-from kai_py.plan.session.requests import place_earliest, request_kind
-from kai_py.policy.gang_order import in_rotation
+from kai_py.plan.session.requests import ActionSearches, place_earliest, request_kind
+from kai_py.policy.queue_order import in_rotation
 from kai_py.snapshot.gangs import Gang
 
 OnUnschedulable = Callable[[Gang], bool]

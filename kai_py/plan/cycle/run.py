@@ -28,8 +28,8 @@ from kai_py.plan.explain.infeasible import explain_infeasible
 from kai_py.plan.explain.unresolved_names import explain_unresolved_names
 from kai_py.plan.extensions import extension_keys
 from kai_py.plan.plan import Plan
-from kai_py.plan.session.action_searches import decisions_so_far
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.requests import decisions_so_far
 from kai_py.plan.session.startups import ReadyRule, Startups, ready_rules, with_avoided_nodes
 from kai_py.plan.session.turns import CycleWatch, Unwatched
 from kai_py.plan.victims.protections import explain_protections

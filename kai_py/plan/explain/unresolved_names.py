@@ -16,11 +16,11 @@ from kai_py.plan.explain.unresolved_objects import device_hint, missing_object_h
 from kai_py.plan.explain.untolerated_taints import taint_hint
 from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.policy.queue_access import closed_queue
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.queue_access import closed_queue
 
 QUEUE_STAGES = frozenset({Stage.INVALID, Stage.QUEUE_NOT_FOUND})
 OBJECT_STAGES = frozenset({Stage.CLAIMS_NOT_READY, Stage.BELOW_MIN_MEMBER})

@@ -16,9 +16,9 @@ from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
-from kai_py.policy.queue_access import NamespaceLabels, closed_queue
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Charge, Gang, Member, PodState
+from kai_py.snapshot.tables.queue_access import NamespaceLabels, closed_queue
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,7 @@ from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.quota_check import check_quota
 from kai_py.plan.session.requests import place_earliest
-from kai_py.policy.limits import check_limits, check_usage
-from kai_py.policy.queue_usage import QueueUsage
+from kai_py.policy.queue_usage import QueueUsage, check_limits, check_usage
 from kai_py.snapshot.accounting import GPU, DeviceRequestSpec
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats

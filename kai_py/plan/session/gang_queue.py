@@ -1,7 +1,7 @@
 """Pending gangs in the order in which they may act: first by queue, then inside the queue.
 
-The order of queues is that of ``policy.queue_order``, that inside a queue of ``policy.gang_order``.
-Every action takes its gangs from such a queue; what it decides moves the queues.
+Both orders are those of ``policy.queue_order``. Every action takes its gangs from such a queue;
+what it decides moves the queues.
 """
 
 from bisect import insort
@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kai_py.plan.placement.next_pods import elastic_rank
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.policy.gang_order import GangKey, gang_key
-from kai_py.policy.queue_order import QueueOrder
+from kai_py.policy.queue_order import GangKey, QueueOrder, gang_key
 from kai_py.snapshot.gangs import Gang, PodState
 
 

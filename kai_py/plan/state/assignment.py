@@ -1,6 +1,7 @@
-"""The decisions of a cycle about single pods: placed, or evicted."""
+"""The decisions of a cycle about single pods: placed, with what devices, or evicted."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from msgspec import Struct
 
@@ -8,6 +9,7 @@ from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.references import ClaimRef
 from kai_py.plan.plan import Action, ClaimAllocation, ClaimToCreate, NodeClaim
 from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.undo import Undo
 from kai_py.snapshot.gangs import Gang, Member
 
 
@@ -35,3 +37,21 @@ class Evicted(Struct, frozen=True):
     action: Action
     beneficiary: Gang
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodDevices:
+    """Devices found for a pod: the allocations of claims that had none, and the undo.
+
+    ``create_claim``: the claim for its extended resources on a node without a device plugin.
+    ``refund``: by how much its queue is charged less than for the most it could have got.
+    ``node_claims``: what its claims take of the node's own resources, ``node_amounts`` what of that
+    comes on top of the pod's requests, in row units.
+    """
+
+    allocations: tuple[ClaimAllocation, ...] = ()
+    undo: Undo | None = None
+    create_claim: ClaimToCreate | None = None
+    refund: Mapping[str, float] = field(default_factory=dict)
+    node_claims: tuple[NodeClaim, ...] = ()
+    node_amounts: Mapping[str, float] = field(default_factory=dict)

@@ -34,6 +34,7 @@ from kai_py.dra.identity import AllocationError, DeviceID
 from kai_py.dra.node_resources import NONE
 from kai_py.dra.published_names import PublishedNames
 from kai_py.plan.plan import ClaimAllocation
+from kai_py.plan.state.assignment import PodDevices
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.claim_users import ClaimUsers, consumer_of
 from kai_py.plan.state.claims_to_create import (
@@ -44,7 +45,6 @@ from kai_py.plan.state.claims_to_create import (
     extended_claims_of_pod,
 )
 from kai_py.plan.state.node_claims import TakenOfNode, taken_of_node
-from kai_py.plan.state.pod_devices import PodDevices
 from kai_py.plan.state.undo import Undo, no_undo
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.accounting import total

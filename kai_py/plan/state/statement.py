@@ -20,7 +20,7 @@ import numpy as np
 from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.plan.plan import Action
-from kai_py.plan.state.assignment import Assignment, Evicted
+from kai_py.plan.state.assignment import Assignment, Evicted, PodDevices
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.gpu_parts import GpuParts
@@ -30,7 +30,6 @@ from kai_py.plan.state.limits.numa import NumaZones
 from kai_py.plan.state.limits.volumes import (
     AssumedVolumes,
 )
-from kai_py.plan.state.pod_devices import PodDevices
 from kai_py.plan.state.pod_rules import PodDecision, PodRuleCounts, evicted_pod, placed_pod
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.undo import Trial

@@ -8,27 +8,37 @@
 A gang that was placed is tried again for the pods that it has left where no gang may bypass another
 (``bypass_policy``); else a gang is tried once per action. None is tried before its preemption delay
 has passed. Gangs whose search ran out of probes in an earlier cycle come after all others.
+
+A claim that lists alternatives and is without an allocation is charged with the alternative that
+costs most. Where no victims are found at that price, the search is repeated with those alternatives
+alone that cost least, and is judged by their cost. So a reclaimer gets the second of two
+alternatives though the first would bring its queue above its fair share or its limit.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from kai_py.api.records.resource import ResourceClaimSpec
 from kai_py.plan.placement.next_pods import PlacementRequest, next_request
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.search_cache.cache import SearchResult
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.device_options import ClaimChoices
 from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.session.quota_check import check_reserved_quota, waits_for_leaving
-from kai_py.plan.victims.alternatives import cheapest_claims
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.plan.victims.solver import VictimSolver
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.policy.fairness_rules import BypassPolicy
-from kai_py.policy.gang_order import in_rotation
-from kai_py.policy.limits import check_deserved
 from kai_py.policy.min_runtime import preemption_delay
+from kai_py.policy.queue_order import in_rotation
+from kai_py.policy.queue_usage import check_deserved
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.resources import Floats
 
 
 def find_victims(
@@ -133,3 +143,40 @@ def _report_out_of_budget(state: CycleState, gang: Gang, result: SearchResult) -
     state.mark_unschedulable(
         gang, Unschedulable(Stage.SEARCH_BUDGET, f"{tried}; the search is repeated {again}.")
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CheapestClaims:
+    """``specs``: by the id of the claims' own; ``cost``: (quota resources,) of the request then."""
+
+    specs: Mapping[int, ResourceClaimSpec]
+    cost: Floats
+
+
+def cheapest_claims(
+    state: CycleState, gang: Gang, request: PlacementRequest
+) -> CheapestClaims | None:
+    """The claims of a request with the alternatives that cost least; None where that is no less.
+
+    Alternatives beyond a bound, were its queues empty, do not count. Claims whose cost would still
+    depend on the devices found are left as they are.
+    """
+    accounting, quota = state.accounting, state.quota
+    nothing = np.zeros_like(quota.usage.allocated)
+    usage = replace(quota.usage, allocated=nothing, non_preemptible=nothing)
+    choices = ClaimChoices.of(state, gang, request.members, usage)
+    options = choices.within({}) if choices.own else None
+    if options is None:
+        return None
+    cheapest = choices.cheapest(options).specs
+    specs: dict[int, ResourceClaimSpec] = {}
+    cost = quota.cost_of(request.members).copy()
+    for spec in choices.own.values():
+        narrowed = cheapest[id(spec)]
+        most = accounting.claim_spec(narrowed)
+        if accounting.claim_spec(spec) == most or most != accounting.least_of_claim(narrowed):
+            continue
+        specs[id(spec)] = narrowed
+        cost -= quota.cost_vector(accounting.claim_spec(spec))
+        cost += quota.cost_vector(most)
+    return CheapestClaims(specs, cost) if specs else None

@@ -15,9 +15,8 @@ from kai_py.grouping.gang_settings import GangAffinity
 from kai_py.plan.placement.fit import by_shape, dominates
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.search_cache.cache import FailedRequests, SearchKey, SearchResult
-from kai_py.plan.session.action_searches import ActionSearches
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.session.requests import request_kind
+from kai_py.plan.session.requests import ActionSearches, request_kind
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.policy.pod_rules import max_on_separate_domains

@@ -26,7 +26,7 @@ import numpy as np
 
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.victims.lost_work import lost_work, part_of_cluster
+from kai_py.plan.victims.order import lost_work, part_of_cluster
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import next_checkpoint
 from kai_py.policy.queue_usage import exceeds_any

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import yaml
 
+from kai_py.deploy.objects import reservation_objects
 from kai_py.deploy.parts import permissions
 from kai_py.deploy.permissions import cluster_rules, lease_rules
 from kai_py.deploy.policies import admission_policies
-from kai_py.deploy.reservations import reservation_objects
 from tests.support.cluster.api import Api, Document
 
 NAME = "scheduler-under-test"

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from kai_py.api.records.core import Container, ResourceRequirements
-from kai_py.api.records.node_topology import (
+from kai_py.api.records.node import (
     NodeResourceTopology,
     TopologyAttribute,
     Zone,
