@@ -238,7 +238,7 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
     of_settings = {"max_relocated_pods", "probes_per_gang", "loss_rules", "accounting"}
     budgets = {"probes", "minimisation_budget"}
     order_of_gangs = {"ageing", "out_of_budget", "cut_short", "searched_in_allocate"}
-    who_waits = {"waiting", "postponed", "served", "expected_ends"}
+    who_waits = {"waiting", "postponed", "served", "due", "expected_ends"}
     other_actions = {"staleness_grace", "reservation_seconds", "departures", "spot"}
     results = {"searched", "cut", "unschedulable", "search_cache", "backoff"}
     results |= {"checkpoints", "checkpoint_ends", "at_risk", "starting", "failed_starts"}
