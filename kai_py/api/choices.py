@@ -1,4 +1,4 @@
-"""Choices of the configuration that several packages depend on."""
+"""Choices of the configuration, and of what is asked, that several packages depend on."""
 
 import enum
 
@@ -36,3 +36,13 @@ class FillStrategy(enum.StrEnum):
     """The fullest node first: whole nodes stay idle for gangs."""
     SPREAD = "spread"
     """The emptiest node first."""
+
+
+class Subject(enum.StrEnum):
+    """Kind of object that can be explained."""
+
+    GANG = "gang"
+    POD = "pod"
+    JOB = "job"
+    CLAIM = "claim"
+    QUEUE = "queue"

@@ -14,11 +14,11 @@ from contextlib import asynccontextmanager
 import msgspec
 import typer
 
+from kai_py.api.choices import Subject
 from kai_py.cli.connection import cluster_client
 from kai_py.cli.naming import SHORT_NAMES, context_namespace
 from kai_py.cli.scheduler_http import DEFAULT_SERVICE, SchedulerAddress
 from kai_py.observe.http_lists import GangList
-from kai_py.observe.subject import Subject
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError
 

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import typer
 
+from kai_py.api.choices import Subject
 from kai_py.cli import completion
 from kai_py.cli.cluster_objects import SavedCluster, cluster_objects
 from kai_py.cli.connection import ClusterOptions, cluster_client
@@ -54,7 +55,6 @@ from kai_py.observe.gang_rows import gang_rows
 from kai_py.observe.http_explanations import ExplanationLine
 from kai_py.observe.http_lists import QueuePage
 from kai_py.observe.queue_explanation import explain_queue
-from kai_py.observe.subject import Subject
 from kai_py.simulate.advisor import SearchReport, explain_cluster
 from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import LoadedCluster

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from kai_py.cli.cluster_objects import files_in, name_of, text_of
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.input_files import files_in, name_of, text_of
 from kai_py.cli.options import takes_groups
 from kai_py.cli.output import OutputOptions, print_document
 from kai_py.cli.sentences import say_sentence

@@ -6,12 +6,15 @@ A command is a module with a function ``command``, imported only when it is call
 Exit codes are those of ``kai_py.cli.errors.ExitCode``.
 """
 
+import gc
 import importlib
 import importlib.metadata
 import io
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, NoReturn
 
@@ -96,8 +99,22 @@ class LazyGroup(TyperGroup):
 def load_command(entry: Command) -> Any:
     """Import a command's module and return the command for its function ``command``."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.command(entry.name, help=entry.help)(importlib.import_module(entry.module).command)
+    with _without_collection():
+        module = importlib.import_module(entry.module)
+    app.command(entry.name, help=entry.help)(module.command)
     return typer.main.get_command(app)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Leave garbage alone: what imports make stays, and looking at it takes a sixth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 app = typer.Typer(

@@ -18,9 +18,9 @@ import typer
 import yaml
 
 from kai_py.api.choices import Profile
-from kai_py.cli.cluster_objects import documents_in, files_in, name_of
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.input_files import documents_in, files_in, name_of
 from kai_py.cli.options import takes_groups
 from kai_py.cli.output import Output, OutputOptions, print_document, print_table, say
 from kai_py.cli.reading import plan_cluster

@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 import yaml
 
+from kai_py.api.choices import Subject
 from kai_py.api.problems import closest_match
 from kai_py.cli.errors import CommandError
-from kai_py.observe.subject import Subject
 
 NamespaceOption = Annotated[
     str,

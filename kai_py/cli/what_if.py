@@ -15,9 +15,10 @@ import typer
 
 from kai_py.api.sent_objects import encode_objects
 from kai_py.cli import completion
-from kai_py.cli.cluster_objects import SavedCluster, cluster_objects, documents_in
+from kai_py.cli.cluster_objects import SavedCluster, cluster_objects
 from kai_py.cli.connection import ClusterOptions
 from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.input_files import documents_in
 from kai_py.cli.naming import context_namespace, gang_key
 from kai_py.cli.options import takes_groups
 from kai_py.cli.output import (

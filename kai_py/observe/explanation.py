@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 
+from kai_py.api.choices import Subject
 from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.decision_log import Decision
 from kai_py.observe.expected_releases import ExpectedRelease, expected_ends, releases_for
 from kai_py.observe.pending_order import queue_positions
 from kai_py.observe.subject import (
-    Subject,
     claim_funnel_of,
     deleted_gang_key,
     gang_keys,

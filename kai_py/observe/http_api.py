@@ -35,6 +35,7 @@ from dataclasses import dataclass, replace
 import msgspec
 from aiohttp import web
 
+from kai_py.api.choices import Subject
 from kai_py.api.printable import printable
 from kai_py.observe.cluster_state import ClusterState, cluster_state
 from kai_py.observe.cluster_view import ClusterView
@@ -54,7 +55,6 @@ from kai_py.observe.http_lists import LISTS, queue_page
 from kai_py.observe.node_details import MAX_NODES, node_page, place_of
 from kai_py.observe.replica import Replica
 from kai_py.observe.share_history import ShareHistory
-from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError
 from kai_py.observe.tenant_answers import (
     as_json,

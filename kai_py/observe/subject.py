@@ -4,25 +4,15 @@ A name is NAMESPACE/NAME, of a gang NAMESPACE/KIND/NAME or, where no other kind 
 NAMESPACE/NAME; of a queue NAME. Complexity: O(pods).
 """
 
-import enum
 from collections.abc import Iterator, Sequence
 
+from kai_py.api.choices import Subject
 from kai_py.observe.claim_funnel import ClaimFunnel, claim_funnel
 from kai_py.observe.decision_log import Decision, decisions_about
 from kai_py.observe.pending_order import pending_by_queue
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.misnamed_schedulers import MisnamedScheduler
-
-
-class Subject(enum.StrEnum):
-    """Kind of object that can be explained."""
-
-    GANG = "gang"
-    POD = "pod"
-    JOB = "job"
-    CLAIM = "claim"
-    QUEUE = "queue"
 
 
 def gang_keys(snapshot: Snapshot, plan: Plan, subject: Subject, name: str) -> Iterator[str]:

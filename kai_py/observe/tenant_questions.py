@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 
 from aiohttp import web
 
+from kai_py.api.choices import Subject
 from kai_py.api.printable import printable
 from kai_py.api.problems import nearest_path
 from kai_py.api.sent_objects import decode_objects
 from kai_py.observe.cluster_view import ClusterView
-from kai_py.observe.subject import Subject, names_of
+from kai_py.observe.subject import names_of
 from kai_py.observe.visibility import Visibility
 
 DEFAULT_NAMESPACE = "default"

@@ -7,9 +7,9 @@ suggested if the workload starts with it.
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from kai_py.api.choices import Subject
 from kai_py.api.problems import closest_match
 from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER, Explanation, explain_without_gang
-from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import Suggestion
 from kai_py.simulate.manifest_remedies import Spec, edit_pod_spec, pod_specs
 from kai_py.simulate.objects import Document

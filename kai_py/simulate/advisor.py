@@ -21,10 +21,10 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from kai_py.api.choices import Subject
 from kai_py.api.sent_objects import decode_objects
 from kai_py.config import Configuration
 from kai_py.observe.http import Probes
-from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import (
     InvalidQuestionError,
     NoAnswerError,

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kai_py.api import manifests
-from kai_py.cli import cluster_objects, main
+from kai_py.cli import input_files, main
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.simulate import objects
 
@@ -75,7 +75,7 @@ def test_a_text_that_is_too_large_is_not_parsed(tmp_path, monkeypatch, command):
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_objects, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(input_files, "MAX_BYTES", 1 << 20)
     file = tmp_path / "large.yaml"
     file.write_bytes(b"#" * (2 << 20))
     assert run("migrate", file) == (ExitCode.USAGE, f"{file}: is larger than 1 MiB")

@@ -3,9 +3,9 @@
 import pytest
 import typer
 
+from kai_py.api.choices import Subject
 from kai_py.cli.errors import CommandError
 from kai_py.cli.naming import context_namespace, parse_subject
-from kai_py.observe.subject import Subject
 
 KUBECONFIG = """
 current-context: here

@@ -2,8 +2,8 @@
 
 import pytest
 
+from kai_py.api.choices import Subject
 from kai_py.config import Configuration
-from kai_py.observe.subject import Subject
 from kai_py.simulate.advisor import explain_cluster
 from kai_py.simulate.steps import ApplySteps
 from tests.simulate.clusters import job, queue, running, simulated, template

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
+from kai_py.api.choices import Subject
 from kai_py.config import Configuration
-from kai_py.observe.subject import Subject
 from kai_py.simulate.advisor import explain_cluster
 from kai_py.simulate.changes import DrainNode
 from kai_py.simulate.what_if import what_if

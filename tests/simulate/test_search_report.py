@@ -1,7 +1,7 @@
 """The reasons are told before the search for suggestions, and each suggestion as it is found."""
 
+from kai_py.api.choices import Subject
 from kai_py.config import Configuration
-from kai_py.observe.subject import Subject
 from kai_py.simulate.advisor import SearchReport, explain_cluster
 from tests.simulate.clusters import job, queue, simulated
 

@@ -5,8 +5,8 @@ What the suggestion says of others is what then happens to them.
 
 import pytest
 
+from kai_py.api.choices import Subject
 from kai_py.config import Configuration
-from kai_py.observe.subject import Subject
 from kai_py.simulate.advisor import explain_cluster
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.steps import ApplySteps

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import pytest
 
+from kai_py.api.choices import Subject
 from kai_py.cli.cluster_objects import read_now
 from kai_py.config import Configuration
 from kai_py.observe.explanation import Explanation
-from kai_py.observe.subject import Subject
 from kai_py.observe.suggestion import SuggestionStep, Verb
 from kai_py.plan.plan import Stage
 from kai_py.simulate.advisor import explain_cluster

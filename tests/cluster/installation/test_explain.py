@@ -2,13 +2,13 @@
 
 import time
 
+from kai_py.api.choices import Subject
 from kai_py.cli.cluster_objects import read_now
 from kai_py.cli.connection import cluster_client
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import DecisionKind
 from kai_py.observe.event_history import read_scheduler_events
 from kai_py.observe.explanation import DELETED, RUNNING, Explanation
-from kai_py.observe.subject import Subject
 from kai_py.simulate.advisor import explain_cluster
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually

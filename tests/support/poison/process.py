@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 
+from kai_py.api.choices import Subject
 from kai_py.config import Configuration
 from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_state import cluster_state
@@ -18,7 +19,6 @@ from kai_py.observe.gang_page import gang_page
 from kai_py.observe.http_api import encode
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.node_details import node_page
-from kai_py.observe.subject import Subject
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
 from kai_py.relevance import affects_plan

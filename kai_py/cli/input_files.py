@@ -1,0 +1,64 @@
+"""Files that commands are given: their text, the YAML documents in them, those below a directory.
+
+The file ``-`` is standard input. Nothing here knows clusters: checking files starts fast.
+"""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from kai_py.api import manifests
+from kai_py.api.manifests import ManifestError, read_documents
+from kai_py.cli.errors import CommandError
+from kai_py.simulate.object_files import files_below
+
+
+def name_of(file: str) -> str:
+    """The file's name in messages."""
+    return "stdin" if file == "-" else file
+
+
+MAX_BYTES = 256 * 1024 * 1024
+"""Of a file that is read as text."""
+
+
+def read_limited(file: str) -> bytes:
+    """The content of the file; raises OSError, CommandError if it is enormous."""
+    if file == "-":
+        raw = sys.stdin.buffer.read(MAX_BYTES + 1)
+    else:
+        with Path(file).open("rb") as opened:
+            raw = opened.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise CommandError(f"{name_of(file)}: is larger than {MAX_BYTES >> 20} MiB")
+    return raw
+
+
+def text_of(file: str) -> str:
+    """The content of the file; raises CommandError if it cannot be read or is not UTF-8."""
+    try:
+        raw = read_limited(file)
+        return raw.decode("utf-8").replace("\r\n", "\n")
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{name_of(file)}: is not UTF-8 text") from error
+
+
+def files_in(names: Iterable[str]) -> list[str]:
+    """The files, a directory standing for those below it; raises CommandError if it has none."""
+    found: list[str] = []
+    for name in names:
+        files = [str(path) for path in files_below([Path(name)])]
+        if not files:
+            raise CommandError(f"{name}: has no YAML or JSON files")
+        found += files
+    return found
+
+
+def documents_in(file: str) -> list[manifests.Document]:
+    """The YAML documents of the file; raises CommandError that names the line."""
+    try:
+        return read_documents(text_of(file))
+    except ManifestError as error:
+        raise CommandError(f"{name_of(file)}:{error.line}: {error.reason}") from error
