@@ -10,11 +10,13 @@ The answer depends on nodes, slices and the gang alone, not on what runs, so it 
 the allocation. O(pending gangs) look-ups per cycle; O(nodes) per shape once these change.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from kai_py.api.records.resource import ExactDeviceRequest
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.placement.topology import level_of, resolved_constraint
@@ -81,6 +83,20 @@ class _EmptyNodes:
                     # A claim that exists is there once, however many pods share it.
                     shared = use.claim is not None or exactly.admin_access
                     fit = np.minimum(fit, self._by_devices(exactly, exactly.count, shared=shared))
+        return self._by_extended_resources(shape, fit)
+
+    def _by_extended_resources(self, shape: Shape, fit: Ints) -> Ints:
+        """``fit``, bounded where a class serves a resource that the node does not report."""
+        counts = Counter[tuple[str, str]]()
+        for each in shape.extended.requests:
+            if each.part is None:
+                counts[each.resource, each.device_class] += each.count
+        for (resource, device_class), count in counts.items():
+            request = ExactDeviceRequest(device_class_name=device_class, count=count)
+            bounded = np.minimum(fit, self._by_devices(request, count, shared=False))
+            row = self.snapshot.resources.positions.get(resource)
+            is_reported = row is not None and self.snapshot.nodes.allocatable[row] > 0
+            fit = np.where(is_reported, fit, bounded)
         return fit
 
     def _by_devices(self, request: DeviceRequestSpec, count: int, *, shared: bool) -> Ints:

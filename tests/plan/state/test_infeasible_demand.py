@@ -86,6 +86,21 @@ def test_devices_of_claims(count, pods, infeasible):
     assert share.infeasible.get(GPU, 0.0) == infeasible
 
 
+@pytest.mark.parametrize(
+    ("gpus", "pods", "infeasible"), [(16, 1, 16), (9, 1, 9), (8, 4, 0), (8, 5, 40), (1, 33, 33)]
+)
+def test_devices_of_a_class_that_serves_a_resource(gpus, pods, infeasible):
+    """Three nodes publish GPUs, one reports them: each holds eight, whichever way."""
+    nodes = [node("n0"), *(node(f"n{i}", gpus=0) for i in range(1, 4))]
+    served = device_class()
+    served = replace(served, spec=replace(served.spec, extended_resource_name="nvidia.com/gpu"))
+    slices = [gpu_slice(f"n{i}") for i in range(1, 4)]
+    waits = job_with_pods("train", pods, gpus, queue="big")
+    plan = cluster(*QUEUES, *nodes, served, *slices, *waits).plan()
+    share = next(each for each in plan.queues if each.queue == "big")
+    assert share.infeasible.get(GPU, 0.0) == infeasible
+
+
 def test_a_selector_that_no_device_matches():
     nodes = [node(f"n{i}", gpus=0) for i in range(4)]
     selector = 'device.attributes["gpu.nvidia.com"].productName == "H200"'
