@@ -282,6 +282,7 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
     sections: tuple[Section, ...] = (
         ("Starts", GANG_HEADINGS, list(map(_placed, comparison.starts))),
         ("Stops", GANG_HEADINGS, list(map(_placed, comparison.stops))),
+        ("Loses pods, and runs again", GANG_HEADINGS, list(map(_placed, comparison.restarts))),
         (
             "Evicted",
             ("POD", "GANG", "QUEUE", "EFFECT", "REASON"),

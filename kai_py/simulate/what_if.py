@@ -18,11 +18,13 @@ from kai_py.simulate.fork import run_in_fork
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import PodState
+from kai_py.snapshot.snapshot import Snapshot
 
 SETTLE_SECONDS = 600.0
 """Simulated time after which a cluster counts as settled, enough for pods to be replaced."""
 
 MAX_ADDED_NODES = 4096
+NO_PODS: frozenset[str] = frozenset()
 SEED = 1
 
 CAPACITY_STAGES = SHORT_OF_CAPACITY | {
@@ -59,12 +61,14 @@ class WaitingGang:
 class Comparison:
     """The effect of changes.
 
-    ``starts``: gangs of which more pods run; ``victims``: pods evicted because of them; ``loses``:
-    gangs that run only without them; ``waiting``: the gangs pending with them.
+    ``starts``: gangs of which more pods run; ``stops``: gangs that run only without them;
+    ``restarts``: gangs that run with both and lose pods other than ``victims``, which are evicted
+    because of them; ``pending``: the gangs pending with them.
     """
 
     starts: tuple[PlacedGang, ...] = ()
     stops: tuple[PlacedGang, ...] = ()
+    restarts: tuple[PlacedGang, ...] = ()
     victims: tuple[Eviction, ...] = ()
     pending: tuple[WaitingGang, ...] = ()
     queues: tuple[QueueChange, ...] = field(default=())
@@ -139,6 +143,8 @@ class SettledCluster:
     """A cluster in which nothing changes any more."""
 
     running: Mapping[str, PlacedGang]
+    kept: Mapping[str, frozenset[str]]
+    """UIDs of the pods of each gang that were bound before, and still are."""
     waiting: tuple[WaitingGang, ...]
     evictions: tuple[Eviction, ...]
     queues: Mapping[str, QueueShare]
@@ -152,6 +158,8 @@ def compare(baseline: SettledCluster, changed: SettledCluster) -> Comparison:
     """The differences of ``changed`` from ``baseline``."""
     running = baseline.running
     evicted = {each.pod for each in baseline.evictions}
+    victims = tuple(each for each in changed.evictions if each.pod not in evicted)
+    losing = {each.gang for each in victims}
     return Comparison(
         starts=tuple(
             placed
@@ -161,7 +169,14 @@ def compare(baseline: SettledCluster, changed: SettledCluster) -> Comparison:
         stops=tuple(
             placed for gang, placed in sorted(running.items()) if gang not in changed.running
         ),
-        victims=tuple(each for each in changed.evictions if each.pod not in evicted),
+        restarts=tuple(
+            placed
+            for gang, placed in sorted(changed.running.items())
+            if gang not in losing
+            and gang in running
+            and baseline.kept.get(gang, NO_PODS) - changed.kept.get(gang, NO_PODS)
+        ),
+        victims=victims,
         pending=changed.waiting,
         queues=tuple(_queue_changes(baseline.queues, changed.queues)),
     )
@@ -225,11 +240,15 @@ class LoadedCluster:
     def _settled(self, changes: Sequence[ClusterChange]) -> "SettledCluster":
         for change in changes:
             change.apply(self._cluster)
-        return settled_cluster(self._cluster, self._cluster.settle(SETTLE_SECONDS))
+        run = self._cluster.settle(SETTLE_SECONDS)
+        return settled_cluster(self._cluster, run, self.snapshot)
 
 
-def settled_cluster(cluster: SimulatedCluster, run: SimulatedRun) -> SettledCluster:
-    """The outcome of a simulated run."""
+def settled_cluster(
+    cluster: SimulatedCluster, run: SimulatedRun, before: Snapshot
+) -> SettledCluster:
+    """The outcome of a simulated run, and what is left of the pods that were bound before."""
+    bound = {member.pod.uid for gang in before.gangs.values() for member in gang.bound}
     gangs = cluster.snapshot().gangs
     waiting = tuple(
         WaitingGang(each.gang, each.queue, each.stage, len(each.pods), each.message)
@@ -240,8 +259,12 @@ def settled_cluster(cluster: SimulatedCluster, run: SimulatedRun) -> SettledClus
         for key, gang in gangs.items()
         if gang.bound and is_satisfied(gang.tree, gang.counts(PodState.BOUND))
     }
+    kept = {
+        key: frozenset(member.pod.uid for member in gangs[key].bound) & bound for key in running
+    }
     return SettledCluster(
         running=running,
+        kept=kept,
         waiting=waiting,
         evictions=tuple(run.evictions),
         queues={share.queue: share for share in run.last_plan.queues},

@@ -39,6 +39,16 @@ def test_no_change_makes_no_difference():
     assert len(comparison.pending) == 1
 
 
+def test_a_drained_gang_that_finds_another_node_loses_pods_all_the_same():
+    cluster = settled(queue("team", 8), job("six", 6, "team"), nodes=2, gpus=6)
+    [member, *_] = cluster.snapshot().gangs["default/Job/six"].bound
+    node = member.node
+    comparison = ask(cluster, DrainNode(node))
+    assert [each.gang for each in comparison.restarts] == ["default/Job/six"]
+    assert node not in comparison.restarts[0].nodes
+    assert (comparison.starts, comparison.stops, comparison.victims) == ((), (), ())
+
+
 def test_who_waits_for_more_pods_than_run_starts_only_if_more_of_it_run():
     elastic = job("elastic", 6, "team")
     elastic["metadata"]["annotations"]["scheduling.kai.io/min-available"] = "2"

@@ -109,9 +109,10 @@ function quoted(text) {
   return /^[\w./=:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-function* compared({ starts, stops, victims, pending, queues }) {
+function* compared({ starts, stops, restarts, victims, pending, queues }) {
   const gangs = (those) => [...new Set(those.map((each) => each.gang))];
-  yield outcome({ starts: gangs(starts), stops: gangs(stops), evicts: gangs(victims), queues });
+  const evicts = gangs([...victims, ...restarts]);
+  yield outcome({ starts: gangs(starts), stops: gangs(stops), evicts, queues });
   if (starts.length) {
     const nodes = (of) => named([...new Set(of.nodes)], "more node");
     yield table("Where they start", ["Gang", "Pods", "Nodes"],
