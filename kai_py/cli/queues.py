@@ -50,7 +50,7 @@ NO_QUEUES = "no queues: no object of kind Queue exists (kubectl explain queues.s
 LISTED = "kai-py queues lists them"
 SHARE_HEADINGS = (
     "QUEUE", "PRIORITY", "WEIGHT", "PAST USAGE", "REQUESTED", "MAX", "DESERVED", "GUARANTEED",
-    "REMAINDER %", "FROM REMAINDER", "FAIR SHARE",
+    "WEIGHT SHARE", "FROM REMAINDER", "FAIR SHARE",
 )  # fmt: skip
 
 

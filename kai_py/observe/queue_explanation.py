@@ -108,7 +108,8 @@ def _borrowing(share: QueueShare, plan: Plan, shows: Callable[[str], bool]) -> I
     above = _gpus(share.allocated) - _gpus(share.deserved)
     if above > 0:
         lenders = {each.queue: _unused(each) for each in siblings if _unused(each) > 0}
-        source = f", of what {_named(lenders, shows)} deserve and do not use" if lenders else ""
+        verbs = "deserve and do not use" if len(lenders) > 1 else "deserves and does not use"
+        source = f", of what {_named(lenders, shows)} {verbs}" if lenders else ""
         yield f"It borrows {format_amount(above)} GPUs{source}."
     elif _unused(share) > 0:
         borrowers = {
@@ -118,7 +119,8 @@ def _borrowing(share: QueueShare, plan: Plan, shows: Callable[[str], bool]) -> I
         }
         if borrowers:
             named = _named(borrowers, shows)
-            yield f"{named} borrow GPUs, and lose them when this queue needs its own."
+            verbs = "borrow GPUs, and lose" if len(borrowers) > 1 else "borrows GPUs, and loses"
+            yield f"{named} {verbs} them when this queue needs its own."
 
 
 def _spares(share: QueueShare) -> Iterator[str]:
@@ -153,7 +155,7 @@ def _changes(share: QueueShare, stages: Counter[str]) -> Iterator[str]:
     counted = ", ".join(f"{count} {stage}" for stage, count in sorted(stages.items()))
     yield f"Pending gangs: {counted}."
     if Stage.QUEUE_MAX in stages:
-        yield "A larger maxGPUs, here or above, would let more of them start."
+        yield "QueueMax: a larger maxGPUs, here or above, is what these need first."
     if stages.keys() & {Stage.FAIR_SHARE, Stage.NON_PREEMPTIBLE}:
         yield "A larger deservedGPUs would raise what it may take from other queues."
     elif _gpus(share.allocated) < _gpus(share.fair_share):

@@ -18,14 +18,14 @@ def test_a_queue_that_borrows_names_the_lenders():
     assert found.sentences == (
         "It requests 8 GPUs and has 8; it deserves 2 and has no max.",
         "Its fair share is 8, and it has all of it.",
-        "It borrows 6 GPUs, of what idle (6) deserve and do not use.",
+        "It borrows 6 GPUs, of what idle (6) deserves and does not use.",
         "None of its gangs is pending.",
     )
 
 
 def test_a_queue_that_lends_names_the_borrowers():
     found = explained(queue("own", 4), queue("other", 4), pod("o", 8, queue="other", node="a"))
-    assert "other (4) borrow GPUs, and lose them when this queue needs its own." in (
+    assert "other (4) borrows GPUs, and loses them when this queue needs its own." in (
         found.sentences
     )
 
@@ -37,7 +37,7 @@ def test_a_max_is_what_would_change_it():
     assert found.pending == {"QueueMax": 1}
     assert found.sentences[-2:] == (
         "Pending gangs: 1 QueueMax.",
-        "A larger maxGPUs, here or above, would let more of them start.",
+        "QueueMax: a larger maxGPUs, here or above, is what these need first.",
     )
 
 

@@ -13,12 +13,13 @@ case while its pod runs, lower case while it starts, a cross while it terminates
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import cycle, groupby, islice, zip_longest
 from string import ascii_uppercase, digits
 
 from rich.cells import cell_len
 from rich.color import Color
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.panel import Panel
 from rich.style import Style
 from rich.table import Table
@@ -42,6 +43,8 @@ QUEUE_COLOURS = (
 )
 """Four shades per queue; queues beyond the last reuse them."""
 LETTERS = ascii_uppercase + digits
+BESIDE_NAMES, SHORTEST_NAME, LONGEST_STATE = 11, 8, 16
+"""Cells of a gang's line: for its letter and pods, and bounds of its name and its state."""
 DARK_TEXT_ABOVE = 140.0
 
 
@@ -93,11 +96,10 @@ def gang_panel(cluster: LiveCluster, styles: GangStyles, *, rows: int, selected:
     active = [gang for gang in cluster.gangs if not _is_done(gang)]
     done = [gang for gang in reversed(cluster.gangs) if _is_done(gang)]
     shown = (active + done)[:rows]
-    names = max((len(gang.name) for gang in shown), default=0)
     hidden = len(cluster.gangs) - len(shown)
     title = "Gangs" if not hidden else f"Gangs ({hidden} more)"
-    return Panel(Group(*(_gang(gang, styles, names) for gang in shown)), title=title,
-                 title_align="left")  # fmt: skip
+    names = [gang.name for gang in shown]
+    return Panel(_GangLines(shown, styles, names), title=title, title_align="left")
 
 
 def _selection_panel(
@@ -107,25 +109,41 @@ def _selection_panel(
     place = keys.index(selected) if selected in keys else 0
     first = max(0, min(place - rows // 2, len(gangs) - rows))
     shown = gangs[first : first + rows]
-    names = max((len(gang.key) for gang in shown), default=0)
-    lines = [_gang(gang, styles, names, whole_key=True) for gang in shown]
-    for gang, line in zip(shown, lines, strict=True):
-        if gang.key == selected:
-            line.stylize("reverse", 3)
+    names = [gang.key for gang in shown]
     title = f"Gangs {place + 1} of {len(gangs)}"
-    return Panel(Group(*lines), title=title, title_align="left")
+    return Panel(_GangLines(shown, styles, names, selected), title=title, title_align="left")
+
+
+@dataclass(frozen=True, slots=True)
+class _GangLines:
+    """A line per gang; long names are cut, so that pods and states remain to be seen."""
+
+    gangs: Sequence[LiveGang]
+    styles: GangStyles
+    names: Sequence[str]
+    selected: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        states = max((len(_state(gang).plain) for gang in self.gangs), default=0)
+        room = options.max_width - BESIDE_NAMES - min(states, LONGEST_STATE)
+        width = min(max(map(len, self.names), default=0), max(room, SHORTEST_NAME))
+        for gang, name in zip(self.gangs, self.names, strict=True):
+            line = _gang(gang, self.styles, name, width)
+            if gang.key == self.selected:
+                line.stylize("reverse", 3)
+            yield line
 
 
 def _is_done(gang: LiveGang) -> bool:
     return gang.pods > 0 and gang.finished == gang.pods and not gang.terminating
 
 
-def _gang(gang: LiveGang, styles: GangStyles, names: int, *, whole_key: bool = False) -> Text:
+def _gang(gang: LiveGang, styles: GangStyles, name: str, width: int) -> Text:
     done = _is_done(gang)
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append(f" {styles.letter(gang.key)} ", style="dim" if done else styles.style(gang.key))
-    name = gang.key if whole_key else gang.name
-    line.append(f" {name:<{names}} ", style="dim" if done else "")
+    shown = name if len(name) <= width else f"{name[: width - 1]}…"
+    line.append(f" {shown:<{width}} ", style="dim" if done else "")
     bound = gang.pods if done else gang.bound
     line.append(f"{bound:>2}/{gang.pods:<2} ", style="dim")
     return line.append_text(_state(gang))

@@ -15,7 +15,7 @@ from kai_py.observe.live.cluster import (
     LiveQueue,
 )
 from kai_py.observe.live.feed import Feed, FeedLine, Tone, line_text
-from kai_py.observe.live.panels import GangStyles, bar, gpu_panel, queue_panel
+from kai_py.observe.live.panels import GangStyles, bar, gang_panel, gpu_panel, queue_panel
 from kai_py.observe.live.screen import Screen
 
 GANG = "default/Job/train"
@@ -165,3 +165,14 @@ def test_queues_are_a_tree_and_gpus_of_others_a_number():
     assert "GPUs 700 of 1008 allocated" in lines[0]
     assert any("(others) 700 of 1000 allocated" in line for line in lines)
     assert any(line.count("·") == 8 for line in lines)
+
+
+def test_a_long_name_is_cut_and_leaves_pods_and_states_to_be_seen():
+    long = LiveGang(f"default/Job/{'very-' * 12}long", "q", 4, 4, 4, 0, 0, "")
+    short = LiveGang("default/Job/chat", "q", 6, 6, 6, 0, 0, "")
+    for selected in ("", short.key):
+        console = Console(width=40, file=io.StringIO(), color_system=None)
+        cluster = LiveCluster((), (), (long, short))
+        console.print(gang_panel(cluster, GangStyles(), rows=5, selected=selected))
+        first, second = console.file.getvalue().splitlines()[1:3]
+        assert ("…  4/4  running" in first, "6/6  running" in second) == (True, True)
