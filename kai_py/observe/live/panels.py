@@ -125,8 +125,8 @@ class _GangLines:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         states = max((len(_state(gang).plain) for gang in self.gangs), default=0)
-        room = options.max_width - BESIDE_NAMES - min(states, LONGEST_STATE)
-        width = min(max(map(len, self.names), default=0), max(room, SHORTEST_NAME))
+        free = options.max_width - BESIDE_NAMES - min(states, LONGEST_STATE)
+        width = min(max(map(len, self.names), default=0), max(free, SHORTEST_NAME))
         for gang, name in zip(self.gangs, self.names, strict=True):
             line = _gang(gang, self.styles, name, width)
             if gang.key == self.selected:
