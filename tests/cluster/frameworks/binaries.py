@@ -28,6 +28,7 @@ PACKAGES = {
 NIGHTLY = {
     "mpi": {"mpi-operator": "."},
     "kserve": {"kserve": "."},
+    "kwok": {"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
 }
 """By folder with a Go module the programs built there."""
 LINK = "-ldflags=-s -w"

@@ -143,12 +143,35 @@ MPI_OPERATOR = Controller(
     arguments=lambda _directory, ports: (f"--probes=127.0.0.1:{ports.probes}",),
     folder="mpi",
 )
-KSERVE = Controller(
-    name="kserve",
-    module="github.com/kserve/kserve",
-    definitions="config/crd/full/llmisvc/serving*.yaml",
-    arguments=lambda _directory, ports: (f"--probes=127.0.0.1:{ports.probes}",),
-    folder="kserve",
+
+
+def _kserve(name: str, crds: str) -> Controller:
+    """A controller of KServe, in the program that sets them up on loopback."""
+    return Controller(
+        name=name,
+        module="github.com/kserve/kserve",
+        definitions=crds,
+        arguments=lambda _directory, ports: (
+            f"--controllers={name}",
+            f"--probes=127.0.0.1:{ports.probes}",
+        ),
+        program="kserve",
+        folder="kserve",
+    )
+
+
+KSERVE = _kserve("kserve", "config/crd/full/llmisvc/serving*.yaml")
+INFERENCE_SERVICES = _kserve("kserve-inferenceservices", "config/crd/full/serving*.yaml")
+
+KWOK = Controller(
+    name="kwok",
+    module="sigs.k8s.io/kwok",
+    definitions="kustomize/crd/bases/*.yaml",
+    arguments=lambda _directory, ports: (
+        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+        f"--server-address=127.0.0.1:{ports.probes}",
+    ),
+    folder="kwok",
 )
 
 
@@ -158,7 +181,7 @@ async def controller(cluster: Cluster, which: Controller, parent: Path) -> Async
     directory = parent / which.name
     directory.mkdir()
     authority = certificate(directory)
-    ports = Ports(webhook=_free_port(), probes=_free_port())
+    ports = Ports(webhook=free_port(), probes=free_port())
     defined = definitions(which.module, which.definitions)
     for each in defined:
         await define(cluster.api, each)
@@ -171,6 +194,8 @@ async def controller(cluster: Cluster, which: Controller, parent: Path) -> Async
             process.wait_until(lambda: answers(ready), within=START_SECONDS)
             for hook in hooks:
                 await cluster.api.create(hook)
+            for kind in {hook["kind"] for hook in hooks}:
+                await _read_by_server(cluster.api, kind)
             try:
                 yield process
             finally:
@@ -248,10 +273,61 @@ def _running(command: Sequence[str | Path], cluster: Cluster, directory: Path) -
         yield process
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nothing listens on."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         return int(bound.getsockname()[1])
+
+
+async def _read_by_server(api: Api, kind: str) -> None:
+    """Wait until the API server calls webhooks of a kind that were created: it reads a watch.
+
+    One that cannot be reached was created last; that it is missed is how the server says so.
+    """
+    marked = {"kai-py.test/webhooks": kind.lower()}
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["configmaps"],
+    }
+    unreachable = {
+        "name": "unreachable.kai-py.test",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [rule],
+        "objectSelector": {"matchLabels": marked},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 1,
+    }
+    last = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": f"unreachable-{kind.lower()}"},
+        "webhooks": [unreachable],
+    }
+    probe = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "probe", "namespace": "default", "labels": marked},
+    }
+
+    async def is_called() -> bool:
+        path = "/api/v1/namespaces/default/configmaps"
+        try:
+            await api.request("POST", path, probe, parameters={"dryRun": "All"})
+        except ApiError as error:
+            if "unreachable.kai-py.test" not in str(error):
+                raise
+            return True
+        return False
+
+    await api.create(last)
+    try:
+        await eventually(is_called, what=f"{kind}s called")
+    finally:
+        await _delete(api, last)
 
 
 async def _delete(api: Api, document: Document) -> None:

@@ -3,13 +3,17 @@
 import pytest
 
 from tests.cluster.frameworks.conftest import RunController
-from tests.cluster.frameworks.controllers import submit_with
+from tests.cluster.frameworks.controllers import INFERENCE_SERVICES, KSERVE, submit_with
+from tests.cluster.frameworks.modules import documents
 from tests.cluster.frameworks.workloads import (
     LIMITS,
     NIGHTLY,
     WORKLOADS,
     Workload,
+    inference_service,
+    kserve_configuration,
     nodes,
+    replaced,
     rival,
 )
 from tests.support.cluster.clusters import Cluster
@@ -18,6 +22,7 @@ from tests.support.cluster.manifests import queue
 from tests.support.cluster.scheduling import install_definitions, scheduling
 from tests.support.cluster.view import View
 
+INFERENCE_SERVICE_PATH = "/apis/serving.kserve.io/v1beta1/namespaces/default/inferenceservices"
 JSON_PATCH = "application/json-patch+json"
 LONG = 40.0
 """Seconds for controllers that wait before they make a pod again."""
@@ -72,9 +77,35 @@ async def test_a_workload_of_a_real_controller(
                 assert len(await view.bound(name)) == workload.in_the_end
                 return
             await view.wait_bound("rival", 1, within=LONG)
-            assert await view.bound(name) == {}, "no gang keeps a part of its pods"
+            await view.wait_bound(name, 0, within=LONG)  # no gang keeps a part of its pods
             await real.api.delete("/api/v1/namespaces/default/pods/rival")
             await view.wait_bound(name, workload.in_the_end, within=LONG)
+
+
+@pytest.mark.nightly
+async def test_replicas_of_an_inference_service_start_one_by_one(
+    real: Cluster, run_controller: RunController
+):
+    await install_definitions(real.api)
+    await real.submit(queue(), LIMITS, *kserve_configuration())
+    await run_controller(INFERENCE_SERVICES)
+    await real.submit(*documents(KSERVE.module, "config/runtimes/kserve-sklearnserver.yaml"))
+    view, document = View(real.api), inference_service(2)
+    name = f"{document['metadata']['name']}-predictor"
+    path = f"{INFERENCE_SERVICE_PATH}/{document['metadata']['name']}"
+    async with scheduling(real), real.run_nodes(nodes(1, "1", prefix="a")):
+        await real.submit(document)
+        await view.wait_bound(name, 1, within=LONG)
+        await view.wait_pending(name, 1, reason="Unschedulable", within=LONG)
+        async with real.run_nodes(nodes(1, "2", prefix="b")):
+            await view.wait_bound(name, 2, within=LONG)
+            await lose_a_pod(view, name)
+            await view.wait_bound(name, 2, within=LONG)
+            more = replaced("/spec/predictor/minReplicas", 3)
+            await real.api.patch(path, [more], content_type=JSON_PATCH)
+            await view.wait_bound(name, 3, within=LONG)
+            await real.api.delete(path)
+            await eventually(lambda: gone(view, name), within=LONG, what="no pods")
 
 
 async def gone(view: View, name: str) -> bool:

@@ -276,13 +276,29 @@ WORKLOADS = (
 LLM = "docs/samples/llmisvc/dp-ep/*/llm-inference-service-dp-ep-deepseek-r1-gpu-naive.yaml"
 
 
+def kserve_configuration() -> list[Document]:
+    """KServe's configuration, without which its controllers do not start."""
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kserve"}},
+        *documents(KSERVE.module, "config/configmap/inferenceservice.yaml"),
+    ]
+
+
+def inference_service(replicas: int) -> Document:
+    """A sample in Deployments, with replicas that nothing scales."""
+    (_, found, *_) = documents(KSERVE.module, "docs/samples/rollout-strategy/*example.yaml")
+    changed = in_queue(found)
+    changed["metadata"]["annotations"]["serving.kserve.io/autoscalerClass"] = "none"
+    changed["spec"]["predictor"] |= {"schedulerName": SCHEDULER, "minReplicas": replicas}
+    return changed
+
+
 def kserve_settings() -> list[Document]:
     """KServe's configuration and presets, and the account that the sample names."""
     presets = [in_queue(each) for each in documents(KSERVE.module, "config/llmisvcconfig/config*")]
     account = {"apiVersion": "v1", "kind": "ServiceAccount"}
     return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kserve"}},
-        *documents(KSERVE.module, "config/configmap/inferenceservice.yaml"),
+        *kserve_configuration(),
         account | {"metadata": {"name": "hfsa", "namespace": "default"}},
         *presets,
     ]
