@@ -51,7 +51,10 @@ class _OneWorkload:
 def gang_of_workload(
     api_version: str, kind: str, workload: OwnerObject, identify: Identify
 ) -> GangSpec | None:
-    """The gang of the first pod; None where its pods start one by one, or another kind decides."""
+    """The gang of the first pod; None where its pods start one by one, or another kind decides.
+
+    Its ``problem`` does not repeat the workload's name.
+    """
     meta = workload.metadata
     owned = msgspec.structs.replace(meta, uid=UID, owner_references=())
     workload = msgspec.structs.replace(workload, metadata=owned)
@@ -64,7 +67,9 @@ def gang_of_workload(
     spec = identify(pod, _OneWorkload(workload))
     if spec.owner.uid != UID:
         return None
-    return replace(spec, owner=replace(spec.owner, uid=meta.uid), pod_problem="")
+    place = f"{kind} {meta.namespace}/{meta.name}: "
+    problem = spec.problem.removeprefix(place)
+    return replace(spec, owner=replace(spec.owner, uid=meta.uid), problem=problem, pod_problem="")
 
 
 def describe_minimum(tree: Subgroup) -> str:
@@ -72,6 +77,7 @@ def describe_minimum(tree: Subgroup) -> str:
     pods = tree.min_pods()
     counted = "1 pod" if pods == 1 else f"{pods} pods"
     parts = [(child.name, child.min_pods()) for child in tree.children if child.min_pods()]
-    if not parts or len(parts) > MAX_PARTS or sum(part for _, part in parts) != pods:
+    is_named = bool(parts) and all(name for name, _ in parts)
+    if not is_named or len(parts) > MAX_PARTS or sum(part for _, part in parts) != pods:
         return counted
     return f"{counted} ({', '.join(f'{name} {part}' for name, part in parts)})"

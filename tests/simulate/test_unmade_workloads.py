@@ -141,6 +141,45 @@ def test_lint_names_a_minimum_that_counts_for_nothing():
     assert hint.message == "has no effect where it stands: scheduling.kai.io/min-available of train"
 
 
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        (
+            workload(
+                "serving.kserve.io/v1beta1",
+                "InferenceService",
+                {"predictor": {"model": {"modelFormat": {"name": "sklearn"}}}},
+            ),
+            True,
+        ),
+        (
+            workload(
+                "serving.kserve.io/v1beta1",
+                "InferenceService",
+                {"predictor": {"schedulerName": "kai-scheduler", "model": {}}},
+            ),
+            False,
+        ),
+        (
+            workload(
+                "batch.volcano.sh/v1alpha1",
+                "Job",
+                {"schedulerName": "kai-scheduler", "tasks": [{"template": {"spec": PODS}}]},
+            ),
+            False,
+        ),
+        (
+            workload("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": {"spec": PODS}}]}),
+            True,
+        ),
+    ],
+)
+def test_lint_finds_a_queue_without_its_scheduler_where_the_kind_names_one(document, told):
+    document["metadata"]["annotations"] = {"scheduling.kai.io/queue-name": "team"}
+    messages = [each.message for each in lint(yaml.safe_dump(document)).findings]
+    assert any("without schedulerName" in each for each in messages) == told, messages
+
+
 def test_what_has_or_needs_no_pods_is_not_named():
     owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "train", "controller": True}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "ownerReferences": [owner]}}

@@ -15,11 +15,31 @@ from kai_py.api.queue import (
 )
 from kai_py.dra.device_limits import selector_problem
 from kai_py.lint.finding import Finding
-from kai_py.lint.manifest import Manifest, ManifestSet, at, mapping_at, move, rename, set_key
+from kai_py.lint.manifest import (
+    Manifest,
+    ManifestSet,
+    at,
+    mapping_at,
+    move,
+    rename,
+    set_key,
+)
 from kai_py.lint.rules.workloads import pod_specs, template_path
 
 KAI_QUEUE_LABEL = "kai.scheduler/queue"
 DEFAULT_SCHEDULER = "kai-scheduler"
+SCHEDULER_FIELDS = {
+    ("argoproj.io", "Workflow"): ("spec.schedulerName",),
+    ("apps.nvidia.com", "NIMService"): ("spec.schedulerName",),
+    ("batch.volcano.sh", "Job"): ("spec.schedulerName",),
+    ("flink.apache.org", "FlinkDeployment"): ("spec.podTemplate.spec.schedulerName",),
+    ("serving.kserve.io", "InferenceService"): ("spec.predictor.schedulerName",),
+    ("sparkoperator.k8s.io", "SparkApplication"): (
+        "spec.driver.schedulerName",
+        "spec.executor.schedulerName",
+    ),
+}
+"""Where kinds have it whose manifests need no pod template; together they hold for all pods."""
 _METADATA_FIELDS = ("annotations", "labels")
 _PODLESS_KINDS = (
     "ResourceClaim",
@@ -119,7 +139,15 @@ def scheduler(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """Pods with a queue are scheduled by us only with our schedulerName."""
     del manifests
     named = [name for path in _metadata_paths(manifest) for name in _queue_names(manifest, path)]
-    for path, spec in pod_specs(manifest):
+    fields = SCHEDULER_FIELDS.get((manifest.group, manifest.kind), ())
+    missing = [each for each in fields if "schedulerName" not in _parent(manifest, each)]
+    if fields and not missing:
+        return
+    specs = pod_specs(manifest)
+    if named and missing and not specs:
+        where = f"write {DEFAULT_SCHEDULER} as {' and '.join(missing)}"
+        yield manifest.hint(("spec",), f"without schedulerName the queue is ignored: {where}")
+    for path, spec in specs:
         if "schedulerName" in spec:
             continue
         if named:
@@ -132,6 +160,10 @@ def scheduler(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
                 f"{DEFAULT_SCHEDULER}"
             )
             yield manifest.hint(path, message)
+
+
+def _parent(manifest: Manifest, field: str) -> LineMapping:
+    return mapping_at(manifest.value, *field.split(".")[:-1])
 
 
 def _problems(manifest: Manifest) -> tuple[FieldProblem, ...]:

@@ -126,8 +126,7 @@ def gang(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     for marker in found.ignored_markers:
         yield manifest.hint(("metadata",), f"has no effect where it stands: {marker}")
     if found.problem:
-        place = f"{manifest.kind} {manifest.namespace}/{manifest.name}: "
-        yield manifest.error(("spec",), found.problem.removeprefix(place))
+        yield manifest.error(("spec",), found.problem)
 
 
 def _owner(manifest: Manifest, kind: GroupKind) -> OwnerObject:
