@@ -12,7 +12,7 @@ The answers come from callables, so that this module does not depend on their co
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -59,11 +59,15 @@ def make_app(probes: Probes, access: HttpAccess) -> web.Application:
     async def readyz(_request: web.Request) -> web.Response:
         return _probe_response(probes.unready(), probes.unreadable())
 
+    def problems() -> Iterator[str]:
+        yield from probes.unready()
+        yield from probes.unhealthy()
+
     api = Api(probes.source)
     replica = probes.source.replica
     app = web.Application(middlewares=[require_access(access), forward_to_leader(replica)])
     app.cleanup_ctx.append(forwarding_session)
-    app.on_response_prepare.append(mark_answers(replica, probes.source.view, probes.now))
+    app.on_response_prepare.append(mark_answers(replica, probes.source.view, probes.now, problems))
     routes = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
     app.add_routes([web.get(path, handler) for path, handler in routes.items()])
     app.add_routes([*api.routes(), *dashboard_routes()])

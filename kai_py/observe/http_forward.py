@@ -7,7 +7,7 @@ are not followed.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import aiohttp
 from aiohttp import web
@@ -60,8 +60,13 @@ def mark_answers(
     replica: Callable[[], Replica],
     view: Callable[[], ClusterView | None],
     now: Callable[[], float],
+    problems: Callable[[], Iterable[str]],
 ) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """What adds the headers about replica and age to an answer, unless the leader wrote them."""
+    """What adds the headers about replica and age to an answer, unless the leader wrote them.
+
+    The view of a leader without ``problems`` is current, however long ago its cycle was: a cycle
+    only follows a change. Otherwise it is as old as its cycle.
+    """
 
     async def mark(request: web.Request, response: web.StreamResponse) -> None:
         if not request.path.startswith(PROTECTED_PREFIX) or REPLICA in response.headers:
@@ -70,7 +75,9 @@ def mark_answers(
         response.headers[REPLICA] = here.name
         response.headers[LEADS] = "true" if here.leads else "false"
         if shown is not None:
-            response.headers[AGE] = f"{max(now() - shown.snapshot.now, 0.0):.1f}"
+            is_current = here.leads and not any(problems())
+            age = 0.0 if is_current else max(now() - shown.snapshot.now, 0.0)
+            response.headers[AGE] = f"{age:.1f}"
 
     return mark
 

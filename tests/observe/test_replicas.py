@@ -53,6 +53,20 @@ async def test_a_standby_passes_on_what_is_asked(leader):
         assert (headers["X-Kai-Replica"], headers["X-Kai-Leads"]) == ("b", "false")
 
 
+async def test_what_is_shown_ages_only_where_changes_may_be_missed():
+    """In a quiet cluster the last cycle may be minutes ago, and its state is that of now."""
+    shown = Shown(world({"n": 8}).snapshot(0.0))
+    probes = replace(shown.probes(), now=lambda: shown.now() + 240.0)
+    missed = replace(probes, unready=lambda: ["the watch of pods has received nothing"])
+    stuck = replace(probes, unhealthy=lambda: ["the cycle is stuck"])
+    ages = []
+    for each in (probes, missed, stuck):
+        async with serve(each, HttpAccess("127.0.0.1"), 0) as port:
+            headers = (await get(f"http://127.0.0.1:{port}/v1/state"))[1]
+            ages.append(float(headers["X-Kai-Data-Age"]))
+    assert ages == [0.0, 240.0, 240.0]
+
+
 @pytest.mark.slow
 async def test_streams_are_passed_on_as_they_come(leader):
     async with (

@@ -14,6 +14,7 @@ import { offerChoices } from "./what-if.js";
 
 const LEAST_BETWEEN = 1000;
 const AGAIN = 2000;
+const QUIET = 30000;
 const theme = document.querySelector("#theme");
 const signIn = document.querySelector("#sign-in");
 const totals = document.querySelector("#totals");
@@ -126,6 +127,10 @@ async function start() {
   }).catch(failed);
 }
 
+// Where nothing changes no cycle runs; what is shown is then still the state, as long as it is told.
+setInterval(() => {
+  if (performance.now() - asked > QUIET) wantRefresh();
+}, LEAST_BETWEEN);
 followAddress(() => {
   drawGangs();
   drawQueues();
