@@ -99,8 +99,8 @@ CheckResult = Eligible | DeviceRejection
 
 ELIGIBLE_WHOLE = Eligible()
 
-_Reading = tuple[int, tuple[DerivedExpression, ...], int, int]
-"""What a constraint reads from a device: claim, derived attributes, constraint, device."""
+_Reading = tuple[int, tuple[DerivedExpression, ...], int]
+"""What a constraint reads from devices: claim, derived attributes, constraint."""
 
 
 def _kind(option: Option) -> Hashable:
@@ -130,10 +130,13 @@ class Eligibility:
     """By position of the option that of the first one for which the same devices are eligible."""
     _results: list[dict[int, CheckResult]] = field(init=False)
     _eligible: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    _elements: dict[_Reading, frozenset[AttributeElement] | None] = field(default_factory=dict)
-    _selected: dict[tuple[RequestSelector, int], DeviceRejection | None] = field(
+    _elements: dict[_Reading, dict[int, frozenset[AttributeElement] | None]] = field(
         default_factory=dict
     )
+    _selected: dict[RequestSelector, dict[int, DeviceRejection | None]] = field(
+        default_factory=dict
+    )
+    _unmatched: dict[RequestSelector, DeviceRejection] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         kinds: dict[Hashable, Option] = {}
@@ -176,21 +179,21 @@ class Eligibility:
 
         :raises AllocationError: a derived attribute fails on the device.
         """
-        key = (option.claim, option.derived, constraint, device)
-        if key not in self._elements:
+        found = self._elements.setdefault((option.claim, option.derived, constraint), {})
+        if device not in found:
             name = self.claims.claims[option.claim].constraints[constraint].attribute
-            self._elements[key] = self._find_elements(option, name, self.view.rows[device])
-        return self._elements[key]
+            found[device] = self._find_elements(option, name, self.view.rows[device])
+        return found[device]
 
     def _check_device(self, option: Option, device: int) -> CheckResult:
         row = self.view.rows[device]
         if row.device.binding_conditions and not self.features.device_binding_and_status:
             return DeviceRejection(DeviceCheck.BINDING)
         for selector in option.selectors:
-            key = selector, device
-            if key not in self._selected:
-                self._selected[key] = self._check_selector(selector, row)
-            rejection = self._selected[key]
+            judged = self._selected.setdefault(selector, {})
+            if device not in judged:
+                judged[device] = self._check_selector(selector, row)
+            rejection = judged[device]
             if rejection is not None:
                 return rejection
         if not row.reach.includes(self.view.node):
@@ -212,7 +215,11 @@ class Eligibility:
             if self.strategy is AllocationStrategy.FIRST_FIT:
                 raise AllocationError(text) from error
             return DeviceRejection(check, f"{selector} ({selector.expression}): {error}")
-        return DeviceRejection(check, f"{selector} ({selector.expression})")
+        unmatched = self._unmatched.get(selector)
+        if unmatched is None:
+            unmatched = DeviceRejection(check, f"{selector} ({selector.expression})")
+            self._unmatched[selector] = unmatched
+        return unmatched
 
     def _check_capacity(self, option: Option, row: DeviceRow) -> CheckResult:
         if not self.features.consumable_capacity:

@@ -68,10 +68,12 @@ class SearchState:
 
     def in_use(self, option: Option, device: int) -> bool:
         """Whether allocations of the device exclude ``option``."""
-        taken_by = self.claims_by_device.get(device, ())
-        if option.admin_access:
-            return option.claim in taken_by and not self.is_shareable(device)
+        taken_by = self.claims_by_device.get(device)
         allocation = self.usage.devices[device]
+        if not taken_by and (option.admin_access or allocation.is_free):
+            return False
+        if option.admin_access:
+            return option.claim in (taken_by or ()) and not self.is_shareable(device)
         if self.is_shareable(device):
             return bool(allocation.exclusive_holders)
         return bool(taken_by) or not allocation.is_free
@@ -165,10 +167,10 @@ class SearchState:
             now[name] = now.get(name, 0) + sign * amount
 
     def _partition_rejection(self, device: int) -> DeviceRejection | None:
-        draw = self.layout.draws[device]
         row = self.eligibility.view.rows[device]
         if not row.consumes:
             return None
+        draw = self.layout.draws[device]
         pool = self.eligibility.view.pool_of_row[device]
         if self.layout.has_groups and groups_with_device(pool, row.consumes, self.groups) is None:
             return DeviceRejection(DeviceCheck.GROUPS)
@@ -187,14 +189,15 @@ class SearchState:
 
     def _constraints_with(self, option: Option, device: int) -> tuple[ConstraintState, ...] | None:
         constraints = self.eligibility.claims.claims[option.claim].constraints
-        states = list(self.constraints[option.claim])
+        states, elements = self.constraints[option.claim], self.eligibility.elements
+        joined: dict[int, ConstraintState] = {}
         for index in option.constraints:
-            elements = self.eligibility.elements(option, index, device)
-            state = with_device(constraints[index].kind, states[index], elements)
+            values = elements(option, index, device)
+            state = with_device(constraints[index].kind, states[index], values)
             if state is None:
                 return None
-            states[index] = state
-        return tuple(states)
+            joined[index] = state
+        return tuple(joined.get(index, state) for index, state in enumerate(states))
 
     def _join_groups(self, device: int) -> dict[CounterSetID, frozenset[str] | None]:
         if not self.layout.has_groups:

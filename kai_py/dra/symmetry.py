@@ -157,12 +157,23 @@ class Symmetry:
         return self._number(
             (
                 component.signature,
-                tuple(sorted(self._device_state(claim, d, allowed) for d in component.devices)),
+                self._device_states(claim, component.devices, allowed),
                 tuple(search_state.counters_left[number] for number in component.counters),
                 tuple(search_state.groups.get(key) for key in component.counter_sets),
                 fixed_values,
             )
         )
+
+    def _device_states(
+        self, claim: int, devices: Sequence[int], allowed: frozenset[int]
+    ) -> Hashable:
+        """The states of devices, in no order; those of the many that this search has not taken as
+        one number each.
+        """
+        taken, kinds = self.search_state.claims_by_device, self._kinds
+        free = sorted([2 * kinds[d] + (d in allowed) for d in devices if d not in taken])
+        others = sorted([self._device_state(claim, d, allowed) for d in devices if d in taken])
+        return tuple(free), tuple(others)
 
     def _device_state(self, claim: int, device: int, allowed: frozenset[int]) -> tuple[Any, ...]:
         """Kind and whether it is allowed; of a device in use also by whom and how much."""
