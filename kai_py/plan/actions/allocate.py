@@ -101,7 +101,7 @@ def _allocate_gang(state: CycleState, gang: Gang, solver: "_AllocateSolver") -> 
 def _place_over(
     state: CycleState, gang: Gang, request: PlacementRequest, over: Unschedulable
 ) -> Unschedulable | None:
-    """Place a request that exceeds a bound by the most that it may cost, at a lower cost."""
+    """Place a request that exceeds a bound at its highest cost where it costs less."""
     if _place_on_larger_gpus(state, gang, request):
         return None
     if check_reserved_quota(state, gang, state.request_cost(gang)) is not None:

@@ -41,7 +41,10 @@ FRACTION_TOLERANCE = 1e-6
 
 
 def consolidate(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
-    """Run the action for those of ``gangs`` that are still pending; ``pool``: if there is one."""
+    """Run the action for those of ``gangs`` that are still pending.
+
+    ``pool``: the candidates, where they were collected already.
+    """
     if state.placer.shapes.gpu_strategy is FillStrategy.SPREAD:
         return
     waiting = list(gangs)
@@ -80,7 +83,7 @@ class Consolidation(VictimStrategy):
         return units[0] if units else None
 
     def reason(self, unit: VictimUnit) -> str:
-        """Both workloads."""
+        """The workload that gets the capacity."""
         owner, queue = self.gang.owner, self.gang.queue
         return (
             f"relocated to free capacity for workload {owner.namespace}/{owner.name} in queue "

@@ -4,8 +4,8 @@
         candidates: running preemptible gangs of the same queue with a lower priority, past their
                     min runtime or as far as they keep minMember; low priority first, elastic pods
                     before minMember sets, youngest first
-        victims: the fewest candidates that make the request fit; of those with no higher priority,
-                 rather others if fewer gangs, or pods, are evicted (``rules: native``)
+        victims: the fewest candidates that make the request fit; others of no higher
+                 priority if so fewer gangs, or pods, are evicted (``rules: native``)
 
 The capacity is nominated for the gang until its victims have terminated. A gang with
 ``preemptionPolicy: Never`` evicts none.
@@ -25,7 +25,10 @@ from kai_py.snapshot.gangs import Gang
 
 
 def preempt(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
-    """Run the action for those of ``gangs`` that are still pending; ``pool``: if there is one."""
+    """Run the action for those of ``gangs`` that are still pending.
+
+    ``pool``: the candidates, where they were collected already.
+    """
     find_victims(state, gangs, pool or VictimPool(state), Preemption)
 
 
@@ -35,7 +38,7 @@ class Preemption(VictimStrategy):
     action = Action.PREEMPT
 
     def candidates(self) -> Iterator[VictimUnit]:
-        """Units of lower priority, as far as their min runtime lets them go."""
+        """Units of lower priority, as far as their min runtime permits."""
         queue, priority = self.state.quota.queues.positions[self.gang.queue], self.gang.priority
         lower = takewhile(lambda unit: unit.gang.priority < priority, self.pool.units(queue))
         min_runtime = self.state.preempt_min_runtime[queue]
@@ -46,7 +49,7 @@ class Preemption(VictimStrategy):
         del units
 
     def reason(self, unit: VictimUnit) -> str:
-        """Both priorities."""
+        """The workload that preempts it, and both priorities."""
         owner, gang = self.gang.owner, self.gang
         return (
             f"preempted by higher priority workload {owner.namespace}/{owner.name} "

@@ -42,7 +42,10 @@ from kai_py.snapshot.resources import Bools
 
 
 def reclaim(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
-    """Run the action for those of ``gangs`` that are still pending; ``pool``: if there is one."""
+    """Run the action for those of ``gangs`` that are still pending.
+
+    ``pool``: the candidates, where they were collected already.
+    """
     find_victims(state, gangs, pool or VictimPool(state), Reclaim)
 
 
@@ -55,7 +58,7 @@ class Reclaim(VictimStrategy):
     """When candidates were last asked for."""
 
     def candidates(self) -> Iterator[VictimUnit] | None:
-        """Units of reclaimable queues, the most saturated first; None if the gang may not ask."""
+        """Units of reclaimable queues, the most saturated first; None if it may not reclaim."""
         quota = self.state.quota
         if may_reclaim(quota.usage, self._reclaimer, quota.rules) is not None:
             return None
@@ -78,7 +81,7 @@ class Reclaim(VictimStrategy):
         return units[bisect_left(range(1, len(units)), 1, key=is_refused)]
 
     def reason(self, unit: VictimUnit) -> str:
-        """What both queues hold of their fair shares."""
+        """What both queues have allocated of their fair shares."""
         return self.reason_for(self.gang, unit)
 
     def other_candidates(self, priority: int) -> Iterator[VictimUnit] | None:
@@ -97,7 +100,7 @@ class Reclaim(VictimStrategy):
         )
 
     def placed(self, gang_queue: GangQueue, victims: Sequence[VictimUnit]) -> None:
-        """Single pods that each take one victim are placed many at a time."""
+        """Place further equivalent single pods in batches, one victim each."""
         if len(victims) == len(self.gang.members) == 1:
             VictimBatch(self).run(gang_queue)
 
@@ -116,7 +119,7 @@ class Reclaim(VictimStrategy):
         )
 
     def reason_for(self, gang: Gang, unit: VictimUnit) -> str:
-        """``reason``, where ``gang`` takes the unit."""
+        """``reason`` for ``gang``, which is equivalent to that of the strategy."""
         usage, gpu, texts = self.state.quota.usage, self.state.quota.resources.index("gpu"), []
         for name in (gang.queue, unit.gang.queue):
             at = usage.queues.positions[name]

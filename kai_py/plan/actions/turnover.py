@@ -65,7 +65,7 @@ class _Claimed:
 
 
 class Turnover:
-    """The gangs of a cycle that wait; ``patience`` in seconds."""
+    """The gangs of a cycle that wait for pods to end; ``patience`` in seconds."""
 
     def __init__(self, state: CycleState, actions: Sequence[Action], patience: float) -> None:
         """No gang waits yet."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kai_py.api.records.resource import ResourceClaimSpec
-from kai_py.plan.placement.next_pods import PlacementRequest, next_request
+from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.search_cache.cache import SearchResult
@@ -52,29 +52,21 @@ def find_victims(
         gang_queue = GangQueue(state, group)
         while (gang := gang_queue.pop()) is not None:
             with state.turns.of(gang):
-                request = next_request(gang, state.statement)
+                request = state.next_request(gang)
                 if request is None:
                     continue
-                if _within_quota(state, gang, request) and _search(
-                    gang_queue, solver, strategy_class(state, pool, gang, request)
-                ):
-                    if _goes_on(state, request):
-                        gang_queue.push(gang)
-                    continue
-                out_of_budget = state.searched.get(gang.key, False)
-                cheapest = None if out_of_budget else cheapest_claims(state, gang, request)
-                if cheapest is not None:
-                    with (
-                        state.charging(gang, cheapest.cost),
-                        state.statement.devices.narrowed(cheapest.specs),
-                    ):
-                        strategy = strategy_class(state, pool, gang, request)
-                        _search_cheapest(gang_queue, solver, strategy)
+                strategy = strategy_class(state, pool, gang, request)
+                if not _search(gang_queue, solver, strategy):
+                    _search_cheapest(gang_queue, solver, strategy)
+                elif _goes_on(state, request):
+                    gang_queue.push(gang)
 
 
 def _search(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrategy) -> bool:
-    """Place the request of the strategy's gang, or report that nothing is proven."""
+    """Place the request at the cost of victims; whether that was possible."""
     state, gang = strategy.state, strategy.gang
+    if not _within_quota(state, gang, strategy.request):
+        return False
     result = solver.solve(strategy)
     if isinstance(result, VictimSearch):
         _apply(gang_queue, strategy, result)
@@ -85,17 +77,28 @@ def _search(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrateg
 
 
 def _goes_on(state: CycleState, request: PlacementRequest) -> bool:
-    """Whether the gang takes more at once: what it gets a cycle later others would lose again."""
+    """Whether the gang is tried again at once.
+
+    A cycle later others would have started on what it takes next, and lose it again.
+    """
     in_order = state.quota.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST
     return request.has_more and in_order
 
 
 def _search_cheapest(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrategy) -> None:
-    """Search again with the alternatives of claims that cost least, at their price."""
-    if _within_quota(strategy.state, strategy.gang, strategy.request):
-        result = solver.solve_without_cache(strategy)
+    """Search again with the alternatives of claims that cost least, at their price, if any do."""
+    state, gang, request = strategy.state, strategy.gang, strategy.request
+    out_of_budget = state.searched.get(gang.key, False)
+    cheapest = None if out_of_budget else cheapest_claims(state, gang, request)
+    if cheapest is None:
+        return
+    with state.charging(gang, cheapest.cost), state.statement.devices.narrowed(cheapest.specs):
+        if not _within_quota(state, gang, request):
+            return
+        again = type(strategy)(state, strategy.pool, gang, request)
+        result = solver.solve_without_cache(again)
         if isinstance(result, VictimSearch):
-            _apply(gang_queue, strategy, result)
+            _apply(gang_queue, again, result)
 
 
 def _may_preempt(state: CycleState, gang: Gang) -> bool:
@@ -123,7 +126,7 @@ def _within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> b
 
 
 def _apply(gang_queue: GangQueue, strategy: VictimStrategy, search: VictimSearch) -> None:
-    """The queues that lost pods come up at another time, and the preemptor has other units."""
+    """Record a placement: queues that lost pods are reordered, the preemptor has other units."""
     state, gang = strategy.state, strategy.gang
     positions = state.quota.queues.positions
     state.mark_placed(gang)
@@ -135,7 +138,7 @@ def _apply(gang_queue: GangQueue, strategy: VictimStrategy, search: VictimSearch
 
 
 def _report_out_of_budget(state: CycleState, gang: Gang, result: SearchResult) -> None:
-    """The reason of a gang of which nothing is proven."""
+    """Set the reason of a gang whose search ran out of probes."""
     tried = f"no preemption victims found within {result.budget} trial placements"
     again = (
         "once a pod has ended or a node has been added" if result.backs_off else "in the next cycle"

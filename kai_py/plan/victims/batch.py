@@ -129,7 +129,7 @@ class VictimBatch:
         candidates: Iterator[VictimUnit],
         victims: list[VictimUnit],
     ) -> bool:
-        """Place the gang, at the cost of the next unit if need be; whether it went like that."""
+        """Place the gang, at the cost of the next unit if need be; whether that was possible."""
         statement, action = self.strategy.state.statement, self.strategy.action
         row = fit.first_row()
         if row is not None:

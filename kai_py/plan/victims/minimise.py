@@ -94,8 +94,8 @@ def by_total_cost(
 ) -> list[VictimUnit]:
     """The units that release just enough for pods of one shape, at the lowest cost in sum.
 
-    A knapsack over nodes, as one that is dear may release capacity for several pods at once. None
-    where it takes too many pods or nodes. O(nodes x pods x units).
+    A knapsack over nodes, as one that costs more may release capacity for several pods at once.
+    Empty where it takes too many pods or nodes. O(nodes x pods x units).
     """
     if len(replicas.rows) > MAX_NODES or len(by_shape(request.members)) > 1:
         return []

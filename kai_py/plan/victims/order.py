@@ -27,7 +27,7 @@ from kai_py.snapshot.resources import Floats
 
 
 def part_of_cluster(state: CycleState, cost: Floats) -> float:
-    """The part of the cluster that costs (quota resources,) so much: of its scarcest resource."""
+    """``cost`` (quota resources,) as a part of the cluster (0 to 1), by its scarcest resource."""
     known = state.parts_of_cluster.get(id(cost))
     if known is not None and known[0] is cost:
         return known[1]
@@ -84,10 +84,10 @@ class VictimPool:
         return self._lowest_priority[queue]
 
     def units(self, queue: int, *, guaranteed: bool = False) -> Iterator[VictimUnit]:
-        """Units of a queue that were not evicted and that eviction limits let go, in order.
+        """Units of a queue that were not evicted and that no eviction limit protects, in order.
 
-        ``guaranteed``: the preemptor is due what it asks for whatever that costs, so that gangs
-        that were evicted often are candidates, too, the last ones.
+        ``guaranteed``: the preemptor's queue stays within what it deserves, so that gangs that were
+        evicted often are candidates, too, the last ones.
         """
         state, units = self._state, self._remaining(queue)
         often = state.eviction_limits.evicted_often

@@ -6,7 +6,7 @@ not be, the stage is the rule that protects them, and not the capacity:
     FairShare          its own queue would exceed its fair share (or, for non-preemptible pods, what
                        it deserves), so it may reclaim nothing from other queues
     EvictionBudget     the candidates are protected for now: a disruption budget, an eviction rate
-    VictimsProtected   the other queues are within their due, or what they have above it, past its
+    VictimsProtected   the other queues are within their share, or what they have above it, past its
                        min runtime, is not enough
 
 The stage stays as it was where the gang is infeasible or would not fit on empty nodes, where no
@@ -142,7 +142,7 @@ def _find_verdict(
 
 
 def _own_share_refusal(state: CycleState, reclaimer: Reclaimer) -> Protection | None:
-    """What the gang's own queue would hold above what it may hold at the cost of others."""
+    """By how much the gang's own queue would exceed its share; None if it would not."""
     refused = may_reclaim(state.quota.usage, reclaimer, state.quota.rules)
     if refused is None:
         return None
@@ -177,7 +177,7 @@ def _within_queue(
 def _other_queues(
     state: CycleState, reclaimer: Reclaimer, others: Sequence[int], pool: VictimPool
 ) -> Iterator[Protection]:
-    """The other queues, each by the sibling that faces the gang's own line."""
+    """The other queues, by their ancestors that are siblings of those of the gang's queue."""
     usage, rules = state.quota.usage, state.quota.rules
     reclaimable = reclaimable_queues(usage, reclaimer, rules)
     min_runtime = reclaim_min_runtime(usage.queues, reclaimer.queue, rules)

@@ -29,7 +29,7 @@ from kai_py.plan.victims.units import (
 
 
 class VictimReduction:
-    """For one search; where counting cannot tell, it tries placements."""
+    """Reduces the victims of one search; where counting cannot tell, it tries placements."""
 
     def __init__(self, strategy: VictimStrategy, trials: TrialPlacements) -> None:
         """``trials``: of the search, whose probes are spent."""

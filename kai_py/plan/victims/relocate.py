@@ -47,7 +47,10 @@ def _relocation_order(gang: Gang) -> tuple[int, float, str]:
 
 
 def _relocate_unit(state: CycleState, unit: VictimUnit, action: Action, full: set[int]) -> bool:
-    """``full``: numbers of shapes of which no node has capacity for one pod, until the end."""
+    """Place a unit elsewhere; whether it fits.
+
+    ``full``: numbers of shapes of which no node has capacity for one more pod; added to.
+    """
     gang, quota, shape = unit.gang, state.quota, unit.members[0].shape.number
     if len(unit.members) == 1 and shape in full:
         return False
@@ -66,7 +69,7 @@ def _relocate_unit(state: CycleState, unit: VictimUnit, action: Action, full: se
 
 
 def may_fit_elsewhere(state: CycleState, unit: VictimUnit) -> bool:
-    """Whether the nodes have the resources for the pods of a unit; cheap, and mostly they don't."""
+    """Whether the nodes have the resources for the pods of a unit: cheap, and mostly False."""
     return all(_shape_may_fit(state, group) for group in by_shape(as_recreated(unit.members)))
 
 

@@ -50,7 +50,7 @@ class VictimStrategy(ABC):
         return None
 
     def other_candidates(self, priority: int) -> Iterable[VictimUnit] | None:
-        """Units of gangs up to ``priority`` among which fewer may do; None: leave it."""
+        """Units of gangs up to ``priority`` of which fewer may do; None: keep those selected."""
         del priority
         return None
 

@@ -24,7 +24,7 @@ class TrialPlacements:
     is_exact: bool
 
     def fits(self, units: Sequence[VictimUnit]) -> bool:
-        """Whether the request fits without ``units``; costs a probe, and is False without one."""
+        """Whether the request fits without ``units``, for one probe; False if none is left."""
         if self.probes <= 0:
             return False
         self.probes -= 1
