@@ -11,7 +11,13 @@ from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError
 from kai_py.cli.output import say
 from kai_py.cli.reading import check_rights
-from kai_py.simulate.objects import Document, ObjectsError, load_objects, read_objects
+from kai_py.simulate.objects import (
+    Document,
+    ObjectsError,
+    load_objects,
+    read_objects,
+    read_service_accounts,
+)
 from kai_py.watch.resource import Kind
 
 SavedCluster = Annotated[
@@ -37,7 +43,8 @@ async def read_now(kubeconfig: str, context: str) -> list[Document]:
     """
     async with cluster_client(kubeconfig, context) as client:
         await check_rights(client)
-        return await read_objects(client, _report_refused)
+        documents = await read_objects(client, _report_refused)
+        return documents + await read_service_accounts(client, documents)
 
 
 def _report_refused(kind: Kind[Any]) -> None:

@@ -38,7 +38,7 @@ from kai_py.observe.plan_text import describe_plan
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
 from kai_py.report.plan_page import plan_page
-from kai_py.simulate.objects import Document, ObjectsError, load_objects
+from kai_py.simulate.objects import SERVICE_ACCOUNT, Document, ObjectsError, load_objects
 from kai_py.watch.kinds import watched_as
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def archive_of(documents: Iterable[Document]) -> Archive:
     objects: list[tuple[Kind[Any], Any]] = []
     problems: list[str] = []
     for document in documents:
+        if document["kind"] == SERVICE_ACCOUNT:  # which only explanations of absent pods need
+            continue
         resource = watched_as(document)
         if resource is None:
             problems.append(

@@ -5,15 +5,16 @@ suggested if the workload starts with it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from kai_py.api.choices import Subject
 from kai_py.api.problems import closest_match
 from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER, Explanation, explain_without_gang
-from kai_py.observe.suggestion import Suggestion
+from kai_py.observe.suggestion import Suggestion, SuggestionStep
 from kai_py.simulate.manifest_remedies import Spec, edit_pod_spec, pod_specs
-from kai_py.simulate.objects import Document
-from kai_py.simulate.remedy_search import as_suggestion, patch, replace
+from kai_py.simulate.objects import SERVICE_ACCOUNT, Document, account_of
+from kai_py.simulate.remedy_search import as_suggestion, create, patch, replace
 from kai_py.simulate.steps import ApplySteps
 from kai_py.simulate.what_if import LoadedCluster, SettledCluster, compare
 
@@ -26,7 +27,7 @@ def explain_absent(
 ) -> Explanation | None:
     """Why a workload has no pods; None if it has some, has ended or does not exist."""
     workload = _workload(documents, subject, name)
-    if workload is None or _has_ended(workload):
+    if workload is None or not workload["metadata"].get("uid") or _has_ended(workload):
         return None
     if workload["spec"].get("suspend"):
         return explain_without_gang(_key(workload), NO_PODS, f"{SUSPENDED}.")
@@ -40,18 +41,23 @@ def explain_absent(
     if workload["metadata"].get("uid") in owned:
         return None
     key = _key(workload)
-    wrong = _unknown_class(documents, workload)
+    wrong = _unknown_reference(documents, workload)
     if wrong is not None:
-        missing, nearest = wrong
+        nearest = wrong.nearest
         advice = f"did you mean {nearest}?" if nearest else "create it, or name another one."
-        message = f'it has no pods: PriorityClass "{missing}" does not exist; {advice}'
+        message = f'it has no pods: {wrong.kind} "{wrong.name}" does not exist; {advice}'
     else:
         described = f"kubectl describe {workload['kind'].lower()} {workload['metadata']['name']}"
         message = (
             "it has no pods: a quota, an admission webhook or another rule of the API server "
-            f"may refuse them; {described} has the events of its controller"
+            f"may refuse them; {described} has the events of its controller."
         )
     return explain_without_gang(key, NO_PODS, message)
+
+
+def is_suspended(explanation: Explanation) -> bool:
+    """Whether the workload has no pods as it is meant to have none for now."""
+    return explanation.message.startswith(SUSPENDED)
 
 
 def correct_absent(
@@ -64,24 +70,35 @@ def correct_absent(
     workload = next((each for each in documents if _key(each) == explanation.gang), None)
     if workload is None:
         return ()
-    if explanation.message.startswith(SUSPENDED):
+    if is_suspended(explanation):
         steps = (patch(workload, {"spec": {"suspend": False}}),)
         text = f"resume {workload['kind']} {workload['metadata']['name']} (spec.suspend: false)"
         outcome = cluster.settled(ApplySteps(steps))
         if explanation.gang not in outcome.running:
             return ()
         return (as_suggestion(text, steps, compare(baseline, outcome)),)
-    edits = _scheduler_edits if explanation.state == OTHER_SCHEDULER else _class_edits
-    for text, edit in edits(documents, cluster, workload):
-        steps = (replace(workload, partial(edit_pod_spec, edit)),)
-        outcome = cluster.settled(ApplySteps(steps))
+    edits = _scheduler_edits if explanation.state == OTHER_SCHEDULER else _reference_edits
+    for text, edit, created in edits(documents, cluster, workload):
+        corrected = (*created, replace(workload, partial(edit_pod_spec, edit)))
+        outcome = cluster.settled(ApplySteps(corrected))
         comparison = compare(baseline, outcome)
         if explanation.gang in outcome.running:
-            return (as_suggestion(text, steps, comparison),)
+            return (as_suggestion(text, corrected, comparison),)
     return ()
 
 
-Edits = Iterator[tuple[str, Callable[[Spec], object]]]
+Edits = Iterator[tuple[str, Callable[[Spec], object], tuple[SuggestionStep, ...]]]
+"""Text, change of the pod spec, and what is created before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """A name in a pod spec, in ``field``, and the one that was probably meant, or ""."""
+
+    kind: str
+    field: str
+    name: str
+    nearest: str
 
 
 def _scheduler_edits(
@@ -91,17 +108,23 @@ def _scheduler_edits(
     for each in cluster.snapshot.misnamed_schedulers:
         if each.named in named:
             text = f"correct schedulerName {each.named} to {each.meant}"
-            yield text, partial(_set, "schedulerName", each.meant)
+            yield text, partial(_set, "schedulerName", each.meant), ()
             return
 
 
-def _class_edits(
+def _reference_edits(
     documents: Sequence[Document], _cluster: LoadedCluster, workload: Document
 ) -> Edits:
-    wrong = _unknown_class(documents, workload)
-    if wrong is not None and wrong[1]:
-        text = f"correct PriorityClass {wrong[0]} to {wrong[1]}"
-        yield text, partial(_set, "priorityClassName", wrong[1])
+    wrong = _unknown_reference(documents, workload)
+    if wrong is None:
+        return
+    if wrong.nearest:
+        text = f"correct {wrong.kind} {wrong.name} to {wrong.nearest}"
+        yield text, partial(_set, wrong.field, wrong.nearest), ()
+    elif wrong.kind == SERVICE_ACCOUNT:
+        meta = {"name": wrong.name, "namespace": workload["metadata"]["namespace"]}
+        account = create({"apiVersion": "v1", "kind": SERVICE_ACCOUNT, "metadata": meta})
+        yield f"create ServiceAccount {wrong.name}", lambda _: None, (account,)
 
 
 def _set(field: str, value: str, spec: Spec) -> None:
@@ -134,13 +157,25 @@ def _has_ended(workload: Document) -> bool:
     return any(each["type"] in ended and each["status"] == "True" for each in conditions)
 
 
-def _unknown_class(documents: Sequence[Document], workload: Document) -> tuple[str, str] | None:
-    """The PriorityClass that its pods name and that does not exist, and the nearest or ""."""
-    known = {each["metadata"]["name"] for each in documents if each["kind"] == "PriorityClass"}
+def _unknown_reference(documents: Sequence[Document], workload: Document) -> _Reference | None:
+    """The first name that its pods have and that does not exist, as far as such are known."""
+    namespace = workload["metadata"].get("namespace", "")
+    classes = {each["metadata"]["name"] for each in documents if each["kind"] == "PriorityClass"}
+    # Every namespace has one: there are none where they could not be read.
+    accounts = {
+        each["metadata"]["name"]
+        for each in documents
+        if each["kind"] == SERVICE_ACCOUNT and each["metadata"].get("namespace") == namespace
+    }
     for spec in pod_specs([workload]):
         named = spec.get("priorityClassName") or ""
-        if named and named not in known and named not in BUILT_IN_CLASSES:
-            return named, closest_match(named, sorted(known)) or ""
+        if named and named not in classes and named not in BUILT_IN_CLASSES:
+            nearest = closest_match(named, sorted(classes)) or ""
+            return _Reference("PriorityClass", "priorityClassName", named, nearest)
+        named = account_of(workload)
+        if named and accounts and named not in accounts:
+            nearest = closest_match(named, sorted(accounts)) or ""
+            return _Reference(SERVICE_ACCOUNT, "serviceAccountName", named, nearest)
     return None
 
 

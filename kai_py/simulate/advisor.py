@@ -49,7 +49,7 @@ from kai_py.observe.explanation import (
     Explanation,
     explain_subject,
 )
-from kai_py.simulate.absent_gangs import correct_absent, explain_absent
+from kai_py.simulate.absent_gangs import correct_absent, explain_absent, is_suspended
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import LoadedCluster
 
@@ -104,7 +104,9 @@ def explain_cluster(
         decisions=history.decisions,
         history=partial(history.about, since=since),
     )
-    if not found and (absent := explain_absent(documents, subject, name)) is not None:
+    absent = explain_absent(documents, subject, name)
+    # The controllers of a simulation make the pods that those of the cluster could not make.
+    if absent is not None and (not found or not is_suspended(absent)):
         found = [absent]
     report.on_explained(found)
     if with_suggestions and found and found[0].state in (OTHER_SCHEDULER, NO_PODS):

@@ -5,7 +5,7 @@ All names of a gang are corrected at once; the manifests are searched for them i
 pod template may have, whatever the kind of the owner.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from kai_py.api.problems import closest_match
@@ -16,7 +16,7 @@ from kai_py.plan.explain.unresolved_objects import KINDS, nearest_object
 from kai_py.simulate.device_remedies import claim_objects, claim_requests
 from kai_py.simulate.manifest_remedies import pod_specs
 from kai_py.simulate.objects import Document
-from kai_py.simulate.remedy_search import RemedySearch, first_verified, patch, replace
+from kai_py.simulate.remedy_search import RemedySearch, create, first_verified, patch, replace
 from kai_py.snapshot.tables.known_names import CLAIMS, STORAGE_CLASSES, TEMPLATES, VOLUME_CLAIMS
 
 Edit = Callable[[Document], None]
@@ -24,6 +24,9 @@ DISPENSABLE = frozenset({NameKind.NODE_LABEL, NameKind.LABEL_VALUE, NameKind.RES
 """Kinds of names that a pod can do without, where nothing is like them."""
 MAX_QUEUES_TRIED = 3
 """Of those that are like nothing that was named."""
+MAX_CREATED, CREATED_SIZE = 8, "1Gi"
+MAX_CLASSES_TRIED = 3
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 REFERENCE_FIELDS = {
     TEMPLATES: "resourceClaimTemplateName",
     CLAIMS: "resourceClaimName",
@@ -106,15 +109,71 @@ def correct_references(search: RemedySearch) -> Iterator[Suggestion]:
         yield from search.verified(text, *(replace(each, edit) for each in owners))
 
 
+def create_volume_claims(search: RemedySearch) -> Iterator[Suggestion]:
+    """Create the volume claims that do not exist, of a class that binds on first use.
+
+    Their size is not known; what the suggestion creates is small, and says so.
+    """
+    namespace = search.gang.owner.namespace
+    mounted = _volume_claims_of(search.waiting_pods())
+    missing = {
+        member.missing.name
+        for member in search.gang.pending
+        if member.missing is not None
+        and member.missing.collection == VOLUME_CLAIMS
+        and member.missing.name in mounted
+        and not nearest_object(search.snapshot, namespace, member.missing)
+    }
+    if not 0 < len(missing) <= MAX_CREATED:
+        return
+    modes = ["ReadWriteMany" if len(search.gang.pending) > len(missing) else "ReadWriteOnce"]
+    classes = sorted(search.of_kind("StorageClass"), key=_class_rank)
+    yield from first_verified(
+        search.verified(
+            f"create PersistentVolumeClaim {', '.join(sorted(missing))} of StorageClass "
+            f"{each['metadata']['name']}, as large as its data ({CREATED_SIZE} here)",
+            *(
+                create(_volume_claim(namespace, name, each["metadata"]["name"], modes))
+                for name in sorted(missing)
+            ),
+        )
+        for each in classes[:MAX_CLASSES_TRIED]
+    )
+
+
+def _class_rank(storage: Document) -> tuple[bool, str]:
+    """The default class first."""
+    annotations = storage["metadata"].get("annotations") or {}
+    return annotations.get(DEFAULT_CLASS) != "true", storage["metadata"]["name"]
+
+
+def _volume_claim(namespace: str, name: str, storage: str, modes: list[str]) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "accessModes": modes,
+            "storageClassName": storage,
+            "resources": {"requests": {"storage": CREATED_SIZE}},
+        },
+    }
+
+
+def _volume_claims_of(owners: Iterable[Document]) -> set[str]:
+    """The names of volume claims in their pod specs."""
+    return {
+        str((volume.get("persistentVolumeClaim") or {}).get("claimName", ""))
+        for spec in pod_specs(list(owners))
+        for volume in spec.get("volumes") or ()
+    }
+
+
 def _correct_storage_class(
     search: RemedySearch, name: str, nearest: str, text: str
 ) -> Iterator[Suggestion]:
     """In the volume claims of its pods that have no volume yet."""
-    used = {
-        (volume.get("persistentVolumeClaim") or {}).get("claimName")
-        for spec in pod_specs(search.owners(search.gang))
-        for volume in spec.get("volumes") or ()
-    }
+    used = _volume_claims_of(search.owners(search.gang))
     claims = [
         each
         for each in search.of_kind("PersistentVolumeClaim")

@@ -29,6 +29,10 @@ MAX_BYTES = 1 << 30
 """Most that a file has or expands to; 100,000 pods of 7 KB have 0.7 GiB."""
 
 
+SERVICE_ACCOUNT = "ServiceAccount"
+IDENTITY = ("name", "namespace", "uid")
+
+
 class _Items(msgspec.Struct):
     items: list[Document] = []
 
@@ -60,6 +64,31 @@ async def read_objects(
                 raise
             on_refused(resource.kind)
     return documents + await _read_owners(client, documents)
+
+
+async def read_service_accounts(client: Client, documents: Sequence[Document]) -> list[Document]:
+    """The names of all ServiceAccounts, if a workload without pods names one.
+
+    Without an account the API server creates no pods. None where they may not be read.
+    """
+    owning = {each.uid for document in documents for each in _owner_references(document)}
+    if not any(
+        account_of(each) and each["metadata"].get("uid") not in owning
+        for each in documents
+        if each["kind"] != "Pod"
+    ):
+        return []
+    found = await _of_kind(client, GroupKind("", SERVICE_ACCOUNT))
+    return [
+        {**each, "metadata": {key: each["metadata"].get(key) for key in IDENTITY}} for each in found
+    ]
+
+
+def account_of(workload: Document) -> str:
+    """The ServiceAccount that the pods of a workload have, "" where it names none."""
+    template = (workload.get("spec") or {}).get("template")
+    spec = template.get("spec") if isinstance(template, dict) else None
+    return str(spec.get("serviceAccountName") or "") if isinstance(spec, dict) else ""
 
 
 async def _read_owners(client: Client, documents: Sequence[Document]) -> list[Document]:

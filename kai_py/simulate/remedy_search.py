@@ -217,6 +217,11 @@ def patch(document: Document, change: dict[str, Any]) -> SuggestionStep:
     return _step(Verb.PATCH, document, patch=change)
 
 
+def create(document: Document) -> SuggestionStep:
+    """Create an object."""
+    return _step(Verb.CREATE, document, manifest=document)
+
+
 def delete(document: Document) -> SuggestionStep:
     """Delete an object and what it owns."""
     return _step(Verb.DELETE, document)

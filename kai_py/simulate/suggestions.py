@@ -19,6 +19,7 @@ from kai_py.simulate.corrections import (
     correct_names,
     correct_queue,
     correct_references,
+    create_volume_claims,
 )
 from kai_py.simulate.device_remedies import fewer_device_conditions, tolerated_devices
 from kai_py.simulate.manifest_remedies import (
@@ -57,6 +58,7 @@ REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
     (frozenset({Stage.DEVICES}), correct_selectors),
     (frozenset({Stage.DEVICES}), correct_device_names),
     (frozenset({Stage.CLAIMS_NOT_READY, Stage.BELOW_MIN_MEMBER}), correct_references),
+    (frozenset({Stage.CLAIMS_NOT_READY, Stage.BELOW_MIN_MEMBER}), create_volume_claims),
     (frozenset({Stage.QUEUE_NOT_FOUND}), create_queue),
     (frozenset({Stage.INVALID}), open_queue),
     (frozenset({Stage.SCHEDULING_GATED}), remove_gates),

@@ -7,6 +7,7 @@ import pytest
 
 from kai_py.api.choices import Subject
 from kai_py.config import Configuration
+from kai_py.observe.explanation import NO_PODS
 from kai_py.simulate.advisor import explain_cluster
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.steps import ApplySteps
@@ -14,7 +15,7 @@ from kai_py.snapshot.accounting import GPU
 from tests.cluster.fake_kubelet.nodes import gpu_class_document, node_document, slice_document
 from tests.simulate.clusters import NOW
 from tests.support.mixtures import MIXTURES
-from tests.support.pending.names import NAMES
+from tests.support.pending.names import ACCOUNTS, NAMES
 from tests.support.pending.requirements import REQUIREMENTS
 from tests.support.pending.sizes import SIZES
 from tests.support.situations import SITUATIONS, Situation, few_fast
@@ -99,3 +100,22 @@ def test_the_corpus_has_eighty_situations_each_of_its_own_name():
 
 def test_there_is_one_for_each_stage():
     assert len({each.stage for each in SITUATIONS}) == len(SITUATIONS) == 12
+
+
+@pytest.mark.parametrize("situation", ACCOUNTS, ids=lambda each: each.name)
+def test_what_the_api_server_made_no_pods_of_is_no_gang(situation: Situation):
+    """Though a simulation makes its pods, and could start them."""
+    cluster = staged(situation)
+    accounts = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}]
+    accounts[0]["metadata"]["namespace"] = "default"
+    accounts.append(situation.objects[1])
+    [found] = explain_cluster(
+        [*(each for each in cluster.documents() if each["kind"] != "Pod"), *accounts],
+        Configuration(),
+        now=cluster.clock.now(),
+        subject=Subject.JOB,
+        name="default/waiting",
+    )
+    assert found.state == NO_PODS
+    assert situation.says in found.message
+    assert found.suggestions[0].text == situation.suggests

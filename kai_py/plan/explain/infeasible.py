@@ -13,12 +13,13 @@ The word is Kubernetes' own for a request that a node can never satisfy, in cont
 (KEP-1287, in-place resize). For explanation only, never for decisions. O(nodes) per shape.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
 
+from kai_py.api.records.core import NodeSelector
 from kai_py.grouping.gang import Subgroup
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
@@ -28,7 +29,7 @@ from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.requests import request_signature
 from kai_py.plan.state.empty_nodes import admitted_in_time, replicas_on_empty
-from kai_py.policy.fit import matches_own_selectors
+from kai_py.policy.fit import matches_own_selectors, requests_where_reported
 from kai_py.policy.tolerations import tolerated_in_time
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.nodes import NodeColumns
@@ -154,13 +155,26 @@ def _admission_problem(shape: Shape, nodes: NodeColumns) -> str:
     if not (matching & tolerated_in_time(shape.tolerations, nodes)).any():
         which = "every node" if matching.all() else "every node that matches its node selector"
         return f"{which} has a taint that a pod does not tolerate"
-    return "no node that a pod may use reaches its volumes"
+    return f"no node that a pod may use reaches its volumes{_places(shape.volume_selectors)}"
+
+
+def _places(selectors: Iterable[NodeSelector]) -> str:
+    """The labels of the nodes from which volumes are reached, in brackets; "" for other forms."""
+    found = dict.fromkeys(
+        f"{each.key}={' or '.join(each.values)}"
+        for selector in selectors
+        for term in selector.node_selector_terms
+        for each in term.match_expressions
+        if each.operator == "In"
+    )
+    return f" ({', '.join(found)})" if found else ""
 
 
 def _largest_node_text(empty: _EmptyCluster, shape: Shape, admitted: Bools) -> str:
     """Which resource no admitted node has enough of, or that none has all of them."""
     snapshot = empty.state.snapshot
-    for name, request in sorted(shape.requests.items()):
+    requested = {**dict(requests_where_reported(shape)), **shape.requests}
+    for name, request in sorted(requested.items()):
         row = snapshot.resources.positions.get(name)
         sizes = snapshot.nodes.allocatable[row][admitted] if row is not None else np.zeros(1)
         largest = float(sizes.max())

@@ -13,7 +13,7 @@ from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.plan.plan import Protection, Shortage, Stage
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
-from kai_py.policy.fit import StaticFit
+from kai_py.policy.fit import StaticFit, requests_where_reported
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
@@ -153,10 +153,11 @@ def _insufficient_resources(
     free = statement.free(Capacity.IDLE)
     texts: list[str] = []
     rest = static.mask
-    for name, request in sorted(shape.requests.items()):
+    where_reported = dict(requests_where_reported(shape))
+    for name, request in sorted({**where_reported, **shape.requests}.items()):
         row = statement.snapshot.resources.positions.get(name)
         lacking = rest
-        by_plugin = name in shape.extended.resources
+        by_plugin = name in where_reported and name not in shape.reported_requests
         if by_plugin:
             lacking = lacking & _has_device_plugin(statement, row)
         if row is not None:

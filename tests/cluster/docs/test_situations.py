@@ -26,14 +26,16 @@ from tests.support.cluster.eventually import eventually
 from tests.support.cluster.scheduling import Running, install, install_definitions, scheduling
 from tests.support.cluster.view import View
 from tests.support.mixtures import MIXTURES
-from tests.support.pending.names import NAMES
+from tests.support.pending.names import ACCOUNTS, NAMES
 from tests.support.pending.requirements import REQUIREMENTS
 from tests.support.pending.sizes import SIZES
 from tests.support.situations import SITUATIONS, Situation
 
 
 @pytest.mark.parametrize(
-    "situation", [*SITUATIONS, *MIXTURES, *NAMES, *SIZES, *REQUIREMENTS], ids=lambda each: each.name
+    "situation",
+    [*SITUATIONS, *MIXTURES, *NAMES, *ACCOUNTS, *SIZES, *REQUIREMENTS],
+    ids=lambda each: each.name,
 )
 async def test_the_stage_is_named_and_the_first_suggestion_starts_the_gang(
     real: Cluster, situation: Situation

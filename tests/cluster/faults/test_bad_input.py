@@ -188,7 +188,8 @@ async def test_a_gang_that_can_never_fit_stops_nobody(cluster: Cluster, view: Vi
     async with cluster.run_nodes(gpu_nodes(2, published_gpus=4)):
         await cluster.submit(queue(**enormous), claim_template(), job("whale", 300))
         message = await view.wait_pending("whale", 300, reason="Unschedulable", within=60)
-        assert message.startswith("300 pods must start together but only 8")
+        assert message.startswith("Infeasible: ")
+        assert " 300 pods must start together but only 8" in message
         for index in range(3):
             await cluster.submit(job(f"minnow-{index}", 2))
             await view.wait_bound(f"minnow-{index}", 2)

@@ -196,7 +196,10 @@ def test_a_pod_that_no_node_admits(nodes, options, problem):
 def test_a_volume_that_no_node_reaches():
     lost = pod("lost", 1, queue="q", **DISKS)
     found = pending(node("a", 8), queue("q", 8), *disk_on("elsewhere"), lost)
-    assert found.message.startswith("Infeasible: no node that a pod may use reaches its volumes. ")
+    assert found.message.startswith(
+        "Infeasible: no node that a pod may use reaches its volumes "
+        "(kubernetes.io/hostname=elsewhere). 0/1 nodes"
+    )
 
 
 def test_what_others_may_keep_is_no_reason_where_a_gang_is_infeasible():
@@ -312,6 +315,16 @@ def test_every_node_is_in_exactly_one_group_and_amounts_are_said(given_world):
         assert min(counts) > 0
         assert sum(counts) == count, found.message
         assert NAMED_AMOUNTS.search(found.message) is None, found.message
+        assert "not available to this gang" not in found.message, objects
+
+
+def test_claims_on_nodes_of_a_device_plugin_lack_what_it_reports():
+    job = claiming_job("train", 1, 9, queue="q")
+    found = pending(node("a", 8), node("b", 4), device_class(), queue("q", 64), job)
+    assert found.message == (
+        "Infeasible: a pod requests nvidia.com/gpu 9; 1 of 2 nodes has 8, the other less. 0/2 "
+        "nodes are available: 2 Insufficient nvidia.com/gpu (9 requested, most free 8 on a)."
+    )
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,11 @@ def storage_class(name: str) -> Document:
     }
 
 
+def service_account(name: str) -> Document:
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
+
+
 def volume_claim(name: str, storage: str) -> Document:
     return {
         "apiVersion": "v1",
@@ -282,6 +287,18 @@ NAMES = (
         suggests="correct PersistentVolumeClaim datasets to dataset",
     ),
     Situation(
+        name="volume-claim-missing",
+        stage=Stage.CLAIMS_NOT_READY,
+        nodes=nodes(),
+        objects=[team(), storage_class("fast")],
+        waits=[gpus("waiting", 1, volumes=[DATA])],
+        gang=JOB,
+        pods=1,
+        says='persistentvolumeclaim "data" not found.',
+        suggests="create PersistentVolumeClaim data of StorageClass fast, as large as its data "
+        "(1Gi here)",
+    ),
+    Situation(
         name="storage-class-misspelt",
         stage=Stage.CLAIMS_NOT_READY,
         nodes=nodes(),
@@ -342,3 +359,29 @@ NAMES = (
         suggests="tolerate the taint example.com/spot=true:NoSchedule",
     ),
 )
+
+ACCOUNTS = (
+    Situation(
+        name="service-account-misspelt",
+        stage=NO_PODS,
+        nodes=nodes(),
+        objects=[team(), service_account("trainer")],
+        waits=[gpus("waiting", 2, serviceAccountName="traner")],
+        gang=JOB,
+        pods=2,
+        says='it has no pods: ServiceAccount "traner" does not exist; did you mean trainer?',
+        suggests="correct ServiceAccount traner to trainer",
+    ),
+    Situation(
+        name="service-account-missing",
+        stage=NO_PODS,
+        nodes=nodes(),
+        objects=[team(), service_account("default-trainer")],
+        waits=[gpus("waiting", 2, serviceAccountName="nightly")],
+        gang=JOB,
+        pods=2,
+        says='it has no pods: ServiceAccount "nightly" does not exist; create it, or name another',
+        suggests="create ServiceAccount nightly",
+    ),
+)
+"""Of the real API server: that in a simulation creates pods of any account."""

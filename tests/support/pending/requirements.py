@@ -5,7 +5,8 @@ from kai_py.plan.plan import Stage
 from tests.cluster.fake_kubelet.nodes import GPU_DRIVER, gpu_nodes
 from tests.support.cluster.api import Document
 from tests.support.cluster.manifests import MIN_AVAILABLE_KEY, TEMPLATE, priority_class
-from tests.support.pending.names import SPOT, claiming
+from tests.support.mixtures import volume_in
+from tests.support.pending.names import DATA, SPOT, claiming
 from tests.support.pending.sizes import requesting
 from tests.support.situations import (
     JOB,
@@ -123,6 +124,14 @@ REQUIREMENTS = (
                 matchFields=[{"key": "metadata.name", "operator": "In", "values": ["nod-0"]}]
             ),
         ),
+    ),
+    requiring(
+        "volume-of-another-zone",
+        f"Infeasible: no node that a pod may use reaches its volumes ({ZONE}=a).",
+        f"remove the requirement of node label {ZONE}=b",
+        gpus("waiting", 1, volumes=[DATA], nodeSelector={ZONE: "b"}),
+        nodes=labelled(ZONE, "a", "b"),
+        objects=[team(), *volume_in("a")],
     ),
     requiring(
         "label-value-in-capitals",
