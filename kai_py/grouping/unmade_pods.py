@@ -72,12 +72,26 @@ def gang_of_workload(
     return replace(spec, owner=replace(spec.owner, uid=meta.uid), problem=problem, pod_problem="")
 
 
-def describe_minimum(tree: Subgroup) -> str:
-    """What a gang starts with: ``4 pods (master 1, worker 3)``."""
-    pods = tree.min_pods()
+def describe_start(gang: GangSpec) -> str:
+    """What a gang starts with: ``4 pods (master 1, worker 3)``, and what must fit besides."""
+    first = _minimum(gang.tree)
+    later = sum(max(each.count - first.get(each.subgroup, 0), 0) for each in gang.expected)
+    pods = sum(first.values())
     counted = "1 pod" if pods == 1 else f"{pods} pods"
-    parts = [(child.name, child.min_pods()) for child in tree.children if child.min_pods()]
-    is_named = bool(parts) and all(name for name, _ in parts)
-    if not is_named or len(parts) > MAX_PARTS or sum(part for _, part in parts) != pods:
+    parts = ", ".join(f"{leaf} {count}" for leaf, count in first.items() if count)
+    if all(first) and len(first) <= MAX_PARTS and pods:
+        counted = f"{counted} ({parts})"
+    if not later:
         return counted
-    return f"{counted} ({', '.join(f'{name} {part}' for name, part in parts)})"
+    fit = "another fits, which is" if later == 1 else f"{later} more fit, which are"
+    return f"{counted} once {fit} created later"
+
+
+def _minimum(tree: Subgroup) -> dict[str, int]:
+    """By leaf the pods of the smallest set that satisfies the tree."""
+    if not tree.children:
+        return {tree.name: tree.min_members}
+    needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
+    smallest = {id(each) for each in sorted(tree.children, key=Subgroup.min_pods)[:needed]}
+    chosen = [child for child in tree.children if id(child) in smallest]
+    return {leaf: pods for child in chosen for leaf, pods in _minimum(child).items()}

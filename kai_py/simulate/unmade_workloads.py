@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from kai_py.api.records.unstructured import values_at
-from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
-from kai_py.grouping.unmade_pods import describe_minimum
+from kai_py.grouping.unmade_pods import describe_start
 from kai_py.planner import Planner
 from kai_py.simulate.complete_objects import was_never_applied
 from kai_py.simulate.object_files import ObjectKey, RejectedObject
@@ -65,7 +64,7 @@ def _what_is_missing(key: ObjectKey, document: Document, planner: Planner) -> st
         return str(error)
     if gang is None:
         return NO_CONTROLLER
-    return gang.problem or f"{NO_CONTROLLER}; its gang starts with {_needed(gang)}"
+    return gang.problem or f"{NO_CONTROLLER}; its gang starts with {describe_start(gang)}"
 
 
 def _decoded(kind: GroupKind, document: Document, planner: Planner) -> OwnerObject:
@@ -76,9 +75,3 @@ def _decoded(kind: GroupKind, document: Document, planner: Planner) -> OwnerObje
         decode = watched.versions.get(document["apiVersion"].rpartition("/")[2], decode)
     found: OwnerObject = decode(msgspec.json.encode(document))
     return found
-
-
-def _needed(gang: GangSpec) -> str:
-    later = sum(each.count for each in gang.expected)
-    minimum = describe_minimum(gang.tree)
-    return f"{minimum} once {later} more fit, which are created later" if later else minimum

@@ -45,7 +45,7 @@ GANGS = [
                 "mpiReplicaSpecs": replicas(Launcher=1, Worker=2),
             },
         ),
-        "its gang starts with 2 pods (worker 2) once 1 more fit, which are created later",
+        "its gang starts with 2 pods (worker 2) once another fits, which is created later",
     ),
     (
         workload(
@@ -131,6 +131,15 @@ FRAMEWORK_PROBLEMS = [
 def test_lint_says_what_keeps_the_gang_from_starting(document, sentence):
     found = [each.message for each in lint(yaml.safe_dump(document)).errors]
     assert any(sentence in each for each in found), found
+
+
+def test_lint_finds_misspelt_annotations_of_frameworks():
+    misspelt = {"scheduling.kai.io/preemptibilty": "preemptible"}
+    spec = {"pytorchReplicaSpecs": replicas(Worker=3)}
+    spec["pytorchReplicaSpecs"]["Worker"]["template"]["metadata"] = {"annotations": {**misspelt}}
+    train = workload("kubeflow.org/v1", "PyTorchJob", spec, annotations=misspelt)
+    found = [each.message for each in lint(yaml.safe_dump(train)).errors]
+    assert found == ["is ignored: write scheduling.kai.io/preemptibility"] * 2
 
 
 def test_lint_names_a_minimum_that_counts_for_nothing():

@@ -25,8 +25,11 @@ from kai_py.lint.manifest import (
 )
 from kai_py.lint.rules.pods import GPU
 from kai_py.lint.rules.queues import DEFAULT_SCHEDULER
-from kai_py.lint.rules.workloads import pod_specs, template_path
+from kai_py.lint.rules.workloads import is_grouped, pod_specs, template_path
 
+FORMER_FIELDS = {
+    "workloadRef": "only Kubernetes 1.35 has it: later, schedulingGroup names a PodGroup",
+}
 _LIST = re.compile(r"[Ll]ist\[(\w+)\]")
 
 
@@ -54,6 +57,9 @@ def _unknown(
     manifest: Manifest, value: LineMapping, path: FieldPath, types: Mapping[str, str]
 ) -> Iterator[Finding]:
     for key in [key for key in value if key not in types]:
+        if key in FORMER_FIELDS:
+            yield manifest.hint((*path, key), FORMER_FIELDS[key])
+            continue
         nearest = closest_match(str(key), types)
         is_clear = nearest is not None and nearest not in value
         advice = f": write {nearest}" if is_clear else ""
@@ -103,13 +109,14 @@ KEYS = tuple(
 def misspelt_names(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """Names that the API takes whatever they are, and that are almost those that mean something."""
     del manifests
-    template = template_path(manifest)
-    if template is None:
+    specs = pod_specs(manifest)
+    if template_path(manifest) is None and not specs and not is_grouped(manifest):
         return
-    for path in dict.fromkeys((("metadata",), (*template, "metadata"))):
+    templates = [(*path[:-1], "metadata") for path, _ in specs if path[-1:] == ("spec",)]
+    for path in dict.fromkeys((("metadata",), *templates)):
         for field in ("annotations", "labels"):
             yield from _misspelt_keys(manifest, (*path, field))
-    for path, spec in pod_specs(manifest):
+    for path, spec in specs:
         named = text_at(spec, "schedulerName")
         if is_misspelling(named, DEFAULT_SCHEDULER):
             message = f"no other scheduler is likely to have this name: {DEFAULT_SCHEDULER}?"

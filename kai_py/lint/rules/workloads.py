@@ -112,7 +112,7 @@ def gang(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """The pods of a workload are a gang that can start."""
     del manifests
     kind = GroupKind(manifest.group, manifest.kind)
-    if kind not in _table().kinds() or not manifest.name:
+    if not is_grouped(manifest) or not manifest.name:
         return
     try:
         found = gang_of_workload(
@@ -127,6 +127,11 @@ def gang(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         yield manifest.hint(("metadata",), f"has no effect where it stands: {marker}")
     if found.problem:
         yield manifest.error(("spec",), found.problem)
+
+
+def is_grouped(manifest: Manifest) -> bool:
+    """Whether a rule says how pods below objects of its kind are grouped."""
+    return GroupKind(manifest.group, manifest.kind) in _table().kinds()
 
 
 def _owner(manifest: Manifest, kind: GroupKind) -> OwnerObject:
