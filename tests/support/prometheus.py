@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.controlplane.ports import unlikely_port
 from tests.support.patience import patience
 
 METRIC = "kai_py_queue_resources"
@@ -32,7 +32,7 @@ def prometheus(home: Path, held: Held, hours: int, until: int) -> Iterator[str]:
     settings.write_text("{}\n")
     fill = [tool, "tsdb", "create-blocks-from", "openmetrics", str(metrics), str(data)]
     subprocess.run(fill, check=True, capture_output=True)
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{unlikely_port()}"
     options = [f"--config.file={settings}", f"--storage.tsdb.path={data}"]
     with (home / "log").open("w") as log:
         process = subprocess.Popen(
@@ -52,12 +52,6 @@ def _lines(held: Held, hours: int, until: int) -> Iterator[str]:
         labels = f'queue="{queue}",resource="gpu",view="allocated",instance="one"'
         for ago in range(hours * 60, -1, -1):
             yield f"{METRIC}{{{labels}}} {gpus(ago / 60)} {until - ago * MINUTE}"
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 def _wait_ready(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:

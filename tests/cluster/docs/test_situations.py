@@ -51,7 +51,8 @@ async def test_the_stage_is_named_and_the_first_suggestion_starts_the_gang(
         for document, pods in situation.before:
             await real.submit(document)
             await view.wait_bound(document["metadata"]["name"], pods)
-        await asyncio.sleep(situation.patience)
+        if situation.patience:
+            await eventually(lambda: promises(running), what="nodes reserved for who waits")
         await real.submit(*situation.waits)
         if isinstance(situation.stage, Stage):
             message = await told(running, situation)
@@ -76,6 +77,12 @@ async def test_the_stage_is_named_and_the_first_suggestion_starts_the_gang(
             name = document["metadata"]["name"]
             if f"default/Job/{name}" not in first.evicts:
                 assert not await has_lost(view, f"default/Job/{name}")
+
+
+async def promises(running: Running) -> bool:
+    """Whether the last plan keeps nodes for a gang."""
+    view = running.scheduler.last_view
+    return view is not None and bool(view.plan.promised_nodes)
 
 
 async def has_lost(view: View, gang: str) -> bool:

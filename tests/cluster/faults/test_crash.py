@@ -28,7 +28,6 @@ from tests.support.patience import patience
 SIZE = 8
 WRITES = 3 * SIZE
 """Of one gang: a finalizer and an allocation per claim, a binding per pod."""
-ROUNDS = 50
 SEED = 4381
 LOSSES = (Passage.LOSE, Passage.LOSE_ANSWER)
 STAGES = ("nothing allocated", "some allocated", "all allocated", "some bound")
@@ -55,7 +54,8 @@ def kill_at(scheduler: KaiPy, number: int, loss: Passage) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(patience(600))
 async def test_killed_anywhere_it_ends_with_all_or_none(real: Cluster, tmp_path: Path):
-    chance = random.Random(SEED)
+    kills = [(number, LOSSES[number % 2]) for number in range(1, WRITES + 1)]
+    random.Random(SEED).shuffle(kills)
     view = View(real.api)
     await install_definitions(real.api)
     await real.submit(queue(), claim_template())
@@ -63,9 +63,9 @@ async def test_killed_anywhere_it_ends_with_all_or_none(real: Cluster, tmp_path:
     seen: Counter[str] = Counter()
     async with FakeKubelet(real.api, nodes) as kubelet, AsyncExitStack() as stack:
         scheduler = await stack.enter_async_context(kai_py(real, tmp_path, name="run-0"))
-        for number in range(1, ROUNDS + 1):
+        for number, (write, loss) in enumerate(kills, 1):
             name = f"train-{number}"
-            kill_at(scheduler, chance.randint(1, WRITES), chance.choice(LOSSES))
+            kill_at(scheduler, write, loss)
             await real.submit(job(name, SIZE))
             assert await scheduler.wait_ended(within=30) == -signal.SIGKILL, scheduler.log
             seen[await stage(view, name)] += 1

@@ -17,7 +17,8 @@ from tests.support.cluster.scheduling import install_definitions
 from tests.support.cluster.view import View
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kai-py"
-SHORT = {"duration": "3s", "renewDeadline": "2s", "retry": "300ms"}
+SHORT = {"duration": "10s", "renewDeadline": "8s", "retry": "300ms"}
+"""Soon over, and still renewed in time by a process that waits for its turn on a busy machine."""
 LONG = {"duration": "60s", "renewDeadline": "40s", "retry": "300ms"}
 THIEF = "somebody-else"
 
@@ -66,7 +67,7 @@ async def test_a_killed_leader_is_replaced(real: Cluster, tmp_path: Path):
             assert await second.metric("kai_py_leader") == 0
             first.kill()
             await real.submit(job("next", 8))
-            await view.wait_bound("next", 8)
+            await view.wait_bound("next", 8, within=30)
             assert set(bindings(first, second).values()) == {1}
             assert len(bindings(second)) == 8
 

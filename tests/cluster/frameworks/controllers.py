@@ -6,7 +6,6 @@ certificate of the suite; probes, metrics and webhooks listen on 127.0.0.1 only.
 
 import base64
 import json
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 import yaml
 
 from tests.cluster.controlplane.access import answers
+from tests.cluster.controlplane.ports import unlikely_port
 from tests.cluster.controlplane.processes import Process, running
 from tests.cluster.frameworks.binaries import framework_binaries
 from tests.cluster.frameworks.modules import definitions, documents, module_directory
@@ -181,7 +181,7 @@ async def controller(cluster: Cluster, which: Controller, parent: Path) -> Async
     directory = parent / which.name
     directory.mkdir()
     authority = certificate(directory)
-    ports = Ports(webhook=free_port(), probes=free_port())
+    ports = Ports(webhook=unlikely_port(), probes=unlikely_port())
     defined = definitions(which.module, which.definitions)
     for each in defined:
         await define(cluster.api, each)
@@ -271,13 +271,6 @@ def _running(command: Sequence[str | Path], cluster: Cluster, directory: Path) -
     program = ["/usr/bin/env", f"KUBECONFIG={cluster.kubeconfig}", *command]
     with running(program, directory / "controller.log") as process:
         yield process
-
-
-def free_port() -> int:
-    """A port of loopback that nothing listens on."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
 
 
 async def _read_by_server(api: Api, kind: str) -> None:

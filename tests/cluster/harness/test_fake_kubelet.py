@@ -9,7 +9,7 @@ from tests.cluster.controlplane import Process
 from tests.cluster.fake_kubelet import FakeKubelet, FakeNode, gpu_nodes
 from tests.cluster.fake_kubelet.admission import pod_requests
 from tests.cluster.fake_kubelet.nodes import GPU_DRIVER, LEASE_NAMESPACE
-from tests.cluster.fake_kubelet.pods import Spec
+from tests.cluster.fake_kubelet.pods import HELD, RUN_SECONDS, STOP_SECONDS, Spec
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -55,7 +55,6 @@ async def test_job_is_bound_by_the_default_scheduler_runs_and_completes(
             "parallelism": 2,
             "completions": 2,
             "template": {
-                "metadata": {"annotations": {"kai-py.test/run-seconds": "0.5"}},
                 "spec": pod_spec(),
             },
         },
@@ -76,6 +75,7 @@ async def test_job_is_bound_by_the_default_scheduler_runs_and_completes(
             conditions = {c["type"]: c["status"] for c in running["status"]["conditions"]}
             assert conditions["PodScheduled"] == conditions["Ready"] == "True"
             assert running["status"]["containerStatuses"][0]["ready"]
+            await tell(real, running["metadata"]["name"], RUN_SECONDS, "0.1")
         await eventually(completed)
 
 
@@ -206,8 +206,13 @@ async def test_pod_ends_as_its_annotations_say(cluster: Cluster, exit_code: str,
         await eventually(ended)
 
 
+async def tell(cluster: Cluster, name: str, annotation: str, value: str) -> None:
+    """Change what a pod does from now on."""
+    await cluster.api.patch(f"{PODS}/{name}", {"metadata": {"annotations": {annotation: value}}})
+
+
 async def test_deleted_pod_leaves_after_its_stop_time_and_not_before(real: Cluster):
-    annotations = {"kai-py.test/stop-seconds": "1"}
+    annotations = {STOP_SECONDS: HELD}
     async with real.run_nodes(gpu_nodes(1)):
         await real.api.post(PODS, pod("slow", annotations=annotations, nodeName="node-0"))
 
@@ -222,6 +227,7 @@ async def test_deleted_pod_leaves_after_its_stop_time_and_not_before(real: Clust
         stopping = await real.api.get(f"{PODS}/slow")
         assert "deletionTimestamp" in stopping["metadata"]
         assert stopping["status"]["phase"] == "Running"
+        await tell(real, "slow", STOP_SECONDS, "0.1")
         await eventually(gone)
 
 

@@ -19,7 +19,7 @@ import yaml
 
 from kai_py.config import CommitConfig, Configuration
 from tests.cluster.fake_kubelet import gpu_nodes
-from tests.support.cluster.api import Api, Document
+from tests.support.cluster.api import Api, ApiError, Document
 from tests.support.cluster.audit import findings
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -33,6 +33,7 @@ from tests.support.cluster.manifests import (
 )
 from tests.support.cluster.scheduling import DEFINITIONS, install_definitions, scheduling
 from tests.support.cluster.view import View
+from tests.support.patience import patience
 from tests.support.repository import CRDS, NO_HISTORY, ROOT
 
 PREVIOUS = "4adc2671bbf43126f2709c1365fa4cda6b3d9599"
@@ -67,10 +68,21 @@ async def define(api: Api, defined: list[Document]) -> None:
     """Apply CRDs in place of those that are there."""
     for definition in defined:
         stored = f"{DEFINITIONS}/{definition['metadata']['name']}"
-        definition["metadata"]["resourceVersion"] = (await api.get(stored))["metadata"][
-            "resourceVersion"
-        ]
-        await api.put(stored, definition)
+
+        async def replaced(stored: str = stored, wanted: Document = definition) -> bool:
+            version = (await api.get(stored))["metadata"]["resourceVersion"]
+            try:
+                await api.put(
+                    stored,
+                    wanted | {"metadata": wanted["metadata"] | {"resourceVersion": version}},
+                )
+            except ApiError as error:
+                if error.reason != "Conflict":  # the server writes statuses meanwhile
+                    raise
+                return False
+            return True
+
+        await eventually(replaced, what=f"{stored} replaced")
 
 
 @asynccontextmanager
@@ -89,7 +101,7 @@ async def running(tree: Path, kubeconfig: Path, log: Path) -> AsyncIterator[None
         yield
         assert process.returncode is None, f"the previous version ended, see {log}"
         process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(process.wait(), 30)
+        await asyncio.wait_for(process.wait(), patience(30))
     finally:
         if process.returncode is None:
             process.kill()

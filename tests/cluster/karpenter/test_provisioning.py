@@ -17,10 +17,10 @@ import pytest
 import yaml
 
 from tests.cluster.controlplane import control_plane
+from tests.cluster.controlplane.ports import unlikely_port
 from tests.cluster.controlplane.processes import running
 from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.fake_kubelet.nodes import FakeNode, gpu_class_document, slice_document
-from tests.cluster.frameworks.controllers import free_port
 from tests.cluster.karpenter.binary import karpenter, sources
 from tests.support.cluster.account import scheduler_account
 from tests.support.cluster.api import Api, Document
@@ -92,8 +92,8 @@ async def with_karpenter(directory: Path, *options: str) -> AsyncIterator[Cluste
             kubelets = asyncio.create_task(play_kubelets(api))
             settings = (
                 f"KUBECONFIG={plane.kubeconfig}",
-                f"HEALTH_PROBE_PORT={free_port()}",
-                f"METRICS_PORT={free_port()}",
+                f"HEALTH_PROBE_PORT={unlikely_port()}",
+                f"METRICS_PORT={unlikely_port()}",
                 "DISABLE_LEADER_ELECTION=true",
                 *options,
             )
