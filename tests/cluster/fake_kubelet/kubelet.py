@@ -26,13 +26,15 @@ from tests.cluster.fake_kubelet.admission import Admission
 from tests.cluster.fake_kubelet.devices import Devices
 from tests.cluster.fake_kubelet.nodes import FakeNode
 from tests.cluster.fake_kubelet.pods import Pod
-from tests.cluster.fake_kubelet.registration import register, renew_lease
+from tests.cluster.fake_kubelet.registration import register, renew_lease, say_ready
 from tests.support.cluster.api import STRATEGIC_MERGE_PATCH, Api, ApiError
 
 _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.2
 _LEASE_SLOTS = 10
+_LOST_SECONDS = 180.0
+"""For so long after a late renewal a node may still be taken for lost."""
 
 
 class _Step(enum.IntEnum):
@@ -108,12 +110,20 @@ class FakeKubelet:
         self._tasks.append(asyncio.create_task(routine))
 
     async def _renew_leases(self) -> None:
-        names = sorted(self._nodes)
+        names, clock = sorted(self._nodes), asyncio.get_running_loop().time
+        heard = dict.fromkeys(names, clock())
+        lost_until = dict.fromkeys(names, 0.0)
         while True:
             for slot in range(_LEASE_SLOTS):
                 await asyncio.sleep(self._heartbeat_seconds / _LEASE_SLOTS)
                 for name in names[slot::_LEASE_SLOTS]:
-                    await renew_lease(self._api, name)
+                    if not await renew_lease(self._api, name):
+                        continue
+                    if clock() - heard[name] > 2 * self._heartbeat_seconds:
+                        lost_until[name] = clock() + _LOST_SECONDS
+                    heard[name] = clock()
+                    if clock() < lost_until[name]:
+                        await say_ready(self._api, self._nodes[name])
 
     async def _follow_pods(self) -> None:
         version = ""

@@ -1,12 +1,14 @@
 """How do nodes come into the cluster and stay alive in it?
 
 Registered nodes are tainted as not ready until the node lifecycle controller has seen that they
-are; `register` returns when all may be used. From then on a renewed lease is all it asks for.
+are; `register` returns when all may be used. From then on a renewed lease is all it asks for,
+unless the lease was late: then it has set the node's conditions to Unknown and leaves it to the
+kubelet to say that it is ready.
 """
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
 
 import aiohttp
@@ -44,15 +46,36 @@ async def register(api: Api, nodes: Sequence[FakeNode], *, concurrency: int) -> 
     await eventually(lambda: _usable(api, names), within=60, what="nodes without not-ready taint")
 
 
-async def renew_lease(api: Api, name: str) -> None:
-    """Say that the node lives. A node that was deleted has no lease, which is no error."""
+async def renew_lease(api: Api, name: str) -> bool:
+    """Say that the node lives; returns whether that was heard.
+
+    A node that was deleted has no lease, which is no error.
+    """
+    return await _heard(api.patch(f"{_LEASES}/{name}", {"spec": {"renewTime": _now_micro()}}))
+
+
+async def say_ready(api: Api, node: FakeNode) -> None:
+    """Make the node ready again if the control plane has lost sight of it."""
+    conditions = node_document(node, format_time(time.time()))["status"]["conditions"]
+    await _heard(_say_ready(api, f"/api/v1/nodes/{node.name}", conditions))
+
+
+async def _say_ready(api: Api, path: str, conditions: list[Document]) -> None:
+    present = (await api.get(path))["status"].get("conditions", ())
+    if any(each["type"] == "Ready" and each["status"] == "Unknown" for each in present):
+        await api.patch(f"{path}/status", {"status": {"conditions": conditions}})
+
+
+async def _heard(call: Awaitable[object]) -> bool:
     try:
-        await api.patch(f"{_LEASES}/{name}", {"spec": {"renewTime": _now_micro()}})
+        await call
     except ApiError as error:
         if error.code != 404 and error.code < 429:
             raise
+        return error.code == 404
     except (aiohttp.ClientError, TimeoutError):
-        return  # the next renewal is soon enough
+        return False  # the next time is soon enough
+    return True
 
 
 async def _register(api: Api, node: FakeNode) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.faults.test_leader_election import bindings, elected
+from tests.support.cluster.api import Document
 from tests.support.cluster.audit import bound_without_devices, findings
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -81,14 +82,17 @@ NIGHTLY = [pytest.param(each, marks=pytest.mark.nightly) for each in FAULTS if e
 class Replicas:
     """Two processes of the scheduler; one that has ended is started again."""
 
-    def __init__(self, cluster: Cluster, directory: Path, stack: AsyncExitStack) -> None:
+    def __init__(
+        self, cluster: Cluster, directory: Path, stack: AsyncExitStack, configuration: Document
+    ) -> None:
         self._cluster, self._directory, self._stack = cluster, directory, stack
+        self._configuration = configuration
         self.all: list[KaiPy] = []
         self.fault = lambda _proxy: None
 
     async def start(self) -> None:
         name = f"replica-{len(self.all)}"
-        made = kai_py(self._cluster, self._directory, name=name, configuration=elected(TIMES))
+        made = kai_py(self._cluster, self._directory, name=name, configuration=self._configuration)
         self.all.append(await self._stack.enter_async_context(made))
         self.fault(self.all[-1].proxy)
 
@@ -111,9 +115,11 @@ class Replicas:
 
 
 @asynccontextmanager
-async def two(cluster: Cluster, directory: Path) -> AsyncIterator[Replicas]:
+async def two(
+    cluster: Cluster, directory: Path, configuration: Document
+) -> AsyncIterator[Replicas]:
     async with AsyncExitStack() as stack:
-        replicas = Replicas(cluster, directory, stack)
+        replicas = Replicas(cluster, directory, stack, configuration)
         keeping = asyncio.create_task(replicas.keep_two())
         try:
             yield replicas
@@ -131,7 +137,7 @@ async def test_what_happens_to_the_lease_costs_no_pod_a_device(
     await cluster.submit(queue(), claim_template())
     async with (
         cluster.run_nodes(gpu_nodes(2, published_gpus=8)),
-        two(cluster, tmp_path) as replicas,
+        two(cluster, tmp_path, elected(TIMES)) as replicas,
     ):
         await eventually(replicas.leader, within=60, what="a leader")
         replicas.fault = FAULTS[fault]
