@@ -44,7 +44,7 @@ def _print(explanation: Explanation) -> None:
     if explanation.message:
         say_sentence(f"  {explanation.message}")
     for each in explanation.releases:
-        when = f"by {_local_time(each.at)}" if each.at else "now, as their pods are terminating"
+        when = f"by {_local_time(each.at)}" if each.at else "now: they are terminating"
         basis = ", judging by earlier pods of their kind" if each.is_observed else ""
         say_sentence(
             f"  Pods with {format_amount(each.gpus)} GPUs are expected to end {when}{basis}."

@@ -176,7 +176,7 @@ def _print_others(listing: GangList) -> None:
     )
     if listing.unreviewed:
         left_out = count_of(listing.unreviewed, "namespace")
-        say(f"{left_out} not looked at: name yours by -n", err=True)
+        say(f"{left_out} not looked at; name yours with -n", err=True)
 
 
 class _Changes:

@@ -98,7 +98,7 @@ class Controls:
             case Mode.FILTER:
                 return f"filter: {self.filter}▏  Enter keeps it, Esc clears it"
             case Mode.CONFIRM:
-                return f"Evict the pods of {self.selected}? Its owner may make new ones. y or n"
+                return f"Evict the pods of {self.selected}? Its owner may create new ones (y/n)"
             case Mode.LIST:
                 return self.message or (
                     f"q quit  / filter  s sort ({self.sort})  ↑↓ select  d describe  x evict"

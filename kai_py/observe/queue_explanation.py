@@ -98,7 +98,7 @@ def _infeasible(share: QueueShare, plan: Plan) -> Iterator[str]:
     named = f": {', '.join(gangs[:MAX_QUEUES_NAMED])}" if gangs else ""
     more = len(gangs) - MAX_QUEUES_NAMED
     yield (
-        f"Of what it requests, {amount} can never run on the nodes of this cluster, and do not "
+        f"Of what it requests, the nodes of this cluster can never serve {amount}, which do not "
         f"count as demand{named}{f' and {more} more' if more > 0 else ''}."
     )
 

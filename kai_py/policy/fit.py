@@ -165,9 +165,9 @@ def _filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
     if shape.spot is not None and shape.spot.use is not SpotUse.PREFER:
         on_spot = spot_nodes(shape.spot.labels, nodes)
         if shape.spot.use is SpotUse.ONLY:
-            yield "not a spot node, and only those may be used", on_spot
+            yield "weren't spot nodes, the only ones that it may use", on_spot
         else:
-            yield "a spot node, and those may not be used", ~on_spot
+            yield "were spot nodes, which it may not use", ~on_spot
     yield from _gpu_filters(shape, nodes)
     if shape.node_selector:
         yield "didn't match Pod's node selector", matches_labels(shape.node_selector, nodes)
@@ -198,13 +198,13 @@ def _gpu_filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]
     if not part and GPU_RESOURCE not in shape.requests:
         return
     if not any(name.startswith(MIG_PREFIX) for name in shape.requests):
-        yield "gives out MIG devices, which pods request by profile", ~mixed_strategy(nodes)
+        yield "had MIG devices, which pods request by profile", ~mixed_strategy(nodes)
     if part:
         yield (
-            "gives out MIG devices as whole GPUs, of which no part is given",
+            "had MIG devices as whole GPUs, which are not shared",
             ~single_strategy(nodes),
         )
-        yield "has a device plugin that shares GPUs itself", ~replicated(nodes)
+        yield "had a device plugin that shares GPUs itself", ~replicated(nodes)
 
 
 def _stated_preference(shape: Shape, nodes: NodeColumns) -> Ints:

@@ -73,7 +73,7 @@ def test_every_queue_of_any_cluster_is_explained(queues):
 def test_what_can_never_run_is_said_with_the_gangs():
     found = explained(queue("own", 2), pod("huge", 9, queue="own"), pod("runs", 1, queue="own"))
     assert (
-        "Of what it requests, 9 GPUs can never run on the nodes of this cluster, and do not count "
+        "Of what it requests, the nodes of this cluster can never serve 9 GPUs, which do not count "
         "as demand: default/Pod/huge."
     ) in found.sentences
     assert found.fair_share == 1

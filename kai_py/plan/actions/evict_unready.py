@@ -56,7 +56,7 @@ def _consider(state: CycleState, gang: Gang, rule: ReadyRule, startups: Startups
         _note(
             state,
             gang,
-            f"{causes}; it was to be ready within {rule.timeout:g} s and is not "
+            f"{causes}; it should have been ready within {rule.timeout:g} s and is not "
             f"evicted, as {protection}",
         )
         return

@@ -185,7 +185,7 @@ def _largest_node_text(empty: _EmptyCluster, shape: Shape, admitted: Bools) -> s
             nodes = "nodes" if admitted.all() else "admitted nodes"
             has = _most_text(amount_text(name, largest), having, total, nodes)
             return f"a pod requests {name} {amount_text(name, request)}; {has}"
-    return "no node has everything at once that a pod requests"
+    return "no single node has everything that a pod requests"
 
 
 def _most_text(most: str, having: int, total: int, nodes: str) -> str:

@@ -142,7 +142,7 @@ def with_refusals(reason: Unschedulable, gang: Gang) -> Unschedulable:
         for each in gang.refusals[:MAX_REFUSALS_SHOWN]
     ]
     more = len(gang.refusals) - len(listed)
-    listed += [f"so are {more} nodes more"] if more else []
+    listed += [f"so are {more} more nodes"] if more else []
     return replace(reason, message=f"{reason.message.rstrip('.')}; {'; '.join(listed)}.")
 
 
@@ -218,16 +218,14 @@ def _insufficient_gpu_shares(
     texts: list[str] = []
     if without.any():
         drivers = (
-            f"no webhook of kai-py has seen the pod, or no DeviceClass serves {GPU_RESOURCE}, so "
-            "that none is claimed of a DRA driver's"
+            f"nor is a DRA driver's claimed: no webhook of kai-py has seen the pod, or no "
+            f"DeviceClass serves {GPU_RESOURCE}"
             if claimed is None
-            else "and none of a DRA driver that allow multiple allocations and have capacity; for "
-            "parts of several a uuid"
+            else "nor GPUs of a DRA driver that allow multiple allocations, have capacity and, for "
+            "parts of several GPUs, a uuid"
         )
         count = np.count_nonzero(without)
-        texts.append(
-            f"{count} have no GPUs of a device plugin, of which parts are given ({drivers})"
-        )
+        texts.append(f"{count} have no GPUs of a device plugin to share, {drivers}")
     if insufficient.any():
         count = np.count_nonzero(insufficient)
         texts.append(f"{count} Insufficient GPU fraction ({share} requested)")

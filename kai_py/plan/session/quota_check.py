@@ -40,7 +40,7 @@ def check_quota(
     leaving = quota.leaving[over.resource, quota.queues.positions[over.queue]]
     if leaving > 0:
         noun, per_unit = display_unit(resource)
-        message += f" ({leaving / per_unit:g} {noun} of it by pods that are terminating)"
+        message += f" ({leaving / per_unit:g} {noun} of it by terminating pods)"
     return Unschedulable(stage, message, infeasible=infeasible)
 
 

@@ -50,7 +50,7 @@ def test_queues_below_choose_as_the_one_above():
 def test_other_nodes_are_not_used_and_the_reason_is_told(use, spot, fixed):
     plan = world(work("a", **{SPOT: use}), spot=spot, fixed=fixed).plan()
     assert placed(plan) == {}
-    said = {"only": "1 not a spot node, and only those may be used", "never": "1 a spot node"}
+    said = {"only": "1 weren't spot nodes, the only ones that", "never": "1 were spot nodes"}
     assert said[use] in plan.unplaced[0].message
 
 

@@ -199,7 +199,7 @@ def test_a_whole_device_is_never_taken_by_a_part():
     plan = world.add(part("p", "0.5")).plan()
     assert not plan.placements
     assert "1 have no GPUs of a device plugin" in plan.unplaced[0].message
-    assert "none of a DRA driver that allow multiple allocations" in plan.unplaced[0].message
+    assert "nor GPUs of a DRA driver that allow multiple allocations" in plan.unplaced[0].message
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_without_a_uuid_parts_of_several_gpus_are_not_claimed():
     world = cluster(serving(), queue("q", 8), node("n0", 0), same)
     plan = world.add(part("two", "0.5", gpu_fraction_num_devices="2"), part("one", "0.5")).plan()
     assert placed(plan) == {"one": "n0"}
-    assert "for parts of several a uuid" in plan.unplaced[0].message
+    assert "for parts of several GPUs, a uuid" in plan.unplaced[0].message
 
 
 def test_running_parts_count_after_a_restart_and_a_victim_frees_its_part():

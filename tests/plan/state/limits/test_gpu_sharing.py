@@ -279,7 +279,7 @@ def test_the_strategy_of_a_node_decides_which_pods_it_takes(there, takes):
 def test_a_node_that_gives_no_parts_says_so():
     part = shared(pod("part", 0, queue="q"), "0.5")
     [unplaced] = cluster(queue("q", 8), labelled("a", **SINGLE), part).plan().unplaced
-    assert "1 gives out MIG devices as whole GPUs" in unplaced.message
+    assert "1 had MIG devices as whole GPUs" in unplaced.message
 
 
 def test_a_mig_profile_that_is_only_annotated_is_to_be_requested():
