@@ -26,6 +26,14 @@ NAMESPACES = {"default": {"team": "a"}, "other": {"team": "b"}, "third": {"team"
 CLUSTERS = 2_000
 ASKED = 4
 TAINT = {"key": "team", "value": "red", "effect": "NoSchedule"}
+CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+TOLERATIONS: tuple[Document, ...] = (
+    {"key": "team", "operator": "Exists"},
+    {"operator": "Exists"},
+    {"key": "gpu", "value": "1", "effect": "NoSchedule"},
+    {"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5},
+    {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"},
+)
 
 
 def node(chance: random.Random, name: str) -> Document:
@@ -34,9 +42,17 @@ def node(chance: random.Random, name: str) -> Document:
         labels[ZONE] = chance.choice("xyz")
     if chance.random() < 0.85:
         labels[RACK] = chance.choice("12")
+    labels["number"] = chance.choice(("1", "5", "10", "x"))
+    if chance.random() < 0.1:
+        labels[HOST] = "shared"
+    taints: list[Document] = [TAINT] if chance.random() < 0.2 else []
+    if chance.random() < 0.15:
+        effect = chance.choice(("NoSchedule", "NoExecute", "PreferNoSchedule"))
+        taints.append({"key": "gpu", "value": chance.choice(("1", "")), "effect": effect})
+    cordoned = chance.random() < 0.1
     return {
         "metadata": {"name": name, "labels": labels},
-        "spec": {"taints": [TAINT] if chance.random() < 0.2 else []},
+        "spec": {"taints": taints + [CORDON] * cordoned, "unschedulable": cordoned},
         "status": {
             "allocatable": {"cpu": chance.choice(("2", "8")), "memory": "8Gi", "pods": "6"},
             "conditions": [{"type": "Ready", "status": "True"}],
@@ -75,7 +91,31 @@ def term(chance: random.Random) -> Document:
     if chance.random() < 0.2:
         found["namespaces"] = chance.sample(list(NAMESPACES), chance.choice((1, 2)))
     if chance.random() < 0.2:
-        found["namespaceSelector"] = chance.choice(({}, {"matchLabels": {"team": "a"}}))
+        # Of NotIn and DoesNotExist kube-scheduler 1.36 makes any namespace: it drops what it has
+        # resolved (mergeAffinityTermNamespacesIfNotEmpty takes the term by value).
+        of_b = {"matchExpressions": [{"key": "team", "operator": "In", "values": ["b"]}]}
+        found["namespaceSelector"] = chance.choice(({}, {"matchLabels": {"team": "a"}}, of_b))
+    return found
+
+
+def node_term(chance: random.Random) -> Document:
+    """A term of a required node affinity."""
+    expressions = []
+    for _ in range(chance.choice((0, 1, 1, 1, 2))):
+        operator = chance.choice(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
+        expression: Document = {
+            "key": chance.choice(("disk", "number", RACK, "none")),
+            "operator": operator,
+        }
+        if operator in ("In", "NotIn"):
+            expression["values"] = chance.sample(["ssd", "hdd", "1", "2", "5"], 2)
+        if operator in ("Gt", "Lt"):
+            expression |= {"key": "number", "values": [chance.choice("147")]}
+        expressions.append(expression)
+    found: Document = {"matchExpressions": expressions}
+    if chance.random() < 0.2:
+        field: Document = {"key": "metadata.name", "operator": chance.choice(("In", "NotIn"))}
+        found["matchFields"] = [field | {"values": ["n1"]}]
     return found
 
 
@@ -92,7 +132,7 @@ def rules(chance: random.Random, likely: float) -> Document | None:
 
 def spread(chance: random.Random) -> Document:
     found: Document = {
-        "maxSkew": chance.choice((1, 1, 2)),
+        "maxSkew": chance.choice((1, 1, 2, 3)),
         "topologyKey": chance.choice((HOST, ZONE, RACK)),
         "whenUnsatisfiable": chance.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
     }
@@ -100,7 +140,7 @@ def spread(chance: random.Random) -> Document:
     if chosen is not None:
         found["labelSelector"] = chosen
     if found["whenUnsatisfiable"] == "DoNotSchedule" and chance.random() < 0.2:
-        found["minDomains"] = chance.choice((1, 3))
+        found["minDomains"] = chance.choice((1, 2, 3, 6))
     for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
         if chance.random() < 0.5:
             found[policy] = chance.choice(("Ignore", "Honor"))
@@ -135,11 +175,21 @@ def pod(chance: random.Random, name: str, at: str = "") -> Document:
         spec["nodeName"] = at
     else:
         if chance.random() < 0.4:
-            spec["topologySpreadConstraints"] = [spread(chance)]
+            constraints = [spread(chance) for _ in range(chance.choice((1, 1, 2)))]
+            by_key = {
+                (each["topologyKey"], each["whenUnsatisfiable"]): each for each in constraints
+            }
+            spec["topologySpreadConstraints"] = [*by_key.values()]
         if chance.random() < 0.3:
             spec["nodeSelector"] = {"disk": chance.choice(("ssd", "hdd"))}
-        if chance.random() < 0.5:
-            spec["tolerations"] = [{"key": "team", "operator": "Exists"}]
+        if chance.random() < 0.3:
+            terms = [node_term(chance) for _ in range(chance.choice((1, 1, 2)))]
+            required = {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+            }
+            spec["affinity"] = {**affinity, "nodeAffinity": required}
+        if chance.random() < 0.6:
+            spec["tolerations"] = chance.sample(TOLERATIONS, chance.choice((1, 1, 2)))
     meta: Document = {
         "name": name,
         "uid": name,
