@@ -190,7 +190,14 @@ def _check_name(
     )
     if question.name not in known:
         what = f"{question.subject.value} {question.name}"
-        raise not_found(what, question.name, known, hint="kai-py gangs lists all gangs")
+        raise not_found(what, question.name, known, hint=_listed(kind, question.name))
+
+
+def _listed(kind: str | None, name: str) -> str:
+    """What lists the objects of a kind beside ``name``, NAMESPACE/NAME; None: gangs."""
+    if kind in ("Pod", "ResourceClaim"):
+        return f"kubectl get {kind.lower()}s -n {name.partition('/')[0]} lists them"
+    return "kai-py gangs lists all gangs"
 
 
 def _read_queue(

@@ -189,9 +189,9 @@ def _print(found: SimulationReport) -> None:
         ),
         (_policy_cells(policy, found.gpus * found.hours) for policy in found.policies),
     )
-    typer.echo(
-        "USED, USEFUL, LOST are parts of all GPU-hours; EVICTED counts pods, MOST those\n"
-        "evictions that hit one gang most often; WAIT is the mean."
+    say(
+        "USED, USEFUL, LOST are parts of all GPU-hours; EVICTED counts pods, MOST the evictions of "
+        "the gang that was evicted most often; COMPLETION and WAIT are means."
     )
     if found.cost:
         costs = ", ".join(f"{sort} {price:,.0f}" for sort, price in found.cost.items())

@@ -59,6 +59,7 @@ from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError
 from kai_py.observe.tenant_answers import (
     as_json,
     shown_decisions,
+    shows_node,
     tenant_comparison,
     tenant_nodes,
     tenant_samples,
@@ -172,18 +173,19 @@ class Api:
             parse_integer(query.get("limit", "64")),
         )
         domain = query.get("domain", "")
+        seen = await visible_to_reader(request, view)
+        shows = shows_node(view, seen)
         if "node" in query:
-            found = await asyncio.to_thread(place_of, view, query["node"])
+            found = await asyncio.to_thread(place_of, view, query["node"], shows)
             if found is None:
                 raise web.HTTPNotFound(text="no such node\n")
             domain, place = found
             offset = place - place % max(limit, 1)
         page = await asyncio.to_thread(
-            lambda: node_page(view, domain, offset=offset, limit=min(limit, MAX_NODES))
+            lambda: node_page(view, domain, offset=offset, limit=min(limit, MAX_NODES), shows=shows)
         )
         if page is None:
             raise web.HTTPNotFound(text=f'no such domain: "{domain}"\n')
-        seen = await visible_to_reader(request, view)
         if seen is not None:
             page = replace(page, nodes=tuple(tenant_nodes(page.nodes, seen)))
         return json_response(request, encode(page))

@@ -4,7 +4,7 @@ Only the slices and claims of the page's nodes are indexed, so that a page of a 
 little more than finding them: O(slices + claims) and the devices of the page.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kai_py.api.records.resource import ResourceClaim
@@ -56,11 +56,18 @@ class NodePage:
     nodes: tuple[NodeDetails, ...]
 
 
-def node_page(view: ClusterView, domain: str, *, offset: int, limit: int) -> NodePage | None:
-    """At most ``limit`` nodes of a domain; None if there is no such domain."""
-    usages = view.domains.get(domain)
-    if usages is None:
+def node_page(
+    view: ClusterView,
+    domain: str,
+    *,
+    offset: int,
+    limit: int,
+    shows: Callable[[str], bool] = lambda _node: True,
+) -> NodePage | None:
+    """At most ``limit`` of the nodes of a domain that ``shows`` lets pass; None without it."""
+    if domain not in view.domains:
         return None
+    usages = [usage for usage in view.domains[domain] if shows(usage.name)]
     shown = usages[offset : offset + min(limit, MAX_NODES)]
     devices: dict[str, list[DeviceEntry]] = {}
     for entry in _devices(view, shown):
@@ -74,12 +81,14 @@ def node_page(view: ClusterView, domain: str, *, offset: int, limit: int) -> Nod
     )
 
 
-def place_of(view: ClusterView, node: str) -> tuple[str, int] | None:
-    """The domain of a node and its place there; None if there is no such node."""
+def place_of(
+    view: ClusterView, node: str, shows: Callable[[str], bool] = lambda _node: True
+) -> tuple[str, int] | None:
+    """The domain of a node and its place among those shown there; None without such a node."""
     for domain, usages in view.domains.items():
-        for place, usage in enumerate(usages):
-            if usage.name == node:
-                return domain, place
+        if shows(node) and any(usage.name == node for usage in usages):
+            names = [usage.name for usage in usages if shows(usage.name)]
+            return domain, names.index(node)
     return None
 
 

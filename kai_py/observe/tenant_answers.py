@@ -3,7 +3,7 @@
 Each function takes the whole answer and what the reader sees, and gives an answer of the same form.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -154,8 +154,15 @@ def _holders(entry: DeviceEntry, seen: Visibility) -> Iterator[Holder]:
             yield replace(holder, queue=holder.queue if holder.queue in seen.queues else "")
 
 
+def shows_node(view: ClusterView, seen: Visibility | None) -> Callable[[str], bool]:
+    """Whether a node is shown: one with own pods, or any if their names may be seen."""
+    if seen is None or seen.nodes:
+        return lambda _node: True
+    return lambda node: any(seen.sees(gang.key) for gang, _ in view.members_on.get(node, ()))
+
+
 def tenant_nodes(nodes: Iterable[NodeDetails], seen: Visibility) -> list[NodeDetails]:
-    """Nodes with own pods, or all if their names may be seen; pods of others are one sum."""
+    """The nodes with own pods by name; pods of others are one sum."""
     return [
         replace(
             node,
@@ -165,7 +172,6 @@ def tenant_nodes(nodes: Iterable[NodeDetails], seen: Visibility) -> list[NodeDet
             ),
         )
         for node in nodes
-        if seen.nodes or any(seen.sees(each.gang) for each in node.occupants)
     ]
 
 

@@ -103,9 +103,17 @@ def test_what_else_a_queue_rations_is_told(tmp_path):
     assert [level["unit"] for level in answer["limited_resources"]] == ["CPU cores", "GB memory"]
 
 
-@pytest.mark.parametrize("subject", ["gang", "pod", "job", "claim"])
-def test_what_is_not_there_is_one_line(saved, subject):
-    with pytest.raises(CommandError, match=f"{subject} default/missing: not found .kai-py gangs"):
+@pytest.mark.parametrize(
+    ("subject", "lists"),
+    [
+        ("gang", "kai-py gangs"),
+        ("job", "kai-py gangs"),
+        ("pod", "kubectl get pods -n default"),
+        ("claim", "kubectl get resourceclaims -n default"),
+    ],
+)
+def test_what_is_not_there_is_one_line(saved, subject, lists):
+    with pytest.raises(CommandError, match=f"{subject} default/missing: not found .{lists} lists"):
         explain(subject, "default/missing", "--from", saved)
 
 

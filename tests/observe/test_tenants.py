@@ -260,3 +260,20 @@ async def test_a_name_that_does_not_resolve_gets_the_nearest_that_the_reader_see
         status, text = await own(f"/v1/{path}")
         assert status == 404
         assert "".join(text.strip().partition(" (")[1:]) == meant
+
+
+@pytest.mark.parametrize(
+    ("rights", "total", "first"),
+    [
+        (ANNA, 1, "n0"),
+        ({pods_of("vision")}, 1, "n1"),
+        (ANNA | {("list", "nodes", "", "")}, 3, "n0"),
+    ],
+)
+async def test_pages_of_nodes_count_and_hold_those_that_are_shown(ask, rights, total, first):
+    """Among thousands of nodes of others, a tenant's own would be on pages far apart."""
+    async with ask(rights) as own:
+        _, page = await own("/v1/nodes?domain=&limit=1")
+        assert (page["total"], [each["node"] for each in page["nodes"]]) == (total, [first])
+        assert (await own(f"/v1/nodes?node={first}&limit=1"))[0] == 200
+        assert (await own("/v1/nodes?node=n1"))[0] == (200 if total > 1 or first == "n1" else 404)

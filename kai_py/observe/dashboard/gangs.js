@@ -92,7 +92,7 @@ function waiting() {
   const part = search.value.toLowerCase();
   const gangs = shown.pending.filter((gang) =>
     (!chosen.value || gang.queue === chosen.value) && gang.gang.toLowerCase().includes(part));
-  const unseen = shown.pending_gangs - shown.pending.length;
+  const unseen = shown.pending_gangs - shown.pending.length - (shown.others?.pending ?? 0);
   return { gangs: ownFirst(gangs).slice(0, MOST_PENDING), total: gangs.length + (part || chosen.value ? 0 : unseen) };
 }
 
