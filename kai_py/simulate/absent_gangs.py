@@ -34,7 +34,7 @@ def explain_absent(
     if 0 in (workload["spec"].get("parallelism"), workload["spec"].get("replicas")):
         return None
     owned = {
-        owner["uid"]
+        (owner or {}).get("uid")
         for each in documents
         for owner in each["metadata"].get("ownerReferences") or ()
     }
