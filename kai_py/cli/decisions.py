@@ -146,10 +146,13 @@ async def _print(
 ) -> None:
     async with address.connect() as link:
         start = {name: number for name, number in query if name == "since"}
-        for decision in await _read_decisions(link, address, query):
+        found = await _read_decisions(link, address, query)
+        for decision in found:
             write(bytes(decision))
             start = _next_start(decision)
         if not follow:
+            if not found:
+                say("no decision was made in this period", err=True)
             return
         pause = FIRST_PAUSE
         while True:

@@ -57,6 +57,11 @@ async def test_decisions_are_json_lines(url, log, capsys):
         assert placed["message"].startswith("it fits into idle capacity")
 
 
+async def test_that_there_is_none_is_told_beside_the_output(url, capsys):
+    await asyncio.to_thread(decisions.command, url=url, since="9")
+    assert capsys.readouterr() == ("", "no decision was made in this period\n")
+
+
 async def test_followed_they_come_as_they_are_made(url, log, capsys):
     following = asyncio.create_task(
         decisions._print(SchedulerAddress(url), (), decisions._print_json, follow=True)
