@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.cluster.fake_kubelet import FakeNode
 from tests.cluster.fake_kubelet.pods import RUN_SECONDS
 from tests.cluster.frameworks.conftest import RunController
 from tests.cluster.frameworks.controllers import (
@@ -135,13 +136,14 @@ async def test_steps_of_a_train_job_follow_when_those_before_have_ended(
             pods = job["template"]["spec"]["template"]
             pods["metadata"] = {"annotations": {RUN_SECONDS: "0.5"}}
     await real.submit(queue(), LIMITS, *volume(TUNED))
-    async with scheduling(real), real.run_nodes(nodes(1, "100m", prefix="a")):
+    too_few = FakeNode(name="a", allocatable={"nvidia.com/gpu": "3"})
+    async with scheduling(real), real.run_nodes([too_few]):
         await submit_with(real, needed, train_job(TUNED, 2))
         message = await view.wait_pending("train-node", 2, reason="Unschedulable", within=LONG)
-        assert message.startswith("2 pods must start together but only 1 can be scheduled")
+        assert "2 pods must start together but only 1 can be scheduled" in message
         ended = {each["metadata"]["name"]: each["status"]["phase"] for each in await view.pods()}
         assert sorted(ended.values()) == ["Pending", "Pending", "Succeeded", "Succeeded"], ended
-        async with real.run_nodes(nodes(1, "200m", prefix="b")):
+        async with real.run_nodes(nodes(1, "1", prefix="b")):
             await view.wait_bound("train-node", 2, within=LONG)
 
 
