@@ -69,6 +69,8 @@ def controller_manager_flags(directory: Path, kubeconfig: Path) -> dict[str, Fla
         "root-ca-file": certificate(directory),
         "leader-elect": False,
         "secure-port": 0,
+        # Kubelets live in the process of the tests: one that is busy for a minute loses no nodes.
+        "node-monitor-grace-period": "5m",
         "kube-api-qps": 2000,
         "kube-api-burst": 4000,
         "concurrent-deployment-syncs": 20,
