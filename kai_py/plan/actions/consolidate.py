@@ -184,7 +184,10 @@ def _rows_of(state: CycleState, unit: VictimUnit) -> Iterable[int]:
 def _pods_to_evict(
     state: CycleState, member: Member, row: int, units: Sequence[VictimUnit]
 ) -> float:
-    """Pods to evict before one more pod like ``member`` fits on the node."""
+    """Pods to evict before one more pod like ``member`` fits on the node.
+
+    Those of their gangs on other nodes stay where they are.
+    """
     node, statement = state.snapshot.nodes.names[row], state.statement
     gpu = state.snapshot.resources.positions.get(GPU_RESOURCE)
     lacking = _missing_for_one(_min_request(state, member), statement.future_idle[:, row])
@@ -192,14 +195,12 @@ def _pods_to_evict(
         lacking[gpu] -= statement.gpu_parts.shared.free_fractions(row, Capacity.FUTURE_IDLE).sum()
     devices = member.charge.get(GPU, 0.0) if member.shape.needs_devices else 0.0
     pods = 0
-    for unit in units:
+    for victim in (each for unit in units for each in unit.members if each.node == node):
         if (lacking <= FRACTION_TOLERANCE).all() and devices <= 0:
             return pods
-        pods += len(unit.members)
-        for victim in unit.members:
-            if victim.node == node:
-                lacking = lacking - _min_request(state, victim)
-                devices -= victim.charge.get(GPU, 0.0) if victim.claims else 0.0
+        pods += 1
+        lacking = lacking - _min_request(state, victim)
+        devices -= victim.charge.get(GPU, 0.0) if victim.claims else 0.0
     return pods if (lacking <= FRACTION_TOLERANCE).all() and devices <= 0 else float("inf")
 
 

@@ -254,6 +254,18 @@ def test_w21_the_node_that_costs_the_fewest_restarts_is_emptied():
     assert nominated(plan) == {"big-0": "b"}
 
 
+def test_pods_of_a_gang_on_other_nodes_count_no_restart():
+    """Of ``wide`` one pod has to move; on node b both of ``pair`` would have to."""
+    plan = world(
+        {"a": 4, "b": 4},
+        gang("wide", nodes="baa", created=1),
+        gang("pair", nodes="bb", created=2),
+        gang("big", pods=1, gpus=3, created=9),
+    ).plan()
+    assert len(moves(plan)) == 1
+    assert nominated(plan) == {"big-0": "a"}
+
+
 def test_a_gang_of_preemption_policy_never_disturbs_nobody():
     plan = cluster(
         node("a", 1),
