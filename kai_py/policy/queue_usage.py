@@ -65,6 +65,11 @@ def exceeds(amount: Floats, bound: Floats) -> Bools:
     return np.greater(amount, bound + tolerance(bound))
 
 
+def is_above(amount: float, bound: float) -> bool:
+    """``exceeds`` for one amount."""
+    return amount > bound + (1e-9 + 1e-12 * abs(bound))
+
+
 def exceeds_any(amount: Floats, bound: Floats) -> Bools:
     """(n,) whether amounts (resources, n) are above their bounds in any resource."""
     return np.asarray(exceeds(amount, bound).any(axis=0))

@@ -190,6 +190,13 @@ class ShapeFits:
         mask = self.static_fit(statement, shape, capacity).mask & mask
         return self.capacity(statement, shape, mask, count, capacity).replicas
 
+    def may_fit_later(self, statement: Statement, shape: Shape) -> bool:
+        """Whether any pod fits by resources alone once terminating pods have gone."""
+        known = self.running_fit(statement, shape, Capacity.FUTURE_IDLE)
+        if known is not None:
+            return known.is_feasible()
+        return bool(self.future_replicas(statement, shape).any())
+
     def future_replicas(self, statement: Statement, shape: Shape) -> Ints:
         """(nodes,) pods that fit by resources alone once terminating pods have gone; a new array.
 

@@ -75,10 +75,12 @@ def may_fit_elsewhere(state: CycleState, unit: VictimUnit) -> bool:
 
 def _shape_may_fit(state: CycleState, group: Sequence[Member]) -> bool:
     shape, positions = group[0].shape, state.snapshot.nodes.positions
-    replicas = state.placer.shapes.fits.future_replicas(state.statement, shape)
-    fitting = int(replicas.sum())
-    if fitting >= len(group) or len(group) == 1:
-        return fitting >= len(group)
+    fits = state.placer.shapes.fits
+    if len(group) == 1:
+        return fits.may_fit_later(state.statement, shape)
+    fitting = int(fits.future_replicas(state.statement, shape).sum())
+    if fitting >= len(group):
+        return True
     mask = state.placer.shapes.fits.static_fits.of(shape, state.snapshot.nodes).mask
     rows = [positions.get(member.node) for member in group]
     return fitting + sum(row is not None and not mask[row] for row in rows) >= len(group)

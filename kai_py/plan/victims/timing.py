@@ -21,6 +21,7 @@ Services do not wait, and nothing waits for their end. O(moments x pods).
 
 import math
 from collections.abc import Sequence
+from operator import add
 
 import numpy as np
 
@@ -29,11 +30,10 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.order import lost_work, part_of_cluster
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import next_checkpoint
-from kai_py.policy.queue_usage import exceeds_any
+from kai_py.policy.queue_usage import is_above
 from kai_py.policy.reclaim_rules import compared_rows
 from kai_py.policy.runtime_history import is_service
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import Floats
 
 RECLAIM_PATIENCE = 4
 """Times its patience that a gang waits to reclaim what is known to end, at most."""
@@ -112,29 +112,43 @@ def _lacking(
     quota, cost = state.quota, state.quota.cost_of(members)
     if action is not Action.RECLAIM:
         return part_of_cluster(state, cost)
-    usage, queue = quota.usage, quota.queues.positions[gang.queue]
-    released = sum((quota.cost_of(unit.members) for unit in units), np.zeros(len(cost)))
-    # The gang counts as placed, so what the queue lacks without it is more by its cost.
-    lacking = np.maximum(usage.fair[:, queue] - usage.allocated[:, queue], 0.0) + cost
+    queue = quota.queues.positions[gang.queue]
+    fair, allocated, deserved = _columns(state, queue)
+    needed: list[float] = cost.tolist()
+    rows: list[int] = compared_rows(cost, quota.rules).tolist()
+    borrows = any(is_above(allocated[row], deserved[row]) for row in rows)
+    taken = _taken_by_queue(state, units)
+    short = {q: _short(state, q, borrows=borrows) for q in taken}
     counted = np.zeros(len(cost))
-    rows = compared_rows(cost, quota.rules)
-    gained = np.minimum(lacking, np.maximum(released, cost))
-    borrows = exceeds_any(
-        usage.allocated[rows, queue][:, None], quota.queues.deserved[rows, queue][:, None]
-    )
-    due = usage.fair if borrows.any() else np.minimum(usage.fair, quota.queues.deserved)
-    counted[rows] = np.maximum(gained - _denied(state, units, due), 0.0)[rows]
+    for row in rows:
+        # The gang counts as placed, so what the queue lacks without it is more by its cost.
+        lacking = max(fair[row] - allocated[row], 0.0) + needed[row]
+        released = sum([amounts[row] for amounts in taken.values()])
+        gained = min(lacking, max(released, needed[row]))
+        denied = sum([min(short[q][row], amounts[row]) for q, amounts in taken.items()])
+        counted[row] = max(gained - denied, 0.0)
     return part_of_cluster(state, counted)
 
 
-def _denied(state: CycleState, units: Sequence[VictimUnit], due: Floats) -> Floats:
-    """(quota resources,) what the queues of evicted units have less by that than is ``due``."""
-    usage, released = state.quota.usage, dict[int, Floats]()
+def _columns(state: CycleState, queue: int) -> tuple[list[float], list[float], list[float]]:
+    """(quota resources,) each: a queue's fair share, what it has allocated and what it deserves."""
+    usage = state.quota.usage
+    fair: list[float] = usage.fair[:, queue].tolist()
+    return fair, usage.allocated[:, queue].tolist(), usage.queues.deserved[:, queue].tolist()
+
+
+def _short(state: CycleState, queue: int, *, borrows: bool) -> list[float]:
+    """(quota resources,) what a queue lacks of its due; ``borrows``: those who take it borrow."""
+    fair, allocated, deserved = _columns(state, queue)
+    due = fair if borrows else list(map(min, fair, deserved))
+    return [max(amount - has, 0.0) for amount, has in zip(due, allocated, strict=True)]
+
+
+def _taken_by_queue(state: CycleState, units: Sequence[VictimUnit]) -> dict[int, list[float]]:
+    """By queue, (quota resources,) what evicting ``units`` takes from it."""
+    taken = dict[int, list[float]]()
     for unit in units:
-        queue, cost = usage.queues.positions[unit.gang.queue], state.quota.cost_of(unit.members)
-        released[queue] = released.get(queue, 0.0) + cost
-    denied = np.zeros(len(state.quota.resources))
-    for queue, amounts in released.items():
-        short = np.maximum(due[:, queue] - usage.allocated[:, queue], 0.0)
-        denied += np.minimum(short, amounts)
-    return denied
+        queue = state.quota.queues.positions[unit.gang.queue]
+        cost, before = state.quota.cost_of(unit.members).tolist(), taken.get(queue)
+        taken[queue] = cost if before is None else list(map(add, before, cost))
+    return taken
