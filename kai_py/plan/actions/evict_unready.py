@@ -32,10 +32,13 @@ def evict_unready(state: CycleState, startups: Startups, rules: Mapping[str, Rea
     state.avoided_nodes = startups.avoided_nodes()
     found = [snapshot.gangs[key] for key in sorted(snapshot.starting) if key in snapshot.gangs]
     for gang in state.turns.able(found):
+        rule = ready_rule(gang, rules)
+        if not rule.timeout and not any(snapshot.starting[gang.key].values()):
+            continue  # nothing is known that could be said, nor is there a time to obey
         if floor_is_ready(snapshot, gang) or not gang.bound:
             continue
         with state.turns.of(gang):
-            _consider(state, gang, ready_rule(gang, rules), startups)
+            _consider(state, gang, rule, startups)
 
 
 def _consider(state: CycleState, gang: Gang, rule: ReadyRule, startups: Startups) -> None:
