@@ -60,12 +60,15 @@ def postponed_until(
         return None
     ends = [state.expected_ends.end_of(unit.gang, m) for unit in units for m in unit.members]
     any_unknown = math.isinf(max(ends))
-    lost, lacking = _lost_at(state, units, now), _lacking(state, gang, members, units, action)
+    lost = _lost_at(state, units, now)
+    lacking = _least_lacking(state, members, units, action) if any_unknown else 0.0
+    longest = max(now - m.bound_since for unit in units for m in unit.members)
+    if not lacking or lost > lacking * (longest + rules.restart_cost):
+        lacking = _lacking(state, gang, members, units, action)
     latest = _latest(state, gang, action, is_known=not any_unknown, lacking=lacking)
     if latest <= now:
         return None
     if any_unknown:
-        longest = max(now - m.bound_since for unit in units for m in unit.members)
         remaining = max(latest - now, longest + rules.restart_cost)
         return latest if lost > lacking * remaining else None
     moments = sorted({*(max(end, now) for end in ends), *_checkpoints(units, now)})
@@ -99,6 +102,19 @@ def _checkpoints(units: Sequence[VictimUnit], now: float) -> set[float]:
 def _lost_at(state: CycleState, units: Sequence[VictimUnit], at: float) -> float:
     """Seconds of the whole cluster that evicting at ``at`` those that still run destroys."""
     return sum(lost_work(state, unit, at) for unit in units)
+
+
+def _least_lacking(
+    state: CycleState, members: Sequence[Member], units: Sequence[VictimUnit], action: Action
+) -> float:
+    """A bound of ``_lacking`` from below that costs little: 0 where queues of victims lack any."""
+    usage = state.quota.usage
+    queues = {usage.queues.positions[unit.gang.queue] for unit in units}
+    if action is Action.RECLAIM and any(
+        (usage.allocated[:, queue] < usage.fair[:, queue]).any() for queue in queues
+    ):
+        return 0.0
+    return part_of_cluster(state, state.quota.cost_of(members))
 
 
 def _lacking(
