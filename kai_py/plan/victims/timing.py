@@ -11,11 +11,12 @@ their fair shares. So forty small pods that wait may cost a large gang, one may 
 it is what they request.
 
 No gang preempts later than its patience allows, none reclaims later than after four times its
-patience since it was due (``policy.served_share``), and moments beyond that are not considered. A
-relocation is due to no gang, so one whose pods are all known to end is weighed however long the
-gang has waited. Where an end is unknown, pods are expected to run for as long again as they have
-run, and waited for until the patience ends; a reclaim by which the queues of the victims would lack
-as much as the reclaimer gains waits for four times that.
+patience since it was due (``policy.served_share``), and moments beyond that are not considered. For
+one patience more, known ends are that are no farther away than a patience, so that nothing is
+evicted just before its end. A relocation is due to no gang, so one whose pods are all known to end
+is weighed however long the gang has waited. Where an end is unknown, pods are expected to run for
+as long again as they have run, and waited for until the patience ends; a reclaim by which the
+queues of the victims would lack as much as the reclaimer gains waits for four times that.
 Services do not wait, and nothing waits for their end. O(moments x pods).
 """
 
@@ -66,6 +67,8 @@ def postponed_until(
     if not lacking or lost > lacking * (longest + rules.restart_cost):
         lacking = _lacking(state, gang, members, units, action)
     latest = _latest(state, gang, action, is_known=not any_unknown, lacking=lacking)
+    if not any_unknown and now < latest + rules.patience:
+        latest = max(latest, min(now, latest) + rules.patience)
     if latest <= now:
         return None
     if any_unknown:

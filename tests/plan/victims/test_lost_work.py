@@ -227,6 +227,15 @@ def test_no_reclaim_waits_longer_than_four_times_the_patience_and_no_preemption_
     assert bool(evicted(plan)) == goes
 
 
+@pytest.mark.parametrize(
+    ("waited", "left", "goes"), [(700, 2, False), (700, 11, True), (1210, 2, True)]
+)
+def test_an_end_just_beyond_the_patience_is_waited_for(waited, left, goes):
+    victim = ends_in(ran("victim", "a" * 4, 60), left, 60)
+    new = waiting("new", 4, since=NOW - waited, queue="guest", priority=100)
+    assert bool(evicted(planned(victim, new, nodes={"a": 4}, rules=WEIGHED))) == goes
+
+
 @pytest.mark.parametrize(("seen", "goes"), [(True, False), (False, True)])
 def test_the_patience_of_a_reclaimer_counts_from_the_time_at_which_it_is_due(seen, goes):
     """It waited for its own queue for long; eight GPUs are free in 15 minutes."""
