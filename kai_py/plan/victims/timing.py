@@ -110,14 +110,12 @@ def _lost_at(state: CycleState, units: Sequence[VictimUnit], at: float) -> float
 def _least_lacking(
     state: CycleState, members: Sequence[Member], units: Sequence[VictimUnit], action: Action
 ) -> float:
-    """A bound of ``_lacking`` from below that costs little: 0 where queues of victims lack any."""
-    usage = state.quota.usage
-    queues = {usage.queues.positions[unit.gang.queue] for unit in units}
-    if action is Action.RECLAIM and any(
-        (usage.allocated[:, queue] < usage.fair[:, queue]).any() for queue in queues
-    ):
-        return 0.0
-    return part_of_cluster(state, state.quota.cost_of(members))
+    """A bound of ``_lacking`` from below that costs little, by what no queue of victims lacks."""
+    usage, least = state.quota.usage, state.quota.cost_of(members)
+    if action is Action.RECLAIM:
+        for queue in {usage.queues.positions[unit.gang.queue] for unit in units}:
+            least = np.where(usage.allocated[:, queue] < usage.fair[:, queue], 0.0, least)
+    return part_of_cluster(state, least)
 
 
 def _lacking(
