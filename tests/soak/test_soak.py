@@ -37,10 +37,12 @@ BOUNDS = (
 """The bounds of caches, which the test makes small so that they are reached."""
 
 WITHOUT_OUTSIDE_KEYS = {
+    "_grouping",
     "_names",
     "_parser",
     "_shipped",
     "_shape",
+    "_table",
     "_types",
     "device_environment",
     "parse_type",
