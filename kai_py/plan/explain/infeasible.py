@@ -150,6 +150,8 @@ def _pod_problem(empty: _EmptyCluster, shape: Shape) -> str:
 def _admission_problem(shape: Shape, nodes: NodeColumns) -> str:
     """Which of its requirements leaves a pod no node, in the order of the pod's own spec."""
     matching = matches_own_selectors(shape, nodes)
+    if not len(nodes):
+        return ""
     if not matching.any():
         return "no node matches the node selector or affinity of a pod"
     if not (matching & tolerated_in_time(shape.tolerations, nodes)).any():

@@ -148,6 +148,8 @@ def _queue_hint(state: CycleState, gang: Gang) -> str:
 
 def _names_of_shape(shape: Shape, snapshot: Snapshot) -> Iterator[UnresolvedName]:
     nodes = snapshot.nodes
+    if not len(nodes):
+        return
     for key, value in shape.node_selector.items():
         yield from _label(nodes, key, (value,), but=shape.node_selector)
     affinity = shape.affinity and shape.affinity.node_affinity

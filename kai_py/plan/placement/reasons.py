@@ -77,7 +77,8 @@ def insufficient_capacity(
         if needed == 1
         else f"{needed} pods must start together but only {found} can be scheduled"
     )
-    message = f"{head}: {', '.join(reasons) or 'no feasible node'}."
+    unspecific = "no feasible node" if nodes else "the cluster has no nodes"
+    message = f"{head}: {', '.join(reasons) or unspecific}."
     return Unschedulable(stage, message, Shortage(found, needed, tuple(reasons)))
 
 

@@ -193,6 +193,13 @@ def test_a_pod_that_no_node_admits(nodes, options, problem):
     assert found.message.startswith(f"{begin}0/{len(nodes)} nodes are available: ")
 
 
+def test_without_nodes_nothing_is_infeasible_or_misspelt():
+    chosen = pod("p", 1, queue="q", node_selector={"gpu": "h100"})
+    found = pending(queue("q", 8), chosen)
+    assert found.message == "0/0 nodes are available: the cluster has no nodes."
+    assert not found.is_infeasible
+
+
 def test_a_volume_that_no_node_reaches():
     lost = pod("lost", 1, queue="q", **DISKS)
     found = pending(node("a", 8), queue("q", 8), *disk_on("elsewhere"), lost)
