@@ -97,11 +97,14 @@ def _offered(names: Awaitable[Iterable[str]], incomplete: str) -> list[str]:
         async with asyncio.timeout(SECONDS):
             return await names
 
-    logging.disable(logging.CRITICAL)
     # Anything that is written, and any failure, would stand in the line that is being typed.
-    with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(Exception):
-        found = sorted({name for name in asyncio.run(read()) if name.startswith(incomplete)})
-        return found[:MAX_OFFERED]
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(Exception):
+            found = sorted({name for name in asyncio.run(read()) if name.startswith(incomplete)})
+            return found[:MAX_OFFERED]
+    finally:
+        logging.disable(logging.NOTSET)
     return []
 
 

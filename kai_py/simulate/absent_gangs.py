@@ -46,6 +46,8 @@ def explain_absent(
         nearest = wrong.nearest
         advice = f"did you mean {nearest}?" if nearest else "create it, or name another one."
         message = f'it has no pods: {wrong.kind} "{wrong.name}" does not exist; {advice}'
+    elif _had_pods(workload):
+        message = "it has no pods: its controller creates them again after a delay."
     else:
         described = f"kubectl describe {workload['kind'].lower()} {workload['metadata']['name']}"
         message = (
@@ -155,6 +157,12 @@ def _has_ended(workload: Document) -> bool:
     conditions = (workload.get("status") or {}).get("conditions") or ()
     ended = {"Complete", "Failed"}
     return any(each["type"] in ended and each["status"] == "True" for each in conditions)
+
+
+def _had_pods(workload: Document) -> bool:
+    """Whether pods of a Job have failed or ended, so that the API server does not refuse them."""
+    status = workload.get("status") or {}
+    return bool(status.get("failed") or status.get("succeeded") or status.get("terminating"))
 
 
 def _unknown_reference(documents: Sequence[Document], workload: Document) -> _Reference | None:

@@ -107,7 +107,7 @@ def explain_cluster(
     absent = explain_absent(documents, subject, name)
     # The controllers of a simulation make the pods that those of the cluster could not make.
     if absent is not None and (not found or not is_suspended(absent)):
-        found = [absent]
+        found = [replace(absent, history=history.about(absent.gang, since=since))]
     report.on_explained(found)
     if with_suggestions and found and found[0].state in (OTHER_SCHEDULER, NO_PODS):
         corrected = correct_absent(documents, cluster, cluster.settled(), found[0])

@@ -111,3 +111,10 @@ def test_the_end_of_a_preemption_delay_is_due():
     created = datetime.fromisoformat(CREATED).timestamp()
     assert next_deadline(world.snapshot(created + 299), SETTINGS) == created + 300
     assert next_deadline(world.snapshot(created + 300), SETTINGS) is None
+
+
+def test_the_time_after_which_nodes_are_reserved_is_due():
+    waits = job_with_pods("waits", 4, queue="patient", created=1000.0)
+    patient = queue("patient", 8, reserveAfter="90s")
+    assert deadline(patient, waits, now=1001.0) == 1090
+    assert deadline(patient, waits, now=1090.0) is None

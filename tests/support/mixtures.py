@@ -339,7 +339,12 @@ MIXTURES = (
         ],
         before=[
             (cores("own", 4), 4),
-            (marked(cores("theirs", 4), annotations={QUEUE_KEY: "other"}), 4),
+            (
+                marked(
+                    cores("theirs", 4), annotations={QUEUE_KEY: "other", MIN_AVAILABLE_KEY: "2"}
+                ),
+                4,
+            ),
         ],
         waits=[cores("waiting", 2)],
         gang=JOB,

@@ -12,6 +12,7 @@ from kai_py.watch.client import connect, separate_client
 from kai_py.watch.credentials import Anonymous
 from kai_py.watch.elector import LEASES, Election, LeadershipLostError
 from kai_py.watch.elector_thread import ElectorThread
+from tests.support.cluster.eventually import eventually
 from tests.support.patience import patience
 
 pytestmark = pytest.mark.cluster
@@ -87,7 +88,12 @@ async def test_a_lease_that_is_lost_is_told_while_the_loop_is_held_up(cluster):
         with pytest.raises(LeadershipLostError):
             await elector.lead(work)
         assert reached == [[1]], "the thread did not wait for the loop"
-        assert elector.problems()[0].startswith("cannot take or renew lease kube-system/kai")
+
+        async def problem() -> str:
+            return elector.problems()[0]
+
+        said = await eventually(problem, what="failing for long enough to be a problem")
+        assert said.startswith("cannot take or renew lease kube-system/kai")
 
 
 async def test_a_candidate_that_is_stopped_before_it_leads_ends(cluster):

@@ -1,10 +1,10 @@
 """When the next plan could differ though nothing in the cluster changes.
 
-The clock alone ends ten things: the time for which a node that refused a pod is left out, the grace
-period of a gang below minMember, the delay before a pending gang may evict, the time for which
-capacity stays reserved for pods that are not created yet, the backoff of a gang that failed, the
-settling time of pods that could be victims, the time for which a gang waits for pods that are about
-to end, the time that terminating pods usually take, the time before nodes may be reserved for a
+The clock alone ends ten things: the time for which a node that refused a pod is left out, the
+grace period of a gang below minMember, the delay before a pending gang may evict, the time for
+which capacity stays reserved for pods that are not created yet, the backoff of a gang that failed,
+the settling time of pods that could be victims, the time for which a gang waits for pods that are
+about to end, the time that terminating pods usually take, the time before nodes are reserved for a
 gang, and, while one is pending, the min runtime of a running one. Every min runtime that is set
 anywhere counts for every gang: a superfluous cycle costs little.
 Deadlines are rounded up to whole seconds, so that many of them cause few cycles.
@@ -21,6 +21,7 @@ from kai_py.plan.cycle.settings import CycleSettings
 from kai_py.policy.min_runtime import min_runtimes, preemption_delay
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.queues import inherited
 
 UNFINISHED_PAUSE = 1.0
 """Seconds after which a cycle that left searches unfinished is followed by another."""
@@ -59,8 +60,11 @@ def _deadlines(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:
     if snapshot.pending:
         yield snapshot.next_device
         yield snapshot.next_overdue
+    reserve_after = inherited(snapshot.queues, lambda spec: spec.reserve_after)
     for key in snapshot.pending:
         gang = snapshot.gangs[key]
+        if gang.queue in reserve_after:
+            yield gang.waiting_since + reserve_after[gang.queue]
         yield from (each.until for each in gang.refusals)
         delayed = preemption_delay(
             gang.created, gang.last_evicted, gang.preemption_delay, snapshot.now

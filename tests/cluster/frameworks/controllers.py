@@ -337,4 +337,9 @@ async def _empty(api: Api, defined: Sequence[Document]) -> None:
         for item in await api.items(f"{path}/{plural}"):
             meta = item["metadata"]
             under = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
-            await api.delete(f"{path}{under}/{plural}/{meta['name']}")
+            try:
+                await api.delete(f"{path}{under}/{plural}/{meta['name']}")
+            except ApiError as error:
+                # What another object owns goes with it.
+                if error.code != 404:
+                    raise
