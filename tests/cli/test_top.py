@@ -43,6 +43,12 @@ class Terminal:
             self.written += os.read(self.master, 1 << 16)
             self._news.set()
 
+    def read_rest(self):
+        """Read what a program wrote that has ended: the loop may learn of its end first."""
+        with contextlib.suppress(OSError):
+            while True:
+                self.written += os.read(self.master, 1 << 16)
+
     def resize(self, width, height):
         fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
@@ -92,6 +98,7 @@ async def top_on_a_terminal(tmp_path, width=100, height=30, title=b"1 node", obj
             yield terminal, process
             async with asyncio.timeout(patience(LONGEST)):
                 await process.wait()
+            terminal.read_rest()
             assert terminal.written.count(INTO_SCREEN) == terminal.written.count(OUT_OF_SCREEN) == 1
             assert terminal.written.rindex(SHOWN) > terminal.written.rindex(HIDDEN)
             assert termios.tcgetattr(terminal.end) == terminal.settings
