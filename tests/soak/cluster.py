@@ -10,27 +10,28 @@ from prometheus_client import CollectorRegistry, generate_latest
 from kai_py.config import Configuration, GpuIsolation, GpuSharingConfig, KaiConfig
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.deletion import DeleteOptions, delete
+from kai_py.embedded.event_log import Change, ChangeType
 from kai_py.embedded.kubelet import RUN_SECONDS, PodTiming
 from kai_py.embedded.resources import PODS
 from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
-from kai_py.observe.decision_log import DecisionLog
+from kai_py.observe.decision_log import MAX_DECISIONS, DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_observer import KaiQueueMetrics
 from kai_py.observe.share_history import ShareHistory
 from kai_py.plan.plan import Plan
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.execution import execute
 from kai_py.snapshot.snapshot import Snapshot
 from tests.soak.containers import container_sizes, module_roots
 
 NODES = 4
 PODS_PER_GANG = 8
-ODD_PODS = 4
-HISTORY_SECONDS = 7200.0
-"""After which no eviction counts any more."""
-KEPT_DECISIONS = 200
+GANGS_AT_ONCE = 8
+"""As many as the nodes hold: half of them ask for claims, half for the device plugin's GPUs."""
+HISTORY_SECONDS = 90_000.0
+"""After which no eviction counts any more, nor how often a gang was evicted that day."""
+KEPT_DECISIONS = MAX_DECISIONS
 Document = dict[str, Any]
 
 
@@ -39,13 +40,9 @@ class RecordedCluster(SimulatedCluster):
 
     on_plan: Callable[[Snapshot, Plan], None] = staticmethod(lambda _snapshot, _plan: None)
 
-    def cycle(self) -> Plan:
-        """Run one scheduling cycle as the scheduler's process does."""
-        snapshot = self.snapshot()
-        plan = self.planner.decide(snapshot)
-        self.planner.next_deadline(snapshot)
+    def _decide(self, snapshot: Snapshot) -> Plan:
+        plan = super()._decide(snapshot)
         self.on_plan(snapshot, plan)
-        execute(plan, self.embedded.api, self.planner.builder, self.wake)
         return plan
 
 
@@ -74,7 +71,11 @@ class Observers:
 
 
 class ChurningCluster:
-    """Gangs that live one after another; nothing of them is left when ``live_through`` returns."""
+    """Gangs that live one after another; nothing of them is left when ``live_through`` returns.
+
+    ``lives``: pods that have been deleted. Of plans, ``placed`` and ``evicted`` count pods,
+    ``allocated`` claims.
+    """
 
     def __init__(self) -> None:
         # No webhook runs here, so containers are not kept to the GPUs that they share.
@@ -83,36 +84,58 @@ class ChurningCluster:
         timing = PodTiming(start=0.0, stop=0.0)
         self.cluster = RecordedCluster(configuration, start=SIMULATION_START, timing=timing)
         self.observers = Observers()
-        self.cluster.on_plan = self.observers.show
-        self.lives = 0
+        self.cluster.on_plan = self._show
+        self.cluster.embedded.store.subscribe(self._count)
+        self.lives = self.placed = self.evicted = self.allocated = 0
         for document in _infrastructure():
             self.cluster.embedded.create(document)
 
     def live_through(self, gangs: range) -> None:
-        """Let each of ``gangs`` wait, run and end; some are preempted meanwhile."""
+        """Let ``gangs`` wait, run and end, ``GANGS_AT_ONCE`` at a time; some are evicted."""
+        for first in gangs[::GANGS_AT_ONCE]:
+            self._live(range(first, min(first + GANGS_AT_ONCE, gangs.stop)))
+
+    def _live(self, gangs: range) -> None:
+        turn = gangs.start // GANGS_AT_ONCE
+        made = [document for number in gangs for document in _gang(number)]
+        if turn % 2 == 0:
+            made = [*_node(f"scaled-{gangs.start}"), *made]
+        for document in made:
+            self.cluster.embedded.create(document)
+        self._settle(0.5)
         for number in gangs:
-            made = [*_gang(number), *_oddities(number)]
-            if number % 5 == 0:
-                made = [*_node(f"scaled-{number}"), *made]
-            for document in made:
-                self.cluster.embedded.create(document)
-            self._settle(0.5)
             self._change_queue(number)
-            if number % 7 == 0:
-                self._preempt(number)
-            self._settle(2.0)
-            for document in reversed(made):
-                self._delete(document)
-            self._settle(1.0)
-            self.lives += PODS_PER_GANG + ODD_PODS
-            self.cluster.embedded.store.compact()
+        if turn % 2 == 1:
+            intruder = [*_intruder(gangs.start + turn % 4 // 2, reclaims=turn % 8 > 4)]
+            for document in intruder:
+                self.cluster.embedded.create(document)
+            made += intruder
+        self._settle(5.0)
+        for document in reversed(made):
+            self._delete(document)
+        self._settle(1.0)
+        self.cluster.embedded.store.compact()
+
+    def _show(self, snapshot: Snapshot, plan: Plan) -> None:
+        self.observers.show(snapshot, plan)
+        self.placed += sum(len(gang.pods) for gang in plan.placements)
+        self.allocated += sum(len(pod.allocate) for gang in plan.placements for pod in gang.pods)
+        self.evicted += len(plan.evictions)
+
+    def _count(self, change: Change) -> None:
+        self.lives += change.storage == PODS.storage and change.type is ChangeType.DELETED
 
     def sizes(self) -> dict[str, int]:
-        """The sizes of all containers of the scheduler's process."""
+        """The sizes of all containers of the scheduler's process and of the embedded cluster."""
         self._settle(HISTORY_SECONDS)
+        self.cluster.settle(0.0)  # a cycle in which what is over is forgotten
         generate_latest(self.observers.metrics.registry)
         gc.collect()
-        roots = {"planner": self.cluster.planner, "observers": self.observers}
+        roots = {
+            "planner": self.cluster.planner,
+            "observers": self.observers,
+            "embedded": self.cluster.embedded,
+        }
         return container_sizes({**roots, **module_roots()})
 
     def _settle(self, seconds: float) -> None:
@@ -123,14 +146,8 @@ class ChurningCluster:
         api = self.cluster.embedded.api
         queues = next(each for each in api.registry.storages() if each.plural == "queues")
         api.edit(
-            queues, f"queue-{number}", "", lambda old: {**old, "spec": {"deservedGPUs": number % 9}}
+            queues, f"queue-{number}", "", lambda old: {**old, "spec": {"deservedGPUs": number % 7}}
         )
-
-    def _preempt(self, number: int) -> None:
-        intruder = _job(f"intruder-{number}", number, gpus=8, priority="high")
-        self.cluster.embedded.create(intruder)
-        self._settle(2.0)
-        self._delete(intruder)
 
     def _delete(self, document: Document) -> None:
         api, meta = self.cluster.embedded.api, document["metadata"]
@@ -147,7 +164,8 @@ class ChurningCluster:
 
 
 def _node(name: str) -> Iterator[Document]:
-    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    # One GPU more than the gangs take, for pods that share it.
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "9"}
     ready = [{"type": "Ready", "status": "True"}]
     yield {
         "apiVersion": "v1",
@@ -189,34 +207,56 @@ def _infrastructure() -> Iterator[Document]:
 
 
 def _gang(number: int) -> Iterator[Document]:
-    """A queue, a claim template and a Job, all with names and amounts of their own."""
-    yield {
+    """A queue and a Job with names and amounts of their own, and what surrounds them."""
+    yield _queue(f"queue-{number}")
+    yield from _devices_job(f"gang-{number}", number, f"queue-{number}")
+    yield from _oddities(number)
+
+
+def _intruder(number: int, *, reclaims: bool) -> Iterator[Document]:
+    """A Job for which gang ``number`` must go: one of its queue, or one of another queue."""
+    queue = f"queue-{number}"
+    if reclaims:
+        queue = f"reclaiming-{number}"
+        yield _queue(queue)
+    yield from _devices_job(f"intruder-{number}", number, queue, priority="high")
+
+
+def _queue(name: str) -> Document:
+    return {
         "apiVersion": "scheduling.kai.io/v1alpha1",
         "kind": "Queue",
-        "metadata": {"name": f"queue-{number}"},
+        "metadata": {"name": name},
         "spec": {"deservedGPUs": 8},
     }
+
+
+def _devices_job(name: str, number: int, queue: str, priority: str = "") -> Iterator[Document]:
+    """A Job whose pods need a GPU each: by a claim of their own; where odd, of the plugin."""
+    if number % 2:
+        yield _job(name, number, queue, priority=priority)
+        return
     own = f"device.capacity['gpu.example.com'].memory.isGreaterThan(quantity('{number + 1}Ki'))"
     exactly = {"deviceClassName": "gpu.example.com", "selectors": [{"cel": {"expression": own}}]}
     request = {"name": "gpu", "exactly": exactly}
     yield {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
-        "metadata": {"name": f"gpus-{number}"},
+        "metadata": {"name": f"{name}-gpus"},
         "spec": {"spec": {"devices": {"requests": [request]}}},
     }
-    yield _job(f"gang-{number}", number, claim=f"gpus-{number}")
+    yield _job(name, number, queue, claim=f"{name}-gpus", priority=priority)
 
 
-def _job(name: str, number: int, *, claim: str = "", gpus: int = 0, priority: str = "") -> Document:
-    requests = {"cpu": f"{number + 1}m"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
-    container: Document = {"name": "main", "image": "trainer", "resources": {"requests": requests}}
-    if gpus:
-        container["resources"]["limits"] = {"nvidia.com/gpu": str(gpus)}
+def _job(name: str, number: int, queue: str, *, claim: str = "", priority: str = "") -> Document:
+    resources: Document = {"requests": {"cpu": "100m", "memory": str((1 << 20) + number)}}
+    container: Document = {"name": "main", "image": "trainer", "resources": resources}
     spec: Document = {"schedulerName": "kai-scheduler", "restartPolicy": "Never"}
     if claim:
-        container["resources"]["claims"] = [{"name": "gpu"}]
+        resources["claims"] = [{"name": "gpu"}]
         spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": claim}]
+    else:
+        resources["limits"] = {"nvidia.com/gpu": "1"}
     if priority:
         spec["priorityClassName"] = priority
     if number % 3 == 0:
@@ -231,13 +271,12 @@ def _job(name: str, number: int, *, claim: str = "", gpus: int = 0, priority: st
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {
-            "name": name,
-            "annotations": {"scheduling.kai.io/queue-name": f"queue-{number}"},
-        },
+        "metadata": {"name": name, "annotations": {"scheduling.kai.io/queue-name": queue}},
         "spec": {
             "parallelism": PODS_PER_GANG,
             "completions": PODS_PER_GANG,
+            # So that some survive an eviction of their pods, and others must be suspended.
+            "backoffLimit": number // GANGS_AT_ONCE % 3 * PODS_PER_GANG,
             "template": template,
         },
     }
@@ -275,12 +314,13 @@ def _oddities(number: int) -> Iterator[Document]:
     }
     owned = {"scheduling.kai.io/queue-name": f"queue-{number}"}
     yield _pod(f"owned-{number}", plain, annotations=owned, ownerReferences=[owner])
-    yield {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": f"budget-{number}"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"gang": f"gang-{number}"}}},
-    }
+    if number % 4 == 3:
+        yield {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": f"budget-{number}"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"gang": f"gang-{number}"}}},
+        }
     yield {
         "apiVersion": "v1",
         "kind": "Namespace",
