@@ -3,17 +3,16 @@
 A refusal has code 422. An internal error is not a refusal: the failure policy Ignore would not
 apply to an answer, so it is logged, and the object is admitted unchanged.
 
-Defaults for new pods: scheduler, queue, scheduling gate and the environment of shared GPUs.
+New pods get defaults:
 
-In a namespace with the label ``scheduling.kai.io/admission: enabled``: our scheduler, instead of
-the default one, and the namespace's queue, where neither the pod nor an owner of it names one. A
-pod of a DaemonSet keeps its scheduler, and so does one whose node is set already.
+- in a namespace with the label ``scheduling.kai.io/admission: enabled``, this scheduler instead of
+  the default one, unless they belong to a DaemonSet or name a node; and the namespace's queue,
+  unless they or one of their owners name one;
+- in a queue with ``admissionGate``, the scheduling gate, if they name this scheduler;
+- if they name this scheduler and request a part of a GPU, the environment entries by which one
+  container sees that GPU.
 
-In a queue with ``admissionGate``: our scheduling gate, if it is ours to schedule.
-
-Pods of ours that ask for a part of a GPU: environment entries by which one container sees it.
-
-``default-scheduler`` counts as unset: the API server writes it where nothing was given.
+``default-scheduler`` counts as unset, as the API server writes it where no scheduler was given.
 """
 
 import logging

@@ -9,6 +9,8 @@ Source: CustomResourceDefinition ``apiextensions.k8s.io/v1``, "specifying a stru
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import yaml
@@ -26,9 +28,14 @@ def structural_schema(model: type[BaseModel]) -> Schema:
     return _structural(schema, schema.get("$defs", {}))
 
 
+@cache
+def _queue_schema() -> Schema:
+    return structural_schema(Queue)
+
+
 def queue_crd() -> Schema:
     """The CustomResourceDefinition of Queue."""
-    schema = structural_schema(Queue)
+    schema = deepcopy(_queue_schema())
     properties = schema["properties"]
     properties["metadata"] = {"type": "object"}
     properties["apiVersion"] = properties["kind"] = {"type": "string"}

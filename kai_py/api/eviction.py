@@ -34,7 +34,7 @@ class EvictionConfig(ApiModel):
     """Time after an eviction for which no pod of the same workload is evicted again."""
     patience: Duration = 1800.0
     """How long a gang whose queue had its share so far waits for pods that are about to end before
-    others are evicted for it; a reclaimer waits up to four times as long where its victims would
+    others are evicted for it; it waits up to four times as long where its victims would
     lose more than the wait costs; 0: not at all. Ends are expected by
     ``scheduling.kai.io/expected-runtime`` and by how long such pods ran before; not with the
     ``kai`` rules."""

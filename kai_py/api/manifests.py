@@ -85,6 +85,9 @@ _FLOAT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789"))
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def read_documents(text: str) -> list[Document]:
     """Parse the documents of a YAML text, without empty ones; raises ManifestError.
 
@@ -171,7 +174,14 @@ class _Builder:
             return self._mapping(node)
         if isinstance(node, yaml.SequenceNode):
             return self._sequence(node)
-        return self._loader.construct_object(node, deep=True)
+        return self._scalar(node)
+
+    def _scalar(self, node: yaml.Node) -> Any:
+        """The value of a scalar; JSON writes characters beyond 16 bits as two escapes."""
+        value = self._loader.construct_object(node, deep=True)
+        if isinstance(value, str) and _SURROGATE.search(value):
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value
 
     def _mapping(self, node: yaml.MappingNode) -> LineMapping:
         mapping = LineMapping(node.start_mark.line + 1)
@@ -179,7 +189,7 @@ class _Builder:
         written: set[str] = set()
         self._merge(node)
         for key_node, value_node in node.value:
-            key = str(self._loader.construct_object(key_node, deep=True))
+            key = str(self._scalar(key_node))
             line = key_node.start_mark.line + 1
             if id(key_node) in own:  # one that stands for a merged key replaces it by intent
                 if key in written:

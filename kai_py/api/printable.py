@@ -18,8 +18,10 @@ from msgspec import Struct, structs
 Value = TypeVar("Value")
 
 UNPRINTABLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "[\x00-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e007f]"
 )
 SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -36,8 +38,8 @@ def printable_json(document: str) -> str:
 
 def printable_parts(value: Value) -> Value:
     """``value`` with every text in it made printable: in records, tuples, lists, mappings."""
-    made: Any = _parts(value)
-    return made  # type: ignore[no-any-return]
+    made: Value = _parts(value)
+    return made
 
 
 def _parts(value: Any) -> Any:

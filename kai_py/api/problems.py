@@ -8,6 +8,7 @@ import difflib
 import typing
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -64,6 +65,12 @@ def closest_match(word: str, known: Iterable[str]) -> str | None:
 
     Of more than ``MAX_CANDIDATES`` words, only those that begin most alike are compared.
     """
+    return _closest(word, tuple(known))
+
+
+@lru_cache(maxsize=1024)
+def _closest(word: str, known: tuple[str, ...]) -> str | None:
+    """What waits asks for the same in every cycle."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     if len(by_lower) > MAX_CANDIDATES:
         alike = sorted(by_lower, key=lambda each: (-_common_prefix(word.lower(), each), each))

@@ -96,7 +96,8 @@ def read_slot(slot: int) -> Closure:
         frame.cost += 1
         value = frame.slots[slot]
         if isinstance(value, CELRuntimeError):
-            raise value
+            # Another one: an error that is raised has this frame, and so the variable.
+            raise CELRuntimeError(value.reason)
         return value
 
     return read
@@ -113,7 +114,7 @@ def read_lazily(slot: int, compute: Closure) -> Closure:
             except CostLimitError:
                 raise
             except CELRuntimeError as error:
-                frame.slots[slot] = error
+                frame.slots[slot] = error.as_value()
         return read(frame)
 
     return read_or_compute
@@ -158,9 +159,13 @@ def logic(operands: Sequence[Closure], *, conjunction: bool) -> Closure:
                 return decisive
             if type(value) is not bool:
                 fault = fault or CELRuntimeError("no such overload")
-        if fault is not None:
+        if fault is None:
+            return conjunction
+        try:
             raise fault
-        return conjunction
+        finally:
+            # The error has this frame in its traceback: together they would be a cycle.
+            del fault
 
     return evaluate
 
@@ -320,7 +325,7 @@ def fold(
             except CELRuntimeError as error:
                 if not absorbs:
                     raise
-                slots[accumulator] = error
+                slots[accumulator] = error.as_value()
             frame.add_cost(0)
         return result(frame)
 

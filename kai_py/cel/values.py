@@ -36,6 +36,11 @@ class CELRuntimeError(Exception):
         super().__init__(reason)
         self.reason = reason
 
+    def as_value(self) -> CELRuntimeError:
+        """The error as a variable holds it: without the frames, which hold the variable."""
+        self.__traceback__ = self.__context__ = None
+        return self
+
 
 class CostLimitError(CELRuntimeError):
     """An expression took too many steps; no ``||`` absorbs that."""

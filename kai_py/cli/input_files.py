@@ -1,6 +1,7 @@
-"""Files that commands are given: their text, the YAML documents in them, those below a directory.
+"""Files as arguments of commands: their text, their YAML documents, the files below a directory.
 
-The file ``-`` is standard input. Nothing here knows clusters: checking files starts fast.
+The file ``-`` is standard input. Nothing here imports clients of clusters, so that checking files
+starts fast.
 """
 
 import sys
@@ -19,7 +20,7 @@ def name_of(file: str) -> str:
 
 
 MAX_BYTES = 256 * 1024 * 1024
-"""Of a file that is read as text."""
+"""The largest file that is read as text."""
 
 
 def read_limited(file: str) -> bytes:

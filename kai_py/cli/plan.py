@@ -22,7 +22,7 @@ def command(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILES…",
+            metavar="FILE",
             help="Objects: kubectl's lists, YAML streams, directories, a file of `kai-py "
             "snapshot`; - is standard input.",
         ),
@@ -96,9 +96,9 @@ def _print_tables(found: OfflinePlan) -> None:
     )
     for title, headings, rows in sections:
         if rows:
-            typer.echo(f"{title}:")
+            say(f"{title}:")
             print_table(headings, rows)
             typer.echo()
     cycles = "1 cycle" if found.cycles == 1 else f"{found.cycles} cycles"
     state = "at rest" if found.rest else "not at rest"
-    typer.echo(f"{state} after {cycles}")
+    say(f"{state} after {cycles}")

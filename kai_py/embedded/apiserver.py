@@ -151,18 +151,20 @@ class ApiServer:
     def patch_status(self, resource: ServedResource, document: Json, status: Json) -> Json:
         """Merge top-level fields into the status of a stored object, as a controller does.
 
-        A None removes a field. Nothing is written when nothing changes.
+        A None removes a field. Nothing is written when nothing changes. The types of ``status``
+        are not checked: it comes from this process.
         """
 
         meta = document["metadata"]
-        name, namespace = meta["name"], meta.get("namespace", "")
-        present = self.get(resource, name, namespace)
-        merged = {**(present.get("status") or {}), **status}
+        current = self.stored(resource, meta["name"], meta.get("namespace", ""))
+        present = resource.to_served(current)
+        merged = {**(present.get("status") or {}), **clone(status)}
         remaining = {key: value for key, value in merged.items() if value is not None}
         if remaining == present.get("status"):
             return present
-        changed = {**present, "status": remaining}
-        return self.edit(resource, name, namespace, lambda _: changed, subresource="status")
+        changed = {**present, "metadata": dict(present["metadata"]), "status": remaining}
+        stored = resource.to_stored(changed)
+        return self._write(resource, current, stored, subresource="status", dry_run=False)
 
     def stored(self, resource: ServedResource, name: str, namespace: str) -> Json:
         """Return an object in its stored version; raise RequestError 404 when there is none."""
@@ -186,7 +188,8 @@ class ApiServer:
             raise conflict(resource.group_resource, name, _STALE)
 
     def _incoming(self, resource: ServedResource, document: Json, namespace: str) -> Json:
-        new: Json = clone(document)
+        # A field that is null is absent, as for any Go type.
+        new: Json = {key: value for key, value in clone(document).items() if value is not None}
         new.setdefault("apiVersion", resource.api_version)
         new.setdefault("kind", resource.kind)
         if (new["apiVersion"], new["kind"]) != (resource.api_version, resource.kind):

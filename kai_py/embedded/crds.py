@@ -7,12 +7,13 @@ and differ in apiVersion only (conversion strategy None; webhooks are refused).
 
 from __future__ import annotations
 
-from functools import partial
+import json
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from kai_py.embedded import schema as structural
 from kai_py.embedded.cel_rules import check_rules
-from kai_py.embedded.cel_validation import make_validator
+from kai_py.embedded.cel_validation import Validator, make_validator
 from kai_py.embedded.columns import AGE, CRD, NAME, Column, age_since, json_path
 from kai_py.embedded.deletion import delete_all
 from kai_py.embedded.documents import lookup, with_condition
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from kai_py.embedded.event_log import Change
 
 STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
+SCHEMAS_KEPT = 32
+"""Clusters of one process compile the rules of these once; a simulation makes many clusters."""
 _ESTABLISHED = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
@@ -134,7 +137,7 @@ def _with_version(document: Json, *, api_version: str) -> Json:
 
 
 def _rules(schema: Json) -> KindRules:
-    validator = make_validator(schema)
+    validator = _validator(_as_text(schema))
 
     def default(document: Json) -> None:
         structural.prune(document, schema, root=True)
@@ -152,6 +155,16 @@ def _rules(schema: Json) -> KindRules:
         validate_update=validate,
         validate_status=validate,
     )
+
+
+def _as_text(schema: Json) -> str:
+    return json.dumps(schema, default=str)  # a file's dates are no JSON
+
+
+@lru_cache(maxsize=SCHEMAS_KEPT)
+def _validator(schema: str) -> Validator | None:
+    """The compiled rules of a schema, written as JSON: clusters of one process share them."""
+    return make_validator(json.loads(schema))
 
 
 def _columns(version: Json) -> tuple[Column, ...]:
@@ -212,12 +225,20 @@ def _check_schemas(versions: list[Json]) -> list[FieldError]:
     """Check the rules of all versions; equal schemas are one, spec.validation, as upstream."""
     schemas = [lookup(version, "schema.openAPIV3Schema") or {} for version in versions]
     if all(schema == schemas[0] for schema in schemas):
-        return check_rules(schemas[0], "spec.validation.openAPIV3Schema")
+        return [*_check_rules(_as_text(schemas[0]), "spec.validation.openAPIV3Schema")]
     return [
         error
         for index, schema in enumerate(schemas)
-        for error in check_rules(schema, f"spec.versions[{index}].schema.openAPIV3Schema")
+        for error in _check_rules(
+            _as_text(schema), f"spec.versions[{index}].schema.openAPIV3Schema"
+        )
     ]
+
+
+@lru_cache(maxsize=SCHEMAS_KEPT)
+def _check_rules(schema: str, path: str) -> tuple[FieldError, ...]:
+    """The errors in the rules of a schema, written as JSON."""
+    return tuple(check_rules(json.loads(schema), path))
 
 
 def _validate_version(version: Json, path: str) -> list[FieldError]:

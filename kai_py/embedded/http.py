@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
+from kai_py.api.printable import printable
 from kai_py.embedded import discovery, writes
 from kai_py.embedded.errors import RequestError, bad_request, unsupported_media_type
 from kai_py.embedded.faults import CutWatch, Delay, DropReply, DropRequest, Faults, Refuse
@@ -22,7 +23,7 @@ from kai_py.embedded.routing import Target, parse_path, verb_of
 from kai_py.embedded.streaming import stream_watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
 MAX_BODY_BYTES = 3 * 1024 * 1024
+MAX_WARNINGS, MAX_CUT_WARNING = 4096, 256
+"""Characters of the warnings of an answer, and of each where they are cut."""
 
 
 class HttpFront:
@@ -141,10 +144,26 @@ def error_response(error: RequestError) -> web.Response:
 def _json(document: Json, *, status: int = 200, warnings: tuple[str, ...] = ()) -> web.Response:
     body = msgspec.json.encode(document)
     response = web.Response(body=body, status=status, content_type="application/json")
-    for warning in warnings:
+    for warning in _limited(warnings):
         quoted = warning.replace('"', '\\"')
         response.headers.add("Warning", f'299 - "{quoted}"')
     return response
+
+
+def _limited(warnings: tuple[str, ...]) -> Iterator[str]:
+    """The warnings as the API server limits them: cut where they are many, the last ones left out.
+
+    Source: ``truncateAtTotalRunes``, ``truncateItemRunes`` of k8s.io/apiserver.
+    """
+    left, longest = MAX_WARNINGS, max(map(len, warnings), default=0)
+    if sum(map(len, warnings)) > MAX_WARNINGS:
+        longest = MAX_CUT_WARNING
+    for warning in warnings:
+        text = printable(warning)[:longest]
+        left -= len(text)
+        if left < 0:
+            return
+        yield text
 
 
 async def _body(verb: str, request: web.Request) -> Any:

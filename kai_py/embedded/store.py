@@ -83,8 +83,10 @@ class Store:
     def remove(self, storage: str, previous: Json) -> Json:
         """Delete an object; return its last state with the revision of the deletion."""
         self._unindex(storage, previous)
-        key = (storage, namespace_of(previous), name_of(previous))
-        del self._objects[storage][key[1]][key[2]]
+        namespace, by_namespace = namespace_of(previous), self._objects[storage]
+        del by_namespace[namespace][name_of(previous)]
+        if not by_namespace[namespace]:
+            del by_namespace[namespace]
         self._by_uid.pop(uid_of(previous), None)
         # A copy: the deletion has a revision of its own, and `previous` is shared.
         return self._record(ChangeType.DELETED, storage, dict(previous), previous)

@@ -101,8 +101,17 @@ def lint_together(texts: Sequence[str]) -> tuple[LintReport, ...]:
     for rule in RULES:
         for part in checked:
             for manifest in part.manifests:
-                part.findings.extend(rule(manifest, file))
+                part.findings.extend(_found(rule, manifest, file))
     return tuple(part.report() for part in checked)
+
+
+def _found(rule: Rule, manifest: Manifest, file: ManifestSet) -> Iterator[Finding]:
+    """What a rule finds; that it cannot read an object is a finding."""
+    try:
+        yield from rule(manifest, file)
+    except Exception as error:
+        text = f"is not checked in full: a value is of another type than the API's ({error})"
+        yield manifest.error((), text)
 
 
 @dataclass(frozen=True, slots=True)

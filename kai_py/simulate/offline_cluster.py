@@ -25,6 +25,7 @@ from kai_py.plan.plan import Admission, ClaimToCreate, Eviction, GangPlacement, 
 from kai_py.planner import Planner
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
+from kai_py.simulate.refused_amounts import refused_amounts, without_amounts
 from kai_py.simulate.written_objects import (
     created_claim,
     extended_resource_status,
@@ -108,8 +109,12 @@ class OfflineCluster:
             return
         try:
             record = decode(msgspec.json.encode(document))
+            problem = refused_amounts(key, document)
+            document = without_amounts(key, document) if problem else document
         except (ValueError, RecursionError) as error:
-            self.rejected.append(RejectedObject(str(key), str(error)))
+            problem = str(error)
+        if problem:
+            self.rejected.append(RejectedObject(str(key), problem))
             record = _partly(kind, decode, document)
             if record is None or (isinstance(record, Pod) and not record.spec.node_name):
                 return

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import json
+import sys
 import unicodedata
 
 from hypothesis import given
@@ -21,6 +22,10 @@ def dangerous(text):
 def test_nothing_that_is_shown_controls_or_hides(text):
     assert not dangerous(printable(text))
     assert "\n" not in printable(text)
+
+
+def test_no_character_that_controls_or_hides_is_left_out():
+    assert not [c for c in dangerous(map(chr, range(sys.maxunicode + 1))) if c in printable(c)]
 
 
 @given(st.text(st.characters(categories=["L", "M", "N", "P", "S", "Zs"])))

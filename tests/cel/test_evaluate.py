@@ -1,5 +1,7 @@
 """Expressions and what they give, library by library."""
 
+import gc
+
 import pytest
 
 from kai_py.api.quantity import parse_quantity
@@ -332,3 +334,26 @@ def test_the_cost_limit_is_absorbed_by_nothing():
 )  # fmt: skip
 def test_doubles_print_as_in_go(value, text):
     assert to_string(value) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{A}['lacks'] == 1",
+        f"{A}['lacks'] == 1 || name == 'b'",
+        f"[1, 2].exists(each, {A}['lacks'] == each)",
+        f"cel.bind(lacks, {A}['lacks'], lacks == 1 || lacks == 2)",
+    ],
+)
+def test_an_error_leaves_nothing_to_the_garbage_collector(text):
+    expression = compiled(text)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            error, _ = expression.program.attempt(ACTIVATION)
+            assert isinstance(error, CELRuntimeError)
+            del error
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

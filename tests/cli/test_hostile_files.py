@@ -1,6 +1,10 @@
 """Files that expand, nest or repeat without measure fail with a sentence, at once."""
 
+import copy
 import gzip
+import json
+import random
+import unicodedata
 import zipfile
 
 import pytest
@@ -10,6 +14,9 @@ from kai_py.api import manifests
 from kai_py.cli import input_files, main
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.simulate import objects
+from tests.support.poison.fuzz import paths
+from tests.support.poison.objects import ordinary
+from tests.support.poison.process import canary, small_world
 
 ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
@@ -133,3 +140,65 @@ def test_merges_mean_what_they_mean_in_yaml():
     [document] = manifests.read_documents(text)
     assert document.value["c"] == {"x": 1, "y": 1, "z": 3, "w": 3}
     assert document.value["d"] == {"y": 4, "z": 2}
+
+
+ATTACK = "\x1b]0;pwned\x07\x1b[2J\nERROR forged\x9b1m\u202egnp.exe\u2066\x7f²٣💥"
+OTHER_TYPES = (ATTACK, "9" * 5000, "²Gi", None, [], {}, [None], True, 2**63, 0.5)
+COMMANDS = (
+    ("lint",),
+    ("lint", "-o", "json"),
+    ("migrate",),
+    ("migrate", "-o", "yaml"),
+    ("plan",),
+    ("plan", "-o", "json"),
+    ("audit",),
+    ("replay",),
+    ("explain", "gang", "pending", "--no-suggestions", "--from"),
+    ("explain", "queue", "tenant", "--from"),
+    ("what-if", "--set", "tenant.maxGPUs=1", "--from"),
+)
+
+
+def with_other_values(document, chance):
+    """The object with one to three of its values replaced by values of any type."""
+    made = copy.deepcopy(document)
+    for _ in range(chance.randint(1, 3)):
+        *above, last = chance.choice([path for path in paths(made) if path])
+        holder = made
+        for step in above:
+            holder = holder[step]
+        holder[last] = chance.choice(OTHER_TYPES)
+    return made
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_any_value_in_any_place_is_told_in_printable_sentences(tmp_path, command, seed):
+    """Neither an error of ours nor what a terminal acts on comes of a file, whatever is in it."""
+    chance = random.Random(seed)
+    items = [
+        with_other_values(each, chance) if chance.random() < 0.7 else each
+        for each in (*small_world(), *canary(), *ordinary())
+    ]
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    code, told = run(*command, file)
+    assert code != ExitCode.INTERNAL
+    controls = {each for each in told if unicodedata.category(each) in ("Cc", "Cf", "Zl", "Zp")}
+    assert controls <= {"\n"}
+    assert "\nERROR forged" not in told
+
+
+@pytest.mark.parametrize("text", ["- 5\n- null\n", "metadata: name\nspec: 5\nkind: Queue\n"])
+@pytest.mark.parametrize("command", [("lint",), ("migrate",), ("plan",), ("audit",), ("replay",)])
+def test_what_is_no_object_is_told(tmp_path, command, text):
+    file = tmp_path / "no-object.yaml"
+    file.write_text(text)
+    code, told = run(*command, file)
+    assert code in (ExitCode.OK, ExitCode.FOUND, ExitCode.USAGE)
+    assert told
+
+
+def test_json_with_escaped_characters_beyond_16_bits_is_read():
+    [document] = manifests.read_documents(json.dumps({"a": "💥", "💥": "\ud83d"}))
+    assert document.value == {"a": "💥", "💥": "\ufffd"}

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from kai_py.cli import main
 from kai_py.cli.errors import CommandError
-from tests.simulate.test_offline_plan import QUEUE, node, pod
+from tests.simulate.manifests import QUEUE, node, pod
 
 WORLD = [node("n0"), QUEUE, pod("a"), pod("large", gpus=9)]
 

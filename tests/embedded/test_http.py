@@ -95,6 +95,25 @@ async def test_unknown_fields_warn(served, client):
         assert answer.headers["Warning"] == '299 - "unknown field \\"spec.colour\\""'
 
 
+async def test_warnings_are_as_many_as_an_answer_can_have(served, client):
+    """The API server cuts them to 256 characters once they have more than 4,096 together."""
+    served.create(queue_definition())
+    fields = {f"{number}\n\x1b{'x' * 1000}": 1 for number in range(2000)}
+    body = queue("a", deservedGPUs=1, **fields)
+    async with client.post("/apis/example.com/v1/queues", json=body) as answer:
+        assert answer.status == 201
+        told = answer.headers.getall("Warning")
+    assert len(told) == 16
+    assert all("\\n\\x1b" in each and len(each) < 280 for each in told)
+
+
+async def test_a_field_that_is_null_is_absent(served, client):
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": None, "status": None}
+    path = "/api/v1/namespaces/default/persistentvolumeclaims"
+    async with client.post(path, json={**claim, "metadata": {"name": "a"}}) as answer:
+        assert answer.status < 500
+
+
 async def test_refusals_act_so_many_times_on_what_they_match(served, client):
     refusal = Refuse(code=429, reason="TooManyRequests", retry_after=7)
     fault = served.faults.add(Fault(effect=refusal, times=2, verb="list", resource="configmaps"))

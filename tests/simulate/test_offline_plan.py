@@ -1,72 +1,11 @@
 """Plans of objects in files: what is read, what is completed, what is decided."""
 
-import gzip
 import json
 
 import msgspec
 import pytest
-import yaml
 
-from kai_py.config import Configuration
-from kai_py.simulate import objects
-from kai_py.simulate.object_files import ObjectsInFiles, read_object_files
-from kai_py.simulate.offline_plan import plan_objects
-
-QUEUE = {
-    "apiVersion": "scheduling.kai.io/v1alpha1",
-    "kind": "Queue",
-    "metadata": {"name": "team"},
-    "spec": {"deservedGPUs": 8},
-}
-
-
-def node(name, gpus=4, **status):
-    allocatable = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name},
-        "status": {"allocatable": allocatable, **status},
-    }
-
-
-def pod(name, gpus=1, node="", **spec):
-    amounts = {"nvidia.com/gpu": str(gpus)}
-    container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
-    placed = {"nodeName": node} if node else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {"scheduling.kai.io/queue-name": "team"}},
-        "spec": {"schedulerName": "kai-scheduler", "containers": [container], **placed, **spec},
-    }
-
-
-def job(name, pods):
-    template = pod("unused")["spec"] | {"restartPolicy": "Never"}
-    template["containers"][0]["image"] = "i"
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": {"scheduling.kai.io/queue-name": "team"}},
-        "spec": {"parallelism": pods, "completions": pods, "template": {"spec": template}},
-    }
-
-
-def plan(*documents, **options):
-    found = plan_objects(ObjectsInFiles(list(documents)), Configuration(), **options)
-    return msgspec.to_builtins(found)
-
-
-def read(tmp_path, **files):
-    for name, content in files.items():
-        path = tmp_path / name.replace("_", ".")
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_object_files([tmp_path])
-
-
-def names(found):
-    return [each["metadata"]["name"] for each in found.documents]
+from tests.simulate.manifests import QUEUE, job, node, placed_on, plan, pod
 
 
 def test_a_pod_without_uid_or_status_is_placed():
@@ -193,62 +132,6 @@ def test_given_documents_are_not_changed():
     assert json.dumps(documents) == before
 
 
-def test_every_form_of_file_is_read(tmp_path):
-    typed = {"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "p"}}]}
-    listed = {"apiVersion": "v1", "kind": "List", "items": [node("listed")]}
-    stream = yaml.safe_dump_all([node("first"), node("second")])
-    found = read(
-        tmp_path,
-        a_json=json.dumps(listed),
-        b_json=json.dumps(typed),
-        c_yaml=stream,
-        d_json_gz=gzip.compress(json.dumps(listed).encode()),
-        notes_txt="not read",
-    )
-    assert names(found) == ["listed", "p", "first", "second", "listed"]
-    assert found.documents[1]["kind"] == "Pod"
-    assert found.rejected == []
-
-
-def test_a_broken_document_of_a_stream_is_named_by_its_line(tmp_path):
-    stream = "\n".join(
-        [yaml.safe_dump(node("a")), "---", "foo: [", "---", yaml.safe_dump(node("b"))]
-    )
-    found = read(tmp_path, a_yaml=stream)
-    assert names(found) == ["a", "b"]
-    [rejected] = found.rejected
-    line = stream.splitlines().index("foo: [") + 1
-    assert rejected.object.startswith(f"{tmp_path / 'a.yaml'}:")
-    assert abs(int(rejected.object.rpartition(":")[2]) - line) <= 1
-
-
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        ({"kind": "Pod", "metadata": {"name": "a"}}, "has no apiVersion"),
-        ({"apiVersion": "v1", "kind": "Pod"}, "Pod has no metadata"),
-        ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 3}}, "Pod has no metadata.name"),
-        ([1], "is not a Kubernetes object"),
-    ],
-)
-def test_what_is_no_object_is_rejected(tmp_path, value, problem):
-    found = read(tmp_path, a_json=json.dumps(value))
-    assert [each.problem for each in found.rejected] == [problem]
-
-
-def test_a_compressed_file_that_expands_too_much_is_rejected(tmp_path, monkeypatch):
-    monkeypatch.setattr(objects, "MAX_BYTES", 1 << 20)
-    found = read(tmp_path, a_json_gz=gzip.compress(b" " * (3 << 20)))
-    assert "expands to more than" in found.rejected[0].problem
-    damaged = gzip.compress(b"{}")[:-4]
-    found = read(tmp_path, a_json_gz=damaged)
-    assert "damaged" in found.rejected[0].problem
-
-
-def placed_on(found):
-    return {each["pod"]: each["node"] for each in found["placements"]}
-
-
 def test_names_of_made_pods_do_not_depend_on_the_order_of_files():
     documents = [node("n0"), QUEUE, *(job(name, 1) for name in "abc")]
     assert plan(*documents) == plan(*reversed(documents))
@@ -369,46 +252,63 @@ def test_enormous_numbers_hurt_only_their_own_pod(number):
     assert [each["stage"] for each in found["pending"]] == ["Invalid"]
 
 
-LISTED = {"apiVersion": "v1", "kind": "List", "items": [node("a")]}
-FORMS = {
-    "a list after another": json.dumps(LISTED, indent=4) + "\n" + json.dumps(node("b")),
-    "JSON, then YAML": json.dumps(LISTED) + "\n---\n" + yaml.safe_dump(node("b")),
-    "YAML, then JSON": yaml.safe_dump(node("b")) + "---\n" + json.dumps(LISTED),
-    "flow style": "{apiVersion: v1, kind: Node, metadata: {name: a}}\n---\n"
-    + json.dumps(node("b")),
-    "directives, comments, nothing": "%YAML 1.1\n---\n# a\n--- # b\n\n---\nnull\n---\n"
-    + yaml.safe_dump_all([node("a"), node("b")]),
-    "with its mark": "\ufeff" + json.dumps({"items": [node("a"), node("b")]}),
-    "of PowerShell": json.dumps([node("a"), node("b")]).encode("utf-16"),
-    "lists of lists": json.dumps(
-        LISTED | {"items": [LISTED, [node("b")], LISTED | {"items": None}]}
-    ),
-}
+def asking(limits, requests=None, **placed):
+    given = pod("odd", **placed)
+    amounts = {"limits": limits, "requests": limits if requests is None else requests}
+    given["spec"]["containers"][0]["resources"] = amounts
+    return given
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_files_are_read_as_people_make_them(tmp_path, form):
-    found = read(tmp_path, a_YAML=FORMS[form])
-    assert (sorted(names(found)), found.rejected) == (["a", "b"], [])
+GPUS = "nvidia.com/gpu"
 
 
-def test_the_line_of_what_follows_json_is_told(tmp_path):
-    text = json.dumps(node("a"), indent=1) + '\n{"kind": \n'
-    [rejected] = read(tmp_path, a_json=text).rejected
-    assert rejected.object.endswith(f":{text.count(chr(10))}")
-    assert rejected.problem.startswith("is not JSON: ")
+REFUSED = {
+    "less than nothing": ({"cpu": "-1"}, None, "[cpu]: Invalid value: \"-1\": must be greater"),
+    "less than no GPU": ({GPUS: "-4"}, None, "must be greater than or equal to 0"),
+    "a part of a GPU": ({GPUS: "500m"}, None, "must be an integer"),
+    "more than the limit": ({"cpu": "1"}, {"cpu": "1500m"}, "must be less than or equal to cpu"),
+    "fewer GPUs than the limit": ({GPUS: "2"}, {GPUS: "1"}, f"must be equal to {GPUS} limit of 2"),
+    "no number": ({"cpu": "NaN"}, None, "quantities must match the regular expression"),
+    "divided by nothing": ({"memory": "1/0"}, None, "quantities must match the regular"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("metadata", "problem"),
-    [
-        ({"name": "a\x1b[2J"}, "Pod has no metadata.name"),
-        ({"name": "a", "uid": 5}, "Pod a: metadata.uid is not a text"),
-        ({"name": "a", "ownerReferences": 5}, "Pod a: metadata.ownerReferences is not a list"),
-    ],
-)
-def test_metadata_that_cannot_be_read_is_told(tmp_path, metadata, problem):
-    value = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
-    items = {"apiVersion": "v1", "kind": "PodList", "items": 5}
-    found = read(tmp_path, a_json=json.dumps([value, items]))
-    assert [each.problem for each in found.rejected] == [problem, "items of PodList is not a list"]
+@pytest.mark.parametrize("amounts", REFUSED)
+def test_amounts_that_an_api_server_refuses_are_rejected_with_its_reason(amounts):
+    limits, requests, reason = REFUSED[amounts]
+    found = plan(node("n0"), QUEUE, asking(limits, requests), pod("a", gpus=4))
+    assert placed_on(found) == {"default/a": "n0"}
+    assert found["pending"] == []
+    [rejected] = found["rejected"]
+    assert rejected["object"] == "Pod default/odd"
+    assert rejected["problem"].startswith('Pod "odd" is invalid: ')
+    assert "spec.containers[0].resources." in rejected["problem"]
+    assert reason in rejected["problem"]
+
+
+@pytest.mark.parametrize("amounts", REFUSED)
+def test_a_node_takes_no_more_pods_where_one_stands_whose_amounts_are_refused(amounts):
+    limits, requests, _ = REFUSED[amounts]
+    found = plan(node("n0"), QUEUE, asking(limits, requests, node="n0"), pod("a"))
+    assert found["placements"] == []
+    assert [each["object"] for each in found["rejected"]] == ["Pod default/odd"]
+
+
+def test_a_node_that_has_less_than_nothing_takes_no_pod():
+    found = plan(node("n0", gpus=-4), node("n1", gpus="1.5"), QUEUE, pod("a", gpus=0))
+    assert found["placements"] == []
+    assert [each["object"] for each in found["rejected"]] == ["Node n0", "Node n1"]
+
+
+def test_a_request_for_gpus_without_a_limit_is_read_as_both():
+    given = asking({}, {GPUS: "2"})
+    assert placed_on(plan(node("n0"), QUEUE, given)) == {"default/odd": "n0"}
+
+
+@pytest.mark.parametrize("bound", [{}, {"node": "n0"}])
+def test_nulls_among_amounts_are_as_absent(bound):
+    odd = asking({"cpu": None, "memory": "-1"}, **bound)
+    odd["spec"]["containers"].append(None)
+    found = plan(node("n0"), QUEUE, odd, pod("a"))
+    assert [each["object"] for each in found["rejected"]] == ["Pod default/odd"]
+    assert placed_on(found) == ({} if bound else {"default/a": "n0"})

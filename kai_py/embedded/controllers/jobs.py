@@ -37,6 +37,7 @@ from kai_py.embedded.documents import (
     name_of,
     namespace_of,
     seconds_of,
+    uid_of,
 )
 from kai_py.embedded.resources import JOBS, PODS
 
@@ -75,7 +76,8 @@ class JobController:
         pods = owned_objects(work.api, job)
         tally = tally_pods(job, pods)
         if tally.new_failures:
-            self._retry_at[job["metadata"]["uid"]] = work.now + RETRY_PERIOD_SECONDS
+            waiting = {uid: at for uid, at in self._retry_at.items() if at > work.now}
+            self._retry_at = waiting | {uid_of(job): work.now + RETRY_PERIOD_SECONDS}
         status = status_of(work, job, pods, tally)
         _remove_finalizers(work.api, tally.newly_finished)
         job = work.api.patch_status(JOBS, job, status)
@@ -99,7 +101,7 @@ class JobController:
         missing = desired - len(occupied)
         if missing <= 0:
             return
-        wait = self._retry_at.get(job["metadata"]["uid"], 0.0) - work.now
+        wait = self._retry_at.get(uid_of(job), 0.0) - work.now
         if wait > 0:
             work.requeue_after(wait)
             return

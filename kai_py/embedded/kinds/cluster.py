@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.api.quantity import parse_quantity
 from kai_py.embedded.documents import clone, name_of
 from kai_py.embedded.errors import FieldError, invalid_value, required
+from kai_py.embedded.kinds.amounts import node_amount_errors
 from kai_py.embedded.kinds.rules import KindRules
 
 if TYPE_CHECKING:
@@ -39,12 +39,7 @@ def _default_node(node: Json) -> None:
 
 
 def _validate_node(node: Json) -> list[FieldError]:
-    return [
-        invalid_value(f"status.{field}.{resource}", text, "must be greater than or equal to 0")
-        for field in ("capacity", "allocatable")
-        for resource, text in (node["status"].get(field) or {}).items()
-        if parse_quantity(text).nano < 0
-    ]
+    return node_amount_errors(node["status"])
 
 
 def _default_priority_class(priority_class: Json) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.embedded.documents import clone, name_of
 from kai_py.embedded.errors import (
     FieldError,
@@ -20,6 +19,7 @@ from kai_py.embedded.errors import (
     required,
     unsupported,
 )
+from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, missing_limits, pod_amount_errors
 from kai_py.embedded.kinds.rules import KindRules
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_CONTAINER_LISTS = ("initContainers", "containers")
 _UPDATABLE_FIELDS = ("activeDeadlineSeconds", "terminationGracePeriodSeconds")
 _UPDATE_RULE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
@@ -53,7 +52,7 @@ def default_pod_spec(spec: Json) -> None:
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("schedulerName", "default-scheduler")
     spec.setdefault("securityContext", {})
-    for field in _CONTAINER_LISTS:
+    for field in CONTAINER_LISTS:
         for container in spec.get(field) or ():
             _default_container(container)
 
@@ -69,14 +68,14 @@ def validate_pod_spec(spec: Json, path: str) -> list[FieldError]:
     errors += _validate_claims(spec, path)
     claims = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
     names: set[str] = set()
-    for field in _CONTAINER_LISTS:
+    for field in CONTAINER_LISTS:
         for index, container in enumerate(spec.get(field) or ()):
             item_path = f"{path}.{field}[{index}]"
             errors += _validate_container(container, item_path, claims)
             if container.get("name") in names:
                 errors.append(duplicate(f"{item_path}.name", container["name"]))
             names.add(container.get("name", ""))
-    return errors
+    return errors + pod_amount_errors(spec, path)
 
 
 def _default_container(container: Json) -> None:
@@ -117,7 +116,7 @@ def _validate_container(container: Json, path: str, claims: set[Any]) -> list[Fi
     if not container.get("image"):
         errors.append(required(f"{path}.image"))
     resources = container["resources"]
-    errors += _validate_amounts(resources, f"{path}.resources")
+    errors += missing_limits(resources, f"{path}.resources")
     for index, claim in enumerate(resources.get("claims") or ()):
         if claim.get("name") not in claims:
             rule = "must be one of the names in pod.spec.resourceClaims"
@@ -127,34 +126,6 @@ def _validate_container(container: Json, path: str, claims: set[Any]) -> list[Fi
     return errors
 
 
-def _validate_amounts(resources: Json, path: str) -> list[FieldError]:
-    errors = []
-    amounts: dict[str, dict[str, int]] = {}
-    for side in ("limits", "requests"):
-        amounts[side] = {}
-        for name, text in (resources.get(side) or {}).items():
-            try:
-                amounts[side][name] = parse_quantity(text).nano
-            except QuantityError as error:
-                errors.append(invalid_value(f"{path}.{side}[{name}]", text, str(error)))
-                continue
-            if amounts[side][name] < 0:
-                errors.append(invalid_value(f"{path}.{side}[{name}]", text, "must be >= 0"))
-    for name, requested in amounts["requests"].items():
-        limit = amounts["limits"].get(name)
-        amount_path = f"{path}.requests"
-        if limit is not None and requested > limit:
-            text = f"must be less than or equal to {name} limit of {resources['limits'][name]}"
-            errors.append(invalid_value(amount_path, resources["requests"][name], text))
-        elif _is_extended(name) and requested != limit:
-            errors.append(required(f"{path}.limits", f"Limit must be set for {name} and equal it"))
-    return errors
-
-
-def _is_extended(resource: str) -> bool:
-    return "/" in resource and not resource.startswith("kubernetes.io/")
-
-
 def _prepare(pod: Json) -> None:
     pod["status"] = {"phase": "Pending", "qosClass": _qos_class(pod["spec"])}
     if pod["spec"].get("schedulingGates"):
@@ -162,7 +133,7 @@ def _prepare(pod: Json) -> None:
 
 
 def _qos_class(spec: Json) -> str:
-    containers = [each for field in _CONTAINER_LISTS for each in spec.get(field) or ()]
+    containers = [each for field in CONTAINER_LISTS for each in spec.get(field) or ()]
     all_resources = [each.get("resources") or {} for each in containers]
     if not any(each.get("requests") or each.get("limits") for each in all_resources):
         return "BestEffort"
@@ -180,7 +151,7 @@ def _default(pod: Json) -> None:
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
     # Requests follow from limits in pods only: templates stay as they were written.
-    for container in (each for field in _CONTAINER_LISTS for each in spec.get(field) or ()):
+    for container in (each for field in CONTAINER_LISTS for each in spec.get(field) or ()):
         resources = container["resources"]
         if resources.get("limits"):
             resources["requests"] = clone(resources["limits"]) | (resources.get("requests") or {})
@@ -257,7 +228,7 @@ def _immutable_part(spec: Json, *, gated: bool) -> Json:
     if gated:
         for field in ("nodeSelector", "affinity"):
             fixed.pop(field, None)
-    for field in _CONTAINER_LISTS:
+    for field in CONTAINER_LISTS:
         fixed[field] = [{**each, "image": ""} for each in spec.get(field) or ()]
     return fixed
 

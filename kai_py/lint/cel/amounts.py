@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
+from kai_py.api.numbers import parse_int64
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.lint.cel.published import published
 from kai_py.lint.cel.references import (
@@ -155,7 +156,8 @@ def small_memory(source: str) -> str | None:
             continue
         bound = term.parts[-1]
         text = literal_text(bound.parts[0]) if bound.value == "quantity" and bound.parts else None
-        if text and text.isdigit() and 0 < int(text) < 1 << 20:
+        number = parse_int64(text) if text and text[0].isdigit() else None
+        if number is not None and 0 < number < 1 << 20:
             return text
     return None
 

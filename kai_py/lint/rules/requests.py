@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kai_py.api.manifests import LineMapping
+from kai_py.api.numbers import parse_int64
 from kai_py.api.problems import FieldPath
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.lint.cel.published import published
@@ -267,7 +268,7 @@ def _amount(manifest: Manifest, value: Any, path: FieldPath) -> Iterator[Finding
 
 
 def _integer(text: str) -> int | None:
-    return int(text) if text.strip().isdigit() else None
+    return parse_int64(text.strip()) if text.strip()[:1].isdigit() else None
 
 
 def _truth(text: str) -> bool | None:

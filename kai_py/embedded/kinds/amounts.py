@@ -1,0 +1,113 @@
+"""Amounts of resources that pods ask for and nodes have.
+
+Source: k8s.io/kubernetes pkg/apis/core/validation (``validateResourceRequirements``,
+``ValidateResourceQuantityValue``) and pkg/apis/core/v1/helper (``IsOvercommitAllowed``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
+from kai_py.embedded.errors import FieldError, invalid_value, required
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kai_py.embedded.documents import Json
+
+CONTAINER_LISTS = ("initContainers", "containers")
+_SIDES = ("limits", "requests")
+_WHOLE = frozenset({"pods"})
+
+
+def pod_amount_errors(spec: Json, path: str) -> list[FieldError]:
+    """What an API server refuses of the amounts in a pod spec at ``path``.
+
+    That limits are missing is no error here: ``missing_limits`` says so.
+    """
+    errors = requirement_errors(spec.get("resources") or {}, f"{path}.resources")
+    for field in CONTAINER_LISTS:
+        for index, container in enumerate(spec.get(field) or ()):
+            resources = (container or {}).get("resources") or {}
+            errors += requirement_errors(resources, f"{path}.{field}[{index}].resources")
+    return [*errors, *_value_errors(spec.get("overhead") or {}, path + ".overhead[{}]")]
+
+
+def node_amount_errors(status: Json) -> list[FieldError]:
+    """What an API server refuses of what a node says it has."""
+    return [
+        error
+        for field in ("capacity", "allocatable")
+        for error in _value_errors(status.get(field) or {}, "status." + field + ".{}")
+    ]
+
+
+def requirement_errors(resources: Json, path: str) -> list[FieldError]:
+    """Amounts of a container that are impossible by themselves, or beside each other."""
+    errors: list[FieldError] = []
+    for side in _SIDES:
+        errors += _value_errors(resources.get(side) or {}, f"{path}.{side}" + "[{}]")
+    limits, requests = (_readable(resources.get(side) or {}) for side in _SIDES)
+    for name, requested in requests.items():
+        limit = limits.get(name)
+        if limit is None:
+            continue
+        if requested != limit and not _may_overcommit(name):
+            rule = f"must be equal to {name} limit of {limit}"
+        elif requested > limit:
+            rule = f"must be less than or equal to {name} limit of {limit}"
+        else:
+            continue
+        errors.append(invalid_value(f"{path}.requests", str(requested), rule))
+    return errors
+
+
+def missing_limits(resources: Json, path: str) -> list[FieldError]:
+    """Requests that need a limit and have none."""
+    limits = resources.get("limits") or {}
+    return [
+        required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+        for name in resources.get("requests") or {}
+        if name not in limits and not _may_overcommit(name)
+    ]
+
+
+def _value_errors(
+    amounts: Mapping[str, str | int | float | None], path: str
+) -> Iterator[FieldError]:
+    """``path``: of an amount, with braces for the name of its resource."""
+    for name, value in _set(amounts).items():
+        item_path = path.replace("{}", name)
+        try:
+            quantity = parse_quantity(value)
+        except QuantityError as error:
+            yield invalid_value(item_path, value, str(error))
+            continue
+        if quantity.nano < 0:
+            yield invalid_value(item_path, str(quantity), "must be greater than or equal to 0")
+        elif not quantity.is_integer() and (name in _WHOLE or not _is_native(name)):
+            yield invalid_value(item_path, str(quantity), "must be an integer")
+
+
+def _readable(amounts: Mapping[str, str | int | float | None]) -> dict[str, Quantity]:
+    found = {}
+    for name, value in _set(amounts).items():
+        try:
+            found[name] = parse_quantity(value)
+        except QuantityError:
+            continue
+    return found
+
+
+def _set(amounts: Mapping[str, str | int | float | None]) -> dict[str, str | int | float]:
+    """Null is the empty value of Go, as if it were absent."""
+    return {name: value for name, value in amounts.items() if value is not None}
+
+
+def _is_native(resource: str) -> bool:
+    return "/" not in resource or "kubernetes.io/" in resource
+
+
+def _may_overcommit(resource: str) -> bool:
+    return _is_native(resource) and not resource.startswith("hugepages-")

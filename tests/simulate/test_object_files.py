@@ -1,0 +1,109 @@
+"""Files of objects: every form in which people keep them, and what is wrong with them."""
+
+import gzip
+import json
+
+import pytest
+import yaml
+
+from kai_py.simulate import objects
+from tests.simulate.manifests import names, node, read
+
+
+def test_every_form_of_file_is_read(tmp_path):
+    typed = {"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "p"}}]}
+    listed = {"apiVersion": "v1", "kind": "List", "items": [node("listed")]}
+    stream = yaml.safe_dump_all([node("first"), node("second")])
+    found = read(
+        tmp_path,
+        a_json=json.dumps(listed),
+        b_json=json.dumps(typed),
+        c_yaml=stream,
+        d_json_gz=gzip.compress(json.dumps(listed).encode()),
+        notes_txt="not read",
+    )
+    assert names(found) == ["listed", "p", "first", "second", "listed"]
+    assert found.documents[1]["kind"] == "Pod"
+    assert found.rejected == []
+
+
+def test_a_broken_document_of_a_stream_is_named_by_its_line(tmp_path):
+    stream = "\n".join(
+        [yaml.safe_dump(node("a")), "---", "foo: [", "---", yaml.safe_dump(node("b"))]
+    )
+    found = read(tmp_path, a_yaml=stream)
+    assert names(found) == ["a", "b"]
+    [rejected] = found.rejected
+    line = stream.splitlines().index("foo: [") + 1
+    assert rejected.object.startswith(f"{tmp_path / 'a.yaml'}:")
+    assert abs(int(rejected.object.rpartition(":")[2]) - line) <= 1
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"kind": "Pod", "metadata": {"name": "a"}}, "has no apiVersion"),
+        ({"apiVersion": "v1", "kind": "Pod"}, "Pod has no metadata"),
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 3}}, "Pod has no metadata.name"),
+        ([1], "is not a Kubernetes object"),
+    ],
+)
+def test_what_is_no_object_is_rejected(tmp_path, value, problem):
+    found = read(tmp_path, a_json=json.dumps(value))
+    assert [each.problem for each in found.rejected] == [problem]
+
+
+def test_a_compressed_file_that_expands_too_much_is_rejected(tmp_path, monkeypatch):
+    monkeypatch.setattr(objects, "MAX_BYTES", 1 << 20)
+    found = read(tmp_path, a_json_gz=gzip.compress(b" " * (3 << 20)))
+    assert "expands to more than" in found.rejected[0].problem
+    damaged = gzip.compress(b"{}")[:-4]
+    found = read(tmp_path, a_json_gz=damaged)
+    assert "damaged" in found.rejected[0].problem
+
+
+LISTED = {"apiVersion": "v1", "kind": "List", "items": [node("a")]}
+
+
+FORMS = {
+    "a list after another": json.dumps(LISTED, indent=4) + "\n" + json.dumps(node("b")),
+    "JSON, then YAML": json.dumps(LISTED) + "\n---\n" + yaml.safe_dump(node("b")),
+    "YAML, then JSON": yaml.safe_dump(node("b")) + "---\n" + json.dumps(LISTED),
+    "flow style": "{apiVersion: v1, kind: Node, metadata: {name: a}}\n---\n"
+    + json.dumps(node("b")),
+    "directives, comments, nothing": "%YAML 1.1\n---\n# a\n--- # b\n\n---\nnull\n---\n"
+    + yaml.safe_dump_all([node("a"), node("b")]),
+    "with its mark": "\ufeff" + json.dumps({"items": [node("a"), node("b")]}),
+    "of PowerShell": json.dumps([node("a"), node("b")]).encode("utf-16"),
+    "lists of lists": json.dumps(
+        LISTED | {"items": [LISTED, [node("b")], LISTED | {"items": None}]}
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_files_are_read_as_people_make_them(tmp_path, form):
+    found = read(tmp_path, a_YAML=FORMS[form])
+    assert (sorted(names(found)), found.rejected) == (["a", "b"], [])
+
+
+def test_the_line_of_what_follows_json_is_told(tmp_path):
+    text = json.dumps(node("a"), indent=1) + '\n{"kind": \n'
+    [rejected] = read(tmp_path, a_json=text).rejected
+    assert rejected.object.endswith(f":{text.count(chr(10))}")
+    assert rejected.problem.startswith("is not JSON: ")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "problem"),
+    [
+        ({"name": "a\x1b[2J"}, "Pod has no metadata.name"),
+        ({"name": "a", "uid": 5}, "Pod a: metadata.uid is not a text"),
+        ({"name": "a", "ownerReferences": 5}, "Pod a: metadata.ownerReferences is not a list"),
+    ],
+)
+def test_metadata_that_cannot_be_read_is_told(tmp_path, metadata, problem):
+    value = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    items = {"apiVersion": "v1", "kind": "PodList", "items": 5}
+    found = read(tmp_path, a_json=json.dumps([value, items]))
+    assert [each.problem for each in found.rejected] == [problem, "items of PodList is not a list"]
