@@ -172,7 +172,7 @@ class TokenReviews:
 
     async def _identify(self, token: str) -> UserInfo | AccessDenial:
         async with self._limiter:
-            review = await self._client.create(TOKEN_REVIEWS, {"spec": {"token": token}})
+            review = await self._client.review(TOKEN_REVIEWS, {"spec": {"token": token}})
         return review.status.user if review.status.authenticated else UNKNOWN
 
     async def _authorize(self, user: UserInfo, attributes: Mapping[str, Any]) -> bool:
@@ -184,7 +184,7 @@ class TokenReviews:
             **attributes,
         }
         async with self._limiter:
-            review = await self._client.create(ACCESS_REVIEWS, {"spec": spec})
+            review = await self._client.review(ACCESS_REVIEWS, {"spec": spec})
         return review.status.allowed
 
 

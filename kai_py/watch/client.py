@@ -22,7 +22,7 @@ from kai_py.watch.machine import Machine
 from kai_py.watch.own_writes import OwnWrites
 from kai_py.watch.resource import Decode, Resource, T
 from kai_py.watch.transport import JSON, ApiCall, CallObserver, HttpTransport, Transport
-from kai_py.watch.wire import ListPage, decode_page
+from kai_py.watch.wire import ListPage, decode_kind, decode_page
 
 Body = Mapping[str, Any]
 
@@ -116,7 +116,7 @@ class Client:
         """Check that a collection may be listed; raises Forbidden if not."""
         parameters = {"limit": "1"}
         call = ApiCall("list", resource.kind.name, resource.collection(), parameters)
-        await self.transport.send(call)
+        await self._page(call)
 
     async def create(self, resource: Resource[T], body: Body, *, namespace: str = "") -> T:
         """Create an object; raises AlreadyExists if the name is in use."""
@@ -126,15 +126,19 @@ class Client:
             resource, ApiCall("create", resource.kind.name, path, body=encoded)
         )
 
+    async def review(self, resource: Resource[T], body: Body) -> T:
+        """Ask the server for a review, such as a TokenReview, which it answers and doesn't keep."""
+        encoded = msgspec.json.encode(_with_type(resource, body))
+        call = ApiCall("create", resource.kind.name, resource.collection(), body=encoded)
+        return _decoded(call, resource.decode, await self.transport.send(call))
+
     async def create_subresource(
         self, resource: Resource[T], name: str, subresource: str, body: Body, *, namespace: str = ""
     ) -> None:
-        """Post to a subresource such as ``eviction``; the answer is not decoded."""
+        """Post to a subresource such as ``eviction``, whose answer says only that it was done."""
         path = resource.object(name, namespace, subresource)
         encoded = msgspec.json.encode(body)
-        await self.transport.send(
-            ApiCall("create", _counted(resource, subresource), path, body=encoded)
-        )
+        await self._act(ApiCall("create", _counted(resource, subresource), path, body=encoded))
 
     async def bind(
         self,
@@ -166,9 +170,7 @@ class Client:
         }
         if annotations:
             binding["metadata"]["annotations"] = dict(annotations)
-        await self.transport.send(
-            ApiCall("create", "Pod/binding", path, body=msgspec.json.encode(binding))
-        )
+        await self._act(ApiCall("create", "Pod/binding", path, body=msgspec.json.encode(binding)))
 
     async def update(
         self,
@@ -265,17 +267,30 @@ class Client:
         }
         body = {key: option for key, option in options.items() if option is not None}
         path = resource.object(name, namespace)
-        await self.transport.send(
-            ApiCall("delete", resource.kind.name, path, body=msgspec.json.encode(body))
-        )
+        await self._act(ApiCall("delete", resource.kind.name, path, body=msgspec.json.encode(body)))
 
     async def read(self, path: str, *, kind: str, accept: str = JSON) -> bytes:
         """Read any path of the server, such as ``/version``."""
         return await self.transport.send(ApiCall("get", kind, path, accept=accept))
 
+    async def _act(self, call: ApiCall) -> None:
+        """Make a call whose answer says only that it was done; Malformed if it doesn't.
+
+        What stands between us and the server may answer with success and a page of its own.
+        """
+        body = await self.transport.send(call)
+        try:
+            kind = decode_kind(body)
+        except ValueError as error:
+            raise Malformed(f"{call}: {error}") from error
+        if not kind:
+            raise Malformed(f"{call}: the answer is neither a Status nor an object")
+
     async def _record(self, resource: Resource[T], call: ApiCall) -> T:
         record = _decoded(call, resource.decode, await self.transport.send(call))
         if call.verb != "get":
+            if not record.metadata.resource_version:
+                raise Malformed(f"{call}: the answer is not the object as written")
             now, version = asyncio.get_running_loop().time(), record.metadata.resource_version
             self.own_writes.record(resource.kind, version, now)
         return record

@@ -91,11 +91,13 @@ class Collection(Generic[T]):
 
     def put(self, entry: Entry[T]) -> None:
         """Apply the newest state of an object."""
+        self._put(entry_key(entry), entry)
+
+    def _put(self, key: Key, entry: Entry[T]) -> None:
         if isinstance(entry, Rejected):
             self._reject(entry)
             return
-        key = key_of(entry)
-        self._note_unreadable(entry)
+        self._note_unreadable(key, entry)
         old = self.objects.get(key)
         # Recreated under the same name: listeners must see the deletion first.
         if old is not None and old.metadata.uid != entry.metadata.uid:
@@ -139,14 +141,14 @@ class Collection(Generic[T]):
             self.remove(key)
             if number % STEP == 0:
                 yield
-        for number, entry in enumerate(entries.values(), 1):
-            self.put(entry)
+        for number, (key, entry) in enumerate(entries.items(), 1):
+            self._put(key, entry)
             if number % STEP == 0:
                 yield
 
-    def _note_unreadable(self, record: T) -> None:
+    def _note_unreadable(self, key: Key, record: T) -> None:
         """List a record of which some fields could not be read among the rejected objects."""
-        key, meta = key_of(record), record.metadata
+        meta = record.metadata
         reason = unreadable_fields(meta) if isinstance(meta, ObjectMeta) else ""
         previous = self.rejected.pop(key, None)
         if reason:

@@ -178,6 +178,10 @@ class Mirror:
         """The state of every kind."""
         return tuple(self._status(kind) for kind in self._collections)
 
+    def status_of_unreadable(self) -> Iterator[KindStatus]:
+        """The state of the kinds of which objects cannot be read."""
+        return (self._status(kind) for kind, held in self._collections.items() if held.rejected)
+
     def progress(self, kinds: Iterable[Kind[Any]]) -> Iterator[tuple[Kind[Any], Progress]]:
         """The progress of those of ``kinds`` that have been read."""
         for kind in kinds:

@@ -1,8 +1,8 @@
-"""Outages of the API server, told once when they begin and once when they end.
+"""Outages of the API server, logged once when they begin and once when they end.
 
-A call without an answer counts for the server, one that is answered with a fault of the server
-(5xx) for the kind that was asked for. A single failure is retried and not told. What each failed
-call meant to do is left out of the log meanwhile (``kai_py.observe.log``).
+A call without an answer counts as an outage of the server, one that is answered with 5xx as an
+outage of the kind that was requested. A single failure is retried and not logged. Meanwhile the
+failed calls themselves are left out of the log (``kai_py.observe.log``).
 """
 
 import logging

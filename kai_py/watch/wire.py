@@ -53,6 +53,11 @@ class Envelope(msgspec.Struct, frozen=True):
     metadata: ObjectIdentity = ObjectIdentity()
 
 
+class _Kind(msgspec.Struct, frozen=True):
+    kind: str = ""
+
+
+_decode_kind = msgspec.json.Decoder(_Kind).decode
 _decode_page = msgspec.json.Decoder(ListPage).decode
 _decode_event = msgspec.json.Decoder(RawWatchEvent).decode
 decode_envelope = msgspec.json.Decoder(Envelope).decode
@@ -64,6 +69,11 @@ def decode_page(body: bytes) -> ListPage:
         return _decode_page(body)
     except RecursionError:
         return _decode_page(flattened(body))
+
+
+def decode_kind(body: bytes | msgspec.Raw) -> str:
+    """The kind of an answer, "" if it names none; raises ValueError."""
+    return _decode_kind(body).kind
 
 
 def decode_event(line: bytes) -> RawWatchEvent:

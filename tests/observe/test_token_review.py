@@ -22,7 +22,7 @@ class ApiServer:
         self.asked = []
         self.down = False
 
-    async def create(self, resource, body):
+    async def review(self, resource, body):
         if self.down:
             raise Unreachable("no route")
         self.asked.append((resource.kind.name, body["spec"]))
@@ -96,7 +96,7 @@ async def test_a_review_that_hangs_opens_nothing_and_ends(monkeypatch):
     monkeypatch.setattr(token_review, "REVIEW_SECONDS", 0.05)
 
     class Hanging(ApiServer):
-        async def create(self, resource, body):
+        async def review(self, resource, body):
             await asyncio.Event().wait()
 
     refusal = await TokenReviews(Hanging("/v1/state"))("anna", "/v1/state")

@@ -21,7 +21,10 @@ from kai_py.watch.errors import (
 from kai_py.watch.transport import ApiCall
 from tests.watch.collection_server import failure, serve, status_response
 
-POD = {"metadata": {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": "7"}}
+POD = {
+    "kind": "Pod",
+    "metadata": {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": "7"},
+}
 PODS = kinds.PODS.at()
 
 
@@ -96,7 +99,7 @@ async def test_each_verb_has_its_method_path_and_body():
         assert script.last[:2] == ("POST", "/api/v1/namespaces/ns/pods/p/eviction")
 
 
-async def test_binding_carries_the_uid_and_ignores_the_answer():
+async def test_binding_carries_the_uid():
     script = Script({"kind": "Status", "status": "Success", "code": 201})
     async with serve(script) as url, connect(Anonymous(url)) as client:
         await client.bind(namespace="ns", pod="p", uid="u1", node="n1")
@@ -104,6 +107,31 @@ async def test_binding_carries_the_uid_and_ignores_the_answer():
     assert (method, path) == ("POST", "/api/v1/namespaces/ns/pods/p/binding")
     assert body["metadata"]["uid"] == "u1"
     assert body["target"] == {"kind": "Node", "name": "n1"}
+
+
+WRITES = {
+    "bind": lambda client: client.bind(namespace="ns", pod="p", uid="u1", node="n1"),
+    "evict": lambda client: client.create_subresource(PODS, "p", "eviction", {}, namespace="ns"),
+    "delete": lambda client: client.delete(PODS, "p", namespace="ns"),
+    "create": lambda client: client.create(PODS, {}, namespace="ns"),
+    "update": lambda client: client.update(PODS, "p", {}, namespace="ns"),
+    "patch": lambda client: client.patch(PODS, "p", {}, namespace="ns"),
+    "apply": lambda client: client.apply(PODS, "p", {}, namespace="ns", field_manager="kai"),
+    "may list": lambda client: client.check_list(PODS),
+}
+
+
+@pytest.mark.parametrize("verb", WRITES)
+async def test_success_without_an_answer_of_the_server_proves_nothing(verb):
+    page = web.Response(text="<html>Sign in</html>", content_type="text/html")
+
+    async def sign_in(_request):
+        return page
+
+    for answer in (sign_in, {}, {"status": "ok"}):
+        async with serve(Script(answer)) as url, connect(Anonymous(url)) as client:
+            with pytest.raises(Malformed):
+                await WRITES[verb](client)
 
 
 async def test_list_reads_all_pages():
@@ -122,7 +150,7 @@ async def test_list_reads_all_pages():
 
 async def test_calls_are_counted_by_verb_kind_and_code():
     counted = []
-    script = Script(POD, failure(409), {"status": "Success"})
+    script = Script(POD, failure(409), {"kind": "Status", "status": "Success"})
     async with (
         serve(script) as url,
         connect(Anonymous(url), on_call=lambda *call: counted.append(call)) as client,

@@ -12,11 +12,11 @@ from tests.watch.staging import play
 
 
 def additions_for_modifications(patch):
-    def put(self, entry):
-        self.objects[entry_key(entry)] = entry
+    def put(self, key, entry):
+        self.objects[key] = entry
         self._on_change(self.kind, None, entry)
 
-    patch.setattr(Collection, "put", put)
+    patch.setattr(Collection, "_put", put)
 
 
 def continue_token_dropped(patch):
@@ -60,13 +60,13 @@ def gone_keeps_the_version(patch):
 
 
 def uid_ignored(patch):
-    def put(self, entry):
-        old = self.objects.get(entry_key(entry))
-        self.objects[entry_key(entry)] = entry
+    def put(self, key, entry):
+        old = self.objects.get(key)
+        self.objects[key] = entry
         if old is None or entry_version(old) != entry_version(entry):
             self._on_change(self.kind, old, entry)
 
-    patch.setattr(Collection, "put", put)
+    patch.setattr(Collection, "_put", put)
 
 
 def no_backoff(patch):
