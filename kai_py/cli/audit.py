@@ -41,7 +41,7 @@ def command(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="FILES…",
+            metavar="FILE",
             help="Objects instead of a cluster: kubectl's lists, YAML streams, directories, a file "
             "of `kai-py snapshot`; - is standard input.",
         ),
@@ -57,7 +57,8 @@ def command(
     again_after: Annotated[
         float,
         typer.Option(
-            min=0.0, help="Seconds to the second reading of a cluster; 0: one reading is enough."
+            min=0.0,
+            help="Seconds until a cluster is read again to confirm findings; 0: read it once.",
         ),
     ] = 5.0,
     output: OutputOptions,
@@ -128,4 +129,4 @@ def _print_table(report: Report) -> None:
         print_table(HEADINGS, rows)
         return
     unread = f"; {len(report.rejected)} could not be read" if report.rejected else ""
-    typer.echo(f"nothing found in {report.objects} objects{unread}")
+    say(f"nothing found in {report.objects} objects{unread}")

@@ -95,7 +95,8 @@ class ExplanationPrinter:
     def _print_found(self, gang: str, suggestion: Suggestion) -> None:
         if gang != self._last_gang:
             self._last_gang = gang
-            typer.echo(f"\nIn simulation, any of these changes lets {gang} start:")
+            typer.echo()
+            say(f"In simulation, any of these changes lets {gang} start:")
         _print_suggestion(suggestion)
         sys.stdout.flush()
 

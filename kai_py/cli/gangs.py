@@ -85,7 +85,7 @@ def command(
     cluster: ClusterOptions,
     wanted: GangFilter,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Go on and print the gangs that change.")
+        bool, typer.Option("--watch", "-w", help="Keep running and print the gangs that change.")
     ] = False,
     tree: Annotated[
         bool,

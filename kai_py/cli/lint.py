@@ -1,11 +1,13 @@
 """``kai-py lint``: fields that the API would reject or drop in manifests, and their valid form."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from kai_py.api.printable import printable
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import files_in, name_of, text_of
 from kai_py.cli.options import takes_groups
@@ -27,7 +29,7 @@ class FileFindings:
 def command(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE...", help="Manifests or directories; - reads standard input."),
+        typer.Argument(metavar="FILE", help="Manifests or directories; - reads standard input."),
     ],
     *,
     fix: Annotated[
@@ -52,7 +54,10 @@ def command(
             _print_findings(name, report, fix=fix)
     if fix:
         texts = [report.corrected.strip("\n") for _, report in reports]
-        typer.echo("\n---\n".join(text for text in texts if text))
+        corrected = "\n---\n".join(text for text in texts if text)
+        if sys.stdout.isatty():
+            corrected = "\n".join(map(printable, corrected.split("\n")))
+        typer.echo(corrected)
     unresolved = [
         found for _, report in reports for found in (report.unfixed if fix else report.errors)
     ]

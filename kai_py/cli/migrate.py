@@ -1,6 +1,6 @@
 """``kai-py migrate``: compatibility of KAI-Scheduler's objects with kai_py.
 
-``kai-py migrate --plan`` tells what becomes of each gang when kai_py takes over from KAI.
+``kai-py migrate --plan`` prints the outcome for each gang if kai_py takes over from KAI.
 
 The cluster is read once, and one cycle is planned for it; nothing is written.
 """
@@ -18,6 +18,7 @@ import typer
 import yaml
 
 from kai_py.api.choices import Profile
+from kai_py.api.manifests import line_at
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import documents_in, files_in, name_of
@@ -47,9 +48,7 @@ CONFIG_MAPS = "/api/v1/namespaces/kai-scheduler/configmaps"
 def command(
     files: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[FILE...]", help="Manifests or directories; - reads standard input."
-        ),
+        typer.Argument(metavar="FILE", help="Manifests or directories; - reads standard input."),
     ] = None,
     *,
     cluster: ClusterOptions,
@@ -141,13 +140,16 @@ def _read_files(files: list[str]) -> list[Any]:
 
 def _read(file: str) -> Iterator[Any]:
     for document in documents_in(file):
-        if not isinstance(document.value, dict):
-            line = document.node.start_mark.line + 1
-            raise CommandError(f"{name_of(file)}:{line}: is not a Kubernetes object")
-        if document.value.get("kind") == "List":
-            yield from document.value.get("items") or ()
-        else:
-            yield document.value
+        value = document.value
+        found = [value]
+        if isinstance(value, dict) and value.get("kind") == "List":
+            items = value.get("items") or []
+            found = items if isinstance(items, list) else [items]
+        for number, each in enumerate(found):
+            if not isinstance(each, dict):
+                line = line_at(value, ("items", number))
+                raise CommandError(f"{name_of(file)}:{line}: is not a Kubernetes object")
+            yield each
 
 
 def _row(note: MigrationNote) -> tuple[str, ...]:
@@ -159,11 +161,11 @@ def _summary(notes: list[MigrationNote]) -> str:
     return ", ".join(f"{count} {verdict.value}" for verdict, count in counts)
 
 
-PLAN_HEADINGS = ("GANG", "QUEUE", "NOW", "HERE", "WHY")
+PLAN_HEADINGS = ("GANG", "QUEUE", "NOW", "OUTCOME", "REASON")
 
 
 class SwitchEffect(StrEnum):
-    """What becomes of a gang."""
+    """The outcome for a gang."""
 
     RUNS = "runs"
     STARTS = "starts"
@@ -173,7 +175,7 @@ class SwitchEffect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SwitchOutcome:
-    """What becomes of a gang; ``bound`` of its ``pods`` are bound now."""
+    """The outcome for a gang; ``bound`` of its ``pods`` are bound now."""
 
     gang: str
     queue: str
@@ -209,7 +211,7 @@ def _outcome(gang: Gang, outcome: SwitchEffect, why: str) -> SwitchOutcome:
 
 
 def print_outcomes(outcomes: Sequence[SwitchOutcome]) -> None:
-    """Print the gangs that do not just go on, and how many there are of each outcome."""
+    """Print the gangs that do not simply keep running, and the number of each outcome."""
     rows = [
         (
             each.gang,

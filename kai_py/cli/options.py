@@ -28,7 +28,7 @@ def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
         command(*arguments, **options)
 
     # Typer reads a command's options from its signature.
-    flat.__signature__ = Signature(list(_flattened(parameters)))  # type: ignore[attr-defined]
+    vars(flat)["__signature__"] = Signature(list(_flattened(parameters)))
     flat.__annotations__ = {}
     return flat
 

@@ -180,8 +180,8 @@ def _narrow_lines(
         if row is headings:
             continue
         below = zip(headings[kept:labelled], row[kept:labelled], strict=True)
-        told = [f"{name} {cell}" for name, cell in below if cell not in ("", "-")]
-        yield from _indented(", ".join(told), width)
+        labelled_cells = [f"{name} {cell}" for name, cell in below if cell not in ("", "-")]
+        yield from _indented(", ".join(labelled_cells), width)
         if has_sentences:
             yield from _indented(row[-1], width)
 

@@ -109,7 +109,7 @@ async def check_rights(client: Client) -> None:
 @asynccontextmanager
 async def _following(client: Client, configuration: Configuration) -> AsyncIterator[Planner]:
     """A planner that has read the cluster and follows it until the block ends."""
-    # What the watches have to say is told below, once.
+    # What the watches would log is reported below, once.
     logging.getLogger("kai_py.watch").addHandler(logging.NullHandler())
     await client.read("/apis", kind="Discovery")
     await check_rights(client)

@@ -6,11 +6,10 @@ import signal
 import subprocess
 from collections.abc import Mapping
 
-import typer
-
 from kai_py.api.gpu_reservation import RESERVED_GPU, VISIBLE_DEVICES
 from kai_py.cli.connection import cluster_client
 from kai_py.cli.errors import CommandError
+from kai_py.cli.output import say
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError
 from kai_py.watch.kinds import PODS
@@ -75,9 +74,9 @@ async def _write(client: Client, uuid: str, pod: str, namespace: str) -> None:
             body = {"metadata": {"annotations": {RESERVED_GPU: uuid}}}
             await client.patch(PODS.at(), pod, body, namespace=namespace)
         except ApiError as error:
-            typer.echo(f"{namespace}/{pod}: {error}; tried again in {pause:g} s", err=True)
+            say(f"{namespace}/{pod}: {error}; tried again in {pause:g} s", err=True)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
         else:
-            typer.echo(f"{namespace}/{pod} keeps {uuid}")
+            say(f"{namespace}/{pod} keeps {uuid}")
             return

@@ -47,8 +47,7 @@ Service = Annotated[
     str,
     typer.Option(
         envvar=SERVICE_VARIABLE,
-        help="NAMESPACE/NAME of the scheduler's Service, asked where rights to read the "
-        "cluster are missing.",
+        help="NAMESPACE/NAME of the scheduler's Service, used without rights to read the cluster.",
     ),
 ]
 Query = tuple[tuple[str, str], ...]
@@ -99,7 +98,7 @@ class SchedulerOptions:
     """The options that name a running scheduler."""
 
     url: Annotated[
-        str, typer.Option(help="URL of a running scheduler, asked instead of reading the cluster.")
+        str, typer.Option(help="URL of a running scheduler to query instead of the cluster.")
     ] = ""
     token_file: TokenFile = None
     service: Service = DEFAULT_SERVICE
@@ -297,5 +296,5 @@ async def raise_for_status(url: str, response: aiohttp.ClientResponse) -> None:
 
 
 def _exit_code(status: int) -> ExitCode:
-    """A name that does not resolve is a wrong argument, whoever looked for it."""
+    """A name that is not found is a wrong argument, also if the scheduler says so."""
     return ExitCode.USAGE if status == NOT_FOUND else ExitCode.CLUSTER

@@ -9,7 +9,7 @@ import typer
 from kai_py.cli.cluster_objects import read_now
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError
-from kai_py.cli.output import count_of, progress
+from kai_py.cli.output import count_of, progress, say
 from kai_py.simulate.objects import write_objects
 from kai_py.simulate.redaction import redact
 
@@ -32,4 +32,4 @@ def command(
         write_objects(file, documents)
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}") from None
-    typer.echo(f"saved {count_of(len(documents), 'object')} to {file}")
+    say(f"saved {count_of(len(documents), 'object')} to {file}")

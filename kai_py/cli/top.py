@@ -115,8 +115,8 @@ async def _run(address: SchedulerAddress, configuration: Configuration, *, once:
                 await _show(top, client, once=once)
             return
         try:
-            async with watching_scheduler(address) as told:
-                await _show(told, client, once=once)
+            async with watching_scheduler(address) as view:
+                await _show(view, client, once=once)
         except CommandError as error:
             if missing is None:
                 raise

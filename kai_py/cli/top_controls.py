@@ -1,7 +1,7 @@
-"""Keys of ``kai-py top``: what is filtered, sorted and selected, and what a key asks for.
+"""Keys of ``kai-py top``: what is filtered, sorted and selected, and what a key requests.
 
 / filter (Enter keeps it, Esc clears it)   s sort   arrows, j and k select
-d or Enter describe                        x evict, after y   q quit
+d or Enter describe (Esc closes)           x evict, after y   q quit
 """
 
 import enum
@@ -19,6 +19,8 @@ SPECIAL: Mapping[bytes, str] = {
 }  # fmt: skip
 PIECES = re.compile(rb"\x1b[\[O][0-9;]*[A-Za-z~]|[\x00-\x7f]|[\xc0-\xff][\x80-\xbf]*")
 MAX_FILTER = 100
+FILTER_SHOWN = 20
+"""Characters of the filter in the status line while it is not edited."""
 
 
 class Mode(enum.Enum):
@@ -29,8 +31,8 @@ class Mode(enum.Enum):
     CONFIRM = "confirm"
 
 
-class Wish(enum.Enum):
-    """What a key asks the program to do."""
+class KeyRequest(enum.Enum):
+    """What the program has to do after a key."""
 
     QUIT = "quit"
     DESCRIBE = "describe"
@@ -45,11 +47,11 @@ SORTS: Mapping[str, Callable[[LiveGang], Any]] = {
     "name": lambda gang: gang.key,
     "pods": lambda gang: (-gang.pods, gang.key),
 }
-"""Orders of gangs; the first is that in which they come."""
+"""Sort keys by name; the first keeps the given order, the oldest gang first."""
 
 
 def keys_in(read: bytes) -> Iterator[str]:
-    """The keys of what a terminal sent: names of special keys, else the character."""
+    """The keys in the bytes from a terminal: names of special keys, else the character."""
     for piece in PIECES.findall(read):
         if piece in SPECIAL:
             yield SPECIAL[piece]
@@ -59,7 +61,7 @@ def keys_in(read: bytes) -> Iterator[str]:
 
 @dataclass
 class Controls:
-    """What is shown of the gangs; ``selected`` is a key, "" if there is none."""
+    """What is shown of the gangs; ``selected``: the key of a gang, "" if there is none."""
 
     filter: str = ""
     sort: str = "age"
@@ -70,7 +72,7 @@ class Controls:
     shown: tuple[LiveGang, ...] = ()
 
     def arrange(self, gangs: Sequence[LiveGang]) -> tuple[LiveGang, ...]:
-        """The gangs with the filter in key or queue, in order; keeps a gang selected."""
+        """The sorted gangs whose key or queue contains the filter; keeps a gang selected."""
         part = self.filter.lower()
         found = [gang for gang in gangs if part in f"{gang.key} {gang.queue}".lower()]
         self.shown = tuple(sorted(found, key=SORTS[self.sort]))
@@ -81,8 +83,8 @@ class Controls:
                 self.mode = Mode.LIST
         return self.shown
 
-    def press(self, key: str) -> Wish | None:
-        """Take a key; what it asks for, if that is more than another view."""
+    def press(self, key: str) -> KeyRequest | None:
+        """Handle a key; returns what the program has to do, if anything."""
         match self.mode:
             case Mode.FILTER:
                 return self._type(key)
@@ -98,16 +100,18 @@ class Controls:
             case Mode.FILTER:
                 return f"filter: {self.filter}▏  Enter keeps it, Esc clears it"
             case Mode.CONFIRM:
-                return f"Evict the pods of {self.selected}? Its owner may create new ones (y/n)"
+                # First the keys: in a narrow terminal the end of the line is cut.
+                return f"y/n: evict the pods of {self.selected}? Its owner may create new ones"
             case Mode.LIST:
+                shown = f" ({self.filter[:FILTER_SHOWN]})" if self.filter else ""
                 return self.message or (
-                    f"q quit  / filter  s sort ({self.sort})  ↑↓ select  d describe  x evict"
+                    f"q quit  / filter{shown}  s sort ({self.sort})  ↑↓ select  d describe  x evict"
                 )
 
-    def _command(self, key: str) -> Wish | None:
+    def _command(self, key: str) -> KeyRequest | None:
         match key:
             case "q" | "Q":
-                return Wish.QUIT
+                return KeyRequest.QUIT
             case "/":
                 self.mode = Mode.FILTER
             case "s":
@@ -119,23 +123,25 @@ class Controls:
                 return self._move(1)
             case "d" | "enter" if self.selected:
                 self.described = not self.described
-                return Wish.DESCRIBE if self.described else Wish.CLOSE
-            case "escape":
+                return KeyRequest.DESCRIBE if self.described else KeyRequest.CLOSE
+            case "escape" if self.described:
                 self.described = False
-                return Wish.CLOSE
+                return KeyRequest.CLOSE
+            case "escape":
+                self.filter = ""
             case "x" if self.selected:
                 self.mode = Mode.CONFIRM
         return None
 
-    def _move(self, by: int) -> Wish | None:
+    def _move(self, by: int) -> KeyRequest | None:
         keys = [gang.key for gang in self.shown]
         if not keys:
             return None
         place = keys.index(self.selected) if self.selected in keys else 0
         self.selected = keys[min(max(place + by, 0), len(keys) - 1)]
-        return Wish.DESCRIBE if self.described else None
+        return KeyRequest.DESCRIBE if self.described else None
 
-    def _type(self, key: str) -> Wish | None:
+    def _type(self, key: str) -> KeyRequest | None:
         if key in (ENTER, ESCAPE):
             self.mode = Mode.LIST
             self.filter = "" if key == ESCAPE else self.filter
@@ -145,6 +151,6 @@ class Controls:
             self.filter = (self.filter + key)[:MAX_FILTER]
         return None
 
-    def _confirm(self, key: str) -> Wish | None:
+    def _confirm(self, key: str) -> KeyRequest | None:
         self.mode = Mode.LIST
-        return Wish.EVICT if key in ("y", "Y") else None
+        return KeyRequest.EVICT if key in ("y", "Y") else None

@@ -10,7 +10,7 @@ from rich.text import Text
 from kai_py.cli.errors import CommandError
 from kai_py.cli.explanation_text import described
 from kai_py.cli.output import count_of
-from kai_py.cli.top_controls import Controls, Wish
+from kai_py.cli.top_controls import Controls, KeyRequest
 from kai_py.observe.explanation import Explanation
 from kai_py.observe.live.cluster import LiveCluster
 from kai_py.observe.live.feed import Feed
@@ -61,13 +61,13 @@ class TopSession:
         while True:
             wish = self.controls.press(await keys.get())
             gang = self.controls.selected
-            if wish is Wish.QUIT:
+            if wish is KeyRequest.QUIT:
                 return
             try:
-                if wish is Wish.DESCRIBE:
+                if wish is KeyRequest.DESCRIBE:
                     found = await self._source.explain(gang)
                     self._details = described(found) if found is not None else NOT_KNOWN
-                elif wish is Wish.EVICT:
+                elif wish is KeyRequest.EVICT:
                     self.controls.message = f"evicting the pods of {gang} …"
                     self.controls.message = await self._evict(gang)
             except CommandError as error:

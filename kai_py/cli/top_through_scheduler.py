@@ -33,8 +33,8 @@ MAX_SLOTS = 64
 """Most GPUs that are drawn of one node."""
 
 
-class ToldTop:
-    """The last answers of the scheduler."""
+class SchedulerView:
+    """The cluster as the scheduler last described it to this user."""
 
     def __init__(self, link: Link, namespace: str) -> None:
         self.feed = Feed()
@@ -45,7 +45,7 @@ class ToldTop:
         self._problem = ""
 
     async def read(self) -> None:
-        """Ask for everything once; raises CommandError."""
+        """Query gangs, queues and devices once; raises CommandError."""
         gangs, queues, devices = [
             await self._link.get(f"/v1/list/{kind}", self._query)
             for kind in ("gangs", "queues", "devices")
@@ -55,7 +55,7 @@ class ToldTop:
         self._devices = decoded(devices, DeviceList)
 
     async def poll(self) -> None:
-        """Ask again and again; a failure is shown, and passes."""
+        """Query every ``POLL_SECONDS``; a failure is shown until a query succeeds."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
             try:
@@ -65,7 +65,7 @@ class ToldTop:
                 self._problem = str(error)
 
     def live_cluster(self) -> LiveCluster:
-        """The cluster as it was told last."""
+        """The cluster for the panels."""
         return LiveCluster(
             nodes=tuple(live_nodes(self._devices.devices)),
             queues=tuple(
@@ -101,15 +101,15 @@ class ToldTop:
 
 
 @asynccontextmanager
-async def watching_scheduler(address: SchedulerAddress) -> AsyncIterator[ToldTop]:
+async def watching_scheduler(address: SchedulerAddress) -> AsyncIterator[SchedulerView]:
     """Keep the answers up to date during the block; raises CommandError."""
     namespace = context_namespace(address.kubeconfig, address.context)
     async with address.connect() as link:
-        told = ToldTop(link, namespace)
-        await told.read()
-        polling = asyncio.create_task(told.poll())
+        view = SchedulerView(link, namespace)
+        await view.read()
+        polling = asyncio.create_task(view.poll())
         try:
-            yield told
+            yield view
         finally:
             polling.cancel()
 

@@ -85,7 +85,7 @@ class ChangeOptions:
     add_nodes: Annotated[
         list[str] | None,
         typer.Option(
-            help="Add nodes like an existing one, or one in a file: NODE=COUNT.",
+            help="Add nodes like an existing one, one in a file, or of a group: NODE=COUNT.",
             autocompletion=completion.added_nodes,
         ),
     ] = None
@@ -99,8 +99,8 @@ class ChangeOptions:
     until_placed: Annotated[
         str,
         typer.Option(
-            help="Number of nodes like NODE, or the one in a file, until no gang is short of "
-            "capacity.",
+            help="Find how many nodes like NODE, or the one in a file, have to be added until no "
+            "gang lacks capacity.",
             autocompletion=completion.nodes,
         ),
     ] = ""

@@ -8,7 +8,7 @@ import typer
 
 from kai_py.api.choices import Profile
 from kai_py.cli.errors import CommandError
-from kai_py.cli.migrate import command, gang_outcomes
+from kai_py.cli.migrate import command, gang_outcomes, print_outcomes
 from kai_py.config import read_configuration
 from kai_py.embedded.cluster import EmbeddedCluster
 from tests.support.cluster.kai_definitions import KINDS, definition
@@ -264,7 +264,7 @@ def test_a_shard_names_no_file_elsewhere(tmp_path):
         command([str(file)], write_config=tmp_path / "out")
 
 
-def test_the_switch_is_planned_before_it_is_made():
+def test_the_switch_is_planned_before_it_is_made(capsys):
     runs = pod("runs", 2, queue="a", node="n", created=5.0)
     made = cluster(
         node("n", 4),
@@ -287,6 +287,11 @@ def test_the_switch_is_planned_before_it_is_made():
     assert outcomes["default/Pod/claims"].why == "once its victims have ended"
     assert "reclaimed by workload default/claims" in outcomes["default/Pod/runs"].why
     assert outcomes["default/Job/never"].why
+    print_outcomes(tuple(outcomes.values()))
+    printed = capsys.readouterr().out
+    assert "OUTCOME" in printed
+    assert "default/Pod/also" not in printed
+    assert "runs: 1, starts: 1, waits: 2, evicted: 1" in printed
 
 
 def test_a_plan_needs_a_cluster(written):

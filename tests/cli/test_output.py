@@ -1,9 +1,12 @@
+import ast
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import yaml
 
+from kai_py import cli
 from kai_py.cli.output import Output, OutputOptions, print_document, print_table, say
 
 
@@ -51,6 +54,23 @@ def test_what_others_wrote_forges_no_line(capsys):
     assert captured.out.count("\n") == 3
     assert captured.err.count("\n") == 1
     assert not set("\x1b\x07\x9b\u202e") & set(captured.out + captured.err)
+
+
+PRINTS_ITSELF = {"output.py", "main.py", "demo.py"}
+"""What makes text printable, and what names nothing that others wrote."""
+
+
+def prints_formatted_text(module):
+    """Whether a call of ``print`` or ``typer.echo`` is given a text with values in it."""
+    calls = [each for each in ast.walk(ast.parse(module.read_text())) if isinstance(each, ast.Call)]
+    printing = [each for each in calls if ast.unparse(each.func) in ("print", "typer.echo")]
+    texts = [part for each in printing for argument in each.args for part in ast.walk(argument)]
+    return any(isinstance(each, ast.FormattedValue) for each in texts)
+
+
+def test_every_command_prints_what_others_wrote_by_say():
+    modules = sorted(Path(cli.__file__).parent.glob("*.py"))
+    assert {each.name for each in modules if prints_formatted_text(each)} <= PRINTS_ITSELF
 
 
 @pytest.mark.parametrize(

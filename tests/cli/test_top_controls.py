@@ -2,7 +2,17 @@
 
 import pytest
 
-from kai_py.cli.top_controls import DOWN, ENTER, ESCAPE, SORTS, UP, Controls, Mode, Wish, keys_in
+from kai_py.cli.top_controls import (
+    DOWN,
+    ENTER,
+    ESCAPE,
+    SORTS,
+    UP,
+    Controls,
+    KeyRequest,
+    Mode,
+    keys_in,
+)
 from kai_py.observe.live.cluster import LiveGang
 
 GANGS = (
@@ -39,6 +49,7 @@ def test_a_filter_is_kept_or_cleared():
     assert made.mode is Mode.FILTER
     made.press(ENTER)
     assert (made.mode, names(made)) == (Mode.LIST, ["tune"])
+    assert "/ filter (tun)" in made.status()
     type_in(made, "/q")
     made.press("backspace")
     assert made.filter == "tun"
@@ -46,6 +57,9 @@ def test_a_filter_is_kept_or_cleared():
     assert len(names(made)) == 3
     type_in(made, "/INFERENCE")
     assert names(made) == ["serve"]
+    made.press(ENTER)
+    made.press(ESCAPE)
+    assert len(names(made)) == 3
 
 
 def test_every_order():
@@ -79,19 +93,19 @@ def test_what_is_selected_stays_selected():
 
 def test_it_describes_and_closes():
     made = controls()
-    assert made.press("d") is Wish.DESCRIBE
-    assert made.press(DOWN) is Wish.DESCRIBE
-    assert made.press(ENTER) is Wish.CLOSE
+    assert made.press("d") is KeyRequest.DESCRIBE
+    assert made.press(DOWN) is KeyRequest.DESCRIBE
+    assert made.press(ENTER) is KeyRequest.CLOSE
     assert made.press(DOWN) is None
 
 
 @pytest.mark.parametrize(
-    ("answer", "wish"), [("y", Wish.EVICT), ("n", None), ("q", None), (ENTER, None)]
+    ("answer", "wish"), [("y", KeyRequest.EVICT), ("n", None), ("q", None), (ENTER, None)]
 )
 def test_an_eviction_needs_a_yes(answer, wish):
     made = controls()
     assert made.press("x") is None
-    assert "Evict the pods of ml/Job/train?" in made.status()
+    assert made.status().startswith("y/n: evict the pods of ml/Job/train?")
     assert made.press(answer) is wish
     assert made.mode is Mode.LIST
 

@@ -70,22 +70,30 @@ def migration_notes(documents: Iterable[RawObject]) -> Iterator[MigrationNote]:
     queues = {_name(each) for each in known if _is(each, "scheduling.run.ai", "Queue")}
     native = {_name(each) for each in known if _is(each, "scheduling.kai.io", "Queue")}
     for document in known:
-        group, kind = _group(document), str(document.get("kind", ""))
-        if _is(document, "scheduling.run.ai", "Queue"):
-            yield from _queue(document, queues | native, native)
-        elif _is(document, "scheduling.run.ai", "PodGroup"):
-            yield from _pod_group(document)
-        elif _is(document, "kai.scheduler", "Topology"):
-            yield _note(Compatibility.WORKS, document, "", "read as it is")
-        elif _is(document, "kai.scheduler", "SchedulingShard"):
-            yield from _shard(document)
-        elif any(kind_defaults(document)):
-            text = "belongs in kai.kindDefaults of the configuration, which --write-config writes"
-            yield _note(Compatibility.DIFFERS, document, "data.types", text)
-        elif (group, kind) in UNSUPPORTED_KINDS:
-            yield _note(Compatibility.MISSING, document, "", UNSUPPORTED_KINDS[group, kind])
-        else:
-            yield from _workload(document)
+        try:
+            yield from _notes(document, queues | native, native)
+        except (TypeError, AttributeError, ValueError, LookupError) as error:
+            text = f"cannot be read: a value is of another type than the API's ({error})"
+            yield _note(Compatibility.MISSING, document, "", text)
+
+
+def _notes(document: RawObject, queues: set[str], native: set[str]) -> Iterator[MigrationNote]:
+    group, kind = _group(document), str(document.get("kind", ""))
+    if _is(document, "scheduling.run.ai", "Queue"):
+        yield from _queue(document, queues, native)
+    elif _is(document, "scheduling.run.ai", "PodGroup"):
+        yield from _pod_group(document)
+    elif _is(document, "kai.scheduler", "Topology"):
+        yield _note(Compatibility.WORKS, document, "", "read as it is")
+    elif _is(document, "kai.scheduler", "SchedulingShard"):
+        yield from _shard(document)
+    elif any(kind_defaults(document)):
+        text = "belongs in kai.kindDefaults of the configuration, which --write-config writes"
+        yield _note(Compatibility.DIFFERS, document, "data.types", text)
+    elif (group, kind) in UNSUPPORTED_KINDS:
+        yield _note(Compatibility.MISSING, document, "", UNSUPPORTED_KINDS[group, kind])
+    else:
+        yield from _workload(document)
 
 
 def _queue(document: RawObject, queues: set[str], native: set[str]) -> Iterator[MigrationNote]:
@@ -166,9 +174,8 @@ def _workload(document: RawObject) -> Iterator[MigrationNote]:
 def _note(
     compatibility: Compatibility, document: RawObject, field: str, text: str
 ) -> MigrationNote:
-    namespace = (document.get("metadata") or {}).get("namespace", "")
-    parts = (document.get("kind", ""), namespace, _name(document))
-    return MigrationNote(compatibility, "/".join(part for part in parts if part), field, text)
+    parts = (document.get("kind", ""), _identity(document, "namespace"), _name(document))
+    return MigrationNote(compatibility, "/".join(str(part) for part in parts if part), field, text)
 
 
 def _is(document: RawObject, group: str, kind: str) -> bool:
@@ -180,4 +187,9 @@ def _group(document: RawObject) -> str:
 
 
 def _name(document: RawObject) -> str:
-    return str((document.get("metadata") or {}).get("name", ""))
+    return _identity(document, "name")
+
+
+def _identity(document: RawObject, field: str) -> str:
+    metadata = document.get("metadata")
+    return str(metadata.get(field, "")) if isinstance(metadata, Mapping) else ""

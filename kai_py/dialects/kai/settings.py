@@ -47,7 +47,7 @@ def configurations_of(documents: Iterable[RawObject]) -> dict[str, dict[str, Any
     """A configuration for each shard, by the shard's name; one called ``default`` without any."""
     known = list(documents)
     shards = {
-        str((each.get("metadata") or {}).get("name", "")): each.get("spec") or {}
+        str(_value(each, "metadata.name") or ""): _mapping(each.get("spec"))
         for each in known
         if each.get("kind") == "SchedulingShard"
     }
@@ -97,6 +97,10 @@ def _value(spec: RawObject, field: str) -> Any:
     for part in field.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
+
+
+def _mapping(value: Any) -> RawObject:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _number(value: Any) -> Any:

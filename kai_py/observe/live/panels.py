@@ -4,7 +4,7 @@ A gang has a letter and a shade of its queue's colour. Both are assigned in the 
 and never change, so that a gang can be followed over time. Without colours the letter remains.
 
 Gangs that run or are pending come first, then those that have finished. Queues are bars of GPUs,
-all on one scale: used, borrowed, still due, and the limits.
+all on one scale: allocated, borrowed, deserved but unused, and the limits.
 
 GPUs are a heat map: racks side by side, a row per node, a cell per GPU.
 
@@ -116,7 +116,7 @@ def _selection_panel(
 
 @dataclass(frozen=True, slots=True)
 class _GangLines:
-    """A line per gang; long names are cut, so that pods and states remain to be seen."""
+    """A line per gang; long names are cut, so that pods and states can still be seen."""
 
     gangs: Sequence[LiveGang]
     styles: GangStyles
@@ -142,11 +142,17 @@ def _gang(gang: LiveGang, styles: GangStyles, name: str, width: int) -> Text:
     done = _is_done(gang)
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append(f" {styles.letter(gang.key)} ", style="dim" if done else styles.style(gang.key))
-    shown = name if len(name) <= width else f"{name[: width - 1]}…"
-    line.append(f" {shown:<{width}} ", style="dim" if done else "")
+    line.append(f" {_cut(name, width):<{width}} ", style="dim" if done else "")
     bound = gang.pods if done else gang.bound
     line.append(f"{bound:>2}/{gang.pods:<2} ", style="dim")
     return line.append_text(_state(gang))
+
+
+def _cut(name: str, width: int) -> str:
+    """``name`` in at most ``width`` characters; of a key (NAMESPACE/KIND/NAME) the end."""
+    if len(name) <= width:
+        return name
+    return f"…{name[1 - width :]}" if "/" in name else f"{name[: width - 1]}…"
 
 
 def _state(gang: LiveGang) -> Text:
@@ -164,7 +170,7 @@ def _state(gang: LiveGang) -> Text:
     return Text("running", style="green")
 
 
-USED, BORROWED, DUE, EMPTY = "█", "▓", "░", "·"
+USED, BORROWED, UNUSED, EMPTY = "█", "▓", "░", "·"
 FAIR, MAXIMUM = "◆", "┃"
 FRAME = 4
 
@@ -178,11 +184,16 @@ def queue_panel(cluster: LiveCluster, styles: GangStyles, *, width: int) -> Pane
         for queue in cluster.queues
         for line in _queue(queue, styles.queue(queue.name), names, width - FRAME - names, scale)
     ]
-    legend = f"{USED} allocated {BORROWED} borrowed {DUE} due {FAIR} fair {MAXIMUM} max"
-    if cell_len(legend) + FRAME > width - 2:
-        legend = f"{BORROWED} borrowed {DUE} due {FAIR} fair {MAXIMUM} max"
+    marks = [f"{USED} allocated", f"{BORROWED} borrowed", f"{UNUSED} unused", f"{FAIR} fair"]
+    marks.append(f"{MAXIMUM} max")
+    while marks and cell_len(" ".join(marks)) + FRAME > width:
+        del marks[0]
     return Panel(
-        Group(*lines), title="Queues", subtitle=legend, title_align="left", subtitle_align="right"
+        Group(*lines),
+        title="Queues",
+        subtitle=" ".join(marks),
+        title_align="left",
+        subtitle_align="right",
     )
 
 
@@ -226,7 +237,7 @@ def bar(queue: LiveQueue, colour: str, width: int, scale: float) -> Text:
     text = [EMPTY] * width
     for position in range(max(used, deserved)):
         if position >= used:
-            text[position] = DUE
+            text[position] = UNUSED
         else:
             text[position] = USED if position < deserved else BORROWED
     line = Text("".join(text), style=colour)
@@ -271,7 +282,7 @@ def gpu_panel(cluster: LiveCluster, styles: GangStyles, *, width: int, rows: int
     for row in zip_longest(*(nodes for _, nodes in racks)):
         grid.add_row(*(_node(node, styles, names, cell) if node else Text() for node in row))
     title = f"GPUs {cluster.used} of {cluster.gpus} allocated"
-    legend = "A runs  a starts  × is stopped  · free"
+    legend = "A runs  a starts  × terminates  · free"
     return Panel(grid, title=title, subtitle=legend, title_align="left", subtitle_align="right")
 
 

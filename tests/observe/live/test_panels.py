@@ -170,9 +170,10 @@ def test_queues_are_a_tree_and_gpus_of_others_a_number():
 def test_a_long_name_is_cut_and_leaves_pods_and_states_to_be_seen():
     long = LiveGang(f"default/Job/{'very-' * 12}long", "q", 4, 4, 4, 0, 0, "")
     short = LiveGang("default/Job/chat", "q", 6, 6, 6, 0, 0, "")
-    for selected in ("", short.key):
-        console = Console(width=40, file=io.StringIO(), color_system=None)
-        cluster = LiveCluster((), (), (long, short))
-        console.print(gang_panel(cluster, GangStyles(), rows=5, selected=selected))
-        first, second = console.file.getvalue().splitlines()[1:3]
-        assert ("…  4/4  running" in first, "6/6  running" in second) == (True, True)
+    cluster = LiveCluster((), (), (long, short))
+    for selected, end in (("", "…"), (short.key, "very-long")):
+        first, second = rendered(gang_panel(cluster, GangStyles(), rows=5, selected=selected), 40)[
+            1:3
+        ]
+        assert f"{end}  4/4  running" in first
+        assert "6/6  running" in second
