@@ -254,7 +254,7 @@ class AllocationQuery:
             after = self._copy(node, state, ())
             self._mark_allocated(node, outcome.picks, after)
         except AllocationError as error:
-            return AllocationStep(failure=error), None
+            return AllocationStep(failure=error.as_outcome()), None
         return AllocationStep(
             outcome.picks, self.context.usage_classes.of_view(view, after.pools)
         ), after
@@ -288,7 +288,7 @@ class AllocationQuery:
                 self.claims, view, context.features, context.strategy, context.expressions
             )
         except AllocationError as error:
-            return error
+            return error.as_outcome()
 
     def _view(self, node: int) -> NodeDevices:
         assert self.layout is not None

@@ -86,7 +86,7 @@ def allocate(
             return Allocation(build_allocations(claims, problem.eligibility, view, outcome.picks))
         return failure_of(outcome)
     except AllocationError as error:
-        return error
+        return error.as_outcome()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -137,7 +137,7 @@ class ClusterAllocator:
             if step.failure is None:
                 return Allocation(query.allocations_for(claims, row, step.picks))
         except AllocationError as error:
-            return error
+            return error.as_outcome()
         if isinstance(step.failure, AllocationError):
             # A cached error names the claims and node of the first pod that met it.
             return self.allocate_uncached(claims, nodes[row], state)

@@ -32,9 +32,9 @@ class CounterLayout:
     draws: tuple[CounterDraw, ...]
     """Per device of the view."""
     numbers: Mapping[tuple[int, CounterID], int]
-    """Number by position of the pool and counter."""
+    """Number of a counter, by position of its pool and its id."""
     by_pool: tuple[Mapping[CounterID, int], ...]
-    """The same for each pool of the view."""
+    """By position of the pool: the number of each counter."""
     has_groups: bool
     """Whether any device names compatibility groups."""
 

@@ -52,6 +52,9 @@ class DeviceAccounting:
     _class_infos: dict[str, ClassInfo] = field(default_factory=dict)
     _weights_of_requests: dict[Hashable, tuple[float, ...]] = field(default_factory=dict)
     _limits: DeviceLimits = field(default_factory=DeviceLimits)
+    _limits_of_requests: dict[Hashable, tuple[tuple[str, ...], tuple[str, ...]]] = field(
+        default_factory=dict
+    )
     _limits_seen: tuple[object, ...] = ()
 
     def __post_init__(self) -> None:
@@ -78,6 +81,7 @@ class DeviceAccounting:
     def set_limits(self, limits: Iterable[DeviceLimit]) -> None:
         """Count devices by these limits from the next ``limits_changed`` on."""
         self._limits.replace(limits)
+        self._limits_of_requests.clear()
 
     def limits_changed(self) -> bool:
         """Whether devices may count otherwise than at the last call, by limits."""
@@ -89,6 +93,7 @@ class DeviceAccounting:
         """Take in classes and slices that changed, before ``count_classes``."""
         self.classes = classes
         self._weights_of_requests.clear()
+        self._limits_of_requests.clear()
         self.kinds.weights.forget(self.inventory.pools())
 
     def count_classes(self) -> bool:
@@ -196,23 +201,27 @@ class DeviceAccounting:
 
     def _possible_quota_resources(self, request: DeviceRequestSpec) -> tuple[str, ...]:
         """Quota resources towards which a device of the request may count."""
-        if not self._limits.limits:
-            return ()
-        resources = (
-            resource
-            for kind in self._requested_kinds(request)
-            for resource in self._limits.resources_of(kind.row)
-        )
-        return tuple(dict.fromkeys(resources))
+        return self._quota_resources(request)[0]
 
     def _certain_quota_resources(self, request: DeviceRequestSpec) -> tuple[str, ...]:
         """Quota resources towards which every device of the request counts."""
+        return self._quota_resources(request)[1]
+
+    def _quota_resources(
+        self, request: DeviceRequestSpec
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Those towards which any, and towards which every device of the request counts."""
         if not self._limits.limits:
-            return ()
-        counted = [self._limits.resources_of(kind.row) for kind in self._requested_kinds(request)]
-        return tuple(
-            name for name in (counted[0] if counted else ()) if all(name in c for c in counted)
-        )
+            return (), ()
+        key = request.device_class_name, *selector_texts(request.selectors)
+        known = self._limits_of_requests.get(key)
+        if known is None:
+            counted = [self._limits.resources_of(k.row) for k in self._requested_kinds(request)]
+            possible = tuple(dict.fromkeys(name for each in counted for name in each))
+            certain = set(possible).intersection(*counted)
+            known = possible, tuple(name for name in possible if name in certain)
+            remember(self._limits_of_requests, key, known, MAX_REQUESTS)
+        return known
 
     def _device_quota_resources(self, driver: str, pool: str, device: str) -> tuple[str, ...]:
         """Quota resources towards which a device counts; none once it is removed."""

@@ -67,7 +67,10 @@ def divisible_by_node(kinds: Iterable[DeviceKind]) -> Mapping[str, tuple[Divisib
 
 
 def serving(gpus: Iterable[DivisibleGpu], share: GpuShare) -> tuple[DivisibleGpu, ...]:
-    """Those of ``gpus`` that serve ``share``; for several parts those told apart alike."""
+    """The GPUs of which ``share`` can be taken.
+
+    For parts of several GPUs, only those that the same attribute identifies.
+    """
     found = tuple(each for each in gpus if each.serves(share))
     if share.devices == 1:
         return found

@@ -77,9 +77,13 @@ class CompiledExpressions:
         self.allowance.require()
         value, cost = expression.program.attempt(row.cel.activation)
         self.allowance.spend(cost)
-        if isinstance(value, CELRuntimeError):
+        if not isinstance(value, CELRuntimeError):
+            return value
+        try:
             raise value
-        return value
+        finally:
+            # The error has this frame in its traceback: together they would be a cycle.
+            del value
 
 
 def _attribute(value: AttributeValue) -> DeviceAttribute:

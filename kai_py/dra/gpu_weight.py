@@ -38,7 +38,10 @@ FOUR_SLICE_PRODUCTS = ("A30", "RTX PRO 6000")
 
 @dataclass(frozen=True, slots=True)
 class PoolWeights:
-    """Of one pool: the weight of each device, and the GPUs that it adds to nodes, by name."""
+    """The GPUs that each device of a pool counts as, and that the pool adds to each node.
+
+    ``rows``, ``by_device``: by name of a device; ``by_node``: by name of a node.
+    """
 
     rows: Mapping[str, DeviceRow]
     by_device: Mapping[str, float]

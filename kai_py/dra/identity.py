@@ -38,3 +38,8 @@ class AllocationError(Exception):
 
     ``kai_py.dra.allocator.allocate`` does not raise this: it returns it as a value.
     """
+
+    def as_outcome(self) -> "AllocationError":
+        """The error as a result that is kept: without the frames, which hold all of the cycle."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self

@@ -59,7 +59,7 @@ class Option:
     """ "claim NS/X, request R", for messages."""
     device_class: DeviceClass
     selectors: tuple[RequestSelector, ...]
-    """Of the class, then of the request."""
+    """The selectors of the class, then those of the request."""
     count: int
     """Devices requested; meaningless with ``is_all_mode``."""
     is_all_mode: bool

@@ -56,7 +56,7 @@ class PhysicalDevices:
 
     by_partition: tuple[PhysicalDevice | None, ...]
     positions: tuple[int, ...]
-    """Of each device within its physical device."""
+    """For each device, its position among the partitions of its physical device."""
     first_partitions: tuple[int, ...]
     """For each device, the first partition of its physical device."""
 

@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from kai_py.dra.constraints import AttributeElement
 from kai_py.dra.eligibility import Eligible
@@ -45,8 +45,8 @@ def connected_components(tokens: Sequence[Iterable[Hashable]]) -> list[int]:
     return [numbers.setdefault(root(item), len(numbers)) for item in range(len(tokens))]
 
 
-Tie = tuple[Hashable, ...]
-"""What connects devices: a counter set, or a value under a constraint."""
+Tie = tuple[Literal["set"], int, str] | tuple[Literal["value"], int, int, AttributeElement]
+"""What connects devices: a counter set (pool, name), or a value under a constraint of a claim."""
 
 
 @dataclass(slots=True, eq=False)
@@ -147,9 +147,9 @@ class Symmetry:
         fixed_values = tuple(
             tuple(
                 sorted(
-                    component.ties[token]
+                    number
                     for element in state or ()
-                    if (token := ("value", claim, index, element)) in component.ties
+                    if (number := component.ties.get(("value", claim, index, element))) is not None
                 )
             )
             for index, state in enumerate(search_state.constraints[claim])
@@ -167,8 +167,9 @@ class Symmetry:
     def _device_states(
         self, claim: int, devices: Sequence[int], allowed: frozenset[int]
     ) -> Hashable:
-        """The states of devices, in no order; those of the many that this search has not taken as
-        one number each.
+        """The states of devices, regardless of their order.
+
+        A device that this search has not taken is one number; these are the many.
         """
         taken, kinds = self.search_state.claims_by_device, self._kinds
         free = sorted([2 * kinds[d] + (d in allowed) for d in devices if d not in taken])
@@ -216,9 +217,8 @@ class Symmetry:
         component.signature = self._number(tuple(self._kinds[d] for d in component.devices))
 
     def _describe_counters(self, component: _Component) -> None:
-        sets = {token[1:]: number for token, number in component.ties.items() if token[0] == "set"}
-        # Behind its family a token of a counter set is (pool, name), which its type can't say.
-        component.counter_sets = [(pool, name) for pool, name in sets]  # type: ignore[misc]
+        sets = [token[1:] for token in component.ties if token[0] == "set"]
+        component.counter_sets = sets
         numbers = self.search_state.layout.numbers
         component.counters = [
             number

@@ -95,7 +95,7 @@ def diagnose_allocation(
     try:
         query, usage = allocator.query(claims, nodes, state)
     except AllocationError as error:
-        return error
+        return error.as_outcome()
     layout = query.layout
     assert layout is not None
     kinds = _kinds(query, usage, rows)
