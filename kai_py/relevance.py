@@ -2,8 +2,12 @@
 
 Heartbeats of nodes, managed metadata, conditions of pods and statuses of queues (which we write
 ourselves) cannot. Any other change is relevant: a cycle too many costs a little, one too few leaves
-a gang pending.
+a gang pending. A binding that shows what was assumed changes so little that others may be awaited.
 """
+
+import asyncio
+
+from msgspec.structs import replace
 
 from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue
@@ -11,6 +15,45 @@ from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import same_owner
 from kai_py.watch.kinds import WatchedQueue
+
+CONFIRMED_SECONDS = 1.0
+"""The longest wait for a cycle after the watch showed a binding that was assumed."""
+
+
+class CycleWake:
+    """Wakes the loop that runs cycles; bindings that show as assumed are awaited for a while."""
+
+    def __init__(self) -> None:
+        """Nothing has happened yet."""
+        self._event = asyncio.Event()
+        self._awaited_until = 0.0
+        """Loop time of the cycle that follows confirmed bindings."""
+
+    def wake(self) -> None:
+        """Start a cycle as soon as possible."""
+        self._event.set()
+
+    def wake_after(self, seconds: float) -> None:
+        """Start a cycle in that many seconds at the latest."""
+        asyncio.get_running_loop().call_later(seconds, self._event.set)
+
+    def clear(self) -> None:
+        """Forget what has happened: a cycle begins, which sees all of it."""
+        self._event.clear()
+
+    async def wait(self) -> None:
+        """Wait until a cycle is to start."""
+        await self._event.wait()
+
+    def see(self, old: object | None, new: object | None, assumed_node: str) -> None:
+        """Wake if a change can alter a plan; ``assumed_node``: of a pod, where it was assumed."""
+        if self._event.is_set() or not affects_plan(old, new):
+            return
+        if not confirms_binding(old, new, assumed_node):
+            self.wake()
+        elif (now := asyncio.get_running_loop().time()) >= self._awaited_until:
+            self._awaited_until = now + CONFIRMED_SECONDS
+            self.wake_after(CONFIRMED_SECONDS)
 
 
 def affects_plan(old: object | None, new: object | None) -> bool:
@@ -29,12 +72,32 @@ def affects_plan(old: object | None, new: object | None) -> bool:
     return not same_owner(old, new)
 
 
-def _pod(pod: Pod) -> tuple[object, ...]:
+def confirms_binding(old: object | None, new: object | None, node: str) -> bool:
+    """Whether the change only shows that a pod is on ``node``, where it was assumed to be.
+
+    A binding also writes annotations and labels, and withdraws the nomination.
+    """
     return (
-        _meta(pod.metadata),
-        pod.spec,
+        isinstance(old, Pod)
+        and isinstance(new, Pod)
+        and not old.spec.node_name
+        and new.spec.node_name == node != ""
+        and old.metadata.uid == new.metadata.uid
+        and old.metadata.owner_references == new.metadata.owner_references
+        and old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
+        and replace(old.spec, node_name=node) == new.spec
+        and _pod_status(old) == _pod_status(new)
+    )
+
+
+def _pod(pod: Pod) -> tuple[object, ...]:
+    nominated = pod.status.nominated_node_name
+    return (_meta(pod.metadata), pod.spec, nominated, *_pod_status(pod))
+
+
+def _pod_status(pod: Pod) -> tuple[object, ...]:
+    return (
         pod.status.phase,
-        pod.status.nominated_node_name,
         pod.status.resource_claim_statuses,
         pod.status.extended_resource_claim_status,
         tuple(each.allocated_resources_status for each in pod.status.container_statuses),

@@ -7,9 +7,9 @@
 One event loop does all input and output; only ``decide`` runs in a thread, so watches keep flowing
 while a plan is made. A cycle starts when something relevant changed, at most once per
 ``cyclePeriod``, at least once per ``resyncPeriod``, and at the times on which a decision depends
-(``plan.cycle.deadlines``). A cycle that fails is logged and counted, and the next one rebuilds the
-planner's state. A process that lost its lease ends at once (exit code 1); ``stop`` finishes what is
-under way and releases the lease.
+(``plan.cycle.deadlines``). Bindings that show as assumed are awaited for a second. A cycle that
+fails is logged and counted, and the next one rebuilds the planner's state. A process that lost its
+lease ends at once (exit code 1); ``stop`` finishes what is under way and releases the lease.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from kai_py.observe.replica import Replica
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner, spec_of_queue
 from kai_py.process_settings import commit_settings, election_of, elector_for
-from kai_py.relevance import affects_plan
+from kai_py.relevance import CycleWake
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
@@ -130,7 +130,7 @@ class Scheduler:
         self._elector: Elector | ElectorThread | None = None
         self.address = ""
         """URL at which other replicas reach this one; to be set before ``run``."""
-        self._wake = asyncio.Event()
+        self._wake = CycleWake()
         self._stop = asyncio.Event()
         self._cycle_began: float | None = None
         self._deadline: float | None = None
@@ -144,7 +144,7 @@ class Scheduler:
     def stop(self) -> None:
         """Finish what is under way, then let ``run`` return."""
         self._stop.set()
-        self._wake.set()
+        self._wake.wake()
 
     async def run(self) -> None:
         """Schedule until stopped."""
@@ -262,7 +262,7 @@ class Scheduler:
                     self._client.machine.uniform
                 ),
                 identity=self._identity,
-                wake=self._wake_after,
+                wake=self._wake.wake_after,
                 failures=self._failures,
             )
         )
@@ -312,7 +312,7 @@ class Scheduler:
                 self._metrics.cycle_failures.inc()
                 # The failure may come from cached state: rebuild it.
                 self._planner.reset()
-                self._wake.set()
+                self._wake.wake()
                 pause = max(pause, FAILED_CYCLE_PAUSE)
             self._cycle_began = None
             await self._wait_for_cycle(started + pause)
@@ -340,7 +340,8 @@ class Scheduler:
         with self._metrics.timed("plan", number):
             plan, node_gpus = await asyncio.to_thread(self._decide, snapshot)
         if self._kept_startups is not None:
-            self._kept_startups.note(self._planner.kept_startups())
+            with self._failures.contained("what is kept of starts"):
+                self._kept_startups.note(self._planner.kept_startups())
         ends = self._planner.expected_ends(now)
         view = self._audit_source.view = ClusterView(number, snapshot, plan, node_gpus, ends)
         with self._failures.contained("the next deadline"):
@@ -353,8 +354,7 @@ class Scheduler:
                 self._executor.execute(plan, snapshot, now)
 
     def _decide(self, snapshot: Snapshot) -> tuple[Plan, Floats]:
-        limit = self._configuration.budgets.cycle_time
-        watch = CycleTimer(limit, self._client.machine.boot_time)
+        watch = CycleTimer(self._configuration.budgets.cycle_time, self._client.machine.boot_time)
         plan = self._planner.decide(snapshot, watch=watch)
         return plan, self._planner.node_gpus(snapshot)
 
@@ -366,7 +366,7 @@ class Scheduler:
 
     def _on_owner_kind(self, kind: GroupKind, *, readable: bool) -> None:
         self._planner.builder.set_owner_kind(kind, readable=readable)
-        self._wake.set()
+        self._wake.wake()
 
     def _on_refused(self, kind: Kind[Any], *, refused: bool) -> None:
         self._metrics.kind_refused.labels(kind.permission).set(refused)
@@ -374,6 +374,7 @@ class Scheduler:
 
     def _on_change(self, kind: Kind[Any], old: Any, new: Any) -> None:
         changed = old if new is None else new
+        assumed = self._planner.builder.assumed_node(changed.metadata.uid) if kind is PODS else ""
         # The builder sets aside what it cannot process; this is for what it overlooks.
         with self._failures.contained("a change", f"{kind.name} {key_of(changed)}"):
             self._planner.builder.apply(kind.collection_name, old, new)
@@ -383,8 +384,8 @@ class Scheduler:
                 self._gpu_groups.apply(old, new)
             if kind in (QUEUES, KAI_QUEUES) and self._executor is not None:
                 log_queue_change(*(each and spec_of_queue(each) for each in (old, new)))
-        if not self._wake.is_set() and affects_plan(old, new) and not self._is_own_write(new):
-            self._wake.set()
+        if not self._is_own_write(new):
+            self._wake.see(old, new, assumed)
 
     def _is_own_write(self, new: Any) -> bool:
         """Whether the change is a step of a running transaction, which the builder assumes."""
@@ -393,6 +394,3 @@ class Scheduler:
             and self._executor is not None
             and self._executor.committer.is_committing(new.metadata.uid)
         )
-
-    def _wake_after(self, seconds: float) -> None:
-        asyncio.get_running_loop().call_later(seconds, self._wake.set)

@@ -6,7 +6,7 @@ from kai_py.api.queue import read_queue
 from kai_py.api.records.core import Condition, ObjectMeta, Pod, PodStatus
 from kai_py.api.records.job import Job, JobSpec, JobStatus
 from kai_py.api.records.node import Node, NodeStatus
-from kai_py.relevance import affects_plan
+from kai_py.relevance import affects_plan, confirms_binding
 from kai_py.watch.kinds import WatchedQueue
 
 READY = Condition(
@@ -31,6 +31,29 @@ def test_what_a_pod_asks_and_how_it_ends_matters():
     assert affects_plan(old, replace(old, metadata=leaving))
     assert affects_plan(None, old)
     assert affects_plan(old, None)
+
+
+def test_a_binding_as_assumed_is_a_confirmation_unless_anything_else_changed():
+    old = Pod(metadata=ObjectMeta(name="a", uid="1", resource_version="1"))
+    labels = {"topology.kubernetes.io/zone": "a"}
+    written = replace(old.metadata, resource_version="2", labels=labels, annotations={"terms": "1"})
+    new = replace(old, metadata=written, spec=replace(old.spec, node_name="node-a"))
+    nominated = replace(old, status=PodStatus(nominated_node_name="node-a"))
+    assert confirms_binding(old, new, "node-a")
+    assert confirms_binding(nominated, new, "node-a")
+    leaving = replace(written, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
+    others = (
+        replace(new, metadata=replace(written, uid="2")),
+        replace(new, metadata=leaving),
+        replace(new, spec=replace(new.spec, node_name="node-b")),
+        replace(new, spec=replace(new.spec, priority=1)),
+        replace(new, status=PodStatus(phase="Failed")),
+        None,
+    )
+    assert not any(confirms_binding(old, each, "node-a") for each in others)
+    assert not confirms_binding(old, new, "")
+    assert not confirms_binding(None, new, "node-a")
+    assert not confirms_binding(new, new, "node-a")
 
 
 def test_heartbeats_of_nodes_do_not_matter_but_readiness_does():

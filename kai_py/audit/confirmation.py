@@ -1,8 +1,8 @@
-"""Findings that last, told from what one look at a cluster in motion shows.
+"""Confirmation of findings: those that last, as opposed to effects of late watches.
 
 Watches of several kinds bring changes at different times, so a single look may find a pod whose
-claim has not arrived yet. What is found by every look for some time, and still once each kind has
-shown all that any had shown at the first of these looks, is no such thing.
+claim has not arrived yet. A finding is confirmed if every look for some time has it, the last one
+after each kind has caught up with all that any kind had shown at the first look.
 """
 
 from collections.abc import Iterable

@@ -57,7 +57,7 @@ class BindingOutcome(StrEnum):
     FAILED = "failed"
     """Proven to be on no node, and not to get there by what was sent."""
     UNKNOWN = "unknown"
-    """Not known yet; ``settle`` turns it into one of the others."""
+    """It is unknown yet whether the pod is bound; ``settle`` finds out."""
 
 
 @dataclass(frozen=True, slots=True)

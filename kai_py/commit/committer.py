@@ -93,7 +93,7 @@ class Committer:
         self.releasing: set[str] = set()
         """Uids of the claims that are being released: no transaction starts with them meanwhile."""
         self.releasing_gpus: set[GpuGroup] = set()
-        """The same of shared GPUs whose reservation pods are being deleted."""
+        """Shared GPUs whose reservation pods are being deleted: no transaction starts with them."""
 
     @property
     def pods_in_flight(self) -> frozenset[str]:

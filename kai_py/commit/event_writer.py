@@ -244,12 +244,12 @@ class EventWriter:
         kind: EventType = EventType.NORMAL,
     ) -> None:
         note = self._readable(note, regarding.namespace)
-        told = {
+        allowed = {
             name: text
             for name, text in details.items()
             if self._may_tell(name, text, regarding.namespace)
         }
-        self._recorder.record(Event(regarding, reason, action, note, kind, details=told))
+        self._recorder.record(Event(regarding, reason, action, note, kind, details=allowed))
 
     def _may_tell(self, detail: str, value: str, namespace: str) -> bool:
         """Whether a detail of an event names nothing that ``namespace`` may not know of."""

@@ -1,20 +1,20 @@
 """Eviction of pods, and suspension and resumption of Jobs.
 
 The Eviction API enforces disruption budgets: 429 means not now, and is an answer, not a failure;
-the next plan decides again. The API sets the condition DisruptionTarget itself, by which Job
-failure policies tell an eviction from a crash, and overwrites an existing message. Ours, which
-names the preemptor, is therefore written afterwards, if the pod still exists, so that a refused
-victim is never marked. Both writes carry the pod's uid.
+the next plan decides again. The API itself sets the condition DisruptionTarget, by which the
+failure policies of Jobs distinguish an eviction from a crash, and overwrites an existing message.
+The scheduler's message, which names the preemptor, is therefore written afterwards, if the pod
+still exists; so a pod whose eviction was refused is never marked. Both writes carry the pod's uid.
 
-A victim is read before it is evicted: a pod that is on no node has nothing to give and never ran,
-so it stays; so does one that can't be read. The read also shows its grace period, which is cut to
-``eviction.maxGracePeriod``: its tenant chose it, and others wait for its end.
+A victim is read before it is evicted. A pod on no node never ran and has no capacity to release, so
+it is not evicted, nor is one that can't be read. The read also shows the grace period, which is
+limited to ``eviction.maxGracePeriod``: the tenant chose it, and other gangs wait for its end.
 
 Jobs are suspended instead of evicting their pods, and resumed when they can be placed: one patch
-each, under the Job's uid. The Job controller terminates the pods, or creates new ones. It does not
-ask disruption budgets, which were enforced when the plan was made, and gives the pods their own
-grace periods: the longer ones are shortened afterwards. An annotation records who
-suspended the Job, so that a Job that a user suspended is never resumed.
+each, under the Job's uid. The Job controller terminates the pods, or creates new ones. It ignores
+disruption budgets, which were enforced when the plan was made, and gives the pods their own grace
+periods; those that are too long are shortened afterwards. An annotation records that the scheduler
+suspended the Job, so that a Job suspended by a user is never resumed.
 
 Sources: KEP-3329 (DisruptionTarget), policy/v1 Eviction.
 """
@@ -51,7 +51,7 @@ class EvictionOutcome(StrEnum):
     BLOCKED = "blocked"
     DELETED = "deleted"
     UNBOUND = "unbound"
-    """It is on no node and stays pending."""
+    """The pod is on no node, so it is not evicted and stays pending."""
     FAILED = "failed"
 
 
@@ -164,7 +164,7 @@ def find_long_graces(
 ) -> Iterator[Pod]:
     """Pods that were evicted by a scheduler and deleted with more than ``max_grace`` seconds.
 
-    Such are those of suspended Jobs, whose controller deletes them.
+    These are pods of suspended Jobs, which the Job controller deletes.
     """
     for pod in pods:
         if (
@@ -179,8 +179,8 @@ def find_long_graces(
 async def shorten_grace(access: ApiAccess, pod: Pod, max_grace: float) -> None:
     """Shorten the grace period of a terminating pod, counted from its deletion.
 
-    No budget is asked for a pod that is terminating, and no Job counts it again: its controller
-    has let go of it. A failure is told and left to the next pass.
+    The Eviction API consults no budget for a terminating pod, and its Job has counted it already.
+    A failure is logged; the next pass tries again.
     """
     ref, conditions = PodRef.of(pod.metadata), pod.status.conditions
     reason = next((each.message for each in conditions if each.type == DISRUPTION_TARGET), "")

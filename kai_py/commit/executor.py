@@ -80,10 +80,13 @@ class Executor:
 
     def execute(self, plan: Plan, snapshot: Snapshot, now: float) -> None:
         """Carry out a plan made of ``snapshot``; ``now`` is its time, seconds since the epoch."""
-        plan, gangs = self._reports.complete(plan, snapshot, now), tuple(snapshot.gangs.values())
+        contained, gangs = self._dependencies.failures.contained, tuple(snapshot.gangs.values())
+        with contained("completing the plan"):
+            plan = self._reports.complete(plan, snapshot, now)
         self._maintenance.plan, self._gangs = plan, gangs
         self.committer.commit(self._supported(plan), now)
-        self._reports.update(plan, gangs)
+        with contained("reports"):
+            self._reports.update(plan, gangs)
 
     def _supported(self, plan: Plan) -> Plan:
         """What of ``plan`` may be carried out on a view as fresh as the present one."""

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from kai_py.api.records.core import Pod
 from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.eviction import EvictionOutcome, evict_pod, suspend_job, write_eviction_reason
-from kai_py.plan.victims.survival import SUSPENDED, can_be_suspended, exceeded_limit
+from kai_py.plan.victims.survival import SUSPENDED, exceeded_limit
+from kai_py.snapshot.admitted_gangs import can_be_suspended
 from kai_py.snapshot.gangs import Gang, PodState
 from kai_py.watch.errors import ApiError
 

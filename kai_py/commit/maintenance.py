@@ -136,7 +136,8 @@ class Maintenance:
         )
         while True:
             await asyncio.sleep(dependencies.settings.gpu_interval)
-            if dependencies.is_fresh:
+            # Without shared GPUs nothing is decided, however old the view is.
+            if not upkeep.has_gpus or dependencies.is_fresh:
                 await upkeep.run_once(loop.time())
 
     def _is_written(self, damaged: DamagedPod) -> bool:
@@ -155,7 +156,7 @@ class Maintenance:
                 self._events.report_problem(problem)
 
     def _unreadable_objects(self) -> Iterator[ObjectProblem]:
-        for status in self._dependencies.mirror.status():
+        for status in self._dependencies.mirror.status_of_unreadable():
             for each in status.rejected:
                 namespace, name = each.key
                 unreadable = Owner(status.api_version, each.kind, namespace, name, each.uid)

@@ -31,11 +31,11 @@ class ReadState(StrEnum):
     """What a read proves about a pod, or about the pods of a group together."""
 
     WAITING = "waiting"
-    """It exists and is on no node."""
+    """The pod exists and is on no node."""
     BOUND = "bound"
-    """It is on a node and has not finished; a terminating pod counts too."""
+    """The pod is on a node and has not finished; it may be terminating."""
     GONE = "gone"
-    """It has finished, was deleted or was recreated under its name."""
+    """The pod has finished, or was deleted, perhaps recreated with the same name."""
     UNKNOWN = "unknown"
     """The API gave no usable answer."""
 

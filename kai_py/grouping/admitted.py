@@ -43,7 +43,8 @@ class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     ``floors``: by name of a subgroup, the minMember of a leaf, or how many of its subgroups an
     inner node needs. ``expected_runtime``: seconds. ``share``: the part of each of ``gpus``, which
-    are indexes on the node by group.
+    are indexes on the node by group. ``fragile``: whether its workload had limits of failed pods
+    and could not be suspended; None in records of earlier versions.
     """
 
     queue: str
@@ -53,6 +54,7 @@ class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     expected_runtime: float | None = None
     share: GpuShare | None = None
     gpus: dict[str, int] = {}
+    fragile: bool | None = None
 
     def text(self) -> str:
         """The annotation."""
@@ -118,17 +120,23 @@ def with_floors(tree: Subgroup, floors: Mapping[str, int]) -> Subgroup:
     return tree if same else replace(tree, children=children)
 
 
-def lowest_floors(records: Iterable[Terms]) -> dict[str, int]:
-    """Of each subgroup, the lowest floor with which one of its pods was admitted."""
+def lowest_floors(records: Iterable[tuple[str, Terms]]) -> dict[str, int]:
+    """By subgroup, the lowest minMember with which one of its pods was admitted.
+
+    ``records``: each with the leaf of its pod. A pod that was admitted in another leaf counts
+    towards no minMember here, so the leaf that it was moved to has none.
+    """
     lowest: dict[str, int] = {}
-    for record in records:
+    for leaf, record in records:
         for name, floor in record.floors.items():
             lowest[name] = min(floor, lowest.get(name, floor))
+        if leaf not in record.floors:
+            lowest[leaf] = 0
     return lowest
 
 
 def shortest_runtime(runtimes: Iterable[float | None]) -> float | None:
-    """The earliest promise; None where none was made."""
+    """The shortest of the declared runtimes, in seconds; None if there are none."""
     return min([each for each in runtimes if each is not None], default=None)
 
 

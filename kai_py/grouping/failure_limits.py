@@ -22,13 +22,14 @@ training operator v1.9.2 (UpdateJobReplicaStatuses, and UpdateJobStatus of each 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from kai_py.api.numbers import parse_int64
 from kai_py.api.records.core import Pod
 from kai_py.api.records.job import Job, PodFailurePolicy, PodFailureRule
 from kai_py.api.records.unstructured import Unstructured, values_at
-from kai_py.grouping.gang import FailureLimit, Owner
+from kai_py.grouping.gang import FailureLimit, named_owner
 from kai_py.grouping.owner_chain import GroupKind, OwnerChain, OwnerLink
 
 DEFAULT_BACKOFF_LIMIT = 6
@@ -56,7 +57,7 @@ def failure_limits(chain: OwnerChain) -> tuple[FailureLimit, ...]:
             limits = tuple(_job_limits(link, link.found, chain.pod))
         elif link.kind in _WRAPPERS:
             limits = _WRAPPERS[link.kind](link, chain.pod, limits)
-    return limits
+    return _kept_once(limits) if limits else limits
 
 
 def failure_limit_paths(kind: GroupKind) -> tuple[str, ...]:
@@ -107,6 +108,12 @@ def _matches(rule: PodFailureRule) -> bool:
 
 
 Limits = tuple[FailureLimit, ...]
+
+
+@lru_cache(maxsize=4096)
+def _kept_once(limits: Limits) -> Limits:
+    """Itself; pods of one workload, which are read one after the other, share one copy."""
+    return limits
 
 
 def _job_set(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
@@ -240,10 +247,8 @@ def _replica_specs(spec: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _limit(link: OwnerLink, remaining: int, cause: str, part: str = "") -> FailureLimit:
-    meta, reference = link.found.metadata, link.reference
-    owner = Owner(
-        reference.api_version, reference.kind, meta.namespace, reference.name, reference.uid
-    )
+    reference = link.reference
+    owner = named_owner(reference, link.found.metadata.namespace)
     bounded = min(max(remaining, 0), MAX_REMAINING)
     return FailureLimit(f"{reference.uid}{part}", owner, bounded, cause)
 

@@ -6,8 +6,9 @@ them (minMember); an inner node requires ``min_subgroups`` of its children, all 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from kai_py.api.records.core import Pod
+from kai_py.api.records.core import OwnerReference, Pod
 from kai_py.grouping.gang_settings import DEFAULT_SETTINGS, GangSettings
 
 
@@ -67,6 +68,13 @@ class Owner:
     namespace: str
     name: str
     uid: str
+
+
+# Pods of one workload, which are read one after the other, share one copy.
+@lru_cache(maxsize=4096)
+def named_owner(reference: OwnerReference, namespace: str) -> Owner:
+    """The owner that a pod's ``reference`` names."""
+    return Owner(reference.api_version, reference.kind, namespace, reference.name, reference.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +193,18 @@ def without_minimum(tree: Subgroup) -> Subgroup:
     return replace(tree, min_members=0, children=children)
 
 
-def neediest_first(children: Iterable[Subgroup], have: Mapping[str, int]) -> list[Subgroup]:
-    """Siblings below their floor first, required before optional, least of its floor, by name."""
+def least_complete_first(children: Iterable[Subgroup], have: Mapping[str, int]) -> list[Subgroup]:
+    """Sibling subgroups in the order in which they get pods; ``have``: pods by leaf.
+
+    Those below their minimum come first, then those that have a minimum, then those that have the
+    smallest part of it, then by name.
+    """
 
     def rank(child: Subgroup) -> tuple[bool, bool, float, str]:
-        floor = child.min_pods()
-        held = sum(have.get(leaf.name, 0) for leaf in child.leaves())
-        part = held / floor if floor else float(held)
-        return (is_satisfied(child, have), floor == 0, part, child.name)
+        minimum = child.min_pods()
+        pods = sum(have.get(leaf.name, 0) for leaf in child.leaves())
+        part = pods / minimum if minimum else float(pods)
+        return (is_satisfied(child, have), minimum == 0, part, child.name)
 
     return sorted(children, key=rank)
 

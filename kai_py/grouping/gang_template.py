@@ -40,7 +40,7 @@ class WorkloadOwner:
 
     @property
     def metas(self) -> tuple[ObjectMeta, ...]:
-        """Its metadata, then those of its owners."""
+        """The metadata of the owner, then of the owners above it."""
         return tuple(each.found.metadata for each in (self.link, *self.above))
 
 

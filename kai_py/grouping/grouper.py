@@ -12,6 +12,7 @@ walk to the top and a few dict reads. Sources: the owner-to-group tables of the 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from sys import intern
 
 import msgspec
 
@@ -29,9 +30,9 @@ from kai_py.grouping.frameworks.skypilot import SKYPILOT
 from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.gang import (
     GangSpec,
-    Owner,
     Subgroup,
     TopologyConstraint,
+    named_owner,
     tree_problem,
     within,
 )
@@ -229,7 +230,7 @@ def _unknown_owner_gang(context: PodContext, reference: OwnerReference) -> GangS
     meta = context.chain.pod.metadata
     return GangSpec(
         key=f"{meta.namespace}/{reference.kind}/{reference.name}",
-        owner=_owner(reference, meta.namespace),
+        owner=named_owner(reference, meta.namespace),
         queue=context.queue.name,
         tree=SINGLE_POD.tree,
         problem=(
@@ -239,10 +240,6 @@ def _unknown_owner_gang(context: PodContext, reference: OwnerReference) -> GangS
         ),
         owner_unknown=True,
     )
-
-
-def _owner(reference: OwnerReference, namespace: str) -> Owner:
-    return Owner(reference.api_version, reference.kind, namespace, reference.name, reference.uid)
 
 
 def _workload_class(skipped: Sequence[Rule], rule: Rule) -> str:
@@ -363,8 +360,8 @@ def _gang_of_member(
     if template.min_member_annotations:
         tree = _annotated_min_members(context.chain, template)
     return GangSpec(
-        key=f"{key}/{gang_suffix}" if gang_suffix else key,
-        owner=_owner(reference, namespace),
+        key=intern(f"{key}/{gang_suffix}" if gang_suffix else key),
+        owner=named_owner(reference, namespace),
         queue=context.queue.name or template.queue,
         tree=tree,
         subgroup=subgroup,

@@ -38,9 +38,9 @@ class Absence(Enum):
     """Why an object is missing."""
 
     NOT_FOUND = "not known"
-    """Its kind is watched, or about to be: it may come, or was deleted."""
+    """Its kind is watched, or about to be: the object may still appear, or was deleted."""
     UNREADABLE = "closed"
-    """Its kind is not served, or we may not read it: its content stays unknown."""
+    """Its kind is not served, or may not be read: its content stays unknown."""
 
 
 class Owners(Protocol):

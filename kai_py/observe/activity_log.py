@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 
 from kai_py.observe.decision_log import Decision, DecisionKind
+from kai_py.plan.extensions import step_key
 from kai_py.plan.observations import SetAside
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
@@ -102,7 +103,8 @@ class SetAsideLog:
         for each in plan.set_aside:
             self._tell("a gang", "gang", each)
         for each in plan.failed_extensions:
-            self._tell("an extension", "extension", each)
+            is_step = each.gang.startswith(step_key(""))
+            self._tell("a step of the cycle" if is_step else "an extension", "extension", each)
         failed = (*plan.set_aside, *plan.failed_extensions)
         self._logged = {each.gang: each.message for each in failed}
 

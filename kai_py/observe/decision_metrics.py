@@ -27,7 +27,7 @@ MOST_TIMES = 4
 """Gangs that were evicted so often within a day count together."""
 
 MAX_EVICTED_GANGS = 16_384
-"""Whose evictions are remembered."""
+"""Whose evictions are remembered, for a day."""
 
 
 class DecisionMetrics:
@@ -77,6 +77,7 @@ class DecisionMetrics:
 
     def count(self, decisions: Iterable[Decision], gangs: Mapping[str, Gang], now: float) -> None:
         """Count the decisions of a cycle; ``gangs`` are those of its snapshot, by key."""
+        self._forget_evicted(now)
         for decision in decisions:
             gang = gangs.get(decision.gang)
             if gang is None:
@@ -109,11 +110,17 @@ class DecisionMetrics:
             self._eviction_times[key] = recent
             return
         self._eviction_times[key] = [*recent[-MOST_TIMES:], now]
-        if len(self._eviction_times) > MAX_EVICTED_GANGS:
-            del self._eviction_times[next(iter(self._eviction_times))]
         times = str(len(recent) + 1) if len(recent) + 1 < MOST_TIMES else f"{MOST_TIMES}+"
         self._evicted.add((queue, times))
         self._evicted_gangs.labels(queue, times).inc()
+
+    def _forget_evicted(self, now: float) -> None:
+        while self._eviction_times:
+            first = next(iter(self._eviction_times))
+            counts = self._eviction_times[first][-1] > now - DAY
+            if counts and len(self._eviction_times) <= MAX_EVICTED_GANGS:
+                return
+            del self._eviction_times[first]
 
     def keep_queues(self, plan: Plan) -> None:
         """Drop the series of queues that are gone: their names never end."""

@@ -5,7 +5,7 @@ a text line as ``key=value``, and are top-level keys of a JSON object. A record 
 either form, its traceback included, and nothing that others wrote in it can forge another.
 
 Failures of calls while the API server does not answer are left out below ``debug``: the outage is
-told once (``kai_py.watch.outages``). Of any other warning ``BURST`` records a minute are written,
+logged once (``kai_py.watch.outages``). Of any other warning ``BURST`` records a minute are written,
 and the next one says how many were not.
 """
 
@@ -39,7 +39,7 @@ def configure_logging(
     formatter = JsonFormatter() if log_format is LogFormat.JSON else TextFormatter()
     handler.setFormatter(formatter)
     if level > logging.DEBUG:
-        handler.addFilter(_is_told_as_outage)
+        handler.addFilter(_is_no_outage)
         handler.addFilter(RateLimit(time.monotonic))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
@@ -51,7 +51,7 @@ def _log_thread_failure(failure: threading.ExceptHookArgs) -> None:
     log.critical("thread %s failed", name, exc_info=failure.exc_value)
 
 
-def _is_told_as_outage(record: logging.LogRecord) -> bool:
+def _is_no_outage(record: logging.LogRecord) -> bool:
     """False for a record of a call that failed because the server does not answer."""
     arguments = record.args if isinstance(record.args, tuple) else ()
     return not any(isinstance(each, Unreachable | ServerError) for each in arguments)

@@ -13,9 +13,11 @@ from kai_py.snapshot.snapshot import Snapshot
 
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:
-    """A sort key that compares runs of digits as numbers."""
-    parts = re.split(r"(\d+)", name)
-    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)
+    """A sort key that compares runs of digits as numbers, however long."""
+    parts = re.split(r"([0-9]+)", name)
+    digits = [part.lstrip("0") for part in parts[1::2]]
+    parts[1::2] = digits
+    return tuple((len(part), part) if at % 2 else (-1, part) for at, part in enumerate(parts))
 
 
 def pending_by_queue(snapshot: Snapshot, plan: Plan) -> Mapping[str, Sequence[str]]:

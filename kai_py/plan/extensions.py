@@ -28,6 +28,11 @@ def score_key(name: str) -> str:
     return f"score {name}"
 
 
+def step_key(name: str) -> str:
+    """The same of a step of the cycle; one that failed is tried again in the next cycle."""
+    return f"step {name}"
+
+
 def extension_keys(scores: tuple[WeightedScore, ...], actions: tuple[str, ...]) -> tuple[str, ...]:
     """The keys of all that is configured."""
     installed = [each.name for each in scores if each.name not in tuple(BuiltInScore)]

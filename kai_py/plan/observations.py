@@ -17,6 +17,8 @@ class QueueShare:
     amount that the cluster is too small for, the amount that it is scaled to. A ``parent`` of ""
     means root; a queue whose written parent is unusable counts as a root, too, and has a problem
     that says so.
+    ``owed`` counts against ``maximum``, ``owed_non_preemptible`` against ``deserved``, beside what
+    is allocated: shared claims that other queues are charged with (``plan.state.shared_claims``).
     ``is_open``: every namespace may use it.
     """
 
@@ -32,6 +34,8 @@ class QueueShare:
     scaled_deserved: dict[str, float] = field(default_factory=dict)
     infeasible: dict[str, float] = field(default_factory=dict)
     non_preemptible: dict[str, float] = field(default_factory=dict)
+    owed: dict[str, float] = field(default_factory=dict)
+    owed_non_preemptible: dict[str, float] = field(default_factory=dict)
     priority: int = 100
     is_open: bool = False
     spares: tuple[str, ...] = ()

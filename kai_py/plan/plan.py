@@ -226,6 +226,7 @@ class GangPlacement(Struct, frozen=True):
     semi_preemptible: bool = False
     expected_runtime: float | None = None
     expected: tuple[tuple[str, int], ...] = ()
+    fragile: bool = False
 
     def terms(self, placement: Placement) -> Terms:
         """What one of the pods is admitted with."""
@@ -241,6 +242,7 @@ class GangPlacement(Struct, frozen=True):
             ),
             floors=floors,
             expected_runtime=self.expected_runtime,
+            fragile=self.fragile,
             share=placement.gpu_share if placement.gpus else None,
             gpus={gpu.group: gpu.index for gpu in placement.gpus},
         )

@@ -28,30 +28,30 @@ class ComparedResources(StrEnum):
     """Which resources count when a queue is compared with its deserved amount or fair share."""
 
     REQUESTED = "requested"
-    """Those that the gang requests."""
+    """Only the resources that the gang requests."""
 
     ALL = "all"
-    """All of them, also those that the gang does not request."""
+    """All resources, including those that the gang does not request."""
 
 
 class BypassPolicy(StrEnum):
-    """Use of idle capacity that is too small for the gang that is first in the order."""
+    """Which gangs get idle capacity that is too small for the gang that is first in the order."""
 
     PREEMPT_FIRST = "in-turn"
-    """For the first gang, where consolidation, reclaim or preemption provide the rest."""
+    """The first gang, if consolidation, reclaim or preemption can provide the rest."""
 
     BYPASS_FIRST = "who-fits"
-    """For later gangs that fit; only then may any gang evict others."""
+    """Later gangs that fit; only after these may any gang evict others."""
 
 
 class CountedDemand(StrEnum):
     """Which pending requests count as demand of their queue."""
 
     FEASIBLE = "feasible"
-    """Those that the nodes, if they were empty, could serve."""
+    """Only requests that the nodes could serve if they were empty."""
 
     ALL = "all"
-    """All of them, also those that no node can ever serve."""
+    """All requests, including those that no node can ever serve."""
 
 
 class VictimPreference(StrEnum):
@@ -68,10 +68,10 @@ class MinRuntimeMethod(StrEnum):
     """Whose reclaim min runtime protects a victim from another queue."""
 
     LCA = "lca"
-    """That of the victim's ancestor just below the lowest ancestor it shares with the reclaimer."""
+    """The one of the victim's ancestor just below its lowest common ancestor with the reclaimer."""
 
     QUEUE = "queue"
-    """That of the victim's own queue."""
+    """The one of the victim's own queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,12 +114,15 @@ def replicas_that_fit(
     report the resource: there, claims and device plugin hand out the same cards. So do extended
     resources that claims serve on other nodes.
     """
-    fit = np.full(mask.shape, np.inf)
+    fit: Floats | None = None
     for name, request in shape.reported_requests.items():
         position = resources.positions.get(name)
         if position is None:
             return np.zeros(mask.shape, dtype=np.int64)
-        np.minimum(fit, free[position] / request, out=fit)
+        held = free[position] / request
+        fit = held if fit is None else np.minimum(fit, held, out=fit)
+    if fit is None:
+        fit = np.full(mask.shape, np.inf)
     for name, request in requests_where_reported(shape):
         position = resources.positions.get(name)
         if position is not None:
@@ -128,11 +131,12 @@ def replicas_that_fit(
     if not shape.requests:
         # Casting inf to an integer is undefined.
         fit[:] = np.iinfo(np.int32).max
-    counts: Ints = np.floor(np.maximum(fit, 0.0)).astype(np.int64)
+    np.maximum(fit, 0.0, out=fit)
+    counts: Ints = np.floor(fit, out=fit).astype(np.int64)
     if shape.host_ports:
         # Two pods with the same host ports never share a node.
         np.minimum(counts, 1, out=counts)
-    counts[~mask] = 0
+    counts *= mask
     return counts
 
 

@@ -90,7 +90,7 @@ class PodRules:
         yield from self._spread(shape)
 
     def attractions(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
-        """Of ``filters`` those that further pods may let a pod pass."""
+        """The ``filters`` that a pod may still pass once further pods are placed."""
         yield from self._affinity(shape)
         yield from self._spread(shape)
 
@@ -118,7 +118,7 @@ class PodRules:
         yield from self.pods.refusing(shape)
 
     def refusals(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
-        """Of ``filters`` those that only get stricter as pods are placed."""
+        """The ``filters`` that only exclude more nodes as further pods are placed."""
         for term in rules_of(shape).anti_affinity:
             yield "didn't match pod anti-affinity rules", self._without(self.pods.selected(term))
         refusing = self.pods.refusing(shape)

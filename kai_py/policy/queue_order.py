@@ -42,7 +42,7 @@ from itertools import groupby
 import numpy as np
 
 from kai_py.policy.fairness_rules import ComparedResources, FairnessRules
-from kai_py.policy.queue_usage import QueueUsage, exceeds, tolerance
+from kai_py.policy.queue_usage import QueueUsage, exceeds
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.tables.queue_tree import Index
@@ -117,22 +117,19 @@ class QueueOrder:
         rules: FairnessRules,
         *,
         reverse: bool = False,
-        wanted: Floats | None = None,
+        reclaimer_request: Floats | None = None,
     ) -> None:
-        """``wanted`` (resources,): what victims are taken for, where the order is that of victims.
+        """``reverse``: the order in which victims are taken from queues.
 
-        In the native profile a queue then is over its share in a resource that is wanted, counting
-        what was taken from it already.
+        ``reclaimer_request`` (resources,): what these victims are taken for. In the native profile
+        a queue is then over its share if it still is so, without what was released, in a resource
+        that the reclaimer requests.
         """
         queues = usage.queues
-        fair, deserved = usage.fair, queues.deserved
-        bound = np.where(np.isinf(usage.allocatable), usage.total[:, None], usage.allocatable)
-        entitled = (fair + tolerance(fair), deserved + tolerance(deserved))
-        columns = np.stack((*entitled, usage.allocatable, bound), axis=-1)
         self._usage = usage
         self._sign = -1 if reverse else 1
         self._compares_all = rules.compared_resources is ComparedResources.ALL
-        self._bounds = columns.transpose(1, 0, 2).tolist()
+        self._bounds = usage.bounds_by_queue
         tie_breakers = np.vstack((usage.allocatable, queues.creation_order))
         self._tie_breakers: list[list[float]] = tie_breakers.T.tolist()
         self._priority = (-queues.priority).tolist()
@@ -142,10 +139,9 @@ class QueueOrder:
         self._first_leaf: dict[int, int] = {}
         self._released: dict[int, list[float]] = {}
         self._zeros = [0.0] * len(usage.total)
-        by_wanted = wanted is not None and not self._compares_all
-        self._wanted: list[float] | None = (
-            wanted.tolist() if by_wanted and wanted is not None else None
-        )
+        self._reclaimer_request: list[float] | None = None
+        if reclaimer_request is not None and not self._compares_all:
+            self._reclaimer_request = reclaimer_request.tolist()
         self._version = [0] * len(queues)
         self._heaps: dict[int, list[tuple[QueueKey, int, int]]] = {}
 
@@ -207,7 +203,7 @@ class QueueOrder:
         over_all, with_gang, without = True, 0.0, 0.0
         allocated_amounts = self._usage.allocated[:, queue].tolist()
         released_amounts = self._released.get(queue, self._zeros)
-        compared = request if self._wanted is None else self._wanted
+        compared = request if self._reclaimer_request is None else self._reclaimer_request
         rows = zip(
             allocated_amounts,
             request,
@@ -219,7 +215,7 @@ class QueueOrder:
         for allocated, requested, decides, released, bounds in rows:
             fair, deserved, allocatable, bound = bounds
             after = allocated + requested
-            gone = 0.0 if self._wanted is None else released
+            gone = 0.0 if self._reclaimer_request is None else released
             if allocated - gone <= fair:
                 over_all = False
             elif self._compares_all or decides > 0:

@@ -10,8 +10,8 @@ now. Measurements older than ``stale_after`` count as none.
 A queue and all its ancestors limit a gang that is about to start by two rules, each only for
 resources that the gang requests:
 
-- what the queue has allocated plus the request stays within ``max``;
-- what non-preemptible pods have allocated plus a non-preemptible request stays within
+- what the queue has allocated and owes plus the request stays within ``max``;
+- what non-preemptible pods have allocated and owe plus a non-preemptible request stays within
   ``deserved``, because capacity that can't be reclaimed must not be borrowed.
 
 A refusal is a value: the refusing queue nearest to the gang, and the numbers compared. O(resources
@@ -35,7 +35,10 @@ class QueueUsage:
     """Amounts (resources, queues), each with the queue's subtree; ``total`` (resources,).
 
     ``allocated`` counts pods on nodes (of those that terminate the lingering ones),
-    ``non_preemptible`` those of them that may not be evicted.
+    ``non_preemptible`` those of them that may not be evicted. ``owed``: the claims of these pods
+    that other queues are charged with, and that fall to them when the pods there have ended;
+    ``owed_non_preemptible`` those of the pods that may not be evicted. They count against bounds
+    only.
     """
 
     queues: QueueTable
@@ -43,12 +46,46 @@ class QueueUsage:
     allocated: Floats
     non_preemptible: Floats
     fair: Floats
+    owed: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    owed_non_preemptible: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def __post_init__(self) -> None:
+        """Without amounts owed, these are 0."""
+        for name in ("owed", "owed_non_preemptible"):
+            if getattr(self, name).shape != self.allocated.shape:
+                object.__setattr__(self, name, np.zeros_like(self.allocated))
 
     @cached_property
     def allocatable(self) -> Floats:
         """(resources, queues) the most a queue may have undisturbed; inf where unbounded."""
         entitled = np.maximum(self.queues.deserved, self.fair)
         return np.minimum(self.queues.max, entitled)
+
+    @cached_property
+    def bounds_by_queue(self) -> list[list[list[float]]]:
+        """By queue and resource, what the order of queues compares amounts with.
+
+        The most that counts as within the fair share, and as within what is deserved; allocatable;
+        and the same with the cluster's total in place of inf.
+        """
+        fair, deserved = self.fair, self.queues.deserved
+        within = fair + tolerance(fair), deserved + tolerance(deserved)
+        finite = np.where(np.isinf(self.allocatable), self.total[:, None], self.allocatable)
+        columns = np.stack((*within, self.allocatable, finite), axis=-1)
+        by_queue: list[list[list[float]]] = columns.transpose(1, 0, 2).tolist()
+        return by_queue
+
+    def with_owed(self, owed: Floats, owed_non_preemptible: Floats) -> "QueueUsage":
+        """The same usage with other amounts owed, (resources, queues) each."""
+        return replace(self, owed=owed, owed_non_preemptible=owed_non_preemptible)
+
+    def counted(self, bound: "QuotaBound", at: Index | int) -> Floats:
+        """(resources, n) what counts against a bound of the queues ``at`` (n,), or of one."""
+        own, owed = self.allocated, self.owed
+        if bound is QuotaBound.DESERVED:
+            own, owed = self.non_preemptible, self.owed_non_preemptible
+        counted: Floats = own[:, at] + owed[:, at]
+        return counted
 
 
 def copy_usage(usage: QueueUsage) -> QueueUsage:
@@ -57,6 +94,8 @@ def copy_usage(usage: QueueUsage) -> QueueUsage:
         usage,
         allocated=usage.allocated.copy(),
         non_preemptible=usage.non_preemptible.copy(),
+        owed=usage.owed.copy(),
+        owed_non_preemptible=usage.owed_non_preemptible.copy(),
     )
 
 
@@ -149,6 +188,8 @@ class QuotaBound(StrEnum):
 class QuotaExceeded:
     """``allocated`` + ``requested`` > ``limit`` of row ``resource`` in ``queue``.
 
+    ``allocated``: with what is owed.
+
     For ``QuotaBound.DESERVED`` only non-preemptible pods count as allocated.
     """
 
@@ -191,7 +232,7 @@ class QuotaExceeded:
 def check_limits(
     usage: QueueUsage, queue: int, request: Floats, *, preemptible: bool
 ) -> QuotaExceeded | None:
-    """Both rules for ``request`` (resources,) in ``queue``; None means that it may start."""
+    """That ``request`` (resources,) exceeds ``max`` or deserved of ``queue``; None if neither."""
     if preemptible and not usage.queues.has_max[queue]:
         return None
     exceeded = check_max(usage, queue, request)
@@ -203,7 +244,7 @@ def check_limits(
 def check_usage(
     usage: QueueUsage, queue: int, counted: Floats, *, preemptible: bool
 ) -> QuotaExceeded | None:
-    """Both rules for what is allocated already, as far as ``counted`` (resources,) is positive."""
+    """As ``check_limits``, for what is allocated, where ``counted`` (resources,) is above 0."""
     none = np.zeros_like(counted)
     exceeded = _first_exceeded(usage, queue, none, QuotaBound.MAX, counted > 0)
     if exceeded is not None or preemptible:
@@ -212,20 +253,13 @@ def check_usage(
 
 
 def check_max(usage: QueueUsage, queue: int, request: Floats) -> QuotaExceeded | None:
-    """The ``max`` rule alone."""
+    """As ``check_limits``, for ``max`` alone."""
     return _first_exceeded(usage, queue, request, QuotaBound.MAX)
 
 
 def check_deserved(usage: QueueUsage, queue: int, request: Floats) -> QuotaExceeded | None:
     """The ``deserved`` rule alone, for a non-preemptible request."""
     return _first_exceeded(usage, queue, request, QuotaBound.DESERVED)
-
-
-def _bound_and_usage(usage: QueueUsage, bound: QuotaBound) -> tuple[Floats, Floats]:
-    """The bound of every queue, and the amounts that count against it."""
-    if bound is QuotaBound.MAX:
-        return usage.queues.max, usage.allocated
-    return usage.queues.deserved, usage.non_preemptible
 
 
 def _first_exceeded(
@@ -235,17 +269,17 @@ def _first_exceeded(
     bound: QuotaBound,
     counted: Bools | None = None,
 ) -> QuotaExceeded | None:
-    limit, allocated = _bound_and_usage(usage, bound)
     path = usage.queues.ancestors(queue)[::-1]
-    column = request[:, None]
-    refused = exceeds(allocated[:, path] + column, limit[:, path])
+    every = usage.queues.max if bound is QuotaBound.MAX else usage.queues.deserved
+    limit, allocated = every[:, path], usage.counted(bound, path)
+    refused = exceeds(allocated + request[:, None], limit)
     refused &= (request > 0 if counted is None else counted)[:, None]
     if not refused.any():
         return None
     # Transposed, so that the nearest queue comes before the first resource.
     step, row = divmod(int(refused.T.argmax()), len(request))
     name = usage.queues.names[path[step]]
-    at = (row, path[step])
+    at = (row, step)
     return QuotaExceeded(
         bound, name, row, float(limit[at]), float(allocated[at]), float(request[row])
     )

@@ -24,7 +24,13 @@ from enum import StrEnum
 import numpy as np
 
 from kai_py.policy.fairness_rules import ComparedResources, FairnessRules
-from kai_py.policy.queue_usage import QueueUsage, diverging_siblings, exceeds, exceeds_any
+from kai_py.policy.queue_usage import (
+    QueueUsage,
+    QuotaBound,
+    diverging_siblings,
+    exceeds,
+    exceeds_any,
+)
 from kai_py.policy.sibling_division import running_sums
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.tables.queue_tree import Index
@@ -273,7 +279,7 @@ def stays_within_deserved(
 def _above_deserved(
     usage: QueueUsage, reclaimer: Reclaimer, queue: int, rows: Index
 ) -> ReclaimRefused | None:
-    with_request = usage.non_preemptible[:, queue] + reclaimer.request
+    with_request = usage.counted(QuotaBound.DESERVED, queue) + reclaimer.request
     deserved = usage.queues.deserved[:, queue]
     above = _first_above(with_request, deserved, rows)
     if above is None:

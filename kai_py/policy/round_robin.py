@@ -56,7 +56,8 @@ def round_robin_order(
         leaves = np.concatenate((leaves, own))
         queue, request = queues.path[leaves, depth], costs.pod[:, leaves] * costs.pods[leaves]
         allocated = _allocated_before(usage, queue, leaves, costs)
-        passes = exceeds(allocated + request, queues.max[:, queue]) & (request > 0)
+        counted = allocated + usage.owed[:, queue] + request
+        passes = exceeds(counted, queues.max[:, queue]) & (request > 0)
         exceeded = np.append(exceeded, np.zeros(len(own), np.bool_)) | passes.any(axis=0)
         keys = order_keys(usage, queue, request, rules, allocated_before=allocated)
         merged = np.lexsort((*keys[::-1], queues.parent[queue]))

@@ -15,11 +15,11 @@ O(samples of a kind) per question.
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.gangs import Gang, Member, changed_gangs
 
 MAX_SAMPLES = 16
 """Of a kind; the oldest go first."""
@@ -89,8 +89,8 @@ class RuntimeHistory:
         before, self._gangs = self._gangs, gangs
         if before is gangs:
             return
-        for key, gang in before.items():
-            if gangs.get(key) is not gang and gang.bound and not is_service(gang):
+        for gang in changed_gangs(before, gangs):
+            if gang.bound and not is_service(gang):
                 self._record_ended(gang, completed, now)
 
     def expected_runtime(self, gang: Gang, member: Member, age: float = 0.0) -> float | None:
@@ -132,6 +132,12 @@ class ExpectedEnds:
             return math.inf
         runtime = self.history.expected_runtime(gang, member, self.now - member.bound_since)
         return math.inf if runtime is None else member.bound_since + runtime
+
+    def known_of(self, gangs: Iterable[Gang]) -> list[Gang]:
+        """Those of ``gangs`` of which the end of a pod may be known."""
+        if not self.history:
+            return [gang for gang in gangs if gang.expected_runtime is not None]
+        return [g for g in gangs if g.expected_runtime is not None or not is_service(g)]
 
     def will_end(self, gang: Gang, member: Member) -> bool:
         """Whether a running pod is one that ends by itself, as it declares or as such pods did."""

@@ -40,6 +40,8 @@ class ServedShare:
     _fair: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     _received: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     _entitled: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    due: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    """(resources, queues) of the fair shares what queues could have now."""
 
     def advance(
         self, resources: Sequence[str], usage: QueueUsage, now: float, due: Floats | None = None
@@ -58,14 +60,19 @@ class ServedShare:
         self._received = self._received * factor + self._allocated * span
         self._entitled = self._entitled * factor + self._fair * span
         self._now = now
-        fair = usage.fair if due is None else np.minimum(usage.fair, due)
-        self._allocated, self._fair = usage.allocated.copy(), _finite(fair)
+        fair = self.due = usage.fair if due is None else np.minimum(usage.fair, due)
+        # What is deserved without limit is all that is requested, which other resources bound.
+        measured = np.isfinite(usage.queues.deserved) & np.isfinite(fair)
+        self._allocated, self._fair = usage.allocated.copy(), np.where(measured, fair, 0.0)
 
-    def is_served(self, queue: int, rows: Index) -> bool:
-        """Whether the queue had what it was entitled to in the resources of ``rows``."""
+    def is_served(self, queue: int, rows: Index, *, tolerated: float = TOLERATED) -> bool:
+        """Whether the queue had what it was entitled to in the resources of ``rows``.
+
+        ``tolerated``: the part of it that may be missing.
+        """
         entitled, received = self._entitled[rows, queue], self._received[rows, queue]
-        tolerated = TOLERATED * entitled + GRACE_SECONDS * self._fair[rows, queue]
-        return bool((entitled - received <= tolerated + 1e-9).all())
+        missing = tolerated * entitled + GRACE_SECONDS * self._fair[rows, queue]
+        return bool((entitled - received <= missing + 1e-9).all())
 
     def _rename(self, resources: tuple[str, ...], queues: tuple[str, ...]) -> None:
         """Other resources or queues: what is known of those that stay is kept."""
@@ -93,9 +100,13 @@ class DueTimes:
     """Since when pending gangs are due, by key; inf for those that were only seen above it."""
 
     _since: dict[str, float] = field(default_factory=dict)
+    _pending: Collection[str] = ()
 
     def start_cycle(self, pending: Collection[str]) -> None:
         """Forget the gangs that are not pending any more."""
+        if pending is self._pending:
+            return
+        self._pending = pending
         self._since = {key: self._since[key] for key in pending if key in self._since}
 
     def record_above_share(self, gang: Gang) -> None:
@@ -108,8 +119,3 @@ class DueTimes:
         since = gang.waiting_since if known is None else min(known, now)
         self._since[gang.key] = since
         return since
-
-
-def _finite(fair: Floats) -> Floats:
-    """An unlimited share is no measure of what a queue should have had."""
-    return np.where(np.isfinite(fair), fair, 0.0)

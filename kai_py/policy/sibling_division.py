@@ -163,6 +163,9 @@ def divide_exactly(siblings: Siblings, usage_weight: float) -> Portions:
     guaranteed = np.minimum(guarantee, siblings.ceiling)
     deserved = water_fill(siblings.group, siblings.budget, guarantee, guaranteed)
     usable = np.where(siblings.weight > 0, siblings.ceiling - deserved, 0.0)
+    if not (usable > 0).any():
+        nothing = np.zeros(deserved.shape)
+        return Portions(deserved, nothing, nothing)
     bucket, group_of = priority_buckets(siblings)
     buckets = len(group_of)
     remaining = siblings.budget - sum_by(siblings.group, deserved, siblings.budget.shape[-1])

@@ -7,7 +7,7 @@ import numpy as np
 from kai_py.api.records.core import Toleration
 from kai_py.api.records.node import Taint
 from kai_py.api.taints import covers
-from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.nodes import NodeColumns, at_codes
 from kai_py.snapshot.resources import Bools, Ints
 
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
@@ -31,17 +31,17 @@ def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
 def tolerated_nodes(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Bools:
     """(nodes,) bool: every NoSchedule and NoExecute taint of the node is tolerated."""
     tolerated = [_first_untolerated(tolerations, taints) is None for taints in nodes.taint_lists]
-    return np.array(tolerated, dtype=np.bool_)[nodes.taint_codes]
+    return at_codes(np.array(tolerated, dtype=np.bool_), nodes.taint_codes)
 
 
-def tolerated_in_time(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Bools:
+def eventually_tolerated(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Bools:
     """(nodes,) bool: the same once ``PASSING_TAINTS`` have gone."""
     lasting = [
         [taint for taint in taints if not taint.key.startswith(PASSING_TAINTS)]
         for taints in nodes.taint_lists
     ]
     tolerated = [_first_untolerated(tolerations, taints) is None for taints in lasting]
-    return np.array(tolerated, dtype=np.bool_)[nodes.taint_codes]
+    return at_codes(np.array(tolerated, dtype=np.bool_), nodes.taint_codes)
 
 
 def untolerated_nodes(
@@ -74,4 +74,4 @@ def unwanted_taints(tolerations: Sequence[Toleration], nodes: NodeColumns) -> In
         )
         for taints in nodes.taint_lists
     ]
-    return np.array(counts, dtype=np.int64)[nodes.taint_codes]
+    return at_codes(np.array(counts, dtype=np.int64), nodes.taint_codes)

@@ -9,7 +9,7 @@ from typing import Any
 
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.placement.reasons import amount_text
-from kai_py.plan.state.empty_nodes import admitted_in_time
+from kai_py.plan.state.empty_nodes import eventually_admitted
 from kai_py.simulate.device_remedies import claim_objects, claim_requests
 from kai_py.simulate.manifest_remedies import Spec, edit_pod_spec, pod_specs
 from kai_py.simulate.objects import Document
@@ -37,7 +37,7 @@ def _excess(search: RemedySearch) -> Iterator[tuple[str, tuple[float, str]]]:
     """Resources of which a pod requests more than any node that admits it has: both amounts."""
     snapshot = search.snapshot
     for shape in search.gang.pending_shapes.values():
-        admitted = admitted_in_time(shape, snapshot.nodes)
+        admitted = eventually_admitted(shape, snapshot.nodes)
         for name, wanted in sorted(shape.requests.items()):
             row = snapshot.resources.positions.get(name)
             if row is None or not admitted.any():

@@ -146,11 +146,11 @@ class Accounting:
         return total(self._request(request) for request in spec.devices.requests)
 
     def least_of_claim(self, spec: ResourceClaimSpec) -> dict[str, float]:
-        """Of each resource the least that an unallocated claim can cost."""
+        """By quota resource, the least that an unallocated claim can cost."""
         return total(map(self.least_of, spec.devices.requests))
 
     def least_of(self, request: DeviceRequest) -> dict[str, float]:
-        """Of each resource the least that a request can cost, by whichever alternative."""
+        """By quota resource, the least that a request can cost with any of its alternatives."""
         exact = request.exactly
         if exact is not None:
             return {} if exact.admin_access else self.least_of_alternative(exact)

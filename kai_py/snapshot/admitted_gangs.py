@@ -1,7 +1,7 @@
 """Gangs with no more than their running pods were admitted with (``grouping.admitted``)."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from kai_py.grouping.admitted import (
 )
 from kai_py.grouping.gang_settings import Preemptibility
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.suspended_jobs import MAX_PLACEHOLDERS
 from kai_py.snapshot.tables.admissions import Admissions
 
 
@@ -28,9 +29,13 @@ def as_admitted(gang: Gang, admissions: Admissions) -> Gang:
         return gang
     records = admissions.all_terms([member.pod.uid for member in gang.bound])
     # Pods that were adopted together have one record.
-    known = {id(record): record for record in records if record is not None}
+    known = {
+        (member.subgroup, id(record)): record
+        for member, record in zip(gang.bound, records, strict=True)
+        if record is not None
+    }
     if known:
-        gang = _limited(gang, known.values())
+        gang = _limited(gang, [(leaf, record) for (leaf, _), record in known.items()])
     if None in records and not gang.problem and gang.queue:
         bound = zip(gang.bound, records, strict=True)
         unrecorded = [member for member, record in bound if record is None]
@@ -52,16 +57,31 @@ def expected_pods(gang: Gang) -> tuple[tuple[str, int], ...]:
     return tuple((leaf, count + present[leaf]) for leaf, count in sorted(missing.items()))
 
 
-def _limited(gang: Gang, records: Collection[Terms]) -> Gang:
+def can_be_suspended(gang: Gang) -> bool:
+    """Whether the gang is a batch/v1 Job that is, or was admitted as one, of few enough pods."""
+    owner = gang.owner
+    is_job = owner.kind == "Job" and owner.api_version.startswith("batch/")
+    pods = max(gang.total_pods, len(gang.members))
+    return is_job and (gang.admitted_as_evictable or pods <= MAX_PLACEHOLDERS)
+
+
+def is_fragile(gang: Gang) -> bool:
+    """Whether its workload has limits of failed pods, and cannot be suspended instead."""
+    return any(m.failure_limits for m in gang.members) and not can_be_suspended(gang)
+
+
+def _limited(gang: Gang, terms: Sequence[tuple[str, Terms]]) -> Gang:
+    records = [record for _, record in terms]
     now = preemptibility_of(preemptible=gang.preemptible, semi_preemptible=gang.semi_preemptible)
     priority = min([gang.priority, *[record.priority for record in records]])
     preemptibility = least_protected([now, *[record.preemptibility for record in records]])
     runtime = shortest_runtime(
         [gang.expected_runtime, *[record.expected_runtime for record in records]]
     )
-    tree = with_floors(gang.tree, lowest_floors(records))
+    tree = with_floors(gang.tree, lowest_floors(terms))
+    evictable = any(record.fragile is False for record in records) and is_fragile(gang)
     same = (gang.priority, now, gang.expected_runtime) == (priority, preemptibility, runtime)
-    if same and tree is gang.tree:
+    if same and tree is gang.tree and not evictable:
         return gang
     return replace(
         gang,
@@ -70,6 +90,7 @@ def _limited(gang: Gang, records: Collection[Terms]) -> Gang:
         semi_preemptible=preemptibility is Preemptibility.SEMI_PREEMPTIBLE,
         expected_runtime=runtime,
         tree=tree,
+        admitted_as_evictable=evictable,
     )
 
 
@@ -83,4 +104,5 @@ def _terms(gang: Gang, leaf: str) -> Terms:
         ),
         floors=floors_of(gang.tree, leaf, dict(expected_pods(gang)).get(leaf, 0)),
         expected_runtime=gang.expected_runtime,
+        fragile=is_fragile(gang),
     )

@@ -68,6 +68,10 @@ class Assumptions(PodTable):
         """Uids of the pods that are assumed to be bound."""
         return frozenset(self._nodes)
 
+    def node_of(self, pod_uid: str) -> str:
+        """The node to which the pod is assumed to be bound, "" for none."""
+        return self._nodes.get(pod_uid, "")
+
     def evict(self, pod_uid: str) -> None:
         """The pod is being evicted."""
         self._evicted[pod_uid] = None
@@ -227,14 +231,10 @@ class StuckTerminations(PodTable):
         # What a scheduler evicted does not linger: its grace is known to be bounded.
         if placement.lingering and uid in self._runs_until:
             return structs.replace(placement, terminating=False, lingering=False)
-        stuck, overdue = uid in self._stuck, uid in self._overdue
-        if not stuck and not overdue:
-            return placement
+        if uid not in self._overdue:
+            return placement  # It is not stuck, either: that takes longer.
         return structs.replace(
-            placement,
-            stuck_terminating=stuck,
-            overdue=overdue,
-            lingering=placement.lingering or overdue,
+            placement, stuck_terminating=uid in self._stuck, overdue=True, lingering=True
         )
 
 

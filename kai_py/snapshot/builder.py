@@ -32,7 +32,7 @@ from kai_py.snapshot.pod_usage import pod_usage, shared_gpus_of
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine, reference
 from kai_py.snapshot.settings import DEFAULT_SETTINGS, DeviceRegistry, SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.suspended_jobs import changed_placeholders
+from kai_py.snapshot.suspended_jobs import SuspendedJobs
 from kai_py.snapshot.tables.device_health import allocated_device, claim_entries
 from kai_py.snapshot.tables.pod_table import AssumedBinding, DerivedPod, Uids
 from kai_py.snapshot.tables.queues import QueueInfo
@@ -81,6 +81,7 @@ class SnapshotBuilder:
         self._owner_kinds = ReadableKinds(watch_kind, on_unneeded_kind)
         self._deleted_owners = DeletedOwners(self._objects, self._dependencies)
         self._failed_devices = FailedDevices(self._objects)
+        self._suspended_jobs = SuspendedJobs()
         self._outdated: dict[str, None] = {}
         self._tables = SnapshotTables(
             identify,
@@ -145,6 +146,10 @@ class SnapshotBuilder:
     def assumed_pods(self) -> frozenset[str]:
         """Uids of the pods that are counted as bound, while the watch does not show it."""
         return self._tables.assumptions.bound_uids()
+
+    def assumed_node(self, pod_uid: str) -> str:
+        """The node on which a pod is counted, while the watch does not show it; "" for none."""
+        return self._tables.assumptions.node_of(pod_uid)
 
     def forget(self, pod_uid: str) -> None:
         """Withdraw an assumption: the pod is pending again, its claims are as the API has them."""
@@ -240,7 +245,7 @@ class SnapshotBuilder:
             self._failed_devices.withdraw(old, new if isinstance(new, ResourceSlice) else None)
         if not self._deleted_owners.keep(old, new):
             self._derive_dependents(touched)
-        for uid, placeholder in changed_placeholders(old, new):
+        for uid, placeholder in self._suspended_jobs.change(old, new):
             self._apply_pod(self._pods.get(uid), placeholder)
         if isinstance(new, ResourceClaim):
             self._derive_all([self._tables.claim_overlays.update(new)])

@@ -2,7 +2,6 @@
 
 Joining or leaving marks a gang; ``update`` rebuilds the marked ones and corrects the sums of their
 queues, so that a cycle costs the gangs that changed.
-
 Pods on a node that does not exist, and gangs whose namespace may not use their queue, are charged
 to no queue: such pods were not placed by this scheduler, or should not have been.
 """
@@ -15,10 +14,11 @@ from msgspec.structs import replace
 
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.admitted_gangs import as_admitted
-from kai_py.snapshot.gangs import NOT_CHARGED, Charge, Gang, Member, PodState
+from kai_py.snapshot.gangs import NOT_CHARGED, Gang, Member, PodState
 from kai_py.snapshot.placeholders import ExpectedMembers, missing_placeholders
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
-from kai_py.snapshot.queue_sums import QueueSums
+from kai_py.snapshot.queue_sums import QueueSums, charges_of
+from kai_py.snapshot.sorted_keys import SortedKeys
 from kai_py.snapshot.tables.admissions import Admissions
 from kai_py.snapshot.tables.refusals import NodeRefusal
 
@@ -52,9 +52,8 @@ class GangTable:
         ``accepts``: whether a queue may be used by a namespace. ``quarantine``: where gangs go
         that cannot be put together. ``refusals``: the nodes that are left out for a gang.
         """
-        self._quarantine = quarantine
+        self._quarantine, self._admissions = quarantine, admissions
         self._preemptible_below = preemptible_below
-        self._admissions = admissions
         self._accepts, self._node_exists, self._refusals = accepts, node_exists, refusals
         self._tracked: dict[str, GangMember] = {}
         self._members: dict[str, dict[str, GangMember]] = {}
@@ -68,9 +67,10 @@ class GangTable:
         self._seen_satisfied: dict[str, None] = {}
         self._started_in_part: dict[str, None] = {}
         self._choosing_spot: dict[str, None] = {}
+        self._sharing: dict[str, None] = {}
         self._disrupted: dict[str, str] = {}
         self.gangs: dict[str, Gang] = {}
-        self.pending: set[str] = set()
+        self._pending = SortedKeys()
         self.terminating: dict[str, Member] = {}
         self.allocated = QueueSums()
         self.requested = QueueSums()
@@ -148,6 +148,10 @@ class GangTable:
             if gang.charged != self._accepts(gang.queue, gang.owner.namespace):
                 self._changed[gang.key] = None
 
+    def pending(self) -> tuple[str, ...]:
+        """Keys of gangs with pods that wait for a node or behind a gate, in order."""
+        return self._pending.listed()
+
     def below_min_members(self) -> tuple[str, ...]:
         """Keys of gangs that run below minMember, in order."""
         return tuple(sorted(self._below_min_since))
@@ -163,6 +167,10 @@ class GangTable:
     def choosing_spot(self) -> tuple[str, ...]:
         """Keys of gangs whose workloads say whether they go to spot nodes, in order."""
         return tuple(sorted(self._choosing_spot))
+
+    def sharing(self) -> tuple[str, ...]:
+        """Keys of gangs whose pods rely on claims that other gangs are charged with, in order."""
+        return tuple(sorted(self._sharing))
 
     def update(self, now: float, at_most: int) -> bool:
         """Bring gangs and sums up to date, ``at_most`` so many; whether there are more.
@@ -183,11 +191,12 @@ class GangTable:
 
     def _rebuild(self, key: str, now: float) -> None:
         before = self.gangs.pop(key, None)
-        self.pending.discard(key)
         self._started_in_part.pop(key, None)
         self._choosing_spot.pop(key, None)
+        self._sharing.pop(key, None)
         if not self._members.get(key):
             self._forget(key)
+            self._pending.set(key, present=False)
             self._update_sums(before, None)
             return
         gang = self.gangs[key] = self._readable_gang(key, now)
@@ -196,11 +205,15 @@ class GangTable:
         self._update_sums(before, gang)
         if gang.spot is not None:
             self._choosing_spot[key] = None
+        if gang.shares_with_others:
+            self._sharing[key] = None
         if gang.starts_in_part and gang.bound:
             self._started_in_part[key] = None
         all_run = len(gang.bound) == len(gang.members)
-        if not all_run and any(m.state in (PodState.PENDING, PodState.GATED) for m in gang.members):
-            self.pending.add(key)
+        waits = not all_run and any(
+            m.state in (PodState.PENDING, PodState.GATED) for m in gang.members
+        )
+        self._pending.set(key, present=waits)
 
     def _readable_gang(self, key: str, now: float) -> Gang:
         """The gang; if it cannot be put together its pods are counted and not placed."""
@@ -315,7 +328,7 @@ class GangTable:
     def _update_sums(self, before: Gang | None, now: Gang | None) -> None:
         """Correct the sums of queues where a gang became another; None: there is none."""
         accounts = (self.allocated, self.requested, self.non_preemptible, self.leaving)
-        for sums, was, becomes in zip(accounts, _charges(before), _charges(now), strict=True):
+        for sums, was, becomes in zip(accounts, charges_of(before), charges_of(now), strict=True):
             if was == becomes:
                 continue
             if was is not None:
@@ -356,18 +369,6 @@ def _sort_key(tracked: GangMember) -> tuple[int, float, str, str, str]:
     member = tracked.member
     pod = member.pod
     return member.order, member.created, pod.namespace, pod.name, pod.uid
-
-
-QueueCharge = tuple[str, Charge]
-"""A queue, and what something costs it."""
-
-
-def _charges(gang: Gang | None) -> tuple[QueueCharge | None, ...]:
-    """What the gang has allocated, requests, has as non-preemptible, and is about to leave."""
-    if gang is None:
-        return None, None, None, None
-    charges = gang.allocated, gang.requested, gang.non_preemptible, gang.leaving
-    return tuple((gang.queue, charge) for charge in charges)
 
 
 def _placeholders(

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from itertools import compress
+from operator import is_not
 
 from msgspec import Struct
 
@@ -20,7 +22,7 @@ from kai_py.grouping.gang import (
     Owner,
     Subgroup,
     is_satisfied,
-    neediest_first,
+    least_complete_first,
 )
 from kai_py.grouping.gang_settings import GangAffinity, Wording
 from kai_py.snapshot.accounting import GPU, total
@@ -89,7 +91,8 @@ class Member(Struct, frozen=True):
     ``overdue``: it takes longer to end than pods do.
     ``gated_by_us_only``: our scheduling gate is the only one that it has. ``failure_limits``: how
     many evictions the workloads that own it survive. ``relies_on``: claims that it shares and that
-    another pod is charged with.
+    another pod is charged with; ``owes``: in a request, those of them that its queue does not count
+    yet.
     ``checkpoint_by``: until when it was asked to save its work, seconds since the epoch;
     ``checkpointed``: whether it says that it has. ``disruption``: the reason of its condition
     DisruptionTarget, of a pod that is ended from outside. ``claimed_amounts``: what its claims take
@@ -125,6 +128,7 @@ class Member(Struct, frozen=True):
     group_reservation: GroupReservation | None = None
     failure_limits: tuple[FailureLimit, ...] = ()
     relies_on: tuple[JoinedClaim, ...] = ()
+    owes: tuple[JoinedClaim, ...] = ()
     disruption: str = ""
     checkpoint_by: float | None = None
     checkpointed: bool = False
@@ -157,6 +161,8 @@ class Gang(Struct, frozen=True, dict=True):
     of it restarts when pods that it needs are lost; None: as configured. ``ready_timeout``
     (seconds): by when minMember pods must be ready after its start; None: as its queue says.
     ``refusals``: nodes whose kubelets refused pods of it, and which are left out for a while.
+    ``admitted_as_evictable``: its workload had no limits of failed pods, or could be suspended,
+    when pods of it were admitted, so that limits which it has by now protect it from no eviction.
     """
 
     key: str
@@ -198,6 +204,7 @@ class Gang(Struct, frozen=True, dict=True):
     spot_fallback_after: float | None = None
     ready_timeout: float | None = None
     refusals: tuple[NodeRefusal, ...] = ()
+    admitted_as_evictable: bool = False
 
     @cached_property
     def pending(self) -> tuple[Member, ...]:
@@ -209,6 +216,12 @@ class Gang(Struct, frozen=True, dict=True):
     def pending_shapes(self) -> Mapping[int, Shape]:
         """The shapes of the pods to place, by number."""
         return {member.shape.number: member.shape for member in self.pending}
+
+    @cached_property
+    def common_charge(self) -> Charge | None:
+        """What each of the pods to place costs; None where they differ, or there are none."""
+        charge = self.pending[0].charge if self.pending else None
+        return charge if all(m.charge is charge for m in self.pending) else None
 
     @cached_property
     def has_our_gate(self) -> bool:
@@ -278,6 +291,20 @@ class Gang(Struct, frozen=True, dict=True):
         return _total_charge((*charged, *self.pending)) if self.pending else self.allocated
 
     @cached_property
+    def shares_claims(self) -> bool:
+        """Whether a pod relies on the charge of another, of this gang or not."""
+        return any(m.relies_on for m in self.members)
+
+    @property
+    def shares_with_others(self) -> bool:
+        """Whether a pod relies on the charge of a pod of another gang, or of another kind."""
+        if not self.shares_claims:
+            return False
+        own = {m.pod.uid for m in self.members}
+        outside = any(j.charged_to not in own for m in self.members for j in m.relies_on)
+        return outside or self.semi_preemptible
+
+    @cached_property
     def started(self) -> float:
         """When the first of the bound pods was bound; 0 when none is."""
         return min((m.bound_since for m in self.bound), default=0.0)
@@ -310,6 +337,22 @@ class Gang(Struct, frozen=True, dict=True):
         """Whether enough pods exist, bound or pending, to reach minMember."""
         return is_satisfied(self.tree, self.counts(PodState.BOUND, PodState.PENDING))
 
+    @cached_property
+    def is_complete(self) -> bool:
+        """Whether it lacks nothing of its own: enough pods, all valid, and what they wait for."""
+        if self.problem or not (self.is_satisfied or self.can_be_satisfied):
+            return False
+        return not any(m.problem for m in self.members) and not any(
+            m.waiting_for for m in self.pending
+        )
+
+
+def changed_gangs(gangs: Mapping[str, Gang], others: Mapping[str, Gang]) -> list[Gang]:
+    """Those of ``gangs`` that are not the same objects in ``others``, in order; both by key."""
+    # Without a loop of our own this takes a fraction of the time, and there may be 100,000 gangs.
+    differ = map(is_not, map(others.get, gangs), gangs.values())
+    return list(compress(gangs.values(), differ))
+
 
 def _total_charge(members: Sequence[Member]) -> Charge:
     """What the pods cost together; pods of one shape share what they cost, so one needs no copy."""
@@ -338,5 +381,5 @@ def _needed_leaves(
         cost = sum(count * gpus.get(leaf, 0.0) for leaf, count in core)
         return not runs, not exists, child.min_pods() == 0, cost
 
-    for child in sorted(neediest_first(tree.children, running), key=rank)[:needed]:
+    for child in sorted(least_complete_first(tree.children, running), key=rank)[:needed]:
         yield from _needed_leaves(child, running, existing, gpus)

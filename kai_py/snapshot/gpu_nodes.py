@@ -20,7 +20,7 @@ import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE, MIG_PREFIX
 from kai_py.api.numbers import parse_int64
-from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.nodes import NodeColumns, at_codes
 from kai_py.snapshot.resources import Bools, Floats
 
 STRATEGY = "nvidia.com/mig.strategy"
@@ -41,7 +41,10 @@ def single_strategy(nodes: NodeColumns) -> Bools:
 
 def mixed_strategy(nodes: NodeColumns) -> Bools:
     """(nodes,) bool: the node gives out MIG devices by profile."""
-    mixed = _where(nodes, STRATEGY, "mixed".__eq__) & ~_disabled(nodes)
+    mixed = _where(nodes, STRATEGY, "mixed".__eq__)
+    if not mixed.any():
+        return mixed
+    mixed &= ~_disabled(nodes)
     for row in np.flatnonzero(mixed):
         amounts = nodes.records[row].status.allocatable
         mixed[row] = any(key.startswith(MIG_PREFIX) and str(n) != "0" for key, n in amounts.items())
@@ -52,7 +55,7 @@ def gpu_replicas(nodes: NodeColumns) -> Floats:
     """(nodes,) float64: how many replicas the device plugin makes of each GPU; 1 without."""
     column = nodes.label(REPLICAS)
     by_code = np.array([_replicas(value) for value in column.values], dtype=np.float64)
-    return by_code[column.codes]
+    return at_codes(by_code, column.codes)
 
 
 def replicated(nodes: NodeColumns) -> Bools:
@@ -70,7 +73,7 @@ def _where(nodes: NodeColumns, key: str, holds: Callable[[str], bool]) -> Bools:
     """(nodes,) bool: the label, "" where it is absent, for which ``holds``."""
     column = nodes.label(key)
     by_code = np.array([holds(value) for value in column.values], dtype=np.bool_)
-    return by_code[column.codes]
+    return at_codes(by_code, column.codes)
 
 
 def _replicas(text: str) -> float:

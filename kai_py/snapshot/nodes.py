@@ -7,9 +7,10 @@ first use (code 0 = the label is absent), taints per distinct list of taints.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.node_departures import DepartureStage
@@ -31,6 +32,8 @@ from kai_py.snapshot.tables.topology import (
     encode_label,
     topology_levels,
 )
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 HOSTNAME = "kubernetes.io/hostname"
 NO_DEPARTURES: Mapping[str, Departure] = MappingProxyType({})
@@ -76,6 +79,24 @@ class NodeColumns:
             )
         return column
 
+    def first(self, count: int) -> "NodeColumns":
+        """The first ``count`` nodes, of the same generation."""
+        positions = {name: row for row, name in enumerate(self.names[:count])}
+        return replace(
+            self,
+            records=self.records[:count],
+            names=self.names[:count],
+            allocatable=self.allocatable[:, :count],
+            ready=self.ready[:count],
+            unschedulable=self.unschedulable[:count],
+            taint_codes=self.taint_codes[:count],
+            positions=positions,
+            departures={n: each for n, each in self.departures.items() if n in positions},
+            _labels={},
+            _levels={},
+            _label_keys=[],
+        )
+
     def departing(self, *stages: DepartureStage) -> Bools:
         """(nodes,) bool: the nodes at one of these stages."""
         mask = np.zeros(len(self.names), dtype=np.bool_)
@@ -103,6 +124,14 @@ class NodeColumns:
         if column is None:
             column = self._labels["metadata.name"] = encode_label(list(self.names))
         return column
+
+
+def at_codes(by_code: NDArray[Scalar], codes: Ints) -> NDArray[Scalar]:
+    """(nodes,) for each node the value of its code."""
+    if len(by_code) == 1:
+        # As a rule all nodes are alike: filling is several times as fast as looking up.
+        return np.full(len(codes), by_code[0], dtype=by_code.dtype)
+    return by_code[codes]
 
 
 def node_columns(

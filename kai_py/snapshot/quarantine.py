@@ -108,22 +108,22 @@ class Quarantine:
             self.clear_record(kind, record, part)
 
     def forget(self, affected: Owner) -> None:
-        """The object is gone."""
+        """Forget an object that was deleted."""
         self._parts.pop(affected, None)
 
     def clear(self, affected: Owner, part: str) -> None:
-        """That part of the object has been processed."""
+        """Note that the part of the object has been processed without an error."""
         parts = self._parts.get(affected) if self._parts else None
         if parts is not None and parts.pop(part, None) is not None and not parts:
             del self._parts[affected]
 
     def clear_record(self, kind: str, record: object, part: str) -> None:
-        """That part of a record of the collection ``kind`` has been processed."""
+        """As ``clear``, for a record of the collection ``kind``."""
         if self._parts:
             self.clear(reference(kind, record), part)
 
     def snapshot(self) -> tuple[InvalidObject, ...]:
-        """All of them, in order of their references."""
+        """All invalid objects, in order of their references."""
         listed = sorted(self._parts.items(), key=lambda item: _order(item[0]))
         return tuple(
             InvalidObject(affected, message)

@@ -7,6 +7,8 @@ goes the entry, and what rounding left in it.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kai_py.snapshot.gangs import Charge, Gang
+
 
 @dataclass(slots=True)
 class _Sum:
@@ -65,3 +67,15 @@ class QueueSums:
             queue: {resource: known.amount for resource, known in account.sums.items()}
             for queue, account in self._accounts.items()
         }
+
+
+QueueCharge = tuple[str, Charge]
+"""A queue, and what something costs it."""
+
+
+def charges_of(gang: Gang | None) -> tuple[QueueCharge | None, ...]:
+    """What the gang has allocated, requests, has as non-preemptible, and is about to leave."""
+    if gang is None:
+        return None, None, None, None
+    charges = gang.allocated, gang.requested, gang.non_preemptible, gang.leaving
+    return tuple((gang.queue, charge) for charge in charges)

@@ -79,3 +79,13 @@ def amount(resource: str, quantity: str | float) -> float:
 def amounts(quantities: Mapping[str, str | int | float]) -> dict[str, float]:
     """A resource list in row units."""
     return {name: amount(name, quantity) for name, quantity in quantities.items()}
+
+
+def amounts_at(amounts: Mapping[str, float], positions: Mapping[str, int]) -> Floats:
+    """(resources,) amounts by name; those without a position are left out."""
+    column = np.zeros(len(positions))
+    for name, each in amounts.items():
+        position = positions.get(name)
+        if position is not None:
+            column[position] = each
+    return column

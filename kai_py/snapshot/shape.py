@@ -105,7 +105,7 @@ class Shape:
 
     @property
     def reported_requests(self) -> Mapping[str, float]:
-        """Those requests that every node must serve from what it reports, never by claim."""
+        """The requests that nodes must serve from what they report, never by a claim."""
         if not self.extended.resources:
             return self.requests
         return {n: a for n, a in self.requests.items() if n not in self.extended.resources}

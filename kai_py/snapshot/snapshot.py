@@ -12,7 +12,7 @@ from functools import cached_property
 from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.snapshot.gangs import Charge, Gang, Member
+from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.quarantine import InvalidObject
 from kai_py.snapshot.resources import Floats, ResourceIndex
@@ -78,7 +78,8 @@ class Snapshot:
     cannot be preempted, ``queue_leaving`` the part of lingering pods that are not overdue.
     ``below_min_members``: keys of gangs that run below minMember; ``started_in_part``: of those
     that have started while some of their pods are created once others run; ``choosing_spot``: of
-    those whose workloads say whether they go to spot nodes. ``disrupted``: those that fell below
+    those whose workloads say whether they go to spot nodes; ``sharing``: of those with pods that
+    rely on claims that pods of other gangs are charged with. ``disrupted``: those that fell below
     minMember as pods were ended from outside, and what happened. ``completed``: pods, by uid, that
     ran to their end within the last minute. ``deleted_nodes``: those that were
     deleted with pods on them; ``rebooted``: pods, by uid, whose node was rebooted under them.
@@ -115,6 +116,7 @@ class Snapshot:
     below_min_members: tuple[str, ...] = ()
     started_in_part: tuple[str, ...] = ()
     choosing_spot: tuple[str, ...] = ()
+    sharing: tuple[str, ...] = ()
     disrupted: Mapping[str, str] = field(default_factory=dict)
     completed: frozenset[str] = frozenset()
     deleted_nodes: frozenset[str] = frozenset()
@@ -149,26 +151,10 @@ class Snapshot:
     misnamed_schedulers: tuple[MisnamedScheduler, ...] = ()
 
     @cached_property
-    def owed_claims(self) -> Mapping[str, Mapping[str, Charge]]:
-        """By queue, then uid, the claims of its pods on nodes that another queue is charged with.
-
-        Each queue is charged with them once the pods of the others have ended. O(pods).
-        """
-        owed: dict[str, dict[str, Charge]] = {}
-        for gang in self.gangs.values():
-            for joined in [joined for pod in gang.bound for joined in pod.relies_on]:
-                if self.queue_with_claims(joined.charged_to) != gang.queue:
-                    owed.setdefault(gang.queue, {})[joined.claim] = joined.charge
-        return owed
-
-    def queue_with_claims(self, pod: str) -> str:
-        """The queue of a pod that has claims, by uid; "" if it is in no gang."""
-        return self._queues_with_claims.get(pod, "")
-
-    @cached_property
-    def _queues_with_claims(self) -> Mapping[str, str]:
+    def claim_holders(self) -> Mapping[str, tuple[Gang, Member]]:
+        """The pods that have claims by uid, and their gangs. O(pods)."""
         return {
-            member.pod.uid: gang.queue
+            member.pod.uid: (gang, member)
             for gang in self.gangs.values()
             for member in gang.members
             if member.claims

@@ -7,10 +7,13 @@ pods that the controller creates take their place. Only Jobs with our annotation
 a Job that was suspended for another reason is not resumed by us.
 
 Anyone may write that annotation on a Job of 2**31 - 1 pods. A Job of more than ``MAX_PLACEHOLDERS``
-is not suspended by us; one that is has a single placeholder, which says so and is never placed.
+is not suspended by us; one that is has a single placeholder, which says so and is never placed. So
+has a Job whose placeholders would be more than ``MAX_PER_NAMESPACE`` with those of the suspended
+Jobs before it, until some of these are resumed or deleted.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from datetime import datetime
 
@@ -27,7 +30,11 @@ from kai_py.snapshot.placeholders import expected_claims
 from kai_py.snapshot.tables.claims import PodClaims
 
 MAX_PLACEHOLDERS = 1000
+MAX_PER_NAMESPACE = 10_000
+"""Placeholders, of 3 KB each; those for whole Jobs do not count."""
 _PLACEHOLDER_UID_PART = "/suspended/"
+_WHOLE_JOB = "all"
+"""In place of an index: the placeholder is for all pods of its Job."""
 
 
 def is_placeholder(uid: str) -> bool:
@@ -35,20 +42,100 @@ def is_placeholder(uid: str) -> bool:
     return _PLACEHOLDER_UID_PART in uid
 
 
-def placeholder_pods(job: object | None) -> Iterator[Pod]:
-    """The pods that a Job will have, if it was suspended by us."""
+@dataclass(eq=False, slots=True)
+class _Namespace:
+    """``placeholders``: how many each Job has, by uid; ``waiting``: Jobs that have one for all."""
+
+    placeholders: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+    waiting: dict[str, SuspendedJob] = field(default_factory=dict)
+
+    def remove(self, uid: str) -> None:
+        """The Job is not suspended any more, or is to be counted again."""
+        self.total -= self.placeholders.pop(uid, 0)
+
+    def add(self, job: SuspendedJob) -> bool:
+        """Count the placeholders of a Job; False if they would be too many."""
+        pods = max(active_pods(job), 0)
+        if pods > MAX_PLACEHOLDERS:
+            return True
+        if self.total + pods > MAX_PER_NAMESPACE:
+            return False
+        self.placeholders[job.metadata.uid] = pods
+        self.total += pods
+        return True
+
+
+class SuspendedJobs:
+    """The suspended Jobs of each namespace, and their placeholders."""
+
+    def __init__(self) -> None:
+        """No Job is known."""
+        self._namespaces: dict[str, _Namespace] = {}
+
+    def change(self, old: object | None, new: object | None) -> Iterator[tuple[str, Pod | None]]:
+        """By uid, the placeholders after a Job has changed, and None for those that it removes."""
+        before, after = _suspended_by_us(old), _suspended_by_us(new)
+        if before is None and after is None:
+            return
+        removed = [] if before is None else self._remove(before)
+        present = {} if after is None else self._add(after)
+        yield from ((uid, None) for uid in removed if uid not in present)
+        yield from present.items()
+        changed = [job.metadata.namespace for job in (before, after) if job is not None]
+        yield from self._materialise(changed[0])
+
+    def _remove(self, job: SuspendedJob) -> list[str]:
+        meta = job.metadata
+        of_namespace = self._namespaces.setdefault(meta.namespace, _Namespace())
+        uids = _uids(job, of_namespace.placeholders.get(meta.uid))
+        of_namespace.remove(meta.uid)
+        of_namespace.waiting.pop(meta.uid, None)
+        if not (of_namespace.placeholders or of_namespace.waiting):
+            del self._namespaces[meta.namespace]
+        return uids
+
+    def _add(self, job: SuspendedJob) -> dict[str, Pod | None]:
+        of_namespace = self._namespaces.setdefault(job.metadata.namespace, _Namespace())
+        if not of_namespace.add(job):
+            of_namespace.waiting[job.metadata.uid] = job
+        return _pods(job, of_namespace.placeholders.get(job.metadata.uid))
+
+    def _materialise(self, namespace: str) -> Iterator[tuple[str, Pod | None]]:
+        """The placeholders of Jobs that waited for others, in order, as many as are allowed."""
+        of_namespace = self._namespaces.get(namespace, _Namespace())
+        while of_namespace.waiting:
+            uid, job = next(iter(of_namespace.waiting.items()))
+            if not of_namespace.add(job):
+                return
+            del of_namespace.waiting[uid]
+            yield from ((each, None) for each in _uids(job, None))
+            yield from _pods(job, of_namespace.placeholders[uid]).items()
+
+
+def _suspended_by_us(job: object | None) -> SuspendedJob | None:
     if not isinstance(job, SuspendedJob) or job.metadata.deletion_timestamp is not None:
-        return
+        return None
+    return job
+
+
+def _uids(job: SuspendedJob, count: int | None) -> list[str]:
+    indexes = (_WHOLE_JOB,) if count is None else range(count)
+    return [f"{job.metadata.uid}{_PLACEHOLDER_UID_PART}{index}" for index in indexes]
+
+
+def _pods(job: SuspendedJob, count: int | None) -> dict[str, Pod | None]:
+    """The placeholders of a Job by uid; ``count``: None for one that stands for all its pods."""
     meta, template = job.metadata, job.spec.template
     owner = OwnerReference(
         api_version="batch/v1", kind="Job", name=meta.name, uid=meta.uid, controller=True
     )
-    for index in range(_count(job)):
-        yield Pod(
+    return {
+        uid: Pod(
             metadata=ObjectMeta(
                 name=f"{meta.name}-{index}",
                 namespace=meta.namespace,
-                uid=f"{meta.uid}{_PLACEHOLDER_UID_PART}{index}",
+                uid=uid,
                 creation_timestamp=_suspended_since(job),
                 labels={**template.metadata.labels, COMPLETION_INDEX_LABEL: str(index)},
                 annotations=template.metadata.annotations,
@@ -57,37 +144,27 @@ def placeholder_pods(job: object | None) -> Iterator[Pod]:
             spec=template.spec,
             status=PodStatus(phase="Pending"),
         )
-
-
-def changed_placeholders(
-    old: object | None, new: object | None
-) -> Iterator[tuple[str, Pod | None]]:
-    """By uid, the placeholders of a Job after a change, and None for those that it removes."""
-    present = {pod.metadata.uid: pod for pod in placeholder_pods(new)}
-    for pod in placeholder_pods(old):
-        if pod.metadata.uid not in present:
-            yield pod.metadata.uid, None
-    yield from present.items()
+        for index, uid in enumerate(_uids(job, count))
+    }
 
 
 def placeholder_problem(pod: Pod, owners: RecordingOwners) -> str:
     """Why the Job behind a placeholder is not resumed; "" for any other pod."""
-    if not is_placeholder(pod.metadata.uid):
+    if not pod.metadata.uid.endswith(f"{_PLACEHOLDER_UID_PART}{_WHOLE_JOB}"):
         return ""
     job = owners.owner(pod.metadata.owner_references[0])
-    if not isinstance(job, SuspendedJob) or active_pods(job) <= MAX_PLACEHOLDERS:
+    if not isinstance(job, SuspendedJob):
         return ""
     name = f"{job.metadata.namespace}/{job.metadata.name}"
+    if active_pods(job) <= MAX_PLACEHOLDERS:
+        return (
+            f"Job {name}: the suspended Jobs of its namespace have more than {MAX_PER_NAMESPACE} "
+            "pods; it is resumed after others of them"
+        )
     return (
         f"Job {name}: spec.parallelism: a suspended Job of {active_pods(job)} pods is not resumed, "
         f"the maximum is {MAX_PLACEHOLDERS}; set spec.suspend to false"
     )
-
-
-def _count(job: SuspendedJob) -> int:
-    """How many placeholders a Job has: one for each pod, unless these are too many."""
-    pods = active_pods(job)
-    return pods if pods <= MAX_PLACEHOLDERS else 1
 
 
 def with_admission_defaults(pod: Pod, owners: RecordingOwners) -> tuple[Pod, PodClaims | None]:

@@ -19,6 +19,7 @@ from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.claims.exact_writes import (
     adding_consumers,
     adding_finalizer,
+    annotating,
     reencoding_hint,
     removing_consumers,
     removing_finalizer,
@@ -80,6 +81,16 @@ def test_consumers_come_and_go_and_the_rest_stays():
     assert users(changed) == [b"stays", b"new"]
 
 
+def test_an_annotation_replaces_the_one_of_its_key_and_no_other():
+    def annotations(**given):
+        pairs = [(key.encode(), value.encode()) for key, value in given.items()]
+        return [encode_field(1, key) + encode_field(2, value) for key, value in pairs]
+
+    before = METADATA + b"".join(encode_field(12, each) for each in annotations(a="1", b="2"))
+    changed = annotating(claim(), "a", "3")(encode_field(1, before))
+    assert values(metadata_of(changed), 12) == annotations(b="2", a="3")
+
+
 @pytest.mark.parametrize("change", [adding_finalizer, removing_finalizer])
 def test_a_claim_that_has_changed_is_refused_by_its_version(change):
     newer = MESSAGE.replace(encode_field(6, b"7"), encode_field(6, b"8"))
@@ -108,7 +119,7 @@ class Server:
         if call.verb == "get":
             assert call.accept == PROTOBUF
             return self.body
-        return b'{"metadata": {"name": "c"}}'
+        return b'{"metadata": {"name": "c", "resourceVersion": "8"}}'
 
     def access(self):
         return ApiAccess(

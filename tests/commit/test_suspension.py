@@ -1,6 +1,7 @@
 """Jobs are suspended in place of evicting their pods, and resumed; writes may fail."""
 
 from dataclasses import replace as replaced
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -8,15 +9,18 @@ from msgspec.structs import replace
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.references import PodRef
 from kai_py.commit.eviction import find_long_graces, shorten_grace
+from kai_py.commit.maintenance import Maintenance
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import JOBS, PODS
 from kai_py.plan.plan import Plan
+from kai_py.watch.kinds import PODS as PODS_KIND
 from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import (
     JOB,
     NAMESPACE,
     NO_ROLE,
     SCHEDULER,
+    SETTINGS,
     gang_of,
     placed,
     refuse,
@@ -88,6 +92,61 @@ async def test_the_pods_of_a_suspended_job_have_no_longer_than_those_evicted(
         assert (target.reason, target.message) == ("PreemptionByScheduler", each.reason)
     assert cluster.pod("tenant").metadata.deletion_grace_period_seconds == grace
     assert cluster.made("create", "Pod/eviction") == (2 if grace > left else 0)
+
+
+class EnoughPasses(Exception):
+    """The mirror was asked as often as the test wants."""
+
+
+async def shortening_passes(cluster, count):
+    """Run the pass of the maintenance ``count`` times, on the pods as they are at each."""
+    views = iter(range(count))
+
+    def pods(kind):
+        if next(views, None) is None:
+            raise EnoughPasses
+        return {} if kind is not PODS_KIND else dict(enumerate(cluster.pods()))
+
+    settings = replaced(SETTINGS, max_grace=1800.0, repair_interval=0.0)
+    dependencies = SimpleNamespace(
+        settings=settings,
+        access=lambda _concurrency: cluster.access(),
+        mirror=SimpleNamespace(objects=pods),
+        claiming_groups=None,
+    )
+    maintenance = Maintenance(dependencies, None, None, None, None)
+    with pytest.raises(EnoughPasses):
+        await dict(maintenance.background())["grace periods"]()
+
+
+async def test_each_pass_shortens_what_is_too_long_and_an_error_waits_for_the_next(
+    cluster, room, job
+):
+    leaving = evictions(cluster, job, terminationGracePeriodSeconds=2**31)
+    cluster.add_pod("tenant", nodeName="node-a", schedulerName=SCHEDULER)
+    stranger = cluster.add_pod("other", nodeName="node-a", schedulerName="another")
+    await carry_out(cluster.committer(room), Plan(evictions=leaving))
+    await shortening_passes(cluster, 2)
+    assert cluster.made("create", "Pod/eviction") == 0, "the Job controller has not deleted them"
+    for name in (*(each.pod.name for each in leaving), "tenant", stranger.name):
+        delete(cluster.api, PODS, name, NAMESPACE)
+
+    def graces():
+        found = (cluster.pod(each.pod.name) for each in leaving)
+        return sorted(each.metadata.deletion_grace_period_seconds for each in found)
+
+    cluster.fail_once("create", "Pod/eviction", refuse(500))
+    cluster.fail_once("create", "Pod/eviction", refuse(404))
+    await shortening_passes(cluster, 1)
+    assert graces() != [1800, 1800]
+    await shortening_passes(cluster, 3)
+    assert graces() == [1800, 1800]
+    made = cluster.made("create", "Pod/eviction")
+    await shortening_passes(cluster, 3)
+    assert cluster.made("create", "Pod/eviction") == made, "nothing is shortened twice"
+    assert {
+        cluster.pod(each).metadata.deletion_grace_period_seconds for each in ("tenant", "other")
+    } == {30}
 
 
 async def test_pods_stay_whose_job_is_not_suspended(cluster, room, job):

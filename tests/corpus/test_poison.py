@@ -4,11 +4,15 @@ The files are applied to API servers too, in ``tests/cluster/faults/test_poison.
 """
 
 import copy
+import gc
 import logging
 import random
+import weakref
 
 import pytest
 
+from kai_py.plan.cycle import run
+from kai_py.plan.cycle.opening import open_cycle
 from tests.support.cluster.api import Document
 from tests.support.poison.corpus import Poison, corpus
 from tests.support.poison.document import document
@@ -92,6 +96,30 @@ def test_one_alone(process, poison):
     assert not [each for each in process.cycle().problems if "set aside" in each.message]
     process.remove(*documents)
     canary_starts(process, 1)
+
+
+def test_the_state_of_a_cycle_dies_with_its_last_reference(process, monkeypatch):
+    """Without the garbage collector, which stops the scheduler: also with claims that fail."""
+    opened = []
+
+    def remembered(*arguments):
+        state = open_cycle(*arguments)
+        opened.extend(map(weakref.ref, (state, state.statement)))
+        return state
+
+    monkeypatch.setattr(run, "open_cycle", remembered)
+    process.put(
+        *(each for poison in CORPUS if "claim" in poison.name for each in with_uids(poison))
+    )
+    gc.disable()
+    try:
+        process.cycle()
+        process.put(*canary())
+        process.cycle()
+        assert len(opened) >= 4
+        assert [each() for each in opened] == [None] * len(opened)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.slow

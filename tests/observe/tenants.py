@@ -28,7 +28,7 @@ class ApiServer:
         self.rights = rights
         self.reviews = []
 
-    async def create(self, resource, body):
+    async def review(self, resource, body):
         spec = body["spec"]
         if resource.kind.name == "TokenReview":
             user = UserInfo(username=spec["token"])

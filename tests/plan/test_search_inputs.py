@@ -202,6 +202,7 @@ FACTS = {
     "queue_non_preemptible": "usage",
     "queue_leaving": "usage",
     "queue_requested": "shares",
+    "sharing": "usage",
 }
 
 

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.core import PodSchedulingGate
+from kai_py.snapshot.accounting import GPU
 from tests.support.scenario import (
     claim,
     claiming,
@@ -121,3 +122,48 @@ def test_claims_that_were_joined_count_together():
     assert placed(world.plan()) == {}
     world.add(queue("joins", 0, 10))
     assert placed(world.plan()) == {"last": "m"}
+
+
+def with_joined(maximum, *, parent=None, deserved=0, **options):
+    """A claim of 8 GPUs that ``pays`` is charged with and ``joins`` has joined, and a free node."""
+    world = beside(maximum=maximum, joined=("early",))
+    world.remove(pod("late", 0, queue="joins"))
+    above = {"parent": "above"} if parent is not None else {}
+    if parent is not None:
+        world.add(queue("above", 8, parent), queue("pays", 8, 8, **above))
+    world.add(queue("joins", deserved, maximum, **above), node("plain", 4))
+    return world.add(pod("own", 1, queue="joins", **options))
+
+
+@pytest.mark.parametrize(("maximum", "starts"), [(8, False), (9, True)])
+def test_pods_that_start_later_leave_room_for_what_was_joined(maximum, starts):
+    """The joined claim falls to the queue, whose own pods have no part of it."""
+    world = with_joined(maximum)
+    plan = world.plan()
+    assert bool(placed(plan)) is starts
+    shares = {each.queue: each for each in plan.queues}
+    assert shares["joins"].allocated[GPU] == (1 if starts else 0), "what is joined counts once"
+    if not starts:
+        [pending] = plan.unplaced
+        assert "currently 8 GPUs allocated" in pending.message
+        assert "8 GPUs of it in claims that pods of others pay for" in pending.message
+
+
+@pytest.mark.parametrize(("parent", "starts"), [(8, False), (9, True)])
+def test_what_a_queue_above_both_counts_already_is_not_counted_twice(parent, starts):
+    assert bool(placed(with_joined(9, parent=parent).plan())) is starts
+
+
+def test_a_queue_joins_a_claim_that_the_queue_above_is_charged_with():
+    world = beside(maximum=8)
+    world.add(queue("above", 8, 8), queue("pays", 8, 8, parent="above"))
+    assert placed(world.add(queue("joins", 0, 8, parent="above")).plan()) == {"late": "n"}
+
+
+@pytest.mark.parametrize(("deserved", "starts"), [(7, False), (8, True)])
+def test_what_may_not_be_preempted_joins_claims_of_its_own_queue_if_it_deserves_them(
+    deserved, starts
+):
+    """The pod that is charged may be preempted, this one keeps the claim."""
+    world = beside(maximum=8, deserved=deserved, preemptible=False, second="joins")
+    assert bool(placed(world.plan())) is starts

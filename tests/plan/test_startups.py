@@ -71,6 +71,15 @@ def world(*, spec=None, state=PULL, **annotations):
     return made.add(ready(pods[0]), starting(pods[1], state)), owner, pods
 
 
+@pytest.mark.parametrize("min_available", ["1", "2"])
+def test_a_gang_whose_min_member_is_ready_is_left_alone(min_available):
+    made, _, _ = world(**{"scheduling.kai.io/min-available": min_available})
+    made.plan(10)
+    plan = made.plan(310)
+    assert sorted(evicted(plan)) == ([] if min_available == "1" else ["train-0", "train-1"])
+    assert min_available == "2" or plan.starting == ()
+
+
 def test_a_gang_that_is_not_ready_in_time_is_evicted_whole():
     made, _, _ = world()
     plan = made.plan(10)

@@ -1,5 +1,7 @@
 """No action makes a Job fail: it is suspended in place of losing more pods than it survives."""
 
+from dataclasses import dataclass, field
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,6 +127,14 @@ def test_what_consolidation_would_leave_in_place_is_suspended_with_the_rest():
     assert lost(plan) == ([], [f"moved-{i}" for i in range(4)])
 
 
+@pytest.mark.parametrize(("backoff", "evicted"), [(0, []), (1, ["moved-0"])])
+def test_consolidation_moves_one_pod_of_a_gang_if_its_job_survives_that(backoff, evicted):
+    moved = running(job("moved", 2, backoffLimit=backoff), *"ab")
+    needs = pod("needs", 8, annotations={QUEUE: "team"})
+    plan = Cluster(TEAMS, node("a", 8), node("b", 2), moved, needs).plan()
+    assert lost(plan) == ([] if evicted else ["moved-0", "moved-1"], evicted)
+
+
 def test_elastic_pods_go_one_by_one_as_far_as_the_job_survives():
     def plan(gpus):
         low = running(job("low", 8, minimum=1, backoffLimit=3), *"nnnnnnnn")
@@ -144,59 +154,136 @@ def test_pods_that_terminate_count():
     assert lost(plan) == ([], ["low-2"]), "one is terminating, one more is survived"
 
 
-JOB_SET = {
-    "apiVersion": "jobset.x-k8s.io/v1alpha2",
-    "kind": "JobSet",
-    "metadata": {"name": "set", "annotations": {QUEUE: "team"}},
-    "spec": {"replicatedJobs": [{"name": "w", "template": {"spec": {"parallelism": 2}}}]},
+@dataclass(frozen=True)
+class Wrapper:
+    """A workload around pods: with ``fails`` it ends at the first eviction, with ``lives`` not."""
+
+    version: str
+    fails: dict
+    lives: dict
+    cause: str
+    labels: dict = field(default_factory=dict)
+
+
+WRAPPERS = {
+    "JobSet": Wrapper(
+        "jobset.x-k8s.io/v1alpha2",
+        {"failurePolicy": {"maxRestarts": 0}},
+        {"failurePolicy": {"maxRestarts": 1}},
+        "spec.failurePolicy.maxRestarts is 0",
+        {
+            "jobset.sigs.k8s.io/replicatedjob-name": "w",
+            "jobset.sigs.k8s.io/job-index": "0",
+        },
+    ),
+    "PyTorchJob": Wrapper(
+        "kubeflow.org/v1",
+        {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "restartPolicy": "Never"}}},
+        {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "restartPolicy": "OnFailure"}}},
+        "restartPolicy",
+        {"training.kubeflow.org/replica-type": "worker"},
+    ),
+    "RayJob": Wrapper(
+        "ray.io/v1",
+        {"backoffLimit": 0},
+        {"backoffLimit": 1},
+        "spec.backoffLimit is 0",
+        {"ray.io/node-type": "head"},
+    ),
 }
 
 
-def in_job_set(max_restarts):
-    """A running JobSet of one Job of two pods that may not fail."""
-    policy = {"failurePolicy": {"maxRestarts": max_restarts}}
-    top = {**JOB_SET, "spec": {**JOB_SET["spec"], **policy}}
-    reference = {
-        "apiVersion": top["apiVersion"],
-        "kind": "JobSet",
-        "name": "set",
-        "uid": "uid-JobSet-set",
-        "controller": True,
+def workload(kind, *, survives, nodes="nn", **pods):
+    """The owners of a running workload and its pods of one GPU each: unread owner, objects."""
+    wrapper = WRAPPERS[kind]
+    spec = dict(wrapper.lives if survives else wrapper.fails)
+    meta = {"name": "top", "namespace": "default", "uid": f"uid-{kind}-top"}
+    meta["annotations"] = {QUEUE: "team", MIN_AVAILABLE: str(len(nodes))}
+    top = {"apiVersion": wrapper.version, "kind": kind, "metadata": meta, "spec": spec}
+    objects, owner = [], top
+    if kind == "JobSet":
+        template = {"spec": {"parallelism": len(nodes)}}
+        spec["replicatedJobs"] = [{"name": "w", "template": template}]
+        reference = {key: top[key] for key in ("apiVersion", "kind")} | {"controller": True}
+        reference |= {"name": "top", "uid": meta["uid"]}
+        owner = job("top-w-0", len(nodes), owner=reference, backoffLimit=0)
+        objects.append(owner)
+    objects += [
+        pod(f"w-{i}", owner=owner, nodeName=name, labels=wrapper.labels, **pods)
+        for i, name in enumerate(nodes)
+    ]
+    return top, objects
+
+
+def running_workload(kind, *others, survives, nodes="nn", **pods):
+    top, objects = workload(kind, survives=survives, nodes=nodes, **pods)
+    group = GroupKind(top["apiVersion"].partition("/")[0], kind)
+    owner = unstructured(top, RuleTable(shipped_rules()).paths(group))
+    cluster = Cluster(TEAMS, others)
+    cluster.planner.builder.apply(f"{kind.lower()}s.{group.group}", None, owner)
+    return cluster.add(objects)
+
+
+def going(document):
+    """A node that Karpenter is about to take away."""
+    return {
+        **document,
+        "spec": {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]},
     }
-    child = job("set-w-0", 2, owner=reference, backoffLimit=0)
-    labels = {
-        "jobset.sigs.k8s.io/replicatedjob-name": "w",
-        "jobset.sigs.k8s.io/job-index": "0",
-    }
-    pods = [pod(f"w-{i}", owner=child, nodeName="n", labels=labels) for i in range(2)]
-    return [child, *pods], top
 
 
-def with_job_set(max_restarts, *others, **configuration):
-    objects, top = in_job_set(max_restarts)
-    cluster = Cluster(TEAMS, node("n", 2), **configuration)
-    metadata = {"namespace": "default", "uid": "uid-JobSet-set", **top["metadata"]}
-    paths = RuleTable(shipped_rules()).paths(GroupKind("jobset.x-k8s.io", "JobSet"))
-    owner = unstructured({**top, "metadata": metadata}, paths)
-    cluster.planner.builder.apply("jobsets.jobset.x-k8s.io", None, owner)
-    return cluster.add(objects).add(others)
+ACTIONS = {
+    Action.PREEMPT: lambda gpus, needs: (node("n", gpus), urgent(needs)),
+    Action.RECLAIM: lambda gpus, needs: (node("n", gpus), urgent(needs, "other")),
+    Action.CONSOLIDATE: lambda gpus, needs: (
+        node("n", needs),
+        node("m", gpus),
+        pod("needs", needs, annotations={QUEUE: "team"}),
+    ),
+    Action.DEPARTURE: lambda gpus, needs: (going(node("n", gpus)), node("m", gpus)),
+}
+"""Nodes and a gang, by the action that evicts the pods on ``n`` (of ``gpus`` GPUs in all)."""
 
 
-@pytest.mark.parametrize("queue", ["team", "other"], ids=["preempt", "reclaim"])
-def test_a_job_set_is_a_victim_as_long_as_it_restarts(queue):
-    assert lost(with_job_set(1, urgent(1, queue)).plan()) == ([], ["w-0", "w-1"])
-    cluster = with_job_set(0, urgent(1, queue))
-    assert lost(cluster.plan()) == ([], [])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_default_job_is_suspended_by_any_action_that_would_fail_it(action):
+    needs = 16 if action is Action.CONSOLIDATE else 8
+    world = ACTIONS[action](gpus=8, needs=needs)
+    plan = Cluster(TEAMS, *world, running(job("low", 8), *"nnnnnnnn")).plan()
+    assert {each.action for each in plan.evictions} == {action}
+    assert lost(plan) == ([f"low-{i}" for i in range(8)], [])
+
+
+@pytest.mark.parametrize("kind", WRAPPERS)
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_workload_is_a_victim_of_any_action_as_long_as_it_survives(action, kind):
+    def plan(survives):
+        return running_workload(
+            kind,
+            *ACTIONS[action](gpus=2, needs=8 if action is Action.CONSOLIDATE else 1),
+            survives=survives,
+        ).plan()
+
+    evictions = plan(survives=True).evictions
+    assert {each.action for each in evictions} == {action}
+    assert [each.pod.name for each in evictions] == ["w-0", "w-1"]
+    assert plan(survives=False).evictions == ()
+
+
+@pytest.mark.parametrize("kind", WRAPPERS)
+def test_a_gang_that_waits_is_told_what_an_eviction_would_end(kind):
+    cluster = running_workload(kind, node("n", 2), urgent(1), survives=False)
     stage, message = cluster.why()["default/Pod/urgent"]
     assert stage == "EvictionLimits"
-    assert "JobSet default/set: spec.failurePolicy.maxRestarts is 0" in message
+    assert f"{kind} default/top: " in message
+    assert WRAPPERS[kind].cause in message
 
 
 @pytest.mark.parametrize(
     ("cluster", "suspended", "evicted"),
     [
-        (with_job_set(1), [], ["w-1"]),
-        (with_job_set(0), [], []),
+        (running_workload("JobSet", node("n", 2), survives=True), [], ["w-1"]),
+        (running_workload("JobSet", node("n", 2), survives=False), [], []),
         (Cluster(TEAMS, node("n"), running(job("w", 2), *"nn")), [], ["w-1"]),
         (Cluster(TEAMS, node("n"), running(job("w", 2, backoffLimit=0), *"nn")), ["w-1"], []),
     ],

@@ -3,12 +3,19 @@
 import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.plan.cycle import CycleMemory, CycleSettings, outcome, run_cycle
+from kai_py.plan.actions.allocate_batch import EquivalentGangs
+from kai_py.plan.actions.turnover import Turnover
+from kai_py.plan.cycle import CycleMemory, CycleSettings, outcome, run, run_cycle
+from kai_py.plan.cycle import action_turns as actions
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.plan import Action, Stage
+from kai_py.plan.session.spot_choices import SpotChoices
+from kai_py.plan.session.startups import Startups
+from kai_py.plan.state import assignment
 from kai_py.plan.victims import order
 from kai_py.plan.victims.search import VictimSearch
+from kai_py.policy.runtime_history import RuntimeHistory
 from kai_py.watchdog import CycleTimer
 from tests.support.replacing import replace
 from tests.support.scenario import START, evicted, placed
@@ -205,3 +212,90 @@ def test_the_timer_names_the_longest_turn_and_not_the_last():
     with pytest.raises(Exception, match="over its limit") as ended:
         timer.poll()
     assert ended.value.gang == "b"
+
+
+STEPS = {
+    "spot nodes": (SpotChoices, "applied"),
+    "starts": (Startups, "observe"),
+    "ends": (RuntimeHistory, "observe"),
+    "unhealthy": (run, "evict_unhealthy"),
+    "unready": (run, "evict_unready"),
+    "departure": (run, "leave_nodes"),
+    "reserve for expected pods": (run, "reserve_expected"),
+    "resume": (run, "resume"),
+    "reserve": (run, "reserve"),
+    "turnover": (Turnover, "reserve_for_largest"),
+    "consolidate": (actions, "ACTIONS"),
+    "reclaim": (actions, "ACTIONS"),
+    "preempt": (actions, "ACTIONS"),
+    "stale": (actions, "ACTIONS"),
+    "return to spot nodes": (run, "return_to_spot"),
+    "explain what is infeasible": (run, "explain_infeasible"),
+    "explain names": (run, "explain_unresolved_names"),
+    "explain protections": (run, "explain_protections"),
+    "explain spot nodes": (run, "explain_fallback"),
+    "report reservations": (run, "report_reservations"),
+    "admit": (run, "admit"),
+    "evictions": (run, "list_evictions"),
+    "problems": (outcome, "object_problems"),
+    "holds": (outcome, "capacity_holds"),
+    "spares": (outcome, "_spares"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_that_fails_is_left_out_and_gangs_start(step, monkeypatch):
+    def failing(*_, **__):
+        raise Broken
+
+    where, name = STEPS[step]
+    broken = {**actions.ACTIONS, Action(step): failing} if where is actions else failing
+    monkeypatch.setattr(where, name, broken)
+    before = world(
+        {"n": 8},
+        gang("runs", node="n", pods=2),
+        gang("good", pods=2),
+        gang("large", pods=9, priority=10),
+    )
+    plan = played(before, CycleMemory(ClusterDevices()))
+    assert set(placed(plan)) == {"good-0", "good-1"}
+    assert f"step {step}" in {each.gang for each in plan.failed_extensions}
+    assert not plan.set_aside
+
+
+def test_an_action_that_one_gang_makes_fail_is_run_for_each_alone(monkeypatch):
+    place_batch = EquivalentGangs.place_batch
+
+    def failing(self):
+        if any(each.owner.name == "bad" for each in self.gangs):
+            raise Broken
+        return place_batch(self)
+
+    def remember(self, state, gang_queue):
+        init(self, state, gang_queue)
+        self.gangs = [each for found in gang_queue.peek(99).values() for each in found]
+
+    init = EquivalentGangs.__init__
+    monkeypatch.setattr(EquivalentGangs, "__init__", remember)
+    monkeypatch.setattr(EquivalentGangs, "place_batch", failing)
+    before = world({"n": 8}, gang("bad", pods=1), gang("good", pods=2), gang("fine", pods=1))
+    memory = CycleMemory(ClusterDevices())
+    plan = played(before, memory)
+    assert set(placed(plan)) == {"good-0", "good-1", "fine-0"}
+    assert [each.gang for each in plan.set_aside] == ["default/Gang/bad"]
+    assert not played(before, memory, 1001.0).failed_extensions, "bad has no turn meanwhile"
+
+
+def test_a_gang_whose_placement_cannot_be_told_is_set_aside(monkeypatch):
+    def failing(each):
+        if each.owner.name == "bad":
+            raise Broken
+        return False
+
+    monkeypatch.setattr(assignment, "is_fragile", failing)
+    before = world({"n": 8}, gang("bad", pods=1), gang("good", pods=2))
+    memory = CycleMemory(ClusterDevices())
+    plan = played(before, memory)
+    assert set(placed(plan)) == {"good-0", "good-1"}
+    assert [each.gang for each in plan.set_aside] == ["default/Gang/bad"]
+    assert memory.backoffs

@@ -1,5 +1,7 @@
 """How much of its share a queue had over time."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -87,3 +89,16 @@ def test_a_gang_that_was_due_once_keeps_its_time_while_it_is_pending():
     due.start_cycle(())
     due.record_above_share(new)
     assert due.since(new, new.waiting_since + 500) == new.waiting_since + 500
+
+
+@pytest.mark.parametrize(("deserved", "counts"), [(8.0, True), (math.inf, False)])
+def test_what_is_deserved_without_limit_is_no_measure(deserved, counts):
+    """Its share is all that is requested, also while another resource is what is lacking."""
+    info = QueueInfo(name="a", deserved={"gpu": deserved})
+    table, _ = build_queue_table([info], ("gpu",))
+    amounts = np.zeros((1, len(table)))
+    asked = QueueUsage(table, np.array([8.0]), amounts, amounts, amounts + 4)
+    found = ServedShare()
+    found.advance(("gpu",), asked, 1e9)
+    found.advance(("gpu",), asked, 1e9 + 3600)
+    assert found.is_served(table.positions["a"], ROWS) != counts

@@ -20,6 +20,11 @@ def test_a_node_of_2_to_the_30_gpus_counts_as_the_ceiling_and_says_so():
     assert f"is too large, it counts as {MAX_NODE_GPUS}" in told.message
 
 
+def test_a_node_at_the_ceiling_is_taken_at_its_word():
+    world = cluster(node("n", gpus=MAX_NODE_GPUS), queue("team", 8), pod("p", queue="team"))
+    assert world.plan().problems == ()
+
+
 def test_a_pod_of_2_to_the_63_gpus_waits_with_its_reason_and_others_start():
     world = cluster(
         node("n"),

@@ -179,6 +179,7 @@ def test_an_assumed_pod_holds_its_room_until_forgotten():
     reference = PodRef("default", "p", waiting.metadata.uid)
     world.builder.assume(reference, "a")
     assumed = world.snapshot()
+    assert world.builder.assumed_node(reference.uid) == "a"
     assert used(assumed, "a")[GPU] == 2
     assert assumed.pending == ()
     assert assumed.queue_allocated["team"]["gpu"] == 2
@@ -192,6 +193,7 @@ def test_an_assumption_ends_when_the_watch_shows_the_binding():
     world = cluster(node("a"), node("b"), queue("team", 8), waiting)
     world.builder.assume(PodRef("default", "p", waiting.metadata.uid), "a")
     world.add(pod("p", 2, queue="team", node="b"))
+    assert world.builder.assumed_node(waiting.metadata.uid) == ""
     world.builder.forget(waiting.metadata.uid)
     assert used(world.snapshot(), "b")[GPU] == 2
     assert used(world.snapshot(), "a") == {}

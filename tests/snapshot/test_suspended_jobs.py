@@ -1,9 +1,13 @@
 """Suspended Jobs wait by placeholders, and anyone can pose as one that we suspended."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kai_py.api.records.core import ObjectMeta, PodSpec
 from kai_py.api.records.job import PodTemplate, SuspendedJob, SuspendedJobSpec
+from kai_py.snapshot import suspended_jobs
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.suspended_jobs import MAX_PLACEHOLDERS
 from tests.support.scenario import QUEUE, START, cluster, node, placed, pod, queue
@@ -52,6 +56,65 @@ def test_a_job_grows_above_the_maximum_and_comes_back():
     assert (len(resumed.pods), resumed.resume) == (4, True)
     made.builder.apply("jobs", small, None)
     assert not made.builder.snapshot(START).gangs
+
+
+def test_a_namespace_has_no_more_placeholders_than_it_may_have(monkeypatch):
+    """Jobs beyond cost one each, whose message says so, until those before have left."""
+    monkeypatch.setattr(suspended_jobs, "MAX_PER_NAMESPACE", 10)
+    jobs = [suspended(f"j{number}", 4) for number in range(4)]
+    made = world(*jobs).add(pod("canary", queue="other"))
+    plan = made.plan()
+    sizes = {each.gang: len(each.pods) for each in plan.unplaced}
+    assert sorted(len(gang.members) for gang in made.snapshot().gangs.values()) == [1, 1, 1, 4, 4]
+    assert "canary" in placed(plan)
+    waits = [each for each in plan.unplaced if "of its namespace have more than 10" in each.message]
+    assert {each.gang for each in waits} == {"default/Job/j2", "default/Job/j3"}, sizes
+    made.builder.apply("jobs", jobs[0], None)
+    [resumed] = [each for each in made.plan().placements if each.resume]
+    assert resumed.gang == "default/Job/j1"
+    counts = {key: len(gang.members) for key, gang in made.snapshot().gangs.items()}
+    assert [counts[f"default/Job/j{number}"] for number in (1, 2, 3)] == [4, 4, 1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(("a", "b")), st.integers(-1, 8))))
+def test_placeholders_are_those_of_the_jobs_that_are_suspended(steps):
+    """Whatever changes in which order: none is left over, none too many, none missing for good."""
+    most, largest = suspended_jobs.MAX_PER_NAMESPACE, suspended_jobs.MAX_PLACEHOLDERS
+    suspended_jobs.MAX_PER_NAMESPACE, suspended_jobs.MAX_PLACEHOLDERS = 9, 6
+    try:
+        known, jobs, shown = suspended_jobs.SuspendedJobs(), {}, {}
+        for number, namespace, pods in steps:
+            old, name = jobs.get((number, namespace)), f"j{number}"
+            new = suspended(name, pods) if pods >= 0 else None
+            if new is not None:
+                meta = replace(new.metadata, namespace=namespace, uid=f"{namespace}-{name}")
+                new = replace(new, metadata=meta)
+            for uid, each in known.change(old, new):
+                shown.pop(uid, None)
+                shown |= {} if each is None else {uid: each}
+            jobs[number, namespace] = new
+            check_placeholders(jobs, shown)
+    finally:
+        suspended_jobs.MAX_PER_NAMESPACE, suspended_jobs.MAX_PLACEHOLDERS = most, largest
+
+
+def check_placeholders(jobs, shown):
+    expected = {}
+    for each in filter(None, jobs.values()):
+        meta, pods = each.metadata, each.spec.parallelism
+        found = [pod for uid, pod in shown.items() if uid.startswith(f"{meta.uid}/")]
+        whole = [pod for pod in found if pod.metadata.uid.endswith("/all")]
+        assert len(found) == (1 if whole else pods)
+        assert whole or pods <= 6
+        total, waiting = expected.get(meta.namespace, (0, []))
+        counted = 0 if whole else pods
+        expected[meta.namespace] = total + counted, [*waiting, *([pods] if whole else [])]
+    for total, waiting in expected.values():
+        able = [pods for pods in waiting if pods <= 6]
+        assert total <= 9
+        assert not able or total + max(able) > 9
+    owners = {each.metadata.uid for each in filter(None, jobs.values())}
+    assert {uid.split("/")[0] for uid in shown} <= owners
 
 
 def test_the_template_of_a_forged_job_may_be_empty():

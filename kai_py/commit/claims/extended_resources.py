@@ -1,14 +1,14 @@
 """Creation and deletion of the claim for a pod's extended resources (KEP-5004).
 
-The claim's name is derived from the pod and its requests, so a create whose answer got lost finds
-the claim on the next try. Any other claim of that name is a leftover of an earlier attempt: it is
-deleted once a read proves its pod to be on no node, and the gang tried again. Before the pod is
-bound its status must map containers to requests; without that the kubelet would give it no device.
+The claim's name is derived from the pod and its requests, so if the answer to a create was lost,
+the next attempt finds the claim. Any other claim of that name is left over from an earlier attempt:
+it is deleted once a read proves its pod to be on no node, and the gang is tried again. Before the
+pod is bound, its status must map containers to requests; otherwise the kubelet gives it no device.
 
-What the claims of a pod take of its node is written to the pod's status (KEP-5517). Kubelets
-count it when they admit pods, and schedulers do on the node: it must be there before the
-pod is bound. An API server whose feature gate is off drops it; then devices take nothing of nodes
-for kubelets either, and the pod is bound without it.
+What the claims of a pod take of its node is written to the pod's status (KEP-5517) before the pod
+is bound, as kubelets count it when they admit the pod, and schedulers count it on the node. An API
+server without that feature drops the field; then kubelets do not count it either, and the pod is
+bound without it.
 """
 
 from typing import Any

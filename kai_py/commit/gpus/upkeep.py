@@ -59,6 +59,11 @@ class GpuUpkeep:
     _unused: dict[str, float] = field(default_factory=dict)
     _lost: frozenset[str] = frozenset()
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether any GPU is shared, or was and is still reserved."""
+        return any(True for _ in self.groups.reserved()) or any(True for _ in self.groups.shared())
+
     async def run_once(self, now: float) -> None:
         """One pass at ``now``, seconds of any monotonic clock."""
         await self._release_unused(now)

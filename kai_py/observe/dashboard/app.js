@@ -127,7 +127,7 @@ async function start() {
   }).catch(failed);
 }
 
-// Where nothing changes no cycle runs; what is shown is then still the state, as long as it is told.
+// No cycle runs while nothing changes; the data is still current as long as the scheduler answers.
 setInterval(() => {
   if (performance.now() - asked > QUIET) wantRefresh();
 }, LEAST_BETWEEN);

@@ -8,7 +8,7 @@ are admitted one at a time. Nothing is placed here: the next cycle does that.
 Order: priority including ageing, then age. O(pending pods), only while a pod has the gate.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -21,17 +21,20 @@ from kai_py.plan.session.quota_check import check_quota
 from kai_py.snapshot.gangs import Gang, Member, PodState
 
 
-def admit(state: CycleState, gangs: Iterable[Gang]) -> tuple[Admission, ...]:
-    """The gates to remove; gangs that must wait get their unschedulable reason in ``state``."""
-    pending = tuple(gangs)
-    gated = [gang for gang in pending if gang.has_our_gate]
+def admit(
+    state: CycleState, pending: Sequence[Gang], gated: Sequence[Gang]
+) -> tuple[Admission, ...]:
+    """The gates to remove; gangs that must wait get their unschedulable reason in ``state``.
+
+    ``gated``: those of ``pending`` with a pod that only our gate holds.
+    """
     if not gated:
         return ()
     undo = [_charge(state, gang, _already_admitted(state, gang)) for gang in pending]
     admitted: list[Admission] = []
     priority = state.ageing.priority
     order = sorted(gated, key=lambda g: (-priority(g), g.created, g.key))
-    for gang in state.turns.able(order):
+    for gang in state.turns.eligible(order):
         with state.turns.of(gang):
             pods = _admissible_pods(state, gang)
             if pods:

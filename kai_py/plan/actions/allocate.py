@@ -2,19 +2,19 @@
 
     while a queue has a gang left:
         take the queue that comes next, and its next gang
-        check the queue's bounds for the next request, an amount of GPU memory at its cost on the
-            smallest GPUs; where that is too much, on the larger ones; claims at the cost of the
-            most that they may get; where that is too much, of what is within the bounds
-        place the request where it is idle now, or else where capacity is being released
+        check the queue's bounds for its next request at its highest cost: that of an amount of GPU
+            memory on the smallest GPUs, and of the most expensive devices that claims may get;
+            if that exceeds a bound, allow only GPUs and devices with which the request does not
+        place the request in idle capacity, or else in capacity that is being released
         a gang with pods left to place goes back into its queue
 
-A request that needs no less than one that failed fails too, as capacity only shrinks, until a gang
-that failed was placed at the cost of victims.
+If a request failed, one that needs at least as much fails as well, as capacity only shrinks; that
+changes once a gang is placed at the cost of victims.
 
 Gangs whose search for devices was cut short in an earlier cycle come after all others.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.placement.next_pods import PlacementRequest
@@ -25,7 +25,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.device_options import place_within_quota
 from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.session.quota_check import check_quota, check_reserved_quota, nodes_within_quota
-from kai_py.plan.session.requests import ActionSearches, place_earliest, request_kind
+from kai_py.plan.session.requests import place_earliest, request_kind
 from kai_py.policy.queue_order import in_rotation
 from kai_py.snapshot.gangs import Gang
 
@@ -34,12 +34,11 @@ OnUnschedulable = Callable[[Gang], bool]
 
 
 def allocate(
-    state: CycleState, gangs: Iterable[Gang], on_unschedulable: OnUnschedulable | None = None
+    state: CycleState, gangs: Sequence[Gang], on_unschedulable: OnUnschedulable | None = None
 ) -> None:
     """Run the action for ``gangs``; what stays pending gets its reason in ``state``."""
     solver = _AllocateSolver(state)
-    ready = [gang for gang in gangs if _is_ready(state, gang)]
-    for group in in_rotation(ready, state.cut_short):
+    for group in in_rotation(gangs, state.cut_short):
         _allocate_in_order(state, group, solver, on_unschedulable)
 
 
@@ -67,21 +66,14 @@ def _allocate_in_order(
 
 
 def _next_gang(gang_queue: GangQueue, batcher: EquivalentGangs) -> Gang | None:
-    """The next gang to be tried by itself; batches of equivalent gangs are placed before."""
+    """The next gang to try by itself, after batches of equivalent gangs have been placed."""
     while batcher.place_batch():
         pass
     return gang_queue.pop()
 
 
-def _is_ready(state: CycleState, gang: Gang) -> bool:
-    reason = state.precondition(gang)
-    if reason is not None:
-        state.mark_unschedulable(gang, reason)
-    return reason is None
-
-
 def _allocate_gang(state: CycleState, gang: Gang, solver: "_AllocateSolver") -> bool:
-    """Place the next request of the gang; whether it has a further one in this cycle."""
+    """Place the next request of the gang; whether the gang has another one to place."""
     request = state.next_request(gang)
     if request is None:
         return False
@@ -101,7 +93,7 @@ def _allocate_gang(state: CycleState, gang: Gang, solver: "_AllocateSolver") -> 
 def _place_over(
     state: CycleState, gang: Gang, request: PlacementRequest, over: Unschedulable
 ) -> Unschedulable | None:
-    """Place a request that exceeds a bound at its highest cost where it costs less."""
+    """Place a request whose highest cost exceeds a bound (``over``) where it costs less."""
     if _place_on_larger_gpus(state, gang, request):
         return None
     if check_reserved_quota(state, gang, state.request_cost(gang)) is not None:
@@ -118,11 +110,11 @@ def _place_on_larger_gpus(state: CycleState, gang: Gang, request: PlacementReque
 
 
 class _AllocateSolver:
-    """Places requests, or finds without trying why they can't be placed."""
+    """Places requests; knows for some why they can't be placed without trying."""
 
     def __init__(self, state: CycleState) -> None:
         self._state = state
-        self._searches = ActionSearches(state, Action.ALLOCATE)
+        self._searches = state.searches(Action.ALLOCATE)
         self._failed = FailedRequests[Unschedulable]()
 
     def solve(self, gang: Gang, request: PlacementRequest) -> Unschedulable | None:
@@ -137,7 +129,7 @@ class _AllocateSolver:
         return for_gang(reason, gang, request.members, self._state.statement.placed)
 
     def capacity_has_grown(self) -> None:
-        """Requests that failed may succeed."""
+        """Forget failed requests, which may succeed now."""
         self._failed.clear()
 
     def _place(

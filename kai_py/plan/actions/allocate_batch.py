@@ -1,17 +1,17 @@
 """Batches of small equivalent gangs, placed at once where the round-robin order is known.
 
-The order of turns follows from what each gang costs (``policy.round_robin``), so queues are not
-asked gang by gang. Single pods of one class also find their nodes at once, by how many fit on each
-or by their scores (``next_rows`` of the fit); otherwise nodes are found gang by gang. The plan is
-that of placing them one by one:
+The order of gangs follows from their costs (``policy.round_robin``), so it is computed for many at
+once. For single pods of one class all nodes are found at once, too, by the replicas or scores of
+each node (``next_rows`` of the fit); otherwise nodes are found gang by gang. The plan is that of
+placing gang by gang:
 
-    batch = the next turns, as long as every queue has a gang equivalent to its first to offer,
+    batch = the next gangs in order, as long as every queue has a gang equivalent to its first one,
             no limit is exceeded, and there is idle capacity
-    place the batch; the next gang has a turn of its own
+    place the batch; the next gang is placed by itself
 
-Equivalent are preemptible gangs of equally many pods, all of one shape and one cost, that start
-together and depend on node capacity alone. The lookahead is twice what the last batch used and
-shrinks after none was found, so looking ahead costs no more than placing did.
+Gangs are equivalent if they are preemptible, have the same number of pods, all of one shape and
+cost, that start together and only need resources of nodes. The lookahead is twice what the last
+batch used and shrinks if no batch was found, so looking ahead costs no more than placing did.
 """
 
 import sys
@@ -60,7 +60,7 @@ class EquivalentGangs:
                 taken = self._place_next()
                 trial.keep()
         except Exception:
-            # Gang by gang it will show whose fault it is, and stay with that gang.
+            # Placing gang by gang will show which gang fails, and set only that one aside.
             self._pause_left = sys.maxsize
             return False
         if taken:

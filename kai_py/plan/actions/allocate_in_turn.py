@@ -1,26 +1,26 @@
 """Allocate without head-of-line bypass: no gang takes what an earlier one needs with victims.
 
     place every gang that fits idle capacity, in order
-    of the gangs that did not fit, those that later gangs have bypassed:
-        undo it, and once more in the same order: such a gang may at its turn also consolidate,
-        reclaim and preempt; what is left goes to the gangs after it
+    if later gangs have bypassed gangs that did not fit:
+        undo all of it and start over in the same order; at its turn a bypassed gang may now also
+        consolidate, reclaim and preempt, and the gangs after it get what is left
 
-So no pod starts on capacity that a gang ahead of it would reclaim a cycle later. The second pass is
-made only where a gang was bypassed, and ``MAX_PREEMPTORS`` gangs may evict in it; the rest have
-their turns afterwards, like every gang that was not bypassed.
+So no pod starts on capacity that a gang ahead of it would reclaim in the next cycle. In the second
+pass at most ``MAX_PREEMPTORS`` gangs may evict; the others evict afterwards, like all gangs that
+were not bypassed.
 
-A gang that gets nothing at its turn is bypassed if later gangs take
+A gang that gets nothing at its turn counts as bypassed if later gangs take
 
     capacity: a node that may take its pods has less left of a requested resource than at its turn,
               and less than as many of them request as an empty node would hold;
     quota:    its queue, or an ancestor, could be allocated its pods at its turn and no longer can.
 
-That is necessary for standing in its way, not sufficient: whether victims free enough capacity is
-for the search to say. Gangs of one class, alike in queue and pods, are checked once, the first
-``MAX_GANG_CLASSES`` classes. O(nodes x resources) per class.
+Without one of these no later gang stands in its way; whether victims would release enough capacity
+only the search shows. Gangs of one class, with the same queue and pods, are checked once, for the
+first ``MAX_GANG_CLASSES`` classes. O(nodes x resources) per class.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +35,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Assignment
 from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import replicas_that_fit
-from kai_py.policy.queue_usage import QueueUsage, check_limits, copy_usage
+from kai_py.policy.queue_usage import QueueUsage, QuotaBound, check_limits, copy_usage
 from kai_py.policy.reclaim_rules import Reclaimer, may_reclaim
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
@@ -59,7 +59,10 @@ def gang_class(gang: Gang, request: PlacementRequest) -> GangClass:
 
 @dataclass(frozen=True, slots=True)
 class _FailedAttempt:
-    """A gang got nothing when ``placed`` pods had been placed and this much was left."""
+    """That a gang got nothing once ``placed`` pods had been placed.
+
+    ``future_idle``, ``usage``: copies of the state at that moment.
+    """
 
     gang: Gang
     request: PlacementRequest
@@ -78,7 +81,7 @@ class BypassTracker:
         self._remaining: tuple[int, Floats, QueueUsage] | None = None
 
     def record(self, gang: Gang) -> bool:
-        """Record that the gang gets nothing at its turn; False, because that stays so."""
+        """Record that the gang gets nothing at its turn; always False: nothing is done about it."""
         request = self._state.next_request(gang)
         if request is not None and len(self._attempts) < MAX_GANG_CLASSES:
             known = gang_class(gang, request)
@@ -139,7 +142,10 @@ class BypassTracker:
         quota, gang = self._state.quota, attempt.gang
         queue, cost = quota.queues.positions[gang.queue], quota.cost_of(attempt.request.members)
         ancestors = quota.queues.ancestors(queue)
-        if not (quota.usage.allocated[:, ancestors] > attempt.usage.allocated[:, ancestors]).any():
+        counted, then = (
+            usage.counted(QuotaBound.MAX, ancestors) for usage in (quota.usage, attempt.usage)
+        )
+        if not (counted > then).any():
             return False
         preemptible = gang.is_preemptible(attempt.request.members)
         reclaimer = Reclaimer(queue, cost, preemptible)
@@ -160,17 +166,15 @@ VictimAction = Callable[[CycleState, Sequence[Gang], VictimPool], None]
 
 def allocate_without_bypass(
     state: CycleState,
-    gangs: Iterable[Gang],
+    gangs: Sequence[Gang],
     turnover: Turnover,
     victim_actions: Sequence[VictimAction],
 ) -> None:
     """Run the action for ``gangs``; ``victim_actions`` are tried one after the other."""
-    all_gangs, reasons = list(gangs), dict(state.unschedulable)
+    reasons = dict(state.unschedulable)
     with state.statement.trial() as trial:
         tracker = BypassTracker(state)
-        allocate(
-            state, all_gangs, lambda gang: not turnover.try_wait(gang) and tracker.record(gang)
-        )
+        allocate(state, gangs, lambda gang: not turnover.try_wait(gang) and tracker.record(gang))
         bypassed = tracker.bypassed() if victim_actions else set()
         if not bypassed or not state.evictable or state.turns.over:
             trial.keep()
@@ -182,7 +186,7 @@ def allocate_without_bypass(
     def wait_or_find_victims(gang: Gang) -> bool:
         return not turnover.try_wait(gang) and bypassed_gangs.find_victims(gang)
 
-    allocate(state, all_gangs, wait_or_find_victims)
+    allocate(state, gangs, wait_or_find_victims)
 
 
 class _BypassedGangs:

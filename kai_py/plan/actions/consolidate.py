@@ -2,18 +2,20 @@
 
     for each pending preemptible gang that was not placed, in the order of the gangs:
         candidates: running preemptible gangs of any queue, the node that is cheapest to free first
-        victims: the fewest candidates that make the request fit; every one of them must fit
-                 elsewhere, if need be where one further pod is relocated too
+        victims: the fewest candidates that make the request fit, also pod by pod; every one of
+                 them must fit elsewhere, if need be after one further pod has been relocated
 
 Pods that started within ``eviction.settlingTime`` stay where they are.
 
 A relocation is a restart. The cost of a node is the number of pods to evict before one more pod of
-the gang fits there. Relocating frees nothing in sum, so without enough idle resources in sum there
-is no search. Where GPU pods are spread on purpose nothing is relocated: packing would undo it.
+the gang fits there; of equal numbers, where lost work counts, what they lose. Relocation frees no
+capacity in total, so there is no search unless the idle resources of all nodes together suffice.
+With the SPREAD strategy for GPU pods nothing is relocated, as that would pack what was spread.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from functools import partial
+from itertools import islice, tee
 
 import numpy as np
 from msgspec import structs
@@ -26,15 +28,17 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.action import find_victims
+from kai_py.plan.victims.minimise import EvictionCosts
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.strategy import VictimStrategy
+from kai_py.plan.victims.survival import exceeded_limit
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 
 MAX_HELPERS = 8
-"""Pods that may be relocated for one refused victim."""
+"""How many pods are tried as helpers of one refused victim."""
 
 FRACTION_TOLERANCE = 1e-6
 """Sums of parts of GPUs are off by less than this."""
@@ -49,11 +53,11 @@ def consolidate(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | Non
         return
     waiting = list(gangs)
     if _could_help_any(state, waiting):
-        find_victims(state, waiting, pool or VictimPool(state), Consolidation)
+        find_victims(state, waiting, Consolidation, pool)
 
 
 def _could_help_any(state: CycleState, gangs: Iterable[Gang]) -> bool:
-    """Whether the sum of what is idle suffices for any of the gangs."""
+    """Whether the idle resources of all nodes together suffice for any of the gangs."""
     requests = (state.next_request(gang) for gang in gangs if gang.preemptible)
     kinds = {tuple(m.shape.number for m in each.members): each for each in requests if each}
     idle = _total_future_idle(state)
@@ -65,39 +69,56 @@ class Consolidation(VictimStrategy):
 
     action = Action.CONSOLIDATE
     backs_off = True
+    _ordered: Iterator[VictimUnit] | None = None
 
     @property
     def max_pods(self) -> int:
-        """As configured."""
+        """The limit of the configuration on relocated pods."""
         return self.state.max_relocated_pods
 
     def candidates(self) -> Iterator[VictimUnit] | None:
-        """Every unit once, by the cost of the cheapest of its nodes; None where it can't help."""
+        """Every unit once, by the cost of the cheapest of its nodes; None if none can help."""
         idle = _total_future_idle(self.state)
         if not self.gang.preemptible or not _is_enough(self.state, idle, self.request):
             return None
-        return _by_node_cost(self.state, self.pool, self.request)
+        return self._by_node_cost()
+
+    def other_candidates(self, max_priority: int) -> Iterator[VictimUnit]:
+        """The pods of those units one by one, as others of their gangs may stay where they are."""
+        return (
+            pod
+            for unit in self._by_node_cost()
+            if unit.gang.priority <= max_priority
+            for pod in _pod_by_pod(unit)
+        )
+
+    def _by_node_cost(self) -> Iterator[VictimUnit]:
+        """All units in order, ranked once: between two trials nothing is evicted."""
+        ranked = self._ordered or _by_node_cost(self.state, self.pool, self.request)
+        self._ordered, units = tee(ranked)
+        return units
 
     def may_evict(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
-        """None may be lost."""
+        """The first of ``units``: none may be lost."""
         return units[0] if units else None
 
     def reason(self, unit: VictimUnit) -> str:
-        """The workload that gets the capacity."""
+        """Names the workload that gets the capacity."""
         owner, queue = self.gang.owner, self.gang.queue
         return (
             f"relocated to free capacity for workload {owner.namespace}/{owner.name} in queue "
             f"{queue}: both it and {unit.gang.owner.name} fit"
         )
 
-    def helpers(self, rejected: VictimUnit) -> Iterator[VictimUnit]:
-        """A few single pods on partly idle nodes that ``rejected`` would fit on without them."""
-        if len(rejected.members) > 1:
+    def helpers(self, refused: VictimUnit) -> Iterator[VictimUnit]:
+        """Single pods without any one of which ``refused`` would fit; at most ``MAX_HELPERS``."""
+        if len(refused.members) > 1:
             return iter(())
-        state, moving, nodes = self.state, rejected.members[0], self.state.snapshot.nodes
-        needed = _min_request(state, moving)
+        state, nodes = self.state, self.state.snapshot.nodes
+        pod = refused.members[0]
+        needed = _min_request(state, pod)
         partly_idle = (state.statement.future_idle > 0)[needed > 0].all(axis=0)
-        mask = state.placer.shapes.fits.static_fits.of(moving.shape, nodes).mask
+        mask = state.placer.shapes.fits.static_fits.of(pod.shape, nodes).mask
         possible = partly_idle & mask
 
         def helps(unit: VictimUnit) -> bool:
@@ -108,9 +129,8 @@ class Consolidation(VictimStrategy):
             return bool((idle + _min_request(state, unit.members[0]) >= needed).all())
 
         units = (unit for queue in self.pool.queues() for unit in self.pool.units(queue))
-        settled = filter(state.eviction_limits.has_settled, filter(helps, units))
-        helping = (structs.replace(unit, leaves_below_min=()) for unit in settled)
-        return islice(helping, MAX_HELPERS)
+        movable = (pod for unit in units for pod in _pod_by_pod(unit) if helps(pod))
+        return islice(filter(state.eviction_limits.has_settled, movable), MAX_HELPERS)
 
 
 def _total_future_idle(state: CycleState) -> Floats:
@@ -159,20 +179,36 @@ def _by_node_cost(
             for row in _rows_of(state, unit):
                 if mask[row]:
                     on_row.setdefault(row, []).append(unit)
+    costs = EvictionCosts(state, pool)
+    rank = partial(_victim_order, costs=costs)
     for units in on_row.values():
-        units.sort(key=_victim_order)
-    cost = {row: _pods_to_evict(state, hardest, row, units) for row, units in on_row.items()}
+        units.sort(key=rank)
+    cost = {row: _node_cost(state, hardest, row, units, costs) for row, units in on_row.items()}
     offered: set[int] = set()
-    for row in sorted(on_row, key=lambda row: (cost[row], _victim_order(on_row[row][0]), row)):
+    for row in sorted(on_row, key=lambda row: (cost[row], rank(on_row[row][0]), row)):
         for unit in on_row[row]:
             if id(unit) not in offered:
                 offered.add(id(unit))
                 yield structs.replace(unit, leaves_below_min=())
 
 
-def _victim_order(unit: VictimUnit) -> tuple[int, bool, float]:
-    """Low priority first, elastic before minMember sets, then the youngest."""
-    return unit.gang.priority, not unit.is_elastic, -unit.gang.created
+def _pod_by_pod(unit: VictimUnit) -> Iterator[VictimUnit]:
+    """The pods of a unit as units of their own, as each of them comes back.
+
+    The unit itself where its workload would not survive the loss of all its pods: those beyond
+    what it survives may only leave together, and the workload is suspended then.
+    """
+    if exceeded_limit(unit.gang, unit.gang.bound) is not None:
+        yield structs.replace(unit, leaves_below_min=())
+        return
+    for member in unit.members:
+        yield structs.replace(unit, members=(member,), leaves_below_min=())
+
+
+def _victim_order(unit: VictimUnit, costs: EvictionCosts) -> tuple[int, bool, float, float]:
+    """Low priority first, elastic before minMember sets, what loses least, then the youngest."""
+    gang = unit.gang
+    return gang.priority, not unit.is_elastic, costs.lost_work(unit), -gang.created
 
 
 def _rows_of(state: CycleState, unit: VictimUnit) -> Iterable[int]:
@@ -181,10 +217,14 @@ def _rows_of(state: CycleState, unit: VictimUnit) -> Iterable[int]:
     return dict.fromkeys(row for row in rows if row is not None)
 
 
-def _pods_to_evict(
-    state: CycleState, member: Member, row: int, units: Sequence[VictimUnit]
-) -> float:
-    """Pods to evict before one more pod like ``member`` fits on the node.
+def _node_cost(
+    state: CycleState,
+    member: Member,
+    row: int,
+    units: Sequence[VictimUnit],
+    costs: EvictionCosts,
+) -> tuple[float, float]:
+    """Pods to evict before one more pod like ``member`` fits on the node, and what they lose.
 
     Those of their gangs on other nodes stay where they are.
     """
@@ -194,14 +234,17 @@ def _pods_to_evict(
     if gpu is not None and state.snapshot.gpu_sharing.rows.size:
         lacking[gpu] -= statement.gpu_parts.shared.free_fractions(row, Capacity.FUTURE_IDLE).sum()
     devices = member.charge.get(GPU, 0.0) if member.shape.needs_devices else 0.0
-    pods = 0
-    for victim in (each for unit in units for each in unit.members if each.node == node):
+    pods, lost = 0, 0.0
+    on_node = ((each, unit) for unit in units for each in unit.members if each.node == node)
+    for victim, unit in on_node:
         if (lacking <= FRACTION_TOLERANCE).all() and devices <= 0:
-            return pods
+            return pods, lost
         pods += 1
+        lost += costs.lost_work(unit) / len(unit.members)
         lacking = lacking - _min_request(state, victim)
         devices -= victim.charge.get(GPU, 0.0) if victim.claims else 0.0
-    return pods if (lacking <= FRACTION_TOLERANCE).all() and devices <= 0 else float("inf")
+    is_enough = (lacking <= FRACTION_TOLERANCE).all() and devices <= 0
+    return (pods, lost) if is_enough else (float("inf"), 0.0)
 
 
 def _missing_for_one(min_request: Floats, free: Floats) -> Floats:

@@ -14,11 +14,11 @@ from kai_py.plan.session.startups import (
     FailedStart,
     ReadyRule,
     Startups,
-    floor_is_ready,
+    min_member_is_ready,
     ready_rule,
 )
 from kai_py.plan.state.assignment import Evicted
-from kai_py.plan.victims.survival import is_lost
+from kai_py.plan.victims.survival import would_fail
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.tables.device_health import DeviceKey
 
@@ -31,11 +31,11 @@ def evict_unready(state: CycleState, startups: Startups, rules: Mapping[str, Rea
     snapshot = state.snapshot
     state.avoided_nodes = startups.avoided_nodes()
     found = [snapshot.gangs[key] for key in sorted(snapshot.starting) if key in snapshot.gangs]
-    for gang in state.turns.able(found):
+    for gang in state.turns.eligible(found):
         rule = ready_rule(gang, rules)
         if not rule.timeout and not any(snapshot.starting[gang.key].values()):
             continue  # nothing is known that could be said, nor is there a time to obey
-        if floor_is_ready(snapshot, gang) or not gang.bound:
+        if min_member_is_ready(snapshot, gang) or not gang.bound:
             continue
         with state.turns.of(gang):
             _consider(state, gang, rule, startups)
@@ -76,7 +76,7 @@ def _consider(state: CycleState, gang: Gang, rule: ReadyRule, startups: Startups
 def _protection(state: CycleState, gang: Gang) -> str:
     if gang.owner.kind == "Pod":
         return "its pods would not be created again"
-    if is_lost(gang, gang.bound):
+    if would_fail(gang, gang.bound):
         return "its workload would fail by an eviction"
     pods = (member.pod.uid for member in gang.bound)
     budget = state.eviction_limits.blocking_budget(pods, state.statement.evicted)

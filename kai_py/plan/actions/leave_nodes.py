@@ -28,7 +28,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.relocate import as_recreated, owns_all_claims
-from kai_py.plan.victims.survival import is_lost
+from kai_py.plan.victims.survival import would_fail
 from kai_py.snapshot.gangs import Gang, Member
 
 REPLACING_KINDS = frozenset(
@@ -56,7 +56,7 @@ def leave_nodes(state: CycleState) -> None:
         or any(m.node in going or m.pod.uid in rebooted for m in gang.bound)
     )
     in_order = sorted(gangs, key=lambda g: (-g.priority, g.created, g.key))
-    for gang in state.turns.able(in_order):
+    for gang in state.turns.eligible(in_order):
         with state.turns.of(gang):
             _leave(state, gang)
 
@@ -83,7 +83,7 @@ def _rebooted_apart(state: CycleState, gang: Gang) -> str:
 
 def _restart_rest(state: CycleState, gang: Gang, why: str) -> None:
     members = [*_running(state, gang)]
-    if _restarts_whole(state, gang) and not is_lost(gang, members):
+    if _restarts_whole(state, gang) and not would_fail(gang, members):
         _evict(state, gang, members, f"{why}; the gang restarts whole")
 
 
@@ -108,7 +108,7 @@ def _on(state: CycleState, gang: Gang, stage: DepartureStage) -> list[Member]:
 def _restart(state: CycleState, gang: Gang, lost: Sequence[Member]) -> None:
     whole = not _works_without(state, gang, lost) and _restarts_whole(state, gang)
     members = [*_running(state, gang)] if whole else list(lost)
-    if is_lost(gang, members):
+    if would_fail(gang, members):
         return
     why = _why(state, lost[0], "is lost")
     _evict(state, gang, members, f"{why}; the gang restarts whole" if whole else why)
@@ -135,7 +135,7 @@ def _is_protected(state: CycleState, gang: Gang, members: Sequence[Member], why:
     pods = (member.pod.uid for member in members)
     budget = state.eviction_limits.blocking_budget(pods, state.statement.evicted)
     protection = f"PodDisruptionBudget {budget} protects it" if budget else ""
-    if is_lost(gang, members):
+    if would_fail(gang, members):
         protection = "its workload would fail by an eviction"
     if protection:
         _note(state, gang, f"{why}; the gang runs until then, as {protection}")

@@ -4,8 +4,8 @@
         candidates: running preemptible gangs of the same queue with a lower priority, past their
                     min runtime or as far as they keep minMember; low priority first, elastic pods
                     before minMember sets, youngest first
-        victims: the fewest candidates that make the request fit; others of no higher
-                 priority if so fewer gangs, or pods, are evicted (``rules: native``)
+        victims: the fewest candidates that make the request fit; under ``rules: native`` others
+                 of no higher priority, if fewer gangs, or fewer pods, are evicted that way
 
 The capacity is nominated for the gang until its victims have terminated. A gang with
 ``preemptionPolicy: Never`` evicts none.
@@ -29,7 +29,7 @@ def preempt(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = 
 
     ``pool``: the candidates, where they were collected already.
     """
-    find_victims(state, gangs, pool or VictimPool(state), Preemption)
+    find_victims(state, gangs, Preemption, pool)
 
 
 class Preemption(VictimStrategy):
@@ -38,27 +38,27 @@ class Preemption(VictimStrategy):
     action = Action.PREEMPT
 
     def candidates(self) -> Iterator[VictimUnit]:
-        """Units of lower priority, as far as their min runtime permits."""
+        """Units of lower priority that their min runtime does not protect."""
         queue, priority = self.state.quota.queues.positions[self.gang.queue], self.gang.priority
         lower = takewhile(lambda unit: unit.gang.priority < priority, self.pool.units(queue))
         min_runtime = self.state.preempt_min_runtime[queue]
         return unprotected_units(lower, min_runtime, self.state.snapshot.now, self.state.statement)
 
     def may_evict(self, units: Sequence[VictimUnit]) -> None:
-        """All candidates may be lost."""
+        """None: every candidate may be lost."""
         del units
 
     def reason(self, unit: VictimUnit) -> str:
-        """The workload that preempts it, and both priorities."""
+        """Names the preempting workload and both priorities."""
         owner, gang = self.gang.owner, self.gang
         return (
             f"preempted by higher priority workload {owner.namespace}/{owner.name} "
             f"(priority {gang.priority} > {unit.gang.priority}) in queue {gang.queue}"
         )
 
-    def other_candidates(self, priority: int) -> Iterator[VictimUnit] | None:
-        """The whole units of gangs up to ``priority``."""
+    def other_candidates(self, max_priority: int) -> Iterator[VictimUnit] | None:
+        """The candidates that are not partial."""
         if self.state.quota.rules.victim_preference is not VictimPreference.FEWEST:
             return None
-        lower = takewhile(lambda unit: unit.gang.priority <= priority, self.candidates())
+        lower = takewhile(lambda unit: unit.gang.priority <= max_priority, self.candidates())
         return (unit for unit in lower if not unit.is_partial)

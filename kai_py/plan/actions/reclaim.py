@@ -2,13 +2,13 @@
 
     for each pending gang that was not placed, in the order of the gangs:
         the gang's queue must stay within its fair share with it
-        candidates: running preemptible gangs of reclaimable queues, past their min runtime or as
-                    far as they keep minMember; the most saturated queue first
-        victims: the fewest candidates that make the request fit, as far as fairness allows; those
-                 that fit elsewhere are relocated and do not count as lost
+        candidates: running preemptible gangs of reclaimable queues; within their min runtime only
+                    their elastic pods; the most saturated queue first
+        victims: the fewest candidates that make the request fit and that fairness lets be lost;
+                 those that fit elsewhere are relocated and are not lost
 
-Which queues are reclaimable, and for how much, is ``policy.reclaim_rules``; its ``check_reclaim``
-has the last word on the victims that are lost.
+``policy.reclaim_rules`` says which queues are reclaimable; its ``check_reclaim`` decides whether
+the victims that are lost may be evicted.
 """
 
 from bisect import bisect_left
@@ -46,7 +46,7 @@ def reclaim(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = 
 
     ``pool``: the candidates, where they were collected already.
     """
-    find_victims(state, gangs, pool or VictimPool(state), Reclaim)
+    find_victims(state, gangs, Reclaim, pool)
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Reclaim(VictimStrategy):
 
     action = Action.RECLAIM
     _usage_before: QueueUsage = field(init=False)
-    """When candidates were last asked for."""
+    """A copy of the usage of queues, made when candidates were last listed."""
 
     def candidates(self) -> Iterator[VictimUnit] | None:
         """Units of reclaimable queues, the most saturated first; None if it may not reclaim."""
@@ -66,7 +66,7 @@ class Reclaim(VictimStrategy):
         return most_saturated_first(self.state, units, self._reclaimer.request)
 
     def may_evict(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
-        """The last of the shortest prefix of ``units`` that fairness refuses."""
+        """The last unit of the shortest prefix of ``units`` that ``check_reclaim`` refuses."""
         victims, rules = self._as_victims(units), self.state.quota.rules
 
         def is_refused(count: int) -> bool:
@@ -81,11 +81,11 @@ class Reclaim(VictimStrategy):
         return units[bisect_left(range(1, len(units)), 1, key=is_refused)]
 
     def reason(self, unit: VictimUnit) -> str:
-        """What both queues have allocated of their fair shares."""
+        """Names the reclaiming workload, and what both queues have allocated of their share."""
         return self.reason_for(self.gang, unit)
 
-    def other_candidates(self, priority: int) -> Iterator[VictimUnit] | None:
-        """Units up to ``priority`` of the queues above their fair share, where loss is weighed."""
+    def other_candidates(self, max_priority: int) -> Iterator[VictimUnit] | None:
+        """Those of queues above their fair share that are not partial, if lost work counts."""
         if not self.state.loss_rules.by_loss:
             return None
         reclaimable, usage = self._reclaimable_queues(), self._usage_before
@@ -96,30 +96,30 @@ class Reclaim(VictimStrategy):
             unit
             for units in by_queue.values()
             for unit in units
-            if unit.gang.priority <= priority and not unit.is_partial
+            if unit.gang.priority <= max_priority and not unit.is_partial
         )
 
-    def placed(self, gang_queue: GangQueue, victims: Sequence[VictimUnit]) -> None:
-        """Place further equivalent single pods in batches, one victim each."""
+    def on_placed(self, gang_queue: GangQueue, victims: Sequence[VictimUnit]) -> None:
+        """After a single pod took one victim, place the equivalent pods that follow in batches."""
         if len(victims) == len(self.gang.members) == 1:
             VictimBatch(self).run(gang_queue)
 
     def batch_candidates(self) -> Iterator[VictimUnit]:
-        """The units to take one after the other if every one of them is evicted."""
+        """As ``candidates``; each unit must be evicted before the next is requested."""
         reclaimable = self._reclaimable_queues()
         return most_saturated_next(
             self.state, self._units_by_queue(reclaimable), self._reclaimer.request
         )
 
     def may_evict_batch(self, count: int, units: Sequence[VictimUnit]) -> bool:
-        """Whether ``count`` gangs like this one may take ``units``, one after the other."""
+        """Whether fairness lets ``count`` gangs like this one evict ``units`` in turn."""
         rules = self.state.quota.rules
         return may_reclaim_batch(
             self._usage_before, self._reclaimer, count, self._as_victims(units), rules
         )
 
     def reason_for(self, gang: Gang, unit: VictimUnit) -> str:
-        """``reason`` for ``gang``, which is equivalent to that of the strategy."""
+        """``reason`` where ``gang``, which is equivalent to the strategy's, is the reclaimer."""
         usage, gpu, texts = self.state.quota.usage, self.state.quota.resources.index("gpu"), []
         for name in (gang.queue, unit.gang.queue):
             at = usage.queues.positions[name]
@@ -137,7 +137,7 @@ class Reclaim(VictimStrategy):
         return Reclaimer(quota.queues.positions[gang.queue], cost, preemptible)
 
     def _reclaimable_queues(self) -> Bools:
-        """(queues,) those that may lose pods to the gang, as they are used now."""
+        """(queues,) those that may lose pods to the gang by their usage now, which is copied."""
         quota = self.state.quota
         self._usage_before = copy_usage(quota.usage)
         return reclaimable_queues(quota.usage, self._reclaimer, quota.rules)

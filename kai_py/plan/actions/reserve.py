@@ -5,22 +5,22 @@
         let running pods end, one after the other, until the gang fits
         reserve the nodes that it takes then (``reservations``)
 
-Pods end by their expected runtime; those without one after all others, on the emptiest nodes first.
-A node that empties thus stays the first choice, and the choice is stable between cycles. Pods of
-long-running kinds count only with an expected runtime. Nothing is reserved for a gang that could
-never keep the capacity: one that requests more than its queue's fair share, or more non-preemptible
-pods than the queue deserves. O(pods that must end x log of them) per gang.
+Pods are assumed to end by their expected runtimes; those without one after all others, on the
+emptiest nodes first. So a node that drains stays the first choice, and the choice is stable between
+cycles. Pods of long-running kinds count only with an expected runtime. Nothing is reserved for a
+gang that could not keep the capacity: one that requests more than its queue's fair share, or more
+non-preemptible pods than the queue deserves. O(pods that must end x log of them) per gang.
 
-A declared runtime is a promise: by it a pod may use reserved nodes, and by it their gang waits.
-Once all pods in the way of the gang have run longer than they declared, they are evicted for it,
-whatever protects them otherwise. Where the end of a pod in the way is unknown, a reservation might
-never come true; it ends ``PATIENCE`` times the ``reserveAfter`` of the queue after it began, and
-the gang's reason says why.
+A declared runtime is a promise: because of it a pod may use reserved nodes, and the gang waits for
+the pod. Once all pods in the way of the gang have run longer than they declared, they are evicted
+for it, whatever protects them otherwise. If the end of a pod in the way is unknown, the gang might
+wait forever; so the reservation ends ``PATIENCE`` times the ``reserveAfter`` of the queue after it
+began, and the gang's reason says why.
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from kai_py.plan.session.requests import place_earliest
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, exclude_rows
-from kai_py.plan.victims.survival import is_lost
+from kai_py.plan.victims.survival import would_fail
 from kai_py.policy.queue_usage import check_deserved, exceeds_any
 from kai_py.policy.runtime_history import is_service
 from kai_py.snapshot.gangs import Gang, Member
@@ -57,7 +57,7 @@ class _EndingPod:
 
 def reserve(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Reserve nodes for those of ``gangs`` that have waited too long."""
-    for gang in state.turns.able(_waited_too_long(state, gangs)):
+    for gang in state.turns.eligible(_waited_too_long(state, gangs)):
         with state.turns.of(gang):
             _reserve_for(state, gang)
 
@@ -89,18 +89,13 @@ def report_reservations(state: CycleState) -> None:
         if reason is not None:
             names = ", ".join(state.snapshot.nodes.names[row] for row in each.rows[:3])
             more = f" and {len(each.rows) - 3} more" if len(each.rows) > 3 else ""
-            message = (
-                f"{reason.message} Nodes are reserved for it as their pods end: {names}{more}."
-            )
-            state.mark_unschedulable(each.gang, replace(reason, message=message))
+            note = f"Nodes are reserved for it as their pods end: {names}{more}."
+            state.mark_unschedulable(each.gang, reason.with_sentence(note))
     for gang, pod in state.placer.reservations.ended:
         reason = state.unschedulable.get(gang.key)
         if reason is not None:
-            message = (
-                f"{reason.message} No nodes are reserved for it any more: it is not known when pod "
-                f"{pod} ends."
-            )
-            state.mark_unschedulable(gang, replace(reason, message=message))
+            note = f"No nodes are reserved for it any more: it is not known when pod {pod} ends."
+            state.mark_unschedulable(gang, reason.with_sentence(note))
 
 
 def _has_ended(state: CycleState, gang: Gang) -> bool:
@@ -117,11 +112,11 @@ def _start_in_place_of(
     rows: tuple[int, ...],
     in_the_way: Sequence[_EndingPod],
 ) -> bool:
-    """Evict the pods on reserved nodes if all overstay; returns whether the gang was placed."""
+    """If all pods in the way overstay, evict them; returns whether the gang was placed."""
     now = state.snapshot.now
     if not in_the_way or any(each.ends_at > now for each in in_the_way):
         return False
-    if any(is_lost(gang, members) for gang, members in _by_gang(in_the_way)):
+    if any(would_fail(gang, members) for gang, members in _by_gang(in_the_way)):
         return False
     allowed = np.zeros(len(state.snapshot.nodes), dtype=np.bool_)
     allowed[list(rows)] = True
@@ -141,7 +136,7 @@ def _start_in_place_of(
 
 
 def _waited_too_long(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
-    """At most one gang per queue: of the highest priority among those due, the oldest."""
+    """Per queue, the oldest of the gangs with the highest priority that waited too long."""
     after = inherited(state.snapshot.queues, lambda spec: spec.reserve_after)
     now = state.snapshot.now
     if not after:
@@ -164,7 +159,9 @@ def _may_reserve(state: CycleState, gang: Gang, request: PlacementRequest) -> bo
     fair = quota.shares.fair[:, quota.queues.ancestors(queue)].min(axis=1)
     if exceeds_any(np.where(cost > 0, cost, 0.0)[:, None], fair[:, None]).any():
         return False
-    return gang.is_preemptible(request.members) or check_deserved(quota.usage, queue, cost) is None
+    if gang.is_preemptible(request.members):
+        return True
+    return check_deserved(quota.usage_beside(gang, request.members), queue, cost) is None
 
 
 def _earliest_rows(
@@ -220,7 +217,7 @@ def _ending_pods(state: CycleState, allowed: Bools) -> list[_EndingPod]:
 
 
 def _expected_end(state: CycleState, gang: Gang, member: Member) -> float:
-    """Now, of a pod that overstays its declared runtime."""
+    """When the pod is expected to end; now, if it has run longer than it declared."""
     now, declared = state.snapshot.now, gang.expected_runtime
     if declared is not None and member.bound_since and member.bound_since + declared <= now:
         return now

@@ -30,7 +30,7 @@ def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
         return
     nominated = [gang for gang in gangs if any(_are_nominated(state, gang))]
     order = sorted(nominated, key=lambda g: (-g.priority, g.created, g.key))
-    for gang in state.turns.able(order):
+    for gang in state.turns.eligible(order):
         with state.turns.of(gang):
             while _place_nominated(state, gang):
                 pass
@@ -72,7 +72,7 @@ def reserve_expected(state: CycleState) -> None:
     in_part = (state.snapshot.gangs[key] for key in state.snapshot.started_in_part)
     started = [gang for gang in in_part if gang.started + state.reservation_seconds > now]
     order = sorted(started, key=lambda g: (-g.priority, g.created, g.key))
-    for gang in state.turns.able(order):
+    for gang in state.turns.eligible(order):
         with state.turns.of(gang):
             _place_existing(state, gang)
             unplaced = [m for m in gang.pending if m.pod.uid not in state.statement.placed]

@@ -21,7 +21,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.relocate import as_recreated, owns_all_claims
-from kai_py.plan.victims.survival import is_lost
+from kai_py.plan.victims.survival import would_fail
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import lost_seconds
 from kai_py.snapshot.gangs import Gang
@@ -41,7 +41,7 @@ def return_to_spot(state: CycleState) -> None:
     found = [(gain, gang) for gang in wanted if (gain := _gain(state, gang, spot)) > 0]
     found.sort(key=lambda each: (-each[0], each[1].key))
     for _, gang in found[:MAX_TRIED]:
-        for able in state.turns.able([gang]):
+        for able in state.turns.eligible([gang]):
             with state.turns.of(able):
                 _move(state, able, spot)
 
@@ -58,7 +58,7 @@ def _gain(state: CycleState, gang: Gang, spot: Bools) -> float:
         or not gang.is_preemptible(members)
         or any(m.pod.uid in evicted for m in members)
         or gang.key in limits.evicted_often
-        or is_lost(gang, members)
+        or would_fail(gang, members)
         or not all(map(owns_all_claims, members))
     ):
         return 0.0

@@ -13,14 +13,14 @@ from kai_py.plan.placement.next_pods import active_counts
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Evicted
-from kai_py.plan.victims.survival import is_lost
+from kai_py.plan.victims.survival import would_fail
 from kai_py.snapshot.gangs import Gang
 
 
 def stale(state: CycleState, _pending: Iterable[Gang]) -> None:
     """Run the action for all running gangs, whether they have pending pods or not."""
     below = (state.snapshot.gangs[key] for key in state.snapshot.below_min_members)
-    for gang in state.turns.able(below):
+    for gang in state.turns.eligible(below):
         if gang.stale_since is not None:
             with state.turns.of(gang):
                 _evict_after_grace(state, gang, gang.stale_since)
@@ -36,7 +36,7 @@ def _evict_after_grace(state: CycleState, gang: Gang, since: float) -> None:
         f"the gang was below minMember for {elapsed:.0f} s (grace period {grace:g} s); its "
         "remaining pods are evicted"
     )
-    if is_lost(gang, gang.bound):
+    if would_fail(gang, gang.bound):
         return
     for member in gang.bound:
         if member.pod.uid not in state.statement.evicted:

@@ -1,23 +1,21 @@
-"""Turnover: gangs that could evict others, but wait because pods are about to end by themselves.
+"""Turnover: gangs that could evict others wait if enough pods are about to end by themselves.
 
     for a gang that fits nowhere at its turn:
-        let the pods that are expected to end within ``patience`` end, one after the other
-        if the gang fits then: nothing is evicted or relocated for it, and if it may reclaim or
-            preempt, nodes that drain for it are reserved until then
-    no gang waits longer than ``patience`` from the time at which it began to wait, or was due for
-    reclaim, and those of a queue that went without its share for two minutes only
-    (``policy.served_share``)
+        simulate the ends of the pods that are expected to end within ``patience``, in order
+        if the gang fits then: evict and relocate nothing for it; if it may reclaim or preempt,
+            reserve the nodes that drain for it until then
+    a gang waits at most ``patience`` from when it began to wait, for reclaim from when it was due;
+    gangs of a queue that went without its share wait for two minutes (``policy.served_share``)
 
-So a queue that is due its share gets it at most ``patience`` later, and mostly for nothing. What
-earlier gangs wait for is not there for later ones. A gang of several shapes, one with a topology
-constraint, or one that serves requests is not made to wait. Ends are expected by declarations and
-by what was observed (``policy.runtime_history``); where neither is known, nothing waits. O(ends)
-per gang.
+So a queue gets its share at most ``patience`` later, and mostly without evictions. Capacity that
+earlier gangs wait for does not count for later ones. Gangs of several shapes, with a topology
+constraint, or that serve requests do not wait. Ends are known from declared and from observed
+runtimes (``policy.runtime_history``); for other pods no gang waits. O(ends) per gang.
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,10 +36,10 @@ from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.shape import Shape
 
 MAX_WAITING = 64
-"""Gangs that wait at a time; further ones evict as if nothing ended."""
+"""Gangs that wait at a time; further ones evict as if no pod ended."""
 
 UNSERVED_PATIENCE = 120.0
-"""Of gangs whose queue went without its share."""
+"""Seconds for which gangs wait whose queue went without its share."""
 
 MAX_ENDS = 512
 """The first ends that are considered."""
@@ -58,7 +56,7 @@ class _End:
 
 @dataclass(slots=True)
 class _Claimed:
-    """What earlier gangs wait for on one node: (resources,) and devices."""
+    """The capacity of one node that earlier gangs wait for: ``amounts`` (resources,), devices."""
 
     amounts: Floats
     devices: float = 0.0
@@ -79,7 +77,7 @@ class Turnover:
         self._lowest: dict[str, int] = {}
 
     def start_over(self) -> None:
-        """What was placed was undone: no gang waits."""
+        """Forget which gangs wait, after all placements have been undone."""
         state = self._state
         reservations = state.placer.reservations
         reservations.active = [
@@ -107,7 +105,7 @@ class Turnover:
             return False
         horizon = state.snapshot.now + patience
         ends = [end for end in self._ends_soon() if end.at <= horizon]
-        found = self._rows_in_time(gang, request.members, ends)
+        found = self._rows_after_ends(gang, request.members, ends)
         if found is None:
             self._failed.add(kind)
             return False
@@ -115,19 +113,17 @@ class Turnover:
         if is_due:
             self._claim(gang, request.members, rows)
             self._reserve(gang, request, tuple(sorted(rows)), at)
-        # Pods that outlast what was expected of them are no reason to wait any longer.
+        # If the pods do not end as expected, the gang does not wait any longer.
         state.waiting[gang.key] = min(until, at) if at > state.snapshot.now else until
         reason = state.unschedulable.get(gang.key)
         if reason is not None:
-            message = (
-                f"{reason.message} No pod is evicted for it yet, because enough of them are "
-                "expected to end soon."
-            )
-            state.mark_unschedulable(gang, replace(reason, message=message))
+            why = "because enough of them are expected to end soon."
+            note = f"No pod is evicted for it yet, {why}"
+            state.mark_unschedulable(gang, reason.with_sentence(note))
         return True
 
     def _may_wait(self, gang: Gang) -> bool:
-        """Whether the gang could evict others, and any pod ends before its patience does."""
+        """Whether the gang may evict others and any pod is expected to end soon."""
         if not gang.may_preempt or is_service(gang) or _is_constrained(gang):
             return False
         return bool(self._ends_soon())
@@ -147,7 +143,7 @@ class Turnover:
             request = state.next_request(gang)
             if request is None or request.is_elastic:
                 return
-            found = self._rows_in_time(gang, request.members, self._ends_until(math.inf))
+            found = self._rows_after_ends(gang, request.members, self._ends_until(math.inf))
             if found is None or found[0] <= state.snapshot.now:
                 return
             at, rows = found
@@ -157,7 +153,7 @@ class Turnover:
             state.placer.reservations.active.append(reservation)
 
     def _largest_waiting(self, gangs: Iterable[Gang]) -> Gang | None:
-        """The gang that asks for most of those that have waited for long, the oldest of equals."""
+        """The gang with the largest request of those that waited too long; of equals the oldest."""
         state, quota = self._state, self._state.quota
         total = quota.usage.total
         since = state.snapshot.now - state.loss_rules.reserve_after
@@ -178,7 +174,7 @@ class Turnover:
         return None if found is None else found[1]
 
     def _patience_of(self, gang: Gang, request: PlacementRequest) -> tuple[float, float, bool]:
-        """Since when and how long the gang waits at most, and whether it may evict for that.
+        """Since when, and for how many seconds at most, the gang waits, and whether it may evict.
 
         A gang that may neither reclaim nor preempt could only have pods relocated for it.
         """
@@ -213,7 +209,7 @@ class Turnover:
         """Running pods that are expected to end by ``until``, the first first."""
         state, positions = self._state, self._state.snapshot.nodes.positions
         ends = []
-        for gang in state.snapshot.gangs.values():
+        for gang in state.expected_ends.known_of(state.snapshot.gangs.values()):
             for member in gang.bound:
                 row = positions.get(member.node)
                 if row is None or member.pod.uid in state.statement.evicted:
@@ -224,7 +220,7 @@ class Turnover:
         ends.sort(key=lambda end: (end.at, end.row, end.member.pod.uid))
         return ends
 
-    def _rows_in_time(
+    def _rows_after_ends(
         self, gang: Gang, members: Sequence[Member], ends: Sequence[_End]
     ) -> tuple[float, dict[int, int]] | None:
         """When the pods fit, and how many of them on which node; None if not in time."""
@@ -281,16 +277,16 @@ class Turnover:
     def _reserve(
         self, gang: Gang, request: PlacementRequest, rows: tuple[int, ...], at: float
     ) -> None:
-        """Keep others from what is idle on the nodes that drain for the gang."""
-        kept = tuple(row for row in rows if self._has_idle(request.members[0].shape, row))
-        if kept:
+        """Reserve the nodes that drain for the gang, if others could use capacity there."""
+        reserved = tuple(row for row in rows if self._has_idle(request.members[0].shape, row))
+        if reserved:
             start = max(at, self._state.snapshot.now)
             cost = self._state.request_cost(gang)
-            reservation = Reservation(gang, kept, math.ceil(start), cost)
+            reservation = Reservation(gang, reserved, math.ceil(start), cost)
             self._state.placer.reservations.active.append(reservation)
 
     def _has_idle(self, shape: Shape, row: int) -> bool:
-        """Whether pods of others could take capacity of the node that the gang is short of."""
+        """Whether pods of other gangs could take capacity on the node that the gang needs."""
         statement = self._state.statement
         gpu = self._state.snapshot.resources.positions.get(GPU_RESOURCE)
         if gpu is None or shape.needs_devices:

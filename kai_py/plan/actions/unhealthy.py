@@ -19,7 +19,7 @@ from kai_py.plan.placement.next_pods import active_counts
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Evicted
-from kai_py.plan.victims.survival import is_lost
+from kai_py.plan.victims.survival import would_fail
 from kai_py.snapshot.gangs import Gang, Member
 
 POD = "{pod}"
@@ -36,7 +36,7 @@ def evict_unhealthy(state: CycleState) -> None:
         for gang in gangs.values():
             if found := _on_tainted(state, gang, tainted):
                 lost[gang.key] = found | lost.get(gang.key, {})
-    for gang in state.turns.able([gangs[key] for key in sorted(lost) if key in gangs]):
+    for gang in state.turns.eligible([gangs[key] for key in sorted(lost) if key in gangs]):
         with state.turns.of(gang):
             _evict(state, gang, lost[gang.key])
 
@@ -76,7 +76,7 @@ def _evict(state: CycleState, gang: Gang, why: Mapping[str, str]) -> None:
     if not lost:
         return
     leaving = lost if _works_without(state, gang, lost) else bound
-    if is_lost(gang, leaving):
+    if would_fail(gang, leaving):
         return
     first = lost[0]
     said = why[first.pod.uid].replace(POD, f"pod {first.pod.namespace}/{first.pod.name}")

@@ -1,32 +1,81 @@
 """The actions of a cycle in their order, each for the gangs that are still pending."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from kai_py.plan.actions.allocate_in_turn import allocate_without_bypass
 from kai_py.plan.actions.registry import ACTIONS, VICTIM_ACTIONS, registered_action
 from kai_py.plan.actions.turnover import Turnover
 from kai_py.plan.cycle.settings import CycleSettings
+from kai_py.plan.extensions import step_key
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.policy.fairness_rules import BypassPolicy
 from kai_py.policy.reclaim_rules import Reclaimer, may_reclaim
 from kai_py.snapshot.gangs import Gang
 
+MAX_FAILURES = 16
+"""Gangs for which an action may fail, and for none succeed, until it is left out of the cycle."""
+
 
 def run_actions(
     state: CycleState, gangs: Sequence[Gang], settings: CycleSettings, turnover: Turnover
 ) -> None:
-    """Run the actions of ``settings`` for the gangs, one after the other."""
+    """Run the actions of ``settings`` for the gangs, one after the other.
+
+    None runs for a gang with a precondition that does not hold, which becomes its reason.
+    """
     in_order = settings.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST
-    for action, able in _actions_in_turn(state, gangs, settings):
+    gangs = [gang for gang in gangs if _is_placeable(state, gang)]
+    for action, tried in _actions_in_turn(state, gangs, settings):
+        run: Callable[[Sequence[Gang]], None] = partial(ACTIONS[action], state)
         if action is Action.ALLOCATE and in_order:
             evicting = [VICTIM_ACTIONS[each] for each in settings.actions if each in VICTIM_ACTIONS]
-            allocate_without_bypass(state, able, turnover, evicting)
-        else:
-            ACTIONS[action](state, able)
+            run = partial(
+                allocate_without_bypass, state, turnover=turnover, victim_actions=evicting
+            )
+        _run(state, action, tried, run)
         if action is Action.ALLOCATE:
             for name in settings.extra_actions:
                 _run_added_action(state, unplaced_gangs(state, gangs), name)
+
+
+def _run(
+    state: CycleState,
+    action: Action,
+    gangs: Sequence[Gang],
+    run: Callable[[Sequence[Gang]], None],
+) -> None:
+    """Run an action; if it fails between turns, run it for each gang alone.
+
+    Gangs for which it fails again are set aside, unless it has succeeded for none.
+    """
+    turns, reasons = state.turns, dict(state.unschedulable)
+    error = turns.attempt(lambda: run(gangs))
+    if error is None:
+        return
+    turns.fail_turn(step_key(action), error)
+    state.start_over(reasons)
+    failed: dict[str, Exception] = {}
+    succeeded = False
+    for gang in turns.eligible(gangs):
+        error = turns.attempt(lambda alone=gang: run((alone,)))  # type: ignore[misc]
+        if error is None:
+            succeeded = True
+            continue
+        state.start_over(state.unschedulable)
+        failed[gang.key] = error
+        if len(failed) == MAX_FAILURES and not succeeded:
+            return
+    for key, reason in failed.items() if succeeded else ():
+        turns.fail_turn(key, reason)
+
+
+def _is_placeable(state: CycleState, gang: Gang) -> bool:
+    reason = state.precondition(gang)
+    if reason is not None:
+        state.mark_unschedulable(gang, reason)
+    return reason is None
 
 
 def _actions_in_turn(
@@ -34,9 +83,9 @@ def _actions_in_turn(
 ) -> Iterator[tuple[Action, list[Gang]]]:
     """The actions in their order, each with the gangs that are still pending.
 
-    Where no gang may bypass another, pods are relocated first for gangs that may reclaim, and for
-    the others after those have reclaimed: else what starts on capacity that relocation won would be
-    evicted in the next cycle.
+    If no gang may bypass another, consolidation runs first for the gangs that may reclaim, and for
+    the others after these have reclaimed: otherwise gangs that start on capacity freed by
+    consolidation would be evicted in the next cycle.
     """
     in_order = settings.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST
     splits = in_order and Action.RECLAIM in settings.actions
@@ -48,10 +97,10 @@ def _actions_in_turn(
             continue
         unplaced = unplaced_gangs(state, unplaced)
         if action is Action.CONSOLIDATE and splits:
-            due = gangs_within_share(state, unplaced)
-            keys = {gang.key for gang in due}
-            later = [gang for gang in unplaced if gang.key not in keys] if due else []
-            yield action, due or unplaced
+            within = gangs_within_share(state, unplaced)
+            keys = {gang.key for gang in within}
+            later = [gang for gang in unplaced if gang.key not in keys] if within else []
+            yield action, within or unplaced
             continue
         if action is Action.STALE and later:
             yield Action.CONSOLIDATE, unplaced_gangs(state, later)
@@ -62,12 +111,12 @@ def _actions_in_turn(
 
 
 def unplaced_gangs(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
-    """Those of ``gangs`` of which any pod is not placed yet."""
+    """The gangs that have a pod that is not placed yet."""
     return [gang for gang in gangs if has_unplaced_pods(state, gang)]
 
 
 def _run_added_action(state: CycleState, ready: Sequence[Gang], name: str) -> None:
-    """Run an action of an installed package; if it fails it has decided nothing."""
+    """Run an action of an installed package; if it fails, its decisions are undone."""
     if not state.turns.may_run(name):
         return
     reasons = dict(state.unschedulable)
@@ -84,9 +133,9 @@ def has_unplaced_pods(state: CycleState, gang: Gang) -> bool:
 
 
 def gangs_within_share(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
-    """Those of ``gangs`` whose queues stay within their fair share with them."""
+    """The gangs with whose requests their queues stay within their fair shares."""
     known: dict[tuple[int, bool, bytes], bool] = {}
-    due: list[Gang] = []
+    within: list[Gang] = []
     for gang in gangs:
         if not state.evictable:
             break
@@ -97,10 +146,10 @@ def gangs_within_share(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
         cost = state.request_cost(gang)
         key = queue, gang.is_preemptible(request.members), cost.tobytes()
         if key not in known:
-            asking = Reclaimer(queue, cost, key[1])
-            known[key] = may_reclaim(state.quota.usage, asking, state.quota.rules) is None
+            reclaimer = Reclaimer(queue, cost, key[1])
+            known[key] = may_reclaim(state.quota.usage, reclaimer, state.quota.rules) is None
         if known[key]:
-            due.append(gang)
+            within.append(gang)
         else:
             state.due.record_above_share(gang)
-    return due
+    return within

@@ -4,7 +4,7 @@ A new process starts with none of the results, decides alike and takes longer. O
 what the statuses of queues say, and the starts that failed (``plan.startups.StartupRecord``).
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -26,10 +26,12 @@ from kai_py.plan.session.turns import (
     updated_backoffs,
 )
 from kai_py.plan.state.eviction_limits import EvictionHistory
+from kai_py.plan.state.pending_gangs import PendingGangs
 from kai_py.plan.state.queues import FairShareCache, PastUsage
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.min_runtime import min_runtimes
 from kai_py.policy.runtime_history import RuntimeHistory
+from kai_py.policy.score.stranding import Stranding
 from kai_py.policy.served_share import DueTimes, ServedShare
 from kai_py.policy.spares import StartedGangs
 from kai_py.snapshot.gangs import Gang
@@ -50,8 +52,10 @@ class CycleMemory:
     devices: ClusterDevices
     history: PastUsage | None = None
     static_fits: StaticFits = field(default_factory=StaticFits)
+    stranding: Stranding = field(default_factory=Stranding)
     fair_shares: FairShareCache = field(default_factory=FairShareCache)
     infeasible: InfeasibleDemand = field(default_factory=InfeasibleDemand)
+    pending: PendingGangs = field(default_factory=PendingGangs)
     search_inputs: InputsHistory = field(default_factory=InputsHistory)
     search_cache: SearchCache = field(default_factory=SearchCache)
     backoff: SearchBackoff = field(default_factory=SearchBackoff)
@@ -75,6 +79,7 @@ class CycleMemory:
         """Begin a cycle whose searches have these inputs."""
         runtimes = min_runtimes(snapshot.queues, settings.rules)
         self.static_fits.start_cycle()
+        self.pending = self.pending.updated(snapshot)
         self.due.start_cycle(snapshot.pending)
         aside = self.set_aside_at(snapshot)
         self.search_inputs.start_cycle(SearchInputs(snapshot, settings, runtimes, aside))
@@ -135,13 +140,20 @@ class CycleMemory:
             self.started.record_evicted(lost, now)
 
     def take_settled(
-        self, state: CycleState, decisions: Decisions | None, ready: Sequence[Gang]
+        self,
+        state: CycleState,
+        decisions: Decisions | None,
+        ready: Sequence[Gang],
+        turns: Set[str],
     ) -> Mapping[str, SettledGang]:
-        """The answers of the last cycle that hold; the cycle is charged with what they took."""
+        """The answers of the last cycle that hold; the cycle is charged with what they took.
+
+        ``turns``: keys of the gangs ``ready``.
+        """
         settled, self.settled = self.settled, None
         if settled is None or not settled.holds(self.search_inputs, decisions, state.snapshot.now):
             return {}
-        if known := settled.kept(state, ready):
+        if known := settled.still_valid(state, ready, turns):
             settled.charge(state)
         return known or {}
 

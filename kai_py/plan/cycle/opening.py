@@ -1,14 +1,19 @@
 """The state of a cycle before its first action, from a snapshot, settings and memory."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.settings import CycleSettings
-from kai_py.plan.extensions import Extensions
+from kai_py.plan.extensions import Extensions, step_key
 from kai_py.plan.placement.compute_domains import ComputeDomains
 from kai_py.plan.placement.fit import ShapeFits
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.scoring import scoring_of
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.spot_choices import NO_SPOT, CycleSpot
+from kai_py.plan.session.startups import ReadyRule, with_avoided_nodes
 from kai_py.plan.session.turns import CycleWatch, Turns
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.eviction_limits import EvictionLimits
@@ -23,12 +28,67 @@ from kai_py.policy.spares import Spares, spare_rows
 from kai_py.snapshot.snapshot import Snapshot
 
 
+def open_cycle(
+    snapshot: Snapshot,
+    settings: CycleSettings,
+    memory: CycleMemory,
+    watch: CycleWatch,
+    ready_times: Mapping[str, ReadyRule],
+) -> CycleState:
+    """The state of the cycle, once it is known what running gangs did since the last one."""
+    observed = _observe(snapshot, settings, memory, ready_times)
+    state = open_session(observed.snapshot, settings, memory, watch)
+    state.spot = observed.spot
+    for name, error in observed.failed.items():
+        state.turns.fail_turn(step_key(name), error)
+    return state
+
+
+@dataclass
+class _Observed:
+    """The snapshot as the cycle plans with it. ``failed``: what of it could not be found out."""
+
+    snapshot: Snapshot
+    spot: CycleSpot = NO_SPOT
+    failed: dict[str, Exception] = field(default_factory=dict)
+
+
+def _observe(
+    snapshot: Snapshot,
+    settings: CycleSettings,
+    memory: CycleMemory,
+    ready_times: Mapping[str, ReadyRule],
+) -> _Observed:
+    """Take in what the snapshot says of gangs that run, and apply what their starts have taught."""
+    found = _Observed(snapshot)
+
+    def choose_spot() -> None:
+        found.snapshot, found.spot = memory.spot.applied(found.snapshot, settings.spot)
+
+    def observe_starts() -> None:
+        memory.startups.observe(found.snapshot, ready_times)
+        found.snapshot = with_avoided_nodes(found.snapshot, memory.startups)
+
+    def observe_ends() -> None:
+        memory.runtimes.observe(found.snapshot.gangs, snapshot.completed, snapshot.now)
+
+    for name, run in (
+        ("spot nodes", choose_spot),
+        ("starts", observe_starts),
+        ("ends", observe_ends),
+    ):
+        try:
+            run()
+        except Exception as error:
+            found.failed[name] = error
+    return found
+
+
 def open_session(
     snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, watch: CycleWatch
 ) -> CycleState:
     """The state of the cycle before its first action."""
     memory.start_cycle(snapshot, settings)
-    memory.runtimes.observe(snapshot.gangs, snapshot.completed, snapshot.now)
     memory.devices.sync(snapshot.devices)
     memory.devices.spending.poll = watch.poll
     quota = _quota(snapshot, settings, memory)
@@ -96,7 +156,7 @@ def _quota(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> 
         else NOTHING,
     )
     if settings.loss_rules != NO_LOSS_RULES:
-        due = due_amounts(snapshot, quota)
+        due = due_amounts(memory.pending.sizes, quota)
         memory.served.advance(quota.resources, quota.usage, snapshot.now, due)
     return quota
 
@@ -112,7 +172,13 @@ def _shape_placer(
     snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, extensions: Extensions
 ) -> ShapePlacer:
     scoring = scoring_of(
-        snapshot, settings.scores, settings.default_scores, memory.static_fits, extensions
+        snapshot,
+        memory.pending.shapes,
+        settings.scores,
+        settings.default_scores,
+        static_fits=memory.static_fits,
+        stranding=memory.stranding,
+        extensions=extensions,
     )
     fits = ShapeFits(memory.static_fits)
     return ShapePlacer(fits, settings.gpu_strategy, settings.cpu_strategy, scoring)

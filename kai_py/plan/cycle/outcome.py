@@ -29,22 +29,20 @@ from kai_py.plan.plan import (
     Eviction,
     GangPlacement,
     Nomination,
-    Placement,
     Plan,
     Stage,
     Unplaced,
 )
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.state.assignment import Assignment, Evicted
+from kai_py.plan.state.assignment import Assignment, Evicted, gang_placement
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
-from kai_py.plan.victims.survival import SUSPENDED, can_be_suspended, effect_text, exceeded_limit
-from kai_py.snapshot.admitted_gangs import expected_pods
+from kai_py.plan.victims.survival import SUSPENDED, effect_text, exceeded_limit
+from kai_py.snapshot.admitted_gangs import can_be_suspended
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.resources import Floats
-from kai_py.snapshot.suspended_jobs import is_placeholder
 
 SUSPENDING_ACTIONS = (Action.PREEMPT, Action.RECLAIM, Action.CONSOLIDATE)
 
@@ -90,17 +88,14 @@ def _spares(state: CycleState) -> dict[str, tuple[str, ...]]:
 
 def queue_shares(
     quota: Quota,
-    pending: Sequence[Gang],
+    pending_by_queue: Mapping[str, int],
     eviction_limits: EvictionLimits,
     spares: Mapping[str, tuple[str, ...]],
 ) -> tuple[QueueShare, ...]:
     """Every queue as this cycle saw it, by name; includes what the cycle placed.
 
-    ``spares``: nodes by queue.
+    ``pending_by_queue``: how many gangs are pending; ``spares``: nodes by queue.
     """
-    pending_by_queue: dict[str, int] = {}
-    for gang in pending:
-        pending_by_queue[gang.queue] = pending_by_queue.get(gang.queue, 0) + 1
     queues, usage, shares = quota.queues, quota.usage, quota.shares
     deserved = _amounts_by_queue(quota, queues.deserved)
     maximum = _amounts_by_queue(quota, queues.max)
@@ -109,6 +104,8 @@ def queue_shares(
     demand = _amounts_by_queue(quota, quota.demand)
     infeasible = _amounts_by_queue(quota, quota.infeasible)
     non_preemptible = _amounts_by_queue(quota, usage.non_preemptible)
+    owed = _amounts_by_queue(quota, usage.owed)
+    owed_non_preemptible = _amounts_by_queue(quota, usage.owed_non_preemptible)
     scaled = _amounts_by_queue(quota, np.where(shares.scaled, shares.deserved, np.nan))
     return tuple(
         QueueShare(
@@ -118,12 +115,14 @@ def queue_shares(
             fair_share=fair[q],
             allocated=allocated[q],
             requested=demand[q],
-            infeasible={name: amount for name, amount in infeasible[q].items() if amount},
+            infeasible=_nonzero(infeasible[q]),
             pending_gangs=pending_by_queue.get(name, 0),
             problems=tuple(each for each in quota.problems if each.queue == name),
             parent=queues.names[queues.parent[q]] if queues.depth[q] else "",
             scaled_deserved={key: amount for key, amount in scaled[q].items() if not isnan(amount)},
             non_preemptible=non_preemptible[q],
+            owed=_nonzero(owed[q]),
+            owed_non_preemptible=_nonzero(owed_non_preemptible[q]),
             priority=int(queues.priority[q]),
             spares=spares.get(name, ()),
             is_open=all(queues.namespaces[above] is None for above in queues.ancestry[q]),
@@ -132,6 +131,10 @@ def queue_shares(
         )
         for name, q in sorted(queues.positions.items())
     )
+
+
+def _nonzero(amounts: Mapping[str, float]) -> dict[str, float]:
+    return {name: amount for name, amount in amounts.items() if amount}
 
 
 def _amounts_by_queue(quota: Quota, amounts: Floats) -> list[dict[str, float]]:
@@ -145,41 +148,47 @@ EXPECTED_PODS_COUNT = SHORT_OF_CAPACITY | {Stage.QUEUE_MAX, Stage.NON_PREEMPTIBL
 
 def build_plan(
     state: CycleState,
-    pending: Sequence[Gang],
     inventory: Inventory,
     *,
+    placements: tuple[GangPlacement, ...],
     evictions: tuple[Eviction, ...],
     admissions: tuple[Admission, ...],
-    answers: Mapping[str, Unplaced | None],
+    unplaced: tuple[Unplaced, ...],
+    pending_by_queue: Mapping[str, int],
 ) -> Plan:
     """The decisions of the cycle, in the order of decision.
 
-    ``answers``: by key of a gang what is known of it already; None: nothing of it is unplaced.
+    ``pending_by_queue``: how many gangs are pending.
     """
-    starting: dict[str, list[Assignment]] = {}
     nominations: list[Nomination] = []
-    names = state.snapshot.nodes.names
+    names, step = state.snapshot.nodes.names, state.turns.step
+    promised = {row for each in state.placer.reservations.active for row in each.rows}
     for uid, assignment in state.statement.placed.items():
-        if uid in state.statement.evicted or assignment.member.state is PodState.EXPECTED:
+        if uid in state.statement.evicted:
             continue
-        if assignment.capacity is Capacity.IDLE:
-            starting.setdefault(assignment.gang.key, []).append(assignment)
-        else:
+        if assignment.member.state is PodState.EXPECTED:
+            promised.add(assignment.row)
+        elif assignment.capacity is not Capacity.IDLE:
+            promised.add(assignment.row)
             nominations.append(
                 Nomination(assignment.gang.key, assignment.member.pod, names[assignment.row])
             )
+    reservation = state.reservation_seconds
+    problems = step("problems", lambda: object_problems(state.snapshot, inventory))
+    holds = step("holds", lambda: tuple(capacity_holds(state.snapshot, reservation)))
+    spares = step("spares", lambda: _spares(state))
     return Plan(
-        placements=tuple(_gang_placement(state, pods) for pods in starting.values()),
+        placements=placements,
         nominations=tuple(nominations),
         evictions=evictions,
-        unplaced=tuple(_unplaced(state, pending, answers)),
-        queues=queue_shares(state.quota, pending, state.eviction_limits, _spares(state)),
-        problems=object_problems(state.snapshot, inventory),
+        unplaced=unplaced,
+        queues=queue_shares(state.quota, pending_by_queue, state.eviction_limits, spares or {}),
+        problems=problems or (),
         admissions=admissions,
-        holds=tuple(capacity_holds(state.snapshot, state.reservation_seconds)),
+        holds=holds or (),
         checkpoints=tuple(state.checkpoints),
         at_risk=tuple(state.at_risk.values()),
-        promised_nodes=_promised_nodes(state),
+        promised_nodes=tuple(names[row] for row in sorted(promised)),
         starting=tuple(state.starting.values()),
         avoided_nodes=state.avoided_nodes,
         avoided_devices=state.avoided_devices,
@@ -188,52 +197,22 @@ def build_plan(
     )
 
 
-def _promised_nodes(state: CycleState) -> tuple[str, ...]:
-    """Nodes whose capacity waits for pods: nominated, held for pods to come, or reserved."""
-    rows = {
-        each.row
-        for uid, each in state.statement.placed.items()
-        if uid not in state.statement.evicted
-        and (each.member.state is PodState.EXPECTED or each.capacity is Capacity.FUTURE_IDLE)
-    }
-    rows.update(row for each in state.placer.reservations.active for row in each.rows)
-    return tuple(state.snapshot.nodes.names[row] for row in sorted(rows))
-
-
-def _gang_placement(state: CycleState, pods: Sequence[Assignment]) -> GangPlacement:
-    gang, names = pods[0].gang, state.snapshot.nodes.names
-    return GangPlacement(
-        gang=gang.key,
-        owner=gang.owner,
-        queue=gang.queue,
-        action=pods[0].action,
-        pods=tuple(
-            Placement(
-                p.member.pod,
-                names[p.row],
-                p.allocations,
-                p.reserved_claims,
-                p.gpus,
-                p.member.gpus,
-                p.create_claim,
-                provision=p.member.volumes_to_provision,
-                group_reservation=p.member.group_reservation,
-                volumes=state.statement.volumes.assumed_for(p.member.pod.uid),
-                subgroup=p.member.subgroup,
-                gpu_share=p.member.shape.gpu_share,
-                node_claims=p.node_claims,
-                node_amounts=p.node_amounts,
-            )
-            for p in pods
-        ),
-        resume=any(is_placeholder(p.member.pod.uid) for p in pods),
-        tree=gang.tree,
-        priority=gang.priority,
-        preemptible=gang.preemptible,
-        semi_preemptible=gang.semi_preemptible,
-        expected_runtime=gang.expected_runtime,
-        expected=expected_pods(gang) if gang.placeholders else (),
-    )
+def gang_placements(state: CycleState) -> tuple[GangPlacement, ...]:
+    """The pods that start now, by gang; a gang for which this fails is set aside."""
+    starting: dict[str, list[Assignment]] = {}
+    for uid, each in state.statement.placed.items():
+        starts = each.capacity is Capacity.IDLE and each.member.state is not PodState.EXPECTED
+        if starts and uid not in state.statement.evicted:
+            starting.setdefault(each.gang.key, []).append(each)
+    placements: list[GangPlacement] = []
+    volumes = state.statement.volumes
+    for pods in starting.values():
+        try:
+            placements.append(gang_placement(pods, state.snapshot.nodes.names, volumes))
+        except Exception as error:
+            # Its pods stay pending; the other gangs have been placed beside them.
+            state.turns.fail(pods[0].gang, error)
+    return tuple(placements)
 
 
 def list_evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, ...]:
@@ -307,9 +286,13 @@ def _changes_devices(state: CycleState, victim: Evicted) -> bool:
     return bool(placed_again.gpus) or placed_again is not victim.member
 
 
-def _unplaced(
+def list_unplaced(
     state: CycleState, pending: Sequence[Gang], answers: Mapping[str, Unplaced | None]
-) -> list[Unplaced]:
+) -> tuple[Unplaced, ...]:
+    """The gangs with pods that are left over, and why.
+
+    ``answers``: by key of a gang what is known of it already; None: nothing of it is unplaced.
+    """
     unplaced: list[Unplaced] = []
     for gang in pending:
         if gang.key in answers:
@@ -342,7 +325,7 @@ def _unplaced(
                 is_infeasible=bool(reason.infeasible),
             )
         )
-    return unplaced
+    return tuple(unplaced)
 
 
 def _failure_reason(state: CycleState, gang: Gang) -> Unschedulable:
@@ -354,9 +337,7 @@ def _message(gang: Gang, reason: Unschedulable) -> str:
     """Whether waiting can help, the reason, and the expected pods that had to fit as well."""
     if gang.wording is Wording.NATIVE and (reason.infeasible or reason.hint):
         infeasible = f"Infeasible: {reason.infeasible}. " if reason.infeasible else ""
-        message = reason.message.rstrip(".")
-        if reason.infeasible:
-            message = message.replace(f": {reason.infeasible}", "")
+        message = reason.message_beside_infeasible.rstrip(".")
         hint = f" {reason.hint}" if reason.hint else ""
         return f"{infeasible}{message}.{hint}"
     if not gang.placeholders or reason.stage not in EXPECTED_PODS_COUNT:

@@ -7,7 +7,7 @@ Complexity: O(gangs that are pending, below minMember or started in part), witho
 their answer in an earlier cycle (``settled``).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from kai_py.plan.actions.admit import admit
 from kai_py.plan.actions.evict_unready import evict_unready
@@ -17,21 +17,26 @@ from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.return_to_spot import explain_fallback, return_to_spot
 from kai_py.plan.actions.turnover import Turnover
 from kai_py.plan.actions.unhealthy import evict_unhealthy
-from kai_py.plan.cycle.action_turns import has_unplaced_pods, run_actions, unplaced_gangs
+from kai_py.plan.cycle.action_turns import has_unplaced_pods, run_actions
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.cycle.memory import CycleMemory
-from kai_py.plan.cycle.opening import open_session
-from kai_py.plan.cycle.outcome import build_plan, list_evictions
+from kai_py.plan.cycle.opening import open_cycle
+from kai_py.plan.cycle.outcome import (
+    build_plan,
+    gang_placements,
+    list_evictions,
+    list_unplaced,
+)
 from kai_py.plan.cycle.settings import CycleSettings
-from kai_py.plan.cycle.settled import FinishedCycle, settle
+from kai_py.plan.cycle.settled import FinishedCycle, SettledCycle, SettledGang, settle
 from kai_py.plan.explain.infeasible import explain_infeasible
 from kai_py.plan.explain.unresolved_names import explain_unresolved_names
 from kai_py.plan.extensions import extension_keys
-from kai_py.plan.plan import Plan
+from kai_py.plan.plan import Eviction, Plan, Unplaced
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.session.requests import decisions_so_far
-from kai_py.plan.session.startups import ReadyRule, Startups, ready_rules, with_avoided_nodes
+from kai_py.plan.session.startups import ReadyRule, Startups, ready_rules
 from kai_py.plan.session.turns import CycleWatch, Unwatched
+from kai_py.plan.state.pending_gangs import PendingGangs
 from kai_py.plan.victims.protections import explain_protections
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -43,75 +48,106 @@ def run_cycle(
     memory: CycleMemory,
     watch: CycleWatch | None = None,
 ) -> Plan:
-    """Decide everything that can be decided at ``snapshot.now``; ``watch`` may end it earlier."""
+    """The plan for ``snapshot``; ``watch`` ends a cycle that takes too long."""
     # 1. Devices, queues and fair shares as the snapshot has them.
-    given, (snapshot, spot) = snapshot, memory.spot.applied(snapshot, settings.spot)
-    ready_times = ready_rules(snapshot.queues)
-    memory.startups.observe(snapshot, ready_times)
-    snapshot = with_avoided_nodes(snapshot, memory.startups)
-    state = open_session(snapshot, settings, memory, watch or Unwatched())
-    state.spot = spot
-    pending = [snapshot.gangs[key] for key in snapshot.pending]
-    ready = _ready_gangs(state, pending)
+    given, ready_times = snapshot, ready_rules(snapshot.queues)
+    state = open_cycle(snapshot, settings, memory, watch or Unwatched(), ready_times)
+    snapshot, step = state.snapshot, state.turns.step
+    pending = memory.pending.all
+    ready, turns = _ready_gangs(state, memory.pending)
     _evict_failing(state, memory.startups, ready_times)
     turnover = Turnover(state, settings.actions, settings.loss_rules.patience)
 
     # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
-    reserve_expected(state)
-    resume(state, ready)
+    step("reserve for expected pods", lambda: reserve_expected(state))
+    step("resume", lambda: resume(state, ready))
     # 3. Gangs that have waited too long get nodes reserved as they drain.
-    reserve(state, (gang for gang in ready if has_unplaced_pods(state, gang)))
-    begun = decisions_so_far(state, by_share=True)
-    turns = {gang.key for gang in ready}
-    before, known = memory.settled, memory.take_settled(state, begun, ready)
-    ready = [gang for gang in ready if gang.key not in known]
+    waiting = (gang for gang in ready if has_unplaced_pods(state, gang))
+    step("reserve", lambda: reserve(state, waiting))
+    begun = state.decisions(by_share=True)
+    before, known = memory.settled, memory.take_settled(state, begun, ready, turns)
+    unchanged = known and len(known) == len(pending)
+    ready = () if unchanged else tuple([gang for gang in ready if gang.key not in known])
     decided = _decision_count(state)
-    turnover.reserve_for_largest(gang for gang in ready if has_unplaced_pods(state, gang))
+    waiting = (gang for gang in ready if has_unplaced_pods(state, gang))
+    step("turnover", lambda: turnover.reserve_for_largest(waiting))
     # 4. The others take idle capacity, then what consolidation frees, then what fairness and
     #    priority allow; at last, gangs below minMember for too long are evicted.
     run_actions(state, ready, settings, turnover)
-    return_to_spot(state)
-    ready = unplaced_gangs(state, ready)
-    _explain(state, ready, settings)
+    step("return to spot nodes", lambda: return_to_spot(state))
+    _explain(state, [gang for gang in ready if gang.key in state.unschedulable], settings)
     is_settled = _decision_count(state) == decided and _is_proven(state)
     if known and not is_settled:
         return run_cycle(given, settings, memory, watch)
-    report_reservations(state)
+    step("report reservations", lambda: report_reservations(state))
     memory.record_searches(state, snapshot.gangs)
     # 5. Gangs behind our scheduling gate are admitted as far as their queues allow.
-    admitted = admit(state, pending)
+    admitted = step("admit", lambda: admit(state, pending, memory.pending.gated)) or ()
+    placements = gang_placements(state)
     memory.set_aside(state, ready, extension_keys(settings.scores, settings.extra_actions))
     # 6. What was decided, and why the rest stays pending.
-    evictions = list_evictions(state, suspend_jobs=settings.suspend_jobs)
-    memory.record_evictions(state, evictions)
-    state.avoided_devices = memory.startups.record(state.failed_starts.values(), snapshot.now)
-    memory.wake_at = _next_end(state, memory.startups.wake_at(snapshot, ready_times))
-    inventory, answers = memory.devices.inventory, {key: each.answer for key, each in known.items()}
+    evictions = _record_decisions(state, settings, memory, ready_times)
     plan = build_plan(
-        state, pending, inventory, evictions=evictions, admissions=admitted, answers=answers
+        state,
+        memory.devices.inventory,
+        placements=placements,
+        evictions=evictions,
+        admissions=admitted,
+        unplaced=_unplaced(state, pending, known, before if unchanged else None),
+        pending_by_queue=memory.pending.by_queue,
     )
+    state.statement.conclude()
     if is_settled and begun is not None and memory.may_settle and not settings.extra_actions:
         finished = FinishedCycle(begun, turns, known, plan, settings.victim_probes)
-        unchanged = known and len(known) == len(pending)
         until = None if unchanged else next_deadline(snapshot, settings, memory)
         memory.settled = before if unchanged else settle(state, finished, until)
     return plan
 
 
-def _ready_gangs(state: CycleState, pending: Sequence[Gang]) -> list[Gang]:
-    """The pending gangs that are tried in this cycle."""
+def _unplaced(
+    state: CycleState,
+    pending: Sequence[Gang],
+    known: Mapping[str, SettledGang],
+    same: SettledCycle | None,
+) -> tuple[Unplaced, ...]:
+    """Why gangs stay pending; ``same``: a cycle in which they did for the same reasons."""
+    if same is not None:
+        return same.unplaced
+    return list_unplaced(state, pending, {key: each.answer for key, each in known.items()})
+
+
+def _record_decisions(
+    state: CycleState,
+    settings: CycleSettings,
+    memory: CycleMemory,
+    ready_times: Mapping[str, ReadyRule],
+) -> tuple[Eviction, ...]:
+    """The evictions; they and what else a later cycle needs are remembered."""
+    suspends, snapshot = settings.suspend_jobs, state.snapshot
+    listed = state.turns.step("evictions", lambda: list_evictions(state, suspend_jobs=suspends))
+    memory.record_evictions(state, listed or ())
+    state.avoided_devices = memory.startups.record(state.failed_starts.values(), snapshot.now)
+    memory.wake_at = _next_end(state, memory.startups.wake_at(snapshot, ready_times))
+    return listed or ()
+
+
+def _ready_gangs(state: CycleState, pending: PendingGangs) -> tuple[Sequence[Gang], Set[str]]:
+    """The pending gangs that are tried in this cycle, and their keys."""
     waits = state.snapshot.in_backoff
-    tried = [gang for gang in pending if gang.key not in waits and not gang.attempts_exhausted]
-    return list(state.turns.able(tried))
+    if not (waits or state.turns.excluded):
+        return pending.tried, pending.tried_keys
+    tried = [each for each in state.turns.eligible(pending.tried) if each.key not in waits]
+    return tried, frozenset(gang.key for gang in tried)
 
 
 def _evict_failing(
     state: CycleState, startups: Startups, ready_times: Mapping[str, ReadyRule]
 ) -> None:
-    """Evict what can't go on where it runs, for no other gang."""
-    evict_unhealthy(state)
-    evict_unready(state, startups, ready_times)
-    leave_nodes(state)
+    """Evict pods that can't go on where they run; not in favour of other gangs."""
+    step = state.turns.step
+    step("unhealthy", lambda: evict_unhealthy(state))
+    step("unready", lambda: evict_unready(state, startups, ready_times))
+    step("departure", lambda: leave_nodes(state))
 
 
 def _decision_count(state: CycleState) -> tuple[int, int]:
@@ -120,20 +156,24 @@ def _decision_count(state: CycleState) -> tuple[int, int]:
 
 
 def _is_proven(state: CycleState) -> bool:
-    """Whether all was searched, on nodes of which none is reserved."""
+    """Whether every search ended, and no node was reserved."""
     return not (state.is_unfinished or state.placer.reservations.active)
 
 
 def _explain(state: CycleState, pending: Sequence[Gang], settings: CycleSettings) -> None:
-    """Complete the unschedulable reasons by what only the state after all actions shows."""
-    explain_infeasible(state, pending)
-    explain_unresolved_names(state, pending)
-    explain_protections(state, pending, settings.actions)
-    explain_fallback(state, pending)
+    """Add to the unschedulable reasons what only the state after all actions shows."""
+    step = state.turns.step
+    step("explain what is infeasible", lambda: explain_infeasible(state, pending))
+    step("explain names", lambda: explain_unresolved_names(state, pending))
+    step("explain protections", lambda: explain_protections(state, pending, settings.actions))
+    step("explain spot nodes", lambda: explain_fallback(state, pending))
 
 
 def _next_end(state: CycleState, startups: Iterable[float]) -> float | None:
-    """When the first of what gangs wait for ends, seconds since the epoch; ``startups``: theirs."""
+    """The earliest end of anything that gangs wait for; ``startups``: times of failed starts.
+
+    Seconds since the epoch; None if no gang waits for a known time.
+    """
     settled_at = state.eviction_limits.settled_at
     ends = [*state.waiting.values(), *(() if settled_at is None else (settled_at,))]
     ends += (*state.postponed.values(), *state.checkpoint_ends, *state.spot.fallback_at.values())

@@ -1,17 +1,18 @@
-"""Gangs that a cycle found unschedulable stay so while nothing that concerns them has changed.
+"""Gangs that a cycle found unschedulable remain so while nothing that concerns them changes.
 
-A cycle is *settled* if its actions decided nothing, finished, and nothing but time and the cluster
-can change that. In the next one the gangs that had their answer have no turn, as long as the inputs
-of searches, what was decided before the actions and the shares of queues are the same: only gangs
-that are new or have changed do. Where one of these is placed, or pods are evicted for it, the cycle
-is repeated with all gangs, as their chances differ then. O(1) per gang that had its answer.
+The answer of a gang is its unschedulable reason. A cycle is *settled* if its actions finished and
+decided nothing, and only time or a change of the cluster can make a difference. In the next cycle
+the gangs that have an answer get no turn, as long as the inputs of searches, the decisions made
+before the actions and the shares of queues are the same; only new and changed gangs get one. If one
+of these is placed, or pods are evicted for it, the cycle is repeated with all gangs. O(1) per gang
+that has its answer.
 
-The text of an answer may come from another gang with the same pods (``FailedRequests``), so gangs
-of one shape count as settled only while all of them ask for the same number.
+The text of an answer may come from another gang with the same pods (``FailedRequests``), so the
+answers of gangs of one shape are valid only while all of them request the same number of pods.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from kai_py.plan.placement.exact import MAX_STEPS_PER_CYCLE
@@ -29,7 +30,7 @@ Pods = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class SettledGang:
-    """A gang and its answer; ``pods``: its request where others may have had it before."""
+    """A gang and its answer; ``pods``: its request, if the answer may come from another gang."""
 
     gang: Gang
     answer: Unplaced | None
@@ -39,9 +40,10 @@ class SettledGang:
 
 @dataclass(frozen=True, slots=True)
 class SettledCycle:
-    """The answers of a cycle, and what they rest on; they hold before ``until`` (seconds).
+    """The answers of a cycle, and the decisions that they depend on.
 
-    ``probes`` and ``steps``: what finding them took of the budgets of a cycle.
+    They are valid before ``until`` (seconds since the epoch). ``probes`` and ``steps``: the cost of
+    finding them, to be charged to the budgets of a cycle.
     """
 
     decisions: Decisions
@@ -50,6 +52,12 @@ class SettledCycle:
     probes: int = 0
     steps: int = 0
     protected_by: Mapping[str, str] = field(default_factory=dict)
+    world: Mapping[str, Gang] | None = None
+    """All gangs of the snapshot, which later ones share as long as no gang changes."""
+    turns: Set[str] = frozenset()
+    """Keys of the gangs that could have a turn."""
+    unplaced: tuple[Unplaced, ...] = ()
+    """The answers as the plan listed them."""
 
     def holds(self, history: InputsHistory, decisions: Decisions | None, now: float) -> bool:
         """Whether the answers hold after ``decisions``, ``now`` seconds since the epoch."""
@@ -59,28 +67,36 @@ class SettledCycle:
             and self.decisions == decisions
         )
 
-    def kept(self, state: CycleState, ready: Sequence[Gang]) -> dict[str, SettledGang] | None:
-        """The answers that are still right for ``ready``; None where all have to be found again."""
-        gangs, turns = state.snapshot.gangs, {gang.key for gang in ready}
-        kept = {
+    def still_valid(
+        self, state: CycleState, ready: Sequence[Gang], turns: Set[str]
+    ) -> Mapping[str, SettledGang] | None:
+        """By gang key, the answers that are still valid; None if all must be found again.
+
+        ``turns``: keys of the gangs ``ready``.
+        """
+        gangs = state.snapshot.gangs
+        is_whole = len(self.gangs) == len(state.snapshot.pending)
+        if is_whole and gangs is self.world and (turns is self.turns or turns == self.turns):
+            return self.gangs  # no gang has changed: each would be found to be the same
+        valid = {
             key: known
             for key, known in self.gangs.items()
             if gangs.get(key) is known.gang and (key in turns) is known.had_turn
         }
-        if len(kept) == len(self.gangs) == len(state.snapshot.pending):
-            return kept
+        if len(valid) == len(self.gangs) == len(state.snapshot.pending):
+            return valid
         sizes = self._sizes()
         for key, known in self.gangs.items():
-            if key not in kept and known.pods is not None and not sizes[known.pods[0]]:
+            if key not in valid and known.pods is not None and not sizes[known.pods[0]]:
                 return None
         for gang in ready:
-            pods = None if gang.key in kept else requested_pods(state, gang)
+            pods = None if gang.key in valid else requested_pods(state, gang)
             if pods is not None and sizes.get(pods[0], pods[1]) != pods[1]:
                 return None
-        return kept
+        return valid
 
     def charge(self, state: CycleState) -> None:
-        """Charge a cycle with what the answers took when they were found."""
+        """Charge the budgets of a cycle with what finding the answers cost."""
         state.probes -= self.probes
         state.placer.search_steps.spend(self.steps)
         state.eviction_limits.protected_by.update(self.protected_by)
@@ -96,7 +112,7 @@ class SettledCycle:
 
 
 def requested_pods(state: CycleState, gang: Gang) -> Pods | None:
-    """What the gang requests next, where requests for pods of its shape are comparable."""
+    """The shape and number of pods that the gang requests next; None if that is not comparable."""
     request = state.next_request(gang)
     shape = None if request is None else request_signature(state, gang, request)
     return None if request is None or shape is None else (shape, len(request.members))
@@ -105,7 +121,7 @@ def requested_pods(state: CycleState, gang: Gang) -> Pods | None:
 def _depends_on_time(
     state: CycleState, pending: Collection[Gang], unplaced: Iterable[Unplaced]
 ) -> bool:
-    """Whether an answer changes as time goes on, beside what deadlines say."""
+    """Whether an answer may change with time at moments that ``deadlines`` does not know."""
     queues = state.snapshot.queues
     reserves = any(inherited(queues, lambda spec: spec.reserve_after).values())
     return (
@@ -129,12 +145,12 @@ def _ages(ageing: QueueAgeing, pending: Iterable[Gang]) -> bool:
 class FinishedCycle:
     """A cycle whose actions decided nothing after ``decisions``.
 
-    ``ready``: keys of the gangs that could have a turn. ``known``: answers taken from the cycle
-    before. ``probe_budget``: of all searches for victims.
+    ``ready``: keys of the gangs that could have a turn. ``known``: answers taken over from the last
+    cycle. ``probe_budget``: of all searches for victims.
     """
 
     decisions: Decisions
-    ready: Collection[str]
+    ready: Set[str]
     known: Mapping[str, SettledGang]
     plan: Plan
     probe_budget: int
@@ -156,13 +172,19 @@ def settle(state: CycleState, finished: FinishedCycle, until: float | None) -> S
         finished.probe_budget - state.probes,
         MAX_STEPS_PER_CYCLE - state.placer.search_steps.left,
         dict(state.eviction_limits.protected_by),
+        gangs,
+        finished.ready,
+        finished.plan.unplaced,
     )
 
 
 def _settled_gangs(
     state: CycleState, pending: Iterable[Gang], finished: FinishedCycle
 ) -> dict[str, SettledGang]:
-    """Gangs behind our gate have no answer that is kept, as others that wait decide about them."""
+    """By key, pending gangs with their answers.
+
+    Without gangs behind the scheduling gate: whether they are admitted depends on other gangs.
+    """
     answers = {each.gang: each for each in finished.plan.unplaced}
     found: dict[str, SettledGang] = {}
     for gang in pending:

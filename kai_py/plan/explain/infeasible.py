@@ -1,7 +1,7 @@
 """Infeasible gangs: those that this cluster could not run even if nothing else ran on it.
 
-Waiting does not help them, nor does evicting others; larger or more nodes do, or a smaller request.
-Checked are, in this order, each with every node empty and no node cordoned or unready:
+Neither waiting nor evictions help them, only larger or more nodes, or a smaller request. With every
+node empty and no node cordoned or unready, these are checked in order:
 
     a pod that no node admits by its selector, affinity, tolerations and volumes
     a pod larger than any node that admits it
@@ -9,8 +9,8 @@ Checked are, in this order, each with every node empty and no node cordoned or u
     a gang of more pods than all admitted nodes hold together
     a subgroup of more pods than any domain of its required topology level holds
 
-The word is Kubernetes' own for a request that a node can never satisfy, in contrast to ``Deferred``
-(KEP-1287, in-place resize). For explanation only, never for decisions. O(nodes) per shape.
+Kubernetes calls a request that a node can never satisfy ``Infeasible``, in contrast to ``Deferred``
+(KEP-1287, in-place resize). This is for explanation only and decides nothing. O(nodes) per shape.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,9 +28,9 @@ from kai_py.plan.placement.topology import largest_domain
 from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.requests import request_signature
-from kai_py.plan.state.empty_nodes import admitted_in_time, replicas_on_empty
+from kai_py.plan.state.empty_nodes import eventually_admitted, replicas_on_empty
 from kai_py.policy.fit import matches_own_selectors, requests_where_reported
-from kai_py.policy.tolerations import tolerated_in_time
+from kai_py.policy.tolerations import eventually_tolerated
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Ints
@@ -46,12 +46,12 @@ EXPLAINED = frozenset(
         Stage.NON_PREEMPTIBLE,
     }
 )
-"""Stages at which a gang may be infeasible; those of quota, as nodes are looked at after it."""
+"""Stages at which gangs are checked; also those of quota, which is checked before nodes are."""
 
 
 @dataclass
 class _EmptyCluster:
-    """What empty nodes hold, by shape."""
+    """How many pods of a shape the nodes would hold if they were empty; computed once each."""
 
     state: CycleState
     _replicas: dict[tuple[int, int], Ints] = field(default_factory=dict)
@@ -62,18 +62,19 @@ class _EmptyCluster:
         """(nodes,) bool: its selector, affinity, tolerations and volumes admit the node."""
         if shape.number not in self._admitted:
             nodes = self.state.snapshot.nodes
-            self._admitted[shape.number] = admitted_in_time(shape, nodes)
+            self._admitted[shape.number] = eventually_admitted(shape, nodes)
         return self._admitted[shape.number]
 
     def by_resources(self, shape: Shape) -> Ints:
         """(nodes,) int64: how many pods of ``shape`` each admitted node holds by resources."""
         if shape.number not in self._by_resources:
-            fit = replicas_on_empty(shape, self.state.snapshot, self.admitted(shape))
+            snapshot = self.state.snapshot
+            fit = replicas_on_empty(shape, snapshot.nodes, snapshot.resources, self.admitted(shape))
             self._by_resources[shape.number] = fit
         return self._by_resources[shape.number]
 
     def replicas(self, shape: Shape, count: int) -> Ints:
-        """The same by resources and devices; ``count``: as many pods are enough."""
+        """(nodes,) int64: the same by resources and devices; exact up to ``count`` in total."""
         if (shape.number, count) not in self._replicas:
             fit = self.by_resources(shape)
             if shape.needs_devices:
@@ -84,12 +85,12 @@ class _EmptyCluster:
 
 
 def explain_infeasible(state: CycleState, gangs: Sequence[Gang]) -> None:
-    """Say of each of ``gangs`` that lacks capacity whether this cluster could ever have enough."""
+    """Add to the reasons of ``gangs`` why they could not run even in an empty cluster, if so."""
     short = [gang for gang in gangs if _is_explained(state, gang)]
     if not short or not len(state.snapshot.nodes):
         return
     empty, known = _EmptyCluster(state), dict[tuple[int, int], str]()
-    for gang in state.turns.able(short):
+    for gang in state.turns.eligible(short):
         with state.turns.of(gang):
             request = state.next_request(gang)
             problem = _known_problem(empty, gang, request, known) if request is not None else ""
@@ -105,7 +106,7 @@ def _is_explained(state: CycleState, gang: Gang) -> bool:
 
 
 def _added_text(problem: str, reason: Unschedulable) -> str:
-    """``problem``, after the bound of a queue that is exceeded as well."""
+    """``problem``, preceded by the queue's bound that the gang exceeds even without others."""
     is_quota = reason.stage in (Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE)
     if not is_quota or not reason.infeasible:
         return problem
@@ -115,7 +116,7 @@ def _added_text(problem: str, reason: Unschedulable) -> str:
 def _known_problem(
     empty: _EmptyCluster, gang: Gang, request: PlacementRequest, known: dict[tuple[int, int], str]
 ) -> str:
-    """``_problem``, which is the same for as many pods of one shape."""
+    """``_problem``, computed once for the same number of pods of one shape."""
     shape = request_signature(empty.state, gang, request)
     if shape is None:
         return _problem(empty, gang, request)
@@ -148,20 +149,20 @@ def _pod_problem(empty: _EmptyCluster, shape: Shape) -> str:
 
 
 def _admission_problem(shape: Shape, nodes: NodeColumns) -> str:
-    """Which of its requirements leaves a pod no node, in the order of the pod's own spec."""
+    """Which requirement of a pod excludes all nodes: selectors, tolerations or volumes."""
     matching = matches_own_selectors(shape, nodes)
     if not len(nodes):
         return ""
     if not matching.any():
         return "no node matches the node selector or affinity of a pod"
-    if not (matching & tolerated_in_time(shape.tolerations, nodes)).any():
+    if not (matching & eventually_tolerated(shape.tolerations, nodes)).any():
         which = "every node" if matching.all() else "every node that matches its node selector"
         return f"{which} has a taint that a pod does not tolerate"
     return f"no node that a pod may use reaches its volumes{_places(shape.volume_selectors)}"
 
 
 def _places(selectors: Iterable[NodeSelector]) -> str:
-    """The labels of the nodes from which volumes are reached, in brackets; "" for other forms."""
+    """The node labels that volumes require, in brackets; "" without ``In`` expressions."""
     found = dict.fromkeys(
         f"{each.key}={' or '.join(each.values)}"
         for selector in selectors
@@ -191,7 +192,7 @@ def _largest_node_text(empty: _EmptyCluster, shape: Shape, admitted: Bools) -> s
 
 
 def _most_text(most: str, having: int, total: int, nodes: str) -> str:
-    """How many of ``total`` nodes have ``most``, the most that one has; 0 ``having``: nothing."""
+    """That ``having`` of ``total`` nodes have ``most``, the largest amount; 0: none has any."""
     if not having:
         return f"no {nodes.removesuffix('s')} has any"
     if total == 1:
@@ -205,14 +206,14 @@ def _most_text(most: str, having: int, total: int, nodes: str) -> str:
 def _count_problem(empty: _EmptyCluster, members: Sequence[Member]) -> str:
     shape = members[0].shape
     total = int(empty.replicas(shape, len(members)).sum())
-    # Where no node admits the pod at all its filters are the reason.
+    # If no node admits the pod at all, the filters are the reason.
     if total >= len(members) or not total or _may_change(empty, shape):
         return ""
     return f"with nothing else on them, the nodes hold {total} of the {len(members)} pods"
 
 
 def _may_change(empty: _EmptyCluster, shape: Shape) -> bool:
-    """Whether other devices could be usable at another time."""
+    """Whether the devices that are usable may change, so that nothing can be said for good."""
     if not shape.needs_devices or (not shape.claims and _is_served_by_plugins(empty, shape)):
         return False
     devices = empty.state.statement.devices

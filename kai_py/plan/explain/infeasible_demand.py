@@ -1,13 +1,13 @@
 """Requests that this cluster can never serve: they do not count as demand in fair shares.
 
-A gang that no set of empty nodes holds would raise the fair share of its queue for capacity that it
-cannot use, at the cost of others. Left out are pods that no node can ever hold, and all pending
-pods of a gang that cannot reach minMember without them, or whose minMember is more than all nodes,
-or one domain of its required level, hold. Every bound is an upper one: what could run counts.
-KAI-Scheduler counts them (``CountedDemand.ALL``).
+A gang that does not fit even on empty nodes would raise the fair share of its queue, at the cost of
+other queues, for capacity that it cannot use. So these do not count: pods that no node can ever
+hold; all pending pods of a gang that cannot reach minMember without such pods; and all pending pods
+of a gang whose minMember exceeds what all nodes, or one domain of its required level, can hold. The
+bounds err on the side of counting. KAI-Scheduler counts all requests (``CountedDemand.ALL``).
 
-The answer depends on nodes, slices and the gang alone, not on what runs, so it does not change with
-the allocation. O(pending gangs) look-ups per cycle; O(nodes) per shape once these change.
+It depends on nodes, slices and the gang alone, not on what runs. O(pending gangs) look-ups per
+cycle, and O(nodes) per shape whenever nodes or slices change.
 """
 
 from collections import Counter
@@ -20,51 +20,73 @@ from kai_py.api.records.resource import ExactDeviceRequest
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.placement.topology import level_of, resolved_constraint
-from kai_py.plan.state.empty_nodes import MOST_PODS, admitted_in_time, replicas_on_empty
+from kai_py.plan.state.empty_nodes import MOST_PODS, eventually_admitted, replicas_on_empty
 from kai_py.snapshot.accounting import DeviceRequestSpec, total
 from kai_py.snapshot.gangs import Charge, Gang, Member, PodState
+from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
 EXACT_COUNT = "ExactCount"
+FIRST_NODES = 512
+MANY_NODES = 4 * FIRST_NODES
 
 
 @dataclass
 class InfeasibleDemand:
-    """Pending requests that can never run, by queue; kept while nodes and slices are the same."""
+    """Pending requests that can never be served; cached while nodes and slices are the same."""
 
     _inputs: tuple[object, ...] = ()
     _totals: dict[int, int] = field(default_factory=dict)
+    _first: "_FirstNodes | None" = None
     _by_gang: dict[str, tuple[Gang, Charge]] = field(default_factory=dict)
+    _gangs: Mapping[str, Gang] | None = None
+    _pending: tuple[str, ...] = ()
+    _found: Mapping[str, Charge] = field(default_factory=dict)
 
     def of(self, snapshot: Snapshot, devices: ClusterDevices) -> Mapping[str, Charge]:
-        """The part of what pods request that can never be served, by queue."""
+        """By queue, the charge of the pending pods that can never run."""
         if not len(snapshot.nodes):
             return {}
         inputs = snapshot.nodes.generation, snapshot.devices.generation, snapshot.topologies
         if inputs != self._inputs:
-            self._inputs, self._totals, self._by_gang = inputs, {}, {}
-        before, self._by_gang = self._by_gang, {}
-        nodes = _EmptyNodes(snapshot, devices, self._totals)
+            self._inputs, self._totals, self._by_gang, self._gangs = inputs, {}, {}, None
+            is_large = len(snapshot.nodes) >= MANY_NODES
+            self._first = _FirstNodes(snapshot.nodes.first(FIRST_NODES)) if is_large else None
+        if snapshot.gangs is self._gangs and snapshot.pending == self._pending:
+            return self._found
+        nodes, gangs = _EmptyNodes(snapshot, devices, self._totals, self._first), snapshot.gangs
         found: dict[str, list[Charge]] = {}
         for key in snapshot.pending:
-            gang = snapshot.gangs[key]
-            known = before.get(key)
-            charge = known[1] if known and known[0] is gang else _infeasible_charge(gang, nodes)
-            self._by_gang[key] = gang, charge
-            if charge:
-                found.setdefault(gang.queue, []).append(charge)
-        return {queue: total(charges) for queue, charges in found.items()}
+            gang, known = gangs[key], self._by_gang.get(key)
+            if known is None or known[0] is not gang:
+                known = self._by_gang[key] = gang, _charge(gang, nodes)
+            if known[1]:
+                found.setdefault(gang.queue, []).append(known[1])
+        if len(self._by_gang) > 2 * len(snapshot.pending):
+            self._by_gang = {key: self._by_gang[key] for key in snapshot.pending}
+        self._gangs, self._pending = snapshot.gangs, snapshot.pending
+        self._found = {queue: total(charges) for queue, charges in found.items()}
+        return self._found
+
+
+@dataclass(frozen=True)
+class _FirstNodes:
+    """Some of many nodes, which are looked at first; ``totals``: by shape, as of all nodes."""
+
+    nodes: NodeColumns
+    totals: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _EmptyNodes:
-    """Upper bounds of what nodes hold, by shape."""
+    """Upper bounds of the pods of a shape that the nodes can hold."""
 
     snapshot: Snapshot
     devices: ClusterDevices
     totals: dict[int, int]
+    first: _FirstNodes | None = None
 
     def total(self, shape: Shape) -> int:
         """How many pods of ``shape`` all nodes together hold at most."""
@@ -73,20 +95,35 @@ class _EmptyNodes:
             known = self.totals[shape.number] = int(self.replicas(shape).sum())
         return known
 
+    def hold(self, shape: Shape, count: int) -> bool:
+        """Whether all nodes together hold ``count`` pods of ``shape``."""
+        if shape.number in self.totals or self.first is None or shape.has_claims:
+            return self.total(shape) >= count
+        # As a rule few nodes suffice, and what the others hold need not be counted.
+        found = self.first.totals.get(shape.number)
+        if found is None:
+            found = int(self._by_resources(shape, self.first.nodes).sum())
+            self.first.totals[shape.number] = found
+        return found >= count or self.total(shape) >= count
+
+    def _by_resources(self, shape: Shape, nodes: NodeColumns) -> Ints:
+        admitted = eventually_admitted(shape, nodes)
+        return replicas_on_empty(shape, nodes, self.snapshot.resources, admitted)
+
     def replicas(self, shape: Shape) -> Ints:
         """(nodes,) int64: how many pods of ``shape`` each node holds at most."""
-        fit = replicas_on_empty(shape, self.snapshot, admitted_in_time(shape, self.snapshot.nodes))
+        fit = self._by_resources(shape, self.snapshot.nodes)
         for use in shape.claims:
             for request in () if use.is_allocated else use.spec.devices.requests:
                 exactly = request.exactly
                 if exactly is not None and exactly.allocation_mode == EXACT_COUNT:
-                    # A claim that exists is there once, however many pods share it.
+                    # A claim that exists is allocated once, however many pods share it.
                     shared = use.claim is not None or exactly.admin_access
                     fit = np.minimum(fit, self._by_devices(exactly, exactly.count, shared=shared))
         return self._by_extended_resources(shape, fit)
 
     def _by_extended_resources(self, shape: Shape, fit: Ints) -> Ints:
-        """``fit``, bounded where a class serves a resource that the node does not report."""
+        """``fit``, bounded on nodes where a DeviceClass must serve an extended resource."""
         counts = Counter[tuple[str, str]]()
         for each in shape.extended.requests:
             if each.part is None:
@@ -116,11 +153,23 @@ class _EmptyNodes:
         return free // count
 
 
-def _infeasible_charge(gang: Gang, nodes: _EmptyNodes) -> Charge:
-    """What the queue is charged with for pending pods that can never run; {} for most gangs."""
-    if not gang.charged or _is_plainly_feasible(gang, nodes):
+def _charge(gang: Gang, nodes: _EmptyNodes) -> Charge:
+    try:
+        return _infeasible_charge(gang, nodes)
+    except Exception:
+        # It will fail again in the turn of the gang, where it is reported and sets the gang aside.
         return {}
-    able = list(_able(gang, nodes))
+
+
+def _infeasible_charge(gang: Gang, nodes: _EmptyNodes) -> Charge:
+    """The charge of the gang's pending pods that can never run; {} for most gangs."""
+    if not gang.charged:
+        return {}
+    if len(gang.pending_shapes) == 1 and nodes.hold(gang.pending[0].shape, len(gang.members)):
+        # The cheap case, which is that of most gangs: empty nodes hold all pods.
+        found = gang.pending if _is_larger_than_domain(gang, nodes) else ()
+        return total(member.charge for member in found)
+    able = list(_feasible_pods(gang, nodes))
     never = [m for m in gang.pending if not nodes.total(m.shape)]
     present = gang.counts(PodState.BOUND, PodState.PENDING)
     reached = _counts((*gang.bound, *able))
@@ -130,16 +179,8 @@ def _infeasible_charge(gang: Gang, nodes: _EmptyNodes) -> Charge:
     return total(member.charge for member in never)
 
 
-def _is_plainly_feasible(gang: Gang, nodes: _EmptyNodes) -> bool:
-    """Whether all its pods together fit into the nodes, whatever they are for."""
-    shapes = gang.pending_shapes
-    if gang.tree.topology is not None and gang.tree.topology.required_level:
-        return False
-    return len(shapes) == 1 and nodes.total(gang.pending[0].shape) >= len(gang.members)
-
-
-def _able(gang: Gang, nodes: _EmptyNodes) -> Iterator[Member]:
-    """The first pending pods of each shape that all nodes hold beside its bound pods."""
+def _feasible_pods(gang: Gang, nodes: _EmptyNodes) -> Iterator[Member]:
+    """The pending pods of each shape, as many as all nodes hold beside the bound ones."""
     left: dict[int, int] = {}
     for member in gang.bound:
         left[member.shape.number] = left.get(member.shape.number, 0) - 1
@@ -162,7 +203,7 @@ def _counts(members: tuple[Member, ...]) -> dict[str, int]:
 
 
 def _is_larger_than_domain(gang: Gang, nodes: _EmptyNodes) -> bool:
-    """Whether no domain of the gang's required level holds minMember; for pods of one shape."""
+    """Whether no domain of the required level holds minMember; known only for one shape."""
     constraint = resolved_constraint(nodes.snapshot, gang, gang.tree)
     if constraint is None or not constraint.required_level or len(gang.pending_shapes) != 1:
         return False

@@ -1,10 +1,10 @@
 """Problems of objects that are ignored, in full or in part, because of what they contain.
 
-Nodes with amounts that are negative or no quantities, and device pools that are incomplete or
-contradict themselves, are left out of placement; a pool is reported at its first slice. Pods that
-name several groups belong to one of them. Nodes with a NUMA report that can't be read in full count
-without the rest of it. Pods that almost name this scheduler are no scheduler's. Objects of any kind
-that could not be processed are set aside.
+Nodes with negative or unreadable amounts, and incomplete or contradictory device pools, are not
+used for placement; a pool is reported at its first slice. Pods that name several groups belong to
+one of them. Of a NUMA report only the readable part counts. Pods whose ``schedulerName`` is a
+misspelling of this scheduler's are scheduled by none. Objects of any kind that could not be
+processed are set aside.
 """
 
 from kai_py.api.records.core import ObjectMeta
@@ -14,7 +14,7 @@ from kai_py.plan.observations import ObjectProblem
 from kai_py.snapshot.snapshot import Snapshot
 
 MAX_MISNAMED = 64
-"""Pods that are reported for the name of their scheduler."""
+"""How many pods with a misspelt scheduler name are reported."""
 
 
 def object_problems(snapshot: Snapshot, inventory: Inventory) -> tuple[ObjectProblem, ...]:

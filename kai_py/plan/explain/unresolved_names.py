@@ -9,6 +9,7 @@ the nodes.
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import islice
 
 from kai_py.api.problems import closest_match
 from kai_py.grouping.gang import Subgroup
@@ -33,7 +34,7 @@ MAX_NAMES = 3
 """Names of a gang that a message explains."""
 NODE_NAME_FIELD = "metadata.name"
 PLATFORMS = frozenset({"kubernetes.io/arch", "kubernetes.io/os"})
-"""Labels whose values are no names to be misspelt: an image for arm64 does not run on amd64."""
+"""Labels whose values are not misspelt: arm64 is not meant to be amd64."""
 
 
 class NameKind(Enum):
@@ -74,13 +75,13 @@ class UnresolvedName:
 
 
 def explain_unresolved_names(state: CycleState, gangs: Sequence[Gang]) -> None:
-    """Say of ``gangs`` which names in their manifests are why they are pending.
+    """Add to the reasons of ``gangs`` which names in their manifests do not exist.
 
-    Of the first ``MAX_EXPLAINED`` that are pending for such a reason, so that thousands of names
-    that do not exist cost their author the advice, and not all others the time of the cycle.
+    Only for the first ``MAX_EXPLAINED`` gangs with such a name: a tenant with thousands of them
+    loses advice, and does not slow the cycle for all others.
     """
     left, by_shape = MAX_EXPLAINED, dict[int, tuple[UnresolvedName, ...]]()
-    for gang in state.turns.able(gangs):
+    for gang in state.turns.eligible(gangs):
         reason = state.unschedulable.get(gang.key)
         if reason is None or not left:
             continue
@@ -101,29 +102,36 @@ def _hint(
     if stage is Stage.DEVICES:
         return device_hint(state, gang)
     if stage in NODE_STAGES:
-        names = _names_of_gang(state.snapshot, gang, by_shape)
+        names = tuple(islice(_names_of_gang(state.snapshot, gang, by_shape), MAX_NAMES))
         if names:
-            return " ".join(each.text for each in names[:MAX_NAMES])
+            return " ".join(each.text for each in names)
     return taint_hint(state.snapshot, gang) if stage is Stage.NODE_FILTERS else ""
 
 
 def unresolved_names(snapshot: Snapshot, gang: Gang) -> tuple[UnresolvedName, ...]:
     """Those of the gang's pending pods and of its topology, each once."""
-    return _names_of_gang(snapshot, gang, {})
+    return tuple(_names_of_gang(snapshot, gang, {}, at_most=None))
 
 
 def _names_of_gang(
-    snapshot: Snapshot, gang: Gang, by_shape: dict[int, tuple[UnresolvedName, ...]]
-) -> tuple[UnresolvedName, ...]:
-    """``by_shape``: those of the shapes that were looked at before."""
-    shapes = {member.shape.number: member.shape for member in gang.pending}
-    found: list[UnresolvedName] = []
-    for number, shape in shapes.items():
+    snapshot: Snapshot,
+    gang: Gang,
+    by_shape: dict[int, tuple[UnresolvedName, ...]],
+    at_most: int | None = MAX_NAMES,
+) -> Iterator[UnresolvedName]:
+    """As ``unresolved_names``, ``at_most`` so many of each shape; ``by_shape``: those found before.
+
+    Lazily: each name is compared with all that exist, and a pod may have thousands.
+    """
+    known: set[UnresolvedName] = set()
+    for number, shape in gang.pending_shapes.items():
         if number not in by_shape:
-            by_shape[number] = tuple(_names_of_shape(shape, snapshot))
-        found += by_shape[number]
-    found += _levels(gang.tree, snapshot.nodes)
-    return tuple(dict.fromkeys(found))
+            by_shape[number] = tuple(islice(_names_of_shape(shape, snapshot), at_most))
+        yield from (each for each in by_shape[number] if each not in known)
+        known.update(by_shape[number])
+    yield from (
+        each for each in dict.fromkeys(_levels(gang.tree, snapshot.nodes)) if each not in known
+    )
 
 
 def _queue_hint(state: CycleState, gang: Gang) -> str:
@@ -154,7 +162,7 @@ def _names_of_shape(shape: Shape, snapshot: Snapshot) -> Iterator[UnresolvedName
         yield from _label(nodes, key, (value,), but=shape.node_selector)
     affinity = shape.affinity and shape.affinity.node_affinity
     required = affinity.required if affinity else None
-    # Of several terms one is enough, so that a name in one of them need not exist.
+    # Terms are alternatives: with several, a name in one of them need not exist.
     terms = required.node_selector_terms if required is not None else ()
     for expression in terms[0].match_expressions if len(terms) == 1 else ():
         if expression.operator in ("In", "Exists"):
@@ -195,7 +203,7 @@ def _label(
 
 
 def _nearest_label(key: str, known: Sequence[str]) -> str:
-    """The label that was probably meant: the domain alone, which is long, makes none alike."""
+    """The label that was probably meant, or "": a long domain in common is not enough."""
     nearest, name = closest_match(key, known), _label_name(key)
     if nearest is None or closest_match(name, (_label_name(nearest),)) is None:
         nearest = next((each for each in known if _label_name(each) == name), None)
@@ -207,7 +215,7 @@ def _label_name(key: str) -> str:
 
 
 def _required_levels(shape: Shape) -> Iterator[str]:
-    """Node labels by which its rules about other pods count domains."""
+    """The node labels by which the shape's spread constraints and pod affinity form domains."""
     yield from (each.topology_key for each in shape.topology_spread if each.topology_key)
     affinity = shape.affinity and shape.affinity.pod_affinity
     yield from (each.topology_key for each in affinity.required) if affinity else ()

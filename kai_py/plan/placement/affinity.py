@@ -1,9 +1,9 @@
-"""Gangs that hold together by required affinity: in which order, and in which domains, to try them.
+"""Required pod affinity inside a gang: the order of its pods, and the domains to try for them.
 
-A pod that requires another pod of its gang beside it comes after that one. Where no pod that it
-could follow is placed yet, the first pod of the gang decides for all of them: their affinity is a
-topology constraint without a name, and its domains are tried as those of one, the tightest that
-holds the pods first.
+A pod whose required affinity selects another pod of its gang is placed after that one. As long as
+no selected pod is placed, the affinity acts like a topology constraint: all pods that it ties
+together must share a domain, and the domains are tried like those of such a constraint, the
+tightest that holds the pods first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,10 +24,10 @@ Part = Sequence[Member]
 
 
 @dataclass(frozen=True, slots=True)
-class HeldTogether:
+class AffinityGroup:
     """Pods that must share a domain of the node label ``topology_key``.
 
-    ``parts``: the positions of their parts in the gang.
+    ``parts``: the positions of their parts in the list of all parts.
     """
 
     topology_key: str
@@ -36,13 +36,13 @@ class HeldTogether:
     def domains(
         self, statement: Statement, replicas: Sequence[Ints], counts: Sequence[int]
     ) -> Iterator[DomainCandidate]:
-        """The domains that could hold them; arguments per part, as of ``candidate_domains``."""
+        """The domains that could hold the pods; arguments as of ``candidate_domains``."""
         levels = statement.snapshot.nodes.levels((self.topology_key,))
         return candidate_domains(levels, replicas, counts, required=0, preferred=None)
 
 
-def followers_last(statement: Statement, parts: Sequence[Part]) -> Sequence[Part]:
-    """The parts in order, those that require pods of another part after that part."""
+def dependents_last(statement: Statement, parts: Sequence[Part]) -> Sequence[Part]:
+    """The parts, those that require pods of another part after that one."""
     waiting = [part for part in parts if _unmet_affinity(statement, part[0].shape)]
     if all(selects_itself(part[0].shape, statement.snapshot.namespaces) for part in waiting):
         return parts
@@ -54,8 +54,8 @@ def followers_last(statement: Statement, parts: Sequence[Part]) -> Sequence[Part
     return done
 
 
-def held_together(statement: Statement, parts: Sequence[Part]) -> HeldTogether | None:
-    """Those of the parts that must share a domain, if the affinity of one is unmet as yet."""
+def affinity_group(statement: Statement, parts: Sequence[Part]) -> AffinityGroup | None:
+    """The parts that must share a domain; None if the required affinity of all is satisfied."""
     unmet = {at: _unmet_affinity(statement, part[0].shape) for at, part in enumerate(parts)}
     first = next((at for at, selection in unmet.items() if selection), None)
     if first is None:
@@ -68,11 +68,11 @@ def held_together(statement: Statement, parts: Sequence[Part]) -> HeldTogether |
         selected = _selected_parts(statement, selection, parts)
         if finest in rules_of(parts[at][0].shape).affinity_keys and together & {at, *selected}:
             together |= {at, *selected}
-    return HeldTogether(finest, frozenset(together))
+    return AffinityGroup(finest, frozenset(together))
 
 
 def _unmet_affinity(statement: Statement, shape: Shape) -> Selection:
-    """What the required affinity of a shape selects, if no such pod is placed; else nothing."""
+    """What the shape's required affinity selects while no such pod is placed; else empty."""
     rules = rules_of(shape)
     if not rules.affinity:
         return ()

@@ -1,4 +1,4 @@
-"""What stays the same while a gang is placed, and the nodes that it may use."""
+"""The arguments of one attempt to place a gang, and the nodes that it may use."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -19,9 +19,9 @@ from kai_py.snapshot.shape import Shape
 
 
 class Attempt(NamedTuple):
-    """What stays the same while a gang is placed.
+    """The arguments that stay the same while a gang is placed.
 
-    ``explain``: whether what stops its pods is reported; finding that out costs time.
+    ``explain``: whether to find out why pods can't be placed, which takes time.
     """
 
     statement: Statement
@@ -32,18 +32,19 @@ class Attempt(NamedTuple):
 
 
 class NodeSet(NamedTuple):
-    """Nodes that may be used, (nodes,) bool, and which of them the gang prefers.
+    """The nodes that may be used.
 
-    ``kept``: the domain to which the pods of a shape, by its number, are kept.
+    ``mask``: (nodes,) bool. ``preferences``: which of them the gang prefers. ``domains``: by number
+    of a shape, the domain in which its pods must stay.
     """
 
     mask: Bools
     preferences: Preferences = NO_PREFERENCES
-    kept: Mapping[int, DomainCandidate] = MappingProxyType({})
+    domains: Mapping[int, DomainCandidate] = MappingProxyType({})
 
     def of(self, shape: Shape) -> "NodeSet":
-        """Those for pods of ``shape``."""
-        domain = self.kept.get(shape.number)
+        """The nodes for pods of ``shape``."""
+        domain = self.domains.get(shape.number)
         if domain is None:
             return self
         preferences = inside_domain(self.preferences, domain.domain_rank)

@@ -1,13 +1,13 @@
 """Pods with channels of one ComputeDomain are kept in one NVLink clique, a label of the nodes.
 
-The domain is what the claims name (``dra.compute_domains``), in whichever gangs its pods are. Pods
-of it that run, or were placed in this cycle, decide the clique; before any is, cliques come first
-that hold all of its waiting pods, the tightest of them first, else those with the most capacity.
-Pods without channels go where they would without. Nodes without the label are in no clique; where
-no node has it, nothing is kept together.
+The claims name the domain (``dra.compute_domains``); its pods may be in several gangs. If pods of
+the domain run or were placed in this cycle, their clique is used. Otherwise cliques that hold all
+waiting pods of the domain come first, the tightest of them first, then those with the most
+capacity. Pods without channels are not affected. Nodes without the label are in no clique; if no
+node has it, pods are placed as if there were no domains.
 
-A gang whose own topology constraint prefers a clique, or keeps its subgroups in one each, only
-prefers that of the domain. O(pods of the gang) where a DeviceClass selects channels, else nothing.
+A gang whose own topology constraint prefers a clique, or keeps each of its subgroups in one, only
+prefers the clique of the domain. O(pods of the gang) if a DeviceClass selects channels, else O(1).
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -37,9 +37,9 @@ from kai_py.snapshot.tables.topology import NO_DOMAIN, TopologyLevel
 
 CLIQUE = "nvidia.com/gpu.clique"
 MAX_CLIQUES_TO_TRY = 64
-"""For one gang, over all of its domains."""
+"""Cliques that are tried for one gang, over all of its domains."""
 MAX_WAITING_SHAPES = 8
-"""Of a domain's waiting pods, as far as they decide which clique comes first."""
+"""Shapes of a domain's waiting pods that are counted to decide which clique comes first."""
 MAX_CLIQUES_TO_NAME = 6
 MAX_ID_LENGTH = 63
 
@@ -111,7 +111,7 @@ class ComputeDomains:
     ) -> Ints | None:
         """(nodes,) int64: the clique of each node if all ``members`` must share one, else None.
 
-        ``NO_DOMAIN`` for nodes that are out of the question.
+        ``NO_DOMAIN`` for nodes that are excluded.
         """
         parts = self.parts(statement, gang, members)
         if len(parts) != 1 or parts[0].is_preferred or len(parts[0].members) < len(members):
@@ -122,7 +122,7 @@ class ComputeDomains:
         return np.where(np.isin(codes, codes[occupied]), codes, NO_DOMAIN)
 
     def waiting(self, statement: Statement, domain: ComputeDomain) -> list[Member]:
-        """Pods of the domain, of whichever gang, that have no place yet."""
+        """The pods of the domain, of any gang, that are pending and not placed."""
         pending = self._pending.get(domain, [])
         return [member for member in pending if member.pod.uid not in statement.placed]
 
@@ -176,8 +176,8 @@ class ComputeDomains:
         return users
 
 
-class CliqueQuestion(NamedTuple):
-    """What stays the same while the cliques for a gang's pods are chosen."""
+class CliqueQuery(NamedTuple):
+    """The arguments that stay the same while cliques for a gang's pods are chosen."""
 
     domains: ComputeDomains
     attempt: Attempt
@@ -185,7 +185,7 @@ class CliqueQuestion(NamedTuple):
 
 
 def clique_choices(
-    question: CliqueQuestion,
+    query: CliqueQuery,
     parts: Sequence[DomainPart],
     node_set: NodeSet,
 ) -> Iterator[NodeSet]:
@@ -193,32 +193,32 @@ def clique_choices(
     if not parts:
         yield node_set
         return
-    for inside in _node_sets(question, parts[0], node_set):
-        yield from clique_choices(question, parts[1:], inside)
+    for inside in _node_sets(query, parts[0], node_set):
+        yield from clique_choices(query, parts[1:], inside)
 
 
 def _node_sets(
-    question: CliqueQuestion,
+    query: CliqueQuery,
     part: DomainPart,
     node_set: NodeSet,
 ) -> Iterator[NodeSet]:
     found = candidate_domains(
-        (question.domains.level,),
-        *_replicas(question, part.members, node_set),
+        (query.domains.level,),
+        *_replicas(query, part.members, node_set),
         required=None if part.is_preferred else 0,
         preferred=0,
         occupied=part.occupied,
     )
     candidates = list(found)
     if part.occupied is None and len(candidates) > 1:
-        candidates = _whole_domain_first(question, part, node_set, candidates)
+        candidates = _whole_domain_first(query, part, node_set, candidates)
     numbers = dict.fromkeys(member.shape.number for member in part.members)
     for candidate in candidates:
-        yield node_set._replace(kept={**node_set.kept, **dict.fromkeys(numbers, candidate)})
+        yield node_set._replace(domains={**node_set.domains, **dict.fromkeys(numbers, candidate)})
 
 
 def _whole_domain_first(
-    question: CliqueQuestion,
+    query: CliqueQuery,
     part: DomainPart,
     node_set: NodeSet,
     candidates: Sequence[DomainCandidate],
@@ -227,10 +227,10 @@ def _whole_domain_first(
 
     Each pod takes one channel of its node, so nodes count once for pods of all shapes.
     """
-    waiting = question.domains.waiting(question.attempt.statement, part.domain)
+    waiting = query.domains.waiting(query.attempt.statement, part.domain)
     if len(waiting) <= len(part.members):
         return list(candidates)
-    replicas, counts = _replicas(question, waiting, node_set, MAX_WAITING_SHAPES)
+    replicas, counts = _replicas(query, waiting, node_set, MAX_WAITING_SHAPES)
     on_node = np.max(replicas, axis=0)
 
     def rank(candidate: DomainCandidate) -> tuple[bool, bool, int]:
@@ -243,7 +243,7 @@ def _whole_domain_first(
 
 
 def _replicas(
-    question: CliqueQuestion,
+    query: CliqueQuery,
     members: Sequence[Member],
     node_set: NodeSet,
     limit: int | None = None,
@@ -252,27 +252,27 @@ def _replicas(
     groups = by_shape(members)[:limit]
     counts = [len(group) for group in groups]
     return [
-        question.shapes.max_replicas(question.attempt, group[0].shape, node_set.mask, count)
+        query.shapes.max_replicas(query.attempt, group[0].shape, node_set.mask, count)
         for group, count in zip(groups, counts, strict=True)
     ], counts
 
 
 def no_clique(
-    question: CliqueQuestion,
+    query: CliqueQuery,
     parts: Sequence[DomainPart],
     node_set: NodeSet,
     inner: Unschedulable | None,
 ) -> Unschedulable:
-    """No clique holds the pods of a domain: which there are, and how much each lacks.
+    """That no clique holds the pods of a domain: lists cliques and how many pods each lacks.
 
-    ``inner``: what stopped the gang in a clique that holds them by itself, if one does.
+    ``inner``: why the gang did not fit in a clique that does hold these pods, if there is one.
     """
-    level = question.domains.level
+    level = query.domains.level
     if all(part.is_preferred for part in parts) and inner is not None:
         return inner
     part, fitting = parts[0], np.zeros(0, dtype=np.int64)
     for part in parts:
-        fitting = _fitting(question, part, node_set)
+        fitting = _fitting(query, part, node_set)
         if not part.is_preferred and (fitting < len(part.members)).all():
             break
     needed = len(part.members)
@@ -293,14 +293,14 @@ def no_clique(
 
 
 def _fitting(
-    question: CliqueQuestion,
+    query: CliqueQuery,
     part: DomainPart,
     node_set: NodeSet,
 ) -> Ints:
-    """(cliques,) for how many of the pods each has capacity."""
-    replicas, counts = _replicas(question, part.members, node_set)
+    """(cliques,) for how many of the pods of ``part`` each clique has capacity."""
+    replicas, counts = _replicas(query, part.members, node_set)
     sums = [
-        np.minimum(question.domains.level.sums(each), count)
+        np.minimum(query.domains.level.sums(each), count)
         for each, count in zip(replicas, counts, strict=True)
     ]
     return np.asarray(np.sum(sums, axis=0), dtype=np.int64)
@@ -319,7 +319,7 @@ def _name(domain: ComputeDomain) -> str:
 
 
 def _prefers_clique(tree: Subgroup) -> bool:
-    """Whether the gang's own constraints say otherwise than that all of it is in one clique."""
+    """Whether the gang's own constraints name cliques, other than to require one for all of it."""
     if tree.topology is not None and tree.topology.required_level == CLIQUE:
         return False
     return _names_clique(tree)

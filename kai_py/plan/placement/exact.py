@@ -1,11 +1,11 @@
 """Exact search for gangs whose pods, placed the largest first, do not all fit.
 
 Where capacity alone decides, pods of several sizes are assigned to nodes (``exact_assignment``).
-Where rules between pods decide, too, the order matters as much as the node: a pod may need another
-one beside it, or keep others away. So pods are placed one after the other in the statement itself,
-every kind on every node that differs, and what was reached before by another order is not entered
-again. Both are for few pods, bounded by steps, and only where no pod is evicted for the gang:
-searches for victims make many trial placements, each of which would pay for a search of its own.
+Where rules between pods decide as well, the order matters as much as the node: a pod may need
+another one beside it, or keep others away. So pods are placed one by one in the statement itself,
+every part on every node that differs from the others; a set of placements that was reached before
+in another order is skipped. Both searches are for few pods and bounded by steps, and they are left
+out when victims are evicted for the gang: each of the many trial placements would need a search.
 """
 
 from collections.abc import Sequence
@@ -26,30 +26,30 @@ from kai_py.snapshot.resources import Bools, Ints
 
 MAX_SEARCH_PODS = 64
 MAX_SEARCH_STEPS = 256
-"""Pods that the search tries on a node."""
+"""Steps of one search; a step tries one pod on one node."""
 
 MAX_STEPS_PER_CYCLE = 2_048
-"""The same, with rules between pods, of all gangs of a cycle."""
+"""Steps of all searches with pod rules in a cycle."""
 
 MAX_NODES_TO_SEARCH = 2**18
-"""Steps times nodes of one search with rules: a step looks at all of them."""
+"""Bound of steps x nodes of one search with pod rules, as a step looks at every node."""
 
 
 @dataclass(slots=True)
 class SearchSteps:
-    """The steps that searches with rules between pods may still take in this cycle."""
+    """``left``: the steps that searches with pod rules may still take in this cycle."""
 
     left: int = MAX_STEPS_PER_CYCLE
 
     def spend(self, steps: int) -> None:
-        """Take steps, as many as there are."""
+        """Spend ``steps``, or all that are left."""
         self.left -= min(steps, self.left)
 
 
 def can_place_exactly(
     statement: Statement, parts: Sequence[Sequence[Member]], action: Action
 ) -> bool:
-    """Whether the pods of ``parts``, one per shape, are such a gang."""
+    """Whether an exact search may place ``parts``, each of one shape."""
     if action is not Action.ALLOCATE or sum(map(len, parts)) > MAX_SEARCH_PODS:
         return False
     known = statement.snapshot.resources.positions
@@ -80,7 +80,7 @@ def place_exactly(
 
 @dataclass
 class RuleSearch:
-    """The search with rules for one gang; ``mask``: (nodes,) bool, where its pods may go."""
+    """The search with pod rules for one gang; ``mask``: (nodes,) bool, where its pods may go."""
 
     statement: Statement
     gang: Gang
@@ -93,7 +93,7 @@ class RuleSearch:
     _reached: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """No pod is placed."""
+        """Begin with no pod placed."""
         self._rows = [[] for _ in self.parts]
         nodes = max(1, len(self.statement.snapshot.nodes))
         pods = sum(map(len, self.parts))
@@ -124,7 +124,7 @@ class RuleSearch:
         )
 
     def _place_next(self, at: int, row: int) -> bool:
-        """Place the next pod of a part on a node, and all that are left then."""
+        """Place the next pod of part ``at`` on a node, and then all others; whether they fit."""
         if self.steps.left <= self._last_step:
             return False
         self.steps.left -= 1
@@ -142,10 +142,10 @@ class RuleSearch:
         return trial.kept
 
     def _replicas(self, member: Member) -> tuple[Ints, int]:
-        """(nodes,) where one pod may go now, and the most that may ever fit from here on.
+        """(nodes,) how many pods like ``member`` fit now, and a bound of how many may fit later.
 
-        Nodes where others refuse it are lost; where its affinity or its spread keeps it away now,
-        further pods may let it in.
+        A node from which the anti-affinity of others keeps the pod stays excluded. A node from
+        which its own affinity or spread keeps it now may be allowed once further pods are placed.
         """
         statement, shape = self.statement, member.shape
         snapshot = statement.snapshot
@@ -166,7 +166,7 @@ class RuleSearch:
         return replicas, at_most
 
     def _distinct_rows(self, at: int, replicas: Ints) -> list[int]:
-        """One of several nodes that no rule and no pod of the gang tells apart, tightest first."""
+        """Rows on which a pod of part ``at`` fits, tightest first; one for equivalent nodes."""
         shape, statement = self.parts[at][0].shape, self.statement
         rows = np.flatnonzero(replicas)
         free = statement.free(self.capacity)
@@ -191,7 +191,10 @@ class RuleSearch:
 
 
 def _domain(counts: DomainCounts, row: int, alone: Bools) -> tuple[int, ...]:
-    """The domain of a node; of one that is alone in it, what it has of the counted pods."""
+    """What tells the domain of a node from others.
+
+    Of a domain of one node, how many pods count there now and later; else its code.
+    """
     code = int(counts.codes[row])
     if code and alone[code]:
         return -1, int(counts.now[code]), int(counts.later[code])

@@ -1,12 +1,12 @@
 """How many pods of a shape fit on each node now.
 
-What lasts for the cycle is kept: the static masks and, for shapes about which only capacity
-decides, a ``RunningFit`` that follows each change. O(nodes x resources) for anything else.
+Cached for the cycle are the static masks and, for shapes that only need resources of nodes, a
+``RunningFit`` that follows each change. O(nodes x resources) for all other shapes.
 
-``by_shape`` groups the pods of a gang, the largest first. ``dominates`` compares two shapes: where
-every node that takes the one takes the other, which requests no more of anything, and only capacity
-decides about either, the one fits nowhere if the other does not. A whole GPU is no less than any
-part of one. O(nodes).
+``by_shape`` groups the pods of a gang, the largest first. ``dominates`` compares two shapes that
+only need resources of nodes: the first dominates the second if it requests at least as much of
+everything, and every node that admits it admits the second as well. If the second then fits
+nowhere, neither does the first. A whole GPU is at least as much as any part of one. O(nodes).
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,10 +33,9 @@ from kai_py.snapshot.shape import Shape
 
 
 def by_shape(members: Sequence[Member]) -> list[list[Member]]:
-    """Members grouped by shape, the largest first; order within a group is kept.
+    """Members grouped by shape, the largest first; groups and pods of one size keep their order.
 
-    Those of one size stand in the order of their first pods. Labels tell pods apart even if their
-    numbers don't.
+    Pods with other labels are in other groups even if their shapes have the same number.
     """
     if len(members) == 1:
         return [list(members)]
@@ -49,7 +48,7 @@ def by_shape(members: Sequence[Member]) -> list[list[Member]]:
 
 
 def largest_first(groups: Iterable[list[Member]]) -> list[list[Member]]:
-    """Groups of pods of one shape by their size; those of one size keep their order."""
+    """Groups, each of one shape, by the size of their pods; equal sizes keep their order."""
     return sorted(groups, key=_size, reverse=True)
 
 
@@ -63,13 +62,13 @@ def _size(group: Sequence[Member]) -> tuple[float, float, float]:
 
 
 def slack(shape: Shape, resources: ResourceIndex, free: Floats) -> Floats:
-    """(nodes,) how empty a node is in the resource the shape is packed by."""
+    """(nodes,) how much of the resource by which the shape is packed is free."""
     row = slack_row(shape, resources)
     return np.zeros(free.shape[1]) if row is None else free[row]
 
 
 def slack_row(shape: Shape, resources: ResourceIndex) -> int | None:
-    """The row of that resource; None where no node has it."""
+    """The row of the resource by which the shape is packed; None if no node has it."""
     extended = [name for name in shape.requests if name not in BASE_RESOURCES]
     if shape.gpu_share is not None:
         extended.insert(0, GPU_RESOURCE)
@@ -77,16 +76,16 @@ def slack_row(shape: Shape, resources: ResourceIndex) -> int | None:
 
 
 MAX_RUNNING_FITS = 64
-"""Shapes whose fit is kept up to date at a time."""
+"""How many running fits are cached at a time."""
 
 
 class ShapeCapacity(NamedTuple):
-    """Pods of a shape that nodes take; all arrays are (nodes,).
+    """How many pods of a shape fit; arrays are (nodes,) if not said otherwise.
 
-    ``resource_replicas``: by resources and limits of nodes; ``replicas``: and by devices;
-    ``gpu_share_replicas``: of those the pods that get parts of GPUs in use, None if the shape asks
-    for no parts. ``free``: (resources, nodes) what was left for them. ``alternatives``: of those
-    that their claims list.
+    ``resource_replicas``: by resources and limits of nodes; ``replicas``: by devices as well;
+    ``gpu_share_replicas``: how many of these get parts of GPUs that are in use, None if the shape
+    requests no parts. ``free``: (resources, nodes) free resources. ``alternatives``: which
+    alternatives of their claims the pods get.
     """
 
     resource_replicas: Ints
@@ -97,7 +96,7 @@ class ShapeCapacity(NamedTuple):
 
     @property
     def preferred_replicas(self) -> Ints | None:
-        """The pods to place before others of the same node: they get what is better."""
+        """How many pods of each node get better devices or GPUs than further ones there."""
         if self.alternatives is None:
             return self.gpu_share_replicas
         return np.minimum(self.alternatives.pods, self.replicas)
@@ -105,13 +104,13 @@ class ShapeCapacity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShapeFits:
-    """The static verdicts so far, and the fits that are kept up to date."""
+    """The cached static fits and running fits of a cycle."""
 
     static_fits: StaticFits = field(default_factory=StaticFits)
     _running_fits: dict[tuple[int, Capacity, bool], RunningFit] = field(default_factory=dict)
 
     def static_fit(self, statement: Statement, shape: Shape, capacity: Capacity) -> StaticFit:
-        """The static verdict, narrowed by rules between pods where there are any."""
+        """The static fit of the shape, narrowed by pod rules if any concern it."""
         static = self.static_fits.of(shape, statement.snapshot.nodes)
         if not statement.pod_rules.concern(shape):
             return static
@@ -129,7 +128,7 @@ class ShapeFits:
     ) -> ShapeCapacity:
         """The capacity for ``count`` pods on the nodes of ``mask``.
 
-        ``min_replicas``: keep to nodes that hold as many by resources, where there are any.
+        ``min_replicas``: only nodes that hold at least that many by resources, if there are any.
         """
         free, nodes = statement.free(capacity), statement.snapshot.nodes
         by_resources = replicas_that_fit(
@@ -155,7 +154,7 @@ class ShapeFits:
     def running_fit(
         self, statement: Statement, shape: Shape, capacity: Capacity, *, avoid_devices: bool = False
     ) -> RunningFit | None:
-        """The fit of a shape kept from pod to pod, where capacity alone decides.
+        """The running fit of a shape; None unless it only needs resources of nodes.
 
         ``avoid_devices``: only on nodes without devices.
         """
@@ -182,7 +181,7 @@ class ShapeFits:
     def replicas(
         self, statement: Statement, shape: Shape, mask: Bools, count: int, capacity: Capacity
     ) -> Ints:
-        """(nodes,) how many pods of ``shape`` fit, devices included, at most ``count`` of those."""
+        """(nodes,) how many pods of ``shape`` fit, devices included; it may stop at ``count``."""
         running = self.running_fit(statement, shape, capacity)
         if running is not None:
             running.refresh()
@@ -191,7 +190,7 @@ class ShapeFits:
         return self.capacity(statement, shape, mask, count, capacity).replicas
 
     def may_fit_later(self, statement: Statement, shape: Shape) -> bool:
-        """Whether any pod fits by resources alone once terminating pods have gone."""
+        """Whether a pod fits on any node by resources alone once terminating pods have gone."""
         known = self.running_fit(statement, shape, Capacity.FUTURE_IDLE)
         if known is not None:
             return known.is_feasible()
@@ -200,7 +199,7 @@ class ShapeFits:
     def future_replicas(self, statement: Statement, shape: Shape) -> Ints:
         """(nodes,) pods that fit by resources alone once terminating pods have gone; a new array.
 
-        Rules between pods and devices of claims are not asked.
+        Pod rules and devices of claims are not considered.
         """
         known = self.running_fit(statement, shape, Capacity.FUTURE_IDLE)
         if known is not None:
@@ -213,7 +212,7 @@ class ShapeFits:
 
 
 def only_resources_decide(statement: Statement, shape: Shape) -> bool:
-    """Whether a pod fits a node that takes it as soon as what it requests is free there."""
+    """Whether only free resources decide if a pod fits on a node that admits it."""
     return is_resources_only(shape, statement.limits) and not statement.pod_rules.concern(shape)
 
 

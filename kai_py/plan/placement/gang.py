@@ -1,11 +1,12 @@
 """Placement of a gang: down its tree, largest shape first, all pods of a shape in one fill.
 
 A subgroup with a topology constraint is tried in one domain after the other; its children are
-placed inside. The caller opens the trial; a failure leaves it to be undone. Each fill sees what the
-fills before it took, so the result is the same as placing pod by pod.
+placed inside that domain. The caller opens a trial and undoes it if placing fails. Each fill sees
+what the fills before it took, so the result is the same as placing pod by pod.
 
-Gangs of few pods that do not fit so, be it for their sizes or for rules between pods, are placed by
-an exact search (``exact``); gangs that affinity holds together in one domain (``affinity``).
+Small gangs that do not fit this way, because of the sizes of their pods or of rules between pods,
+are placed by an exact search (``exact``). Pods that required affinity ties together are placed in
+one domain (``affinity``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,11 +16,11 @@ from itertools import islice
 import numpy as np
 
 from kai_py.grouping.gang import Subgroup, has_topology_constraint
-from kai_py.plan.placement.affinity import followers_last, held_together
+from kai_py.plan.placement.affinity import affinity_group, dependents_last
 from kai_py.plan.placement.attempt import Attempt, NodeSet
 from kai_py.plan.placement.compute_domains import (
     MAX_CLIQUES_TO_TRY,
-    CliqueQuestion,
+    CliqueQuery,
     ComputeDomains,
     DomainPart,
     clique_choices,
@@ -55,12 +56,12 @@ from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Ints
 
 MAX_DOMAINS_TO_TRY = 32
-"""Of those that could hold a gang together that required affinity does."""
+"""Domains that are tried for pods that required affinity ties together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placer:
-    """How gangs are placed in this cycle."""
+    """Places gangs in one cycle. ``search_steps``: the budget of exact searches with pod rules."""
 
     shapes: ShapePlacer = field(default_factory=ShapePlacer)
     reservations: Reservations = field(default_factory=Reservations)
@@ -80,22 +81,23 @@ class Placer:
         allowed: Bools | None = None,
         explain: bool = True,
     ) -> Unschedulable | None:
-        """Place all of ``members`` or say what stops them; ``allowed``: (nodes,) bool.
+        """Place all of ``members``; None, or why they can't be placed.
 
-        ``explain``: whether what stops them is reported.
+        Without success, part of them may be placed: call it in a trial. ``allowed``: (nodes,) bool,
+        None for all nodes. ``explain``: whether to find out why; else ``UNEXPLAINED`` is returned.
         """
         self.poll()
         attempt = Attempt(statement, gang, action, capacity, explain)
         refusing = refusing_rows(statement.snapshot, gang)
         if refusing:
             allowed = exclude_rows(refusing, allowed, len(statement.snapshot.nodes))
-        reason = self._place_off_spares(attempt, members, allowed)
+        reason = self._place_avoiding_spares(attempt, members, allowed)
         return reason if reason is None or not refusing else with_refusals(reason, gang)
 
-    def _place_off_spares(
+    def _place_avoiding_spares(
         self, attempt: Attempt, members: Sequence[Member], allowed: Bools | None
     ) -> Unschedulable | None:
-        """Spares are used last, and by repairs only."""
+        """Place them on spare nodes only if need be, and only if their gang is a repair."""
         spares, gang = self.reservations.spares, attempt.gang
         if not spares.exist:
             return self._place_allowed(attempt, members, allowed)
@@ -111,11 +113,11 @@ class Placer:
     def _place_allowed(
         self, attempt: Attempt, members: Sequence[Member], allowed: Bools | None
     ) -> Unschedulable | None:
-        """Place them on nodes that are ``allowed`` and not reserved for others."""
+        """Place them on nodes that are ``allowed`` and not reserved for other gangs."""
         statement, gang, action, capacity, explain = attempt
-        kept = self.reservations.rows_closed_to(gang)
-        if kept:
-            allowed = exclude_rows(kept, allowed, len(statement.snapshot.nodes))
+        reserved = self.reservations.rows_closed_to(gang)
+        if reserved:
+            allowed = exclude_rows(reserved, allowed, len(statement.snapshot.nodes))
         near, anywhere = near_nodes(statement, gang), gang.tree.is_unconstrained_leaf
         parts = self._domain_parts(statement, gang, members)
         if len(members) == 1 and allowed is None and near is None and anywhere and not parts:
@@ -132,9 +134,10 @@ class Placer:
             if parts
             else self._place_near(attempt, members, where, near)
         )
-        if reason is None or not kept or not explain:
+        if reason is None or not reserved or not explain:
             return reason
-        return with_reserved_nodes(reason, len(kept), self._replicas_on(attempt, members, kept))
+        replicas = self._replicas_on(attempt, members, reserved)
+        return with_reserved_nodes(reason, len(reserved), replicas)
 
     def _domain_parts(
         self, statement: Statement, gang: Gang, members: Sequence[Member]
@@ -150,24 +153,25 @@ class Placer:
         near: Bools | None,
         parts: Sequence[DomainPart],
     ) -> Unschedulable | None:
-        """The pods of each ComputeDomain in one clique after the other, the others anywhere."""
+        """Place the pods of each ComputeDomain in one clique, the others anywhere."""
         domains, inner = self.compute_domains, None
         if domains is None:
             return self._place_near(attempt, members, node_set, near)
-        question = CliqueQuestion(domains, attempt, self.shapes)
-        choices = clique_choices(question, parts, node_set)
+        query = CliqueQuery(domains, attempt, self.shapes)
+        choices = clique_choices(query, parts, node_set)
         for inside in islice(choices, MAX_CLIQUES_TO_TRY):
             self.poll()
             with attempt.statement.trial() as trial:
-                asked = attempt._replace(explain=attempt.explain and inner is None)
-                reason = self._place_near(asked, members, inside, near)
+                explain = attempt.explain and inner is None
+                inside_one = attempt._replace(explain=explain)
+                reason = self._place_near(inside_one, members, inside, near)
                 if reason is None:
                     trial.keep()
                     return None
             inner = inner or reason
         if not attempt.explain:
             return UNEXPLAINED
-        return no_clique(question, parts, node_set, inner)
+        return no_clique(query, parts, node_set, inner)
 
     def _max_replicas(self, attempt: Attempt, part: Sequence[Member], node_set: NodeSet) -> Ints:
         shape = part[0].shape
@@ -186,7 +190,7 @@ class Placer:
         node_set: NodeSet,
         near: Bools | None,
     ) -> Unschedulable | None:
-        """On the nodes ``near`` the gang if they hold it, else as many pods there as fit."""
+        """Place them on the nodes ``near`` another gang; if not all fit, prefer these nodes."""
         tree = attempt.gang.tree
         if near is None:
             return self._place_group(attempt, tree, members, node_set)
@@ -248,7 +252,7 @@ class Placer:
     def _place_in_turn(
         self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_sets: Sequence[NodeSet]
     ) -> Unschedulable | None:
-        """One part after the other, each on its own nodes."""
+        """Place one part after the other, each on its own node set."""
         steps = (
             self.shapes.place(attempt, part, node_set)
             for part, node_set in zip(parts, node_sets, strict=True)
@@ -258,9 +262,9 @@ class Placer:
     def _place_with_rules(
         self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_set: NodeSet
     ) -> Unschedulable | None:
-        """In one domain those that affinity holds together, else wherever rules let them be."""
+        """Place pods with rules: those of an affinity group in one domain, then without that."""
         statement, gang, action, capacity, _ = attempt
-        parts = followers_last(statement, parts)
+        parts = dependents_last(statement, parts)
         for node_sets in (*self._shared_domains(attempt, parts, node_set), [node_set] * len(parts)):
             with statement.trial() as trial:
                 reason = self._place_in_turn(attempt, parts, node_sets)
@@ -283,21 +287,21 @@ class Placer:
     def _shared_domains(
         self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_set: NodeSet
     ) -> Iterator[list[NodeSet]]:
-        """Per part the nodes to try, one domain after the other for those that must share one."""
-        held = held_together(attempt.statement, parts)
-        if held is None:
+        """The node sets of all parts, for one domain of their affinity group after the other."""
+        tied = affinity_group(attempt.statement, parts)
+        if tied is None:
             return
-        inside = sorted(held.parts)
+        inside = sorted(tied.parts)
         replicas = [self._max_replicas(attempt, parts[at], node_set) for at in inside]
-        found = held.domains(attempt.statement, replicas, [len(parts[at]) for at in inside])
+        found = tied.domains(attempt.statement, replicas, [len(parts[at]) for at in inside])
         for candidate in islice(found, MAX_DOMAINS_TO_TRY):
             narrow = node_set._replace(mask=node_set.mask & candidate.mask)
-            yield [narrow if at in held.parts else node_set for at in range(len(parts))]
+            yield [narrow if at in tied.parts else node_set for at in range(len(parts))]
 
     def _most_constrained_first(
         self, attempt: Attempt, parts: Sequence[list[Member]], node_set: NodeSet
     ) -> Sequence[list[Member]]:
-        """Of pods of one size, first those that fewer nodes are open to."""
+        """The parts, largest pods first; of one size, those that may use fewer nodes first."""
         if len(parts) < 2:
             return parts
 
@@ -310,7 +314,7 @@ class Placer:
     def _place_mixed(
         self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_set: NodeSet
     ) -> Unschedulable | None:
-        """The largest first, and if some do not fit then, by exact search."""
+        """Place the largest pods first; if some do not fit, place all by exact search."""
         statement, gang, action, capacity, _ = attempt
         with statement.trial() as trial:
             steps = (self.shapes.place(attempt, part, node_set) for part in parts)

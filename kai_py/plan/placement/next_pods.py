@@ -1,31 +1,30 @@
 """The pods of a gang to place next, and what must be true before any is placed.
 
-A gang below minMember requests exactly the pods that reach it, all or nothing, and with them
-capacity for the pods that its framework creates once these run. A gang at minMember requests its
-elastic pods: pod by pod, or an optional subgroup at a time.
+A gang below minMember requests exactly the pods that bring it to minMember, all or nothing, and
+capacity for the pods that its framework creates once these run (placeholders). A gang at minMember
+requests its elastic pods, one by one or one optional subgroup at a time.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from kai_py.api.references import PodRef
-from kai_py.grouping.gang import Subgroup, is_satisfied, neediest_first
+from kai_py.grouping.gang import Subgroup, is_satisfied, least_complete_first
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.accounting import total
-from kai_py.snapshot.gangs import Charge, Gang, Member, PodState
+from kai_py.snapshot.gangs import Charge, Gang, JoinedClaim, Member, PodState
 from kai_py.snapshot.tables.queue_access import NamespaceLabels, closed_queue
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementRequest:
-    """Pods to place together, all or none. ``is_elastic``: the gang has its minMember without them.
+class PlacementRequest(Struct, frozen=True):
+    """Pods of a gang to place together, all or none.
 
-    ``has_more``: the gang has further pods to ask for once these are placed.
+    ``is_elastic``: whether the gang reaches minMember without them. ``has_more``: whether it has
+    further pods to request once these are placed.
     """
 
     members: tuple[Member, ...]
@@ -34,11 +33,22 @@ class PlacementRequest:
 
 
 def precondition(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Unschedulable | None:
-    """What must happen before the gang can be placed at all."""
+    """What must happen before the gang can be placed at all; None if nothing must."""
     if gang.problem:
         return Unschedulable(
             Stage.BELOW_MIN_MEMBER if gang.owner_unknown else Stage.INVALID, gang.problem
         )
+    reason = _queue_refuses(gang, quota, namespaces)
+    if reason is not None or gang.is_complete:
+        return reason
+    broken = next((m for m in gang.members if m.problem), None)
+    if broken is not None:
+        return Unschedulable(Stage.INVALID, broken.problem)
+    return _members_missing(gang) or _claims_missing(gang)
+
+
+def _queue_refuses(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Unschedulable | None:
+    """Why no queue takes the gang: its own is missing, has children or is closed to it."""
     queue = quota.queue_of(gang)
     if queue is None:
         named = f'queue "{gang.queue}" does not exist' if gang.queue else "no queue is named"
@@ -54,14 +64,11 @@ def precondition(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Unsch
             f'queue "{closed}" does not accept workloads from namespace "{gang.owner.namespace}"'
         )
         return Unschedulable(Stage.INVALID, f"{named}; {hint}.")
-    broken = next((m for m in gang.members if m.problem), None)
-    if broken is not None:
-        return Unschedulable(Stage.INVALID, broken.problem)
-    return _members_missing(gang) or _claims_missing(gang)
+    return None
 
 
 def next_request(gang: Gang, statement: Statement) -> PlacementRequest | None:
-    """The pods to place next, given what this cycle decided already; None when none is left."""
+    """The pods to place next, after what this cycle has decided so far; None if none is left."""
     left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting_for]
     if not left:
         return None
@@ -85,42 +92,49 @@ def next_request(gang: Gang, statement: Statement) -> PlacementRequest | None:
 
 
 def _charged(gang: Gang, members: Sequence[Member], statement: Statement) -> tuple[Member, ...]:
-    """The pods of a request, charged with shared claims that their queue does not pay for yet.
+    """The pods of a request, with what shared claims cost that their queue does not count yet.
 
-    These are claims whose pod starts neither with nor before them, and claims of other queues: the
-    gang's own is charged with them once those pods have ended. What it owes already for pods that
-    run counts with the latter.
+    They are charged with claims whose pod starts neither with nor before them, and owe those that
+    others are charged with.
 
-    :returns: the same pods where none relies on the charge of another.
+    :returns: the same pods if none relies on the charge of another.
     """
     if not [m for m in members if m.relies_on]:
         return tuple(members)
-    starting = {m.pod.uid for m in members} | statement.placed.keys()
-    counted: dict[str, None] = {}
-    found = []
-    for member in members:
-        unpaid: list[Charge] = []
-        for joined in member.relies_on:
-            foreign = statement.snapshot.queue_with_claims(joined.charged_to) != gang.queue
-            pays = not foreign and (not joined.waits or joined.charged_to in starting)
-            if pays or joined.claim in counted:
-                continue
-            if foreign:
-                owed = statement.snapshot.owed_claims.get(gang.queue, {})
-                unpaid += [charge for claim, charge in owed.items() if claim not in counted]
-                counted.update(dict.fromkeys(owed))
-            if joined.claim not in counted:
-                counted[joined.claim] = None
-                unpaid.append(joined.charge)
-        charge = total((member.charge, *unpaid)) if unpaid else member.charge
-        found.append(structs.replace(member, charge=charge) if unpaid else member)
-    return tuple(found)
+    starting = {m.pod.uid for m in members}
+    counted: set[str] = set()
+    return tuple(_with_shared(gang, each, statement, starting, counted) for each in members)
+
+
+def _with_shared(
+    gang: Gang, member: Member, statement: Statement, starting: Set[str], counted: set[str]
+) -> Member:
+    """The pod with its part of the shared claims; ``counted``: those that were counted before."""
+    shared, rigid = statement.quota.shared_claims, gang.is_non_preemptible(member)
+    own: list[Charge] = []
+    owes: list[JoinedClaim] = []
+    relies_on: list[JoinedClaim] = []
+    for joined in member.relies_on:
+        relies_on.append(joined)
+        known = joined.claim in counted or joined.charged_to in starting
+        if known or shared.is_counted(joined.claim, gang, non_preemptible=rigid):
+            continue
+        counted.add(joined.claim)
+        if not joined.waits or shared.is_charged(joined.claim):
+            owes.append(joined)
+        else:
+            own.append(joined.charge)
+            relies_on.pop()
+    if not own and not owes:
+        return member
+    charge = total((member.charge, *own))
+    return structs.replace(member, charge=charge, owes=tuple(owes), relies_on=tuple(relies_on))
 
 
 def elastic_pods(gang: Gang, statement: Statement) -> tuple[PodRef, ...]:
-    """Pods still to place that the gang starts without; none if a single pod starts it.
+    """The pods without which the gang can start, of those that are not placed.
 
-    Where one pod is enough, every pod stands for itself.
+    Empty if the minimum is one pod: then every pod counts by itself.
     """
     min_pods = gang.tree.min_pods()
     if min_pods <= 1 or len(gang.members) <= min_pods:
@@ -136,16 +150,18 @@ def elastic_pods(gang: Gang, statement: Statement) -> tuple[PodRef, ...]:
 def active_counts(gang: Gang, statement: Statement) -> dict[str, int]:
     """Pods per leaf that are bound or placed, as this cycle has decided so far."""
     counts: dict[str, int] = {}
+    if not (gang.bound or statement.placed):
+        return counts
     for member in gang.members:
         uid = member.pod.uid
-        stays = member.state == PodState.BOUND and uid not in statement.evicted
+        stays = member.state is PodState.BOUND and uid not in statement.evicted
         if stays or uid in statement.placed:
             counts[member.subgroup] = counts.get(member.subgroup, 0) + 1
     return counts
 
 
 def elastic_rank(gang: Gang, statement: Statement) -> int:
-    """0 below minMember, 1 exactly at it, 2 above: less served gangs come first."""
+    """0 below minMember, 1 exactly at it, 2 above: part of the order of gangs in a queue."""
     have = active_counts(gang, statement)
     if not is_satisfied(gang.tree, have):
         return 0
@@ -153,7 +169,7 @@ def elastic_rank(gang: Gang, statement: Statement) -> int:
 
 
 def incomplete_subgroup(gang: Gang) -> Unschedulable | None:
-    """Which subgroup, without which the gang runs, has too few pods to start."""
+    """The first subgroup that has too few pods to start, although the gang runs without it."""
     exist = gang.counts(PodState.BOUND, PodState.PENDING)
     for leaf in gang.tree.leaves():
         have = exist.get(leaf.name, 0)
@@ -173,10 +189,10 @@ def _members_missing(gang: Gang) -> Unschedulable | None:
     waits = f"existing pods: {exist}" + (f", gated pods: {gated}" if gated else "")
     counted = f"minMember is {gang.tree.min_pods()}; {waits}"
     leaves = {leaf.name for leaf in gang.tree.leaves()}
-    strange = next((m for m in gang.pending if m.waiting_for and m.subgroup not in leaves), None)
-    if strange is not None:
-        # More pods would not help it, so that the pods get a condition.
-        return Unschedulable(Stage.INVALID, f"{counted}; pod {strange.pod}: {strange.waiting_for}.")
+    stray = next((m for m in gang.pending if m.waiting_for and m.subgroup not in leaves), None)
+    if stray is not None:
+        # More pods would not help: its subgroup does not exist, so the pods get a condition.
+        return Unschedulable(Stage.INVALID, f"{counted}; pod {stray.pod}: {stray.waiting_for}.")
     return Unschedulable(Stage.SCHEDULING_GATED if gated else Stage.BELOW_MIN_MEMBER, f"{counted}.")
 
 
@@ -194,9 +210,9 @@ def _claims_missing(gang: Gang) -> Unschedulable | None:
 
 
 def pod_not_ready(gang: Gang, member: Member) -> Unschedulable:
-    """What a pod waits for by itself: its claims, or a subgroup that its gang has."""
-    strange = member.subgroup not in {leaf.name for leaf in gang.tree.leaves()}
-    stage = Stage.INVALID if strange else Stage.CLAIMS_NOT_READY
+    """What a single pod waits for: its claims, or to be put into a subgroup that exists."""
+    stray = member.subgroup not in {leaf.name for leaf in gang.tree.leaves()}
+    stage = Stage.INVALID if stray else Stage.CLAIMS_NOT_READY
     return Unschedulable(stage, f"pod {member.pod}: {member.waiting_for}.")
 
 
@@ -221,7 +237,7 @@ def _min_member_pods(
     needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
     needed -= sum(is_satisfied(child, have) for child in tree.children)
     chosen: set[str] = set()
-    for child in neediest_first(tree.children, have):
+    for child in least_complete_first(tree.children, have):
         if needed <= 0 or is_satisfied(child, have):
             break
         uids = _min_member_pods(child, have, candidates)
@@ -234,12 +250,12 @@ def _min_member_pods(
 def _next_elastic_pods(
     tree: Subgroup, have: Mapping[str, int], candidates: Mapping[str, list[Member]]
 ) -> set[str]:
-    """Uids of the next elastic pods: one of a leaf, or what an optional subgroup starts with."""
+    """Uids of the next elastic pods: one of a leaf, or those that start an optional subgroup."""
     if not is_satisfied(tree, have):
         return _min_member_pods(tree, have, candidates)
     if not tree.children:
         return {member.pod.uid for member in candidates.get(tree.name, [])[:1]}
-    for child in neediest_first(tree.children, have):
+    for child in least_complete_first(tree.children, have):
         uids = _next_elastic_pods(child, have, candidates)
         if uids:
             return uids

@@ -1,9 +1,9 @@
-"""Which nodes the next pods of a shape go to: one way for each thing that decides.
+"""Picks: which nodes the next pods of a shape go to, in four ways.
 
-ResourcePicks   capacity alone: all pods in one fill of the fit that is kept (``running_fit``)
-CountedPicks    devices, limits or rules between pods as well: every node is counted
-ScoredPicks     capacity and scores: all pods, by scores that are computed ahead
-SinglePicks     scores and more than capacity: one pod, scored again after each
+ResourcePicks   only resources decide: all pods in one fill of the running fit
+CountedPicks    devices, limits or pod rules decide as well: replicas are counted on every node
+ScoredPicks     resources and scores decide: all pods, by scores computed ahead
+SinglePicks     scores, limits and pod rules decide: one pod at a time, scored again after each
 """
 
 from collections.abc import Sequence
@@ -36,40 +36,37 @@ from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 
 
-class Pick(NamedTuple):
-    """So many pods for a node; ``gpu_fraction``: how much is free (0 to 1) of the GPU to share."""
-
-    row: int
-    pods: int
-    gpu_fraction: float | None = None
-
-
 class Selection(NamedTuple):
-    """The next picks; ``complete``: they are for as many pods as were to be picked for."""
+    """The next nodes: row, and how many pods go there.
 
-    picks: Sequence[Pick]
+    ``complete``: whether nodes were found for all pods that they are for. ``gpu_fraction``: share
+    the GPU of which this fraction (0 to 1) is free; None for no GPU in particular.
+    """
+
+    picks: Sequence[tuple[int, int]]
     complete: bool
+    gpu_fraction: float | None = None
 
 
 class Picks(Protocol):
     """Picks nodes for the pods of one shape until all are placed."""
 
     resources_only: ClassVar[bool]
-    """Whether a pod takes of its node nothing but resources, so that all picks hold at once."""
+    """Whether pods only take resources of nodes, so that all picks can be placed at once."""
 
     def choose(self, left: int, /) -> Selection:
-        """The next picks, for some or all of the ``left`` pods, as the statement is now."""
+        """The next picks for some or all of the ``left`` pods, by the statement as it is now."""
 
     def close(self, row: int, /) -> None:
-        """Pick the node no more: it took fewer pods than it was picked for."""
+        """Pick node ``row`` no longer, as fewer pods could be placed there than were picked."""
 
     def shortage(self) -> tuple[StaticFit, Ints]:
-        """For the reason: where pods may go, and (nodes,) how many of them fit."""
+        """For the unschedulable reason: the static fit, and (nodes,) how many pods fit."""
 
 
 @dataclass(slots=True)
 class ResourcePicks:
-    """By the fit that is kept for the shape."""
+    """Picks by the running fit of the shape."""
 
     fits: ShapeFits
     attempt: Attempt
@@ -80,13 +77,13 @@ class ResourcePicks:
     resources_only: ClassVar[bool] = True
 
     def choose(self, left: int) -> Selection:
-        """All of them, in one fill."""
+        """Picks for all pods, in one fill."""
         self.running.refresh()
         chunks = fill(left, self._replicas(), self._ranks(), self.running.slack, self.strategy)
-        return Selection([Pick(*each) for each in chunks], sum(n for _, n in chunks) == left)
+        return Selection(chunks, sum(n for _, n in chunks) == left)
 
     def close(self, row: int) -> None:
-        """Of no use: a node takes all that it was picked for."""
+        """Never needed: all pods that are picked for a node fit there."""
 
     def shortage(self) -> tuple[StaticFit, Ints]:
         """As in ``Picks``."""
@@ -137,7 +134,7 @@ class CountedPicks:
         self._replicas = np.zeros(len(self._static.mask), dtype=np.int64)
 
     def choose(self, left: int) -> Selection:
-        """One fill, for all of them or for one."""
+        """Picks of one fill: for all pods, or for one if each changes where the next may go."""
         statement, shape, capacity = self._attempt.statement, self._shape, self._attempt.capacity
         if self._has_rules and left < self._members:
             self._static = self._fits.static_fit(statement, shape, capacity)
@@ -165,7 +162,7 @@ class CountedPicks:
             preferred_replicas=found.preferred_replicas,
         )
         self._replicas = found.resource_replicas
-        return Selection([Pick(*each) for each in chunks], sum(n for _, n in chunks) == count)
+        return Selection(chunks, sum(n for _, n in chunks) == count)
 
     def close(self, row: int) -> None:
         """As in ``Picks``."""
@@ -178,7 +175,7 @@ class CountedPicks:
 
 @dataclass(slots=True)
 class ScoredPicks:
-    """By scores that are computed ahead, for pods that take nothing but resources."""
+    """Picks by scores that are computed ahead, for pods that only take resources of nodes."""
 
     fits: ShapeFits
     attempt: Attempt
@@ -188,16 +185,16 @@ class ScoredPicks:
     resources_only: ClassVar[bool] = True
 
     def choose(self, left: int) -> Selection:
-        """All of them, one after the other."""
+        """Picks for all pods, one by one."""
         statement, static = self.attempt.statement, self._static()
         mask = static.mask & self.node_set.mask
         static_ones = static_preferences(statement, self.shape, static)
         ranks = rank_nodes({**static_ones, **self.node_set.preferences}, len(mask))
         rows = ScoredFit(self.nodes, self.shape, mask, ranks).next_rows(left)
-        return Selection([Pick(row, 1) for row in rows], len(rows) == left)
+        return Selection([(row, 1) for row in rows], len(rows) == left)
 
     def close(self, row: int) -> None:
-        """Of no use: a node takes all that it was picked for."""
+        """Never needed: all pods that are picked for a node fit there."""
 
     def shortage(self) -> tuple[StaticFit, Ints]:
         """As in ``Picks``."""
@@ -210,7 +207,7 @@ class ScoredPicks:
 
 
 class SinglePicks:
-    """By scores, for one pod at a time: each changes what the next one's choices are worth."""
+    """Picks by scores, one pod at a time, as each changes the scores for the next."""
 
     resources_only: ClassVar[bool] = False
 
@@ -250,10 +247,10 @@ class SinglePicks:
         if best is None:
             return Selection((), complete=False)
         self._picked = True
-        return Selection([Pick(best.row, 1, best.gpu_fraction)], complete=True)
+        return Selection([(best.row, 1)], complete=True, gpu_fraction=best.gpu_fraction)
 
     def close(self, _row: int) -> None:
-        """No node is picked any more: the best one refused the pod."""
+        """Pick no further node: the pod could not be placed on the best one."""
         self._refused = True
 
     def shortage(self) -> tuple[StaticFit, Ints]:

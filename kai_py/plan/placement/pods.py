@@ -1,6 +1,6 @@
 """Placement of pods of one shape: nodes are picked, and pods placed there, until all are placed.
 
-How nodes are picked depends on what decides where the pods fit and go (``picks``).
+The way in which nodes are picked depends on what decides where the pods fit (``picks``).
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ from kai_py.snapshot.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class ShapePlacer:
-    """Where shapes fit, and by which strategies and scores their pods go."""
+    """Places pods of one shape at a time, by fill strategies and scores."""
 
     fits: ShapeFits = field(default_factory=ShapeFits)
     gpu_strategy: FillStrategy = FillStrategy.BINPACK
@@ -53,7 +53,7 @@ class ShapePlacer:
     def place(
         self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet
     ) -> Unschedulable | None:
-        """Place all of ``members``, pods of one shape, or say what stops them."""
+        """Place all of ``members``, pods of one shape; None, or why they can't be placed."""
         reason = _too_many_users(attempt, members)
         if reason is None:
             picks = self._picks(attempt, members, node_set.of(members[0].shape))
@@ -63,7 +63,7 @@ class ShapePlacer:
         return for_gang(reason, attempt.gang, members, attempt.statement.placed)
 
     def _picks(self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet) -> Picks:
-        """How the nodes for the pods are chosen."""
+        """The way in which nodes for the pods are picked."""
         statement, capacity, shape = attempt.statement, attempt.capacity, members[0].shape
         if self.scoring is not None and not shape.has_claims:
             unscored = self._unscored_nodes(attempt, members, node_set, self.scoring)
@@ -79,11 +79,11 @@ class ShapePlacer:
         return CountedPicks(self.fits, attempt, members, node_set, strategy)
 
     def replicas(self, attempt: Attempt, shape: Shape, mask: Bools, count: int) -> Ints:
-        """(nodes,) how many pods of ``shape`` fit, devices included, at most ``count`` of those."""
+        """(nodes,) how many pods of ``shape`` fit, devices included; it may stop at ``count``."""
         return self.fits.replicas(attempt.statement, shape, mask, count, attempt.capacity)
 
     def max_replicas(self, attempt: Attempt, shape: Shape, mask: Bools, count: int) -> Ints:
-        """``replicas``, and those that fit only once other pods of the gang are placed."""
+        """``replicas``, with those that fit only once other pods of the gang are placed."""
         if not rules_of(shape):
             return self.replicas(attempt, shape, mask, count)
         statement, capacity = attempt.statement, attempt.capacity
@@ -93,7 +93,7 @@ class ShapePlacer:
         return self.fits.capacity(statement, shape, mask, count, capacity).replicas
 
     def strategy(self, shape: Shape) -> FillStrategy:
-        """How pods of the shape share nodes."""
+        """Whether pods of the shape are packed or spread."""
         if self.gpu_strategy is self.cpu_strategy:
             return self.gpu_strategy
         return self.gpu_strategy if requests_devices(shape) else self.cpu_strategy
@@ -101,7 +101,7 @@ class ShapePlacer:
     def packed_fit(
         self, statement: Statement, shape: Shape, capacity: Capacity
     ) -> RunningFit | None:
-        """The fit by which single pods of the shape are packed, if nothing else decides."""
+        """The running fit by which single pods of the shape are packed; None if more decides."""
         if self.scoring is not None or self.strategy(shape) is not FillStrategy.BINPACK:
             return None
         return self.fits.running_fit(statement, shape, capacity)
@@ -109,7 +109,7 @@ class ShapePlacer:
     def single_pod_fit(
         self, statement: Statement, shape: Shape, capacity: Capacity
     ) -> RunningFit | ScoredFit | None:
-        """The fit that places single pods of the shape, scored or packed, while one is feasible."""
+        """The fit that places single pods of the shape, scored or packed; None if more decides."""
         scoring = self.scoring
         if scoring is None:
             return self.packed_fit(statement, shape, capacity)
@@ -122,7 +122,7 @@ class ShapePlacer:
         return scoring.fit(statement, shape, capacity, self.fits.static_fits)
 
     def gang_fit(self, statement: Statement, shape: Shape, capacity: Capacity) -> RunningFit | None:
-        """The fit that places pods of the shape together, if capacity alone decides."""
+        """The running fit that places pods of the shape together; None if more decides."""
         scoring = self.scoring
         if scoring is not None and not (scoring.by_default and requests_devices(shape)):
             return None
@@ -131,7 +131,11 @@ class ShapePlacer:
     def _unscored_nodes(
         self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet, scoring: Scoring
     ) -> NodeSet | None:
-        """Where no score is asked: gangs with whole GPUs, and other pods off nodes with devices."""
+        """The nodes to use without scores; None where scores decide.
+
+        The default scores decide neither about gangs with whole GPUs, nor about pods without
+        devices as long as nodes without devices have capacity for them.
+        """
         statement, shape, count = attempt.statement, members[0].shape, len(members)
         if scoring.by_default and requests_devices(shape):
             return node_set if count > 1 and shape.gpu_share is None else None
@@ -139,26 +143,26 @@ class ShapePlacer:
             return None
         static = self.fits.static_fit(statement, shape, attempt.capacity)
         mask = node_set.mask & nodes_without_devices(statement, static)
-        holds = mask.any() and self.replicas(attempt, shape, mask, count).sum() >= count
-        return node_set._replace(mask=mask) if holds else None
+        all_fit = mask.any() and self.replicas(attempt, shape, mask, count).sum() >= count
+        return node_set._replace(mask=mask) if all_fit else None
 
 
 def _place_picked(
     attempt: Attempt, members: Sequence[Member], picks: Picks
 ) -> Unschedulable | None:
-    """Place pods of one shape where ``picks`` says, until all are placed or it finds no node."""
+    """Place pods of one shape as picked; None, or why not all of them can be placed."""
     statement, gang, action, capacity, explain = attempt
     left = list(members)
     while left:
-        chosen, complete = picks.choose(len(left))
+        chosen, complete, fraction = picks.choose(len(left))
         if not complete:
-            found = len(members) - len(left) + sum(pick.pods for pick in chosen)
+            found = len(members) - len(left) + sum(pods for _, pods in chosen)
             return _shortage(attempt, members, picks, found) if explain else UNEXPLAINED
         if picks.resources_only:
-            rows = [pick.row for pick in chosen for _ in range(pick.pods)]
+            rows = [row for row, pods in chosen for _ in range(pods)]
             statement.place_resources_only(gang, members, rows, action, capacity)
             return None
-        for row, pods, fraction in chosen:
+        for row, pods in chosen:
             placed = statement.place(
                 gang, left[:pods], row, action, capacity=capacity, gpu_fraction=fraction
             )
@@ -180,7 +184,7 @@ def _shortage(
 
 
 def _too_many_users(attempt: Attempt, members: Sequence[Member]) -> Unschedulable | None:
-    """Why the pods can't all use the claims that they share."""
+    """That claims would have more users than allowed with these pods; None if they would not."""
     if not members[0].shape.has_claims:
         return None
     crowded = attempt.statement.devices.crowded_claim(members, attempt.capacity)

@@ -1,11 +1,11 @@
-"""The preference tiers: why one node goes before another that takes the pod as well.
+"""The preference tiers: why a pod is placed on one feasible node rather than on another.
 
 A pod without devices avoids nodes with devices while others have capacity: tier ``gpu-nodes``.
 
-Tiers are compared in the order of ``TIERS``, and a later one decides only where all before it are
-equal. Only nodes that are equal in every tier are told apart by score, or packed or spread. So a
-tier is a whole number per node, the higher the better, and no amount of a lower tier outweighs a
-higher one. docs/placement.md has the list as a table.
+Tiers are compared in the order of ``TIERS``; each decides only among nodes that are equal in all
+tiers before it. A tier is an integer per node, higher is better, and no amount of a later tier
+outweighs an earlier one. Among nodes that are equal in every tier the score decides, or the fill
+strategy. docs/placement.md has the list as a table.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from kai_py.snapshot.spot import spot_nodes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreferenceTier:
-    """``name``; ``meaning``: what is preferred; ``source``: what asks for it."""
+    """One tier. ``meaning``: what is preferred; ``source``: by what or why."""
 
     name: str
     meaning: str
@@ -104,16 +104,16 @@ TIERS = (
 """In the order in which they decide."""
 
 Preferences = Mapping[PreferenceTier, Ints | Bools]
-"""What is known by tier, (nodes,) each, higher first; tiers that are missing decide nothing."""
+"""Values by tier, (nodes,) each, higher is better; tiers without values decide nothing."""
 
 NO_PREFERENCES: Preferences = MappingProxyType({})
 
 MAX_SPAN = 2**52
-"""Ranks below it are exact as floats, too: scores compare them with -inf."""
+"""Ranks stay below it, so that they are still exact as floats (``score_nodes``)."""
 
 
 def rank_nodes(preferences: Preferences, nodes: int) -> Ints:
-    """(nodes,) one rank that orders nodes as the tiers do one after the other; higher first.
+    """(nodes,) int64, one rank that orders nodes like all tiers together; higher is better.
 
     The tiers are the digits of a number, the first tier the highest digit. A tier of shape (k, 1)
     or (k, nodes) makes the ranks (k, nodes). O(nodes), and O(nodes log nodes) if tiers differ so
@@ -139,7 +139,10 @@ def rank_nodes(preferences: Preferences, nodes: int) -> Ints:
 
 
 def inside_domain(preferences: Preferences, domain: Ints | None) -> Preferences:
-    """``preferences`` of an outer subgroup, and the order of domains (nodes,) of one inside it."""
+    """``preferences`` with the order of domains of a subgroup, after that of an outer subgroup.
+
+    ``domain``: (nodes,) rank of each node's domain, higher is better; None for no order.
+    """
     if domain is None:
         return preferences
     outer = preferences.get(DOMAIN)
@@ -149,7 +152,7 @@ def inside_domain(preferences: Preferences, domain: Ints | None) -> Preferences:
 
 
 def with_idle(rank: Ints, *, idle: Bools | bool) -> Ints:
-    """Ranks of all tiers but the last, and the last: whether capacity is idle; (nodes,) each."""
+    """``rank`` (nodes,) of all tiers but the last, with the last: whether capacity is idle now."""
     return rank * 2 + idle
 
 
@@ -159,7 +162,7 @@ def idle_of(rank: Ints) -> Ints:
 
 
 def static_preferences(statement: Statement, shape: Shape, static: StaticFit) -> Preferences:
-    """What stays the same in a cycle, whatever is placed."""
+    """The preferences that stay the same during a cycle, whatever is placed."""
     preferences: dict[PreferenceTier, Ints | Bools] = {STATED: static.preference}
     nodes = statement.snapshot.nodes
     if nodes.departures:
@@ -185,14 +188,14 @@ def device_nodes(statement: Statement) -> Bools:
 
 
 def nodes_without_devices(statement: Statement, static: StaticFit) -> Bools:
-    """(nodes,) bool: nodes without devices that take the pod, if it prefers no other to them."""
+    """(nodes,) bool: nodes without devices that admit the pod; none if it states preferences."""
     if static.preference.min(initial=0) != static.preference.max(initial=0):
         return np.zeros(len(static.mask), dtype=np.bool_)
     return static.mask & ~device_nodes(statement)
 
 
 def idle_nodes(statement: Statement, shape: Shape, mask: Bools, capacity: Capacity) -> Preferences:
-    """Tier ``IDLE`` for pods of a shape; nothing where no capacity is waited for."""
+    """Tier ``IDLE`` for pods of a shape; empty if no capacity is about to become idle."""
     if capacity is Capacity.IDLE or not (statement.future_idle > statement.idle).any():
         return NO_PREFERENCES
     allocatable, resources = statement.snapshot.nodes.allocatable, statement.snapshot.resources
@@ -201,6 +204,6 @@ def idle_nodes(statement: Statement, shape: Shape, mask: Bools, capacity: Capaci
 
 
 def _dense(values: Ints | Bools) -> Ints:
-    """The same order in the numbers from 0 up."""
+    """``values`` replaced by the integers from 0 up, in the same order."""
     ranks = np.unique(values, return_inverse=True)[1]
     return np.asarray(ranks, dtype=np.int64).reshape(values.shape)

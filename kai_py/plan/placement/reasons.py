@@ -1,11 +1,13 @@
 """Unschedulable reasons: one sentence for people, with the stage that stops the gang.
 
 The wording follows kube-scheduler's ("0/8 nodes are available: ..."), because people and alerts
-search for it; it is preceded by how many pods a gang needs and for how many there was capacity.
+search for it. For a gang it begins with the number of pods that must start together and the number
+that can be scheduled.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,20 +22,58 @@ from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.gpus import MEMORY_LABEL
 
 
+class ShortageCause(NamedTuple):
+    """How many nodes are not available and why; ``detail``: what is wrong with a claim there."""
+
+    text: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """Both."""
+        return f"{self.text}: {self.detail}" if self.detail else self.text
+
+
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """The stage that stops a gang, and one sentence that explains it.
+    """The stage that stops a gang, and the message that explains it.
 
-    ``infeasible``: why it could not run even if nothing else did, as nodes and queues are now.
-    ``hint``: what is probably wrong with the manifest, a sentence.
+    ``summary``: a sentence, or what comes before ``causes``; ``notes``: what follows both.
+    ``infeasible``: why the gang could not run even if no other did, with the nodes
+    and queues as they are now; "" if it could. ``hint``: a sentence on what is probably wrong in
+    the manifest.
     """
 
     stage: Stage
-    message: str
+    summary: str
     shortage: Shortage | None = None
     protections: tuple[Protection, ...] = ()
     infeasible: str = ""
     hint: str = ""
+    causes: tuple[ShortageCause, ...] = ()
+    notes: str = ""
+
+    @property
+    def message(self) -> str:
+        """One or more sentences."""
+        return self._text(map(str, self.causes))
+
+    @property
+    def message_beside_infeasible(self) -> str:
+        """The message without the detail that ``infeasible`` says as well."""
+        said = self.infeasible
+        return self._text(each.text if each.detail == said else str(each) for each in self.causes)
+
+    def with_clause(self, clause: str) -> "Unschedulable":
+        """The reason with a clause at the end of its last sentence."""
+        return replace(self, notes=f"{self.notes.rstrip('.')}; {clause}.")
+
+    def with_sentence(self, sentence: str) -> "Unschedulable":
+        """The reason with another sentence."""
+        return replace(self, notes=f"{self.notes} {sentence}")
+
+    def _text(self, causes: Iterable[str]) -> str:
+        text = f"{self.summary}: {', '.join(causes)}." if self.causes else self.summary
+        return f"{text.rstrip('.') if self.notes.startswith(';') else text}{self.notes}"
 
 
 UNEXPLAINED = Unschedulable(Stage.RESOURCES, "")
@@ -51,43 +91,45 @@ def insufficient_capacity(
 ) -> Unschedulable:
     """The reason why only ``found`` of ``needed`` pods of ``shape`` fit.
 
-    ``replicas``: (nodes,) int64, pods that fit by resources alone. Every node is in exactly one of
-    the groups that are counted, that of the first check which it fails.
+    ``replicas``: (nodes,) int64, pods that fit by resources alone. Each node is counted once, with
+    the first check that it fails.
     """
     nodes = len(statement.snapshot.nodes)
-    reasons = [f"{count} {reason}" for reason, count in static.removed]
+    causes = [ShortageCause(f"{count} {reason}") for reason, count in static.removed]
     stage = Stage.NODE_FILTERS if not static.mask.any() else Stage.RESOURCES
     shortages, rest = _insufficient_resources(statement, shape, static, replicas, found=found)
-    reasons += shortages
-    # Pods with devices are counted on nodes that may have none of these.
+    causes += map(ShortageCause, shortages)
+    # The replicas of a pod with devices are on nodes whose devices may not suffice.
     counted = np.zeros_like(replicas) if shape.needs_devices else replicas
     refused, rest = statement.limits.shortages(shape, rest, counted)
-    reasons += refused
+    causes += map(ShortageCause, refused)
     taken, rest = _refused_claims(statement, shape, rest)
-    reasons += taken
+    causes += map(ShortageCause, taken)
     tried = rest & (replicas > 0)
     if shape.needs_devices and tried.any():
         stage = Stage.DEVICES
-        reasons.append(statement.devices.unschedulable_reason(shape, tried))
+        causes.append(ShortageCause(*statement.devices.unschedulable_reason(shape, tried)))
         rest = rest & ~tried
     if rest.any():
-        reasons.append(f"{np.count_nonzero(rest)} not available to this gang")
+        causes.append(ShortageCause(f"{np.count_nonzero(rest)} not available to this gang"))
     head = (
         f"0/{nodes} nodes are available"
         if needed == 1
         else f"{needed} pods must start together but only {found} can be scheduled"
     )
-    unspecific = "no feasible node" if nodes else "the cluster has no nodes"
-    message = f"{head}: {', '.join(reasons) or unspecific}."
-    return Unschedulable(stage, message, Shortage(found, needed, tuple(reasons)))
+    if not causes:
+        head += ": no feasible node." if nodes else ": the cluster has no nodes."
+    shortage = Shortage(found, needed, tuple(map(str, causes)))
+    return Unschedulable(stage, head, shortage, causes=tuple(causes))
 
 
 def for_gang(
     reason: Unschedulable, gang: Gang, members: Sequence[Member], placed: Container[str]
 ) -> Unschedulable:
-    """The ``reason`` of ``members`` with what it means for their gang; ``placed``: uids of pods.
+    """``reason`` with the details of this gang: the first pod that did not fit, its subgroup.
 
-    Replaces what it said of another gang with an equal request. O(pods of the gang).
+    The reason may be that of another gang with an equal request. ``members``: the requested pods;
+    ``placed``: uids of all placed pods. O(pods of the gang).
     """
     shortage = reason.shortage
     if shortage is None:
@@ -114,27 +156,30 @@ def for_gang(
 
 
 def with_reserved_nodes(reason: Unschedulable, nodes: int, replicas: int) -> Unschedulable:
-    """The reason of a gang that is kept from ``nodes`` nodes; ``replicas`` pods would fit there."""
+    """``reason`` with the number of nodes that are reserved for others.
+
+    ``replicas``: how many of the gang's pods would fit there; if enough, the stage is RESERVED.
+    """
     note = f"{nodes} nodes are reserved for gangs that have waited longer"
     shortage = reason.shortage
     reserved = shortage is not None and shortage.found + replicas >= shortage.needed
     stage = Stage.RESERVED if reserved else reason.stage
-    return replace(reason, stage=stage, message=f"{reason.message.rstrip('.')}; {note}.")
+    return replace(reason.with_clause(note), stage=stage)
 
 
 def with_spares(reason: Unschedulable, nodes: int) -> Unschedulable:
-    """``reason`` with the number of spares that are closed to the gang."""
+    """``reason`` with the number of spare nodes that the gang may not use."""
     if not reason.message:
         return reason
     note = f"{nodes} nodes are spares that only repairs of their queues use (spec.spares)"
-    return replace(reason, message=f"{reason.message.rstrip('.')}; {note}.")
+    return reason.with_clause(note)
 
 
 MAX_REFUSALS_SHOWN = 3
 
 
 def with_refusals(reason: Unschedulable, gang: Gang) -> Unschedulable:
-    """The reason of a gang that is kept from nodes whose kubelets refused pods of it."""
+    """``reason`` with the nodes that are left out as their kubelets refused pods of the gang."""
     if not reason.message:
         return reason
     listed = [
@@ -144,13 +189,16 @@ def with_refusals(reason: Unschedulable, gang: Gang) -> Unschedulable:
     ]
     more = len(gang.refusals) - len(listed)
     listed += [f"so are {more} more nodes"] if more else []
-    return replace(reason, message=f"{reason.message.rstrip('.')}; {'; '.join(listed)}.")
+    return reason.with_clause("; ".join(listed))
 
 
 def _insufficient_resources(
     statement: Statement, shape: Shape, static: StaticFit, replicas: Ints, *, found: int
 ) -> tuple[list[str], Bools]:
-    """How many nodes lack which resource first for one more pod; (nodes,) bool: which lack none."""
+    """How many nodes lack which resource for one more pod, and (nodes,) bool the others.
+
+    Nodes count for the first resource, by name, that they lack. ``found``: pods that did fit.
+    """
     free = statement.free(Capacity.IDLE)
     texts: list[str] = []
     rest = static.mask
@@ -182,7 +230,7 @@ def _insufficient_resources(
 
 
 def _refused_claims(statement: Statement, shape: Shape, rest: Bools) -> tuple[list[str], Bools]:
-    """Nodes that have the devices but not what these take of the node's own resources."""
+    """How many nodes lack resources of their own that the devices would take, and the others."""
     if not shape.has_claims:
         return [], rest
     counts: dict[str, int] = {}
@@ -205,7 +253,10 @@ def _has_device_plugin(statement: Statement, row: int | None) -> Bools:
 def _insufficient_gpu_shares(
     statement: Statement, shape: Shape, rest: Bools
 ) -> tuple[list[str], Bools]:
-    """How many nodes have no GPU with a sufficient free part, or no known GPU memory."""
+    """How many nodes have no GPU to share, none with a sufficient free part, or unknown memory.
+
+    And (nodes,) bool: the others of ``rest``.
+    """
     share, parts = shape.gpu_share, statement.gpu_share_replicas(shape, Capacity.IDLE, 1)
     if share is None or parts is None:
         return [], rest
@@ -237,13 +288,11 @@ def _insufficient_gpu_shares(
 
 
 BYTES = ("memory", "ephemeral-storage", "hugepages-")
-
-
 BINARY_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 
 
 def amount_text(resource: str, amount: float) -> str:
-    """``amount`` in the unit of its row (``ResourceIndex``) as a quantity."""
+    """``amount``, in the unit of the resource's row (``ResourceIndex``), as a quantity."""
     if resource == "cpu":
         cores = amount / 1000.0
         return f"{amount:.0f}m" if 0 < cores < 1 else _rounded(cores)

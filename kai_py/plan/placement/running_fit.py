@@ -1,14 +1,14 @@
 """Running fit: how many pods of one shape fit on each node, and where the next one goes.
 
-Node capacity alone may decide: no devices of claims, no parts of GPUs, no other limits of nodes, no
-pod rules. Then a placement changes the answer on its own node only, so a node is counted again when
-the statement says that its capacity changed:
+For shapes that only need resources of nodes: no devices of claims, no parts of GPUs, no limits of
+nodes, no pod rules. A placement then changes the fit on its own node only, and a node is counted
+again when the statement lists it as changed:
 
-    fit[node] = floor(min over requested resources of free / request), 0 where it may not go
+    fit[node] = floor(min over requested resources of free / request), 0 on nodes not admitted
 
-For a single pod the next node is the first by (preference, fit, slack, row), what ``fill`` would
-choose for one pod: a sorted list of the nodes as they were, beside a heap of those that changed.
-O(n log n) once, then O(changes x log n).
+The next node for a single pod is the first by (preference, fit, slack, row), as ``fill`` would
+choose for one pod. It is found in a sorted list of the unchanged nodes and a heap of those that
+changed. O(n log n) once, then O(changes x log n).
 """
 
 import heapq
@@ -27,22 +27,22 @@ from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 
 FEW_CHANGES = 8
-"""So many changed nodes are asked one by one, more of them as arrays."""
+"""Up to so many changed nodes are counted one by one, more of them as arrays."""
 
 REORDER_FRACTION = 4
-"""When more than a few nodes and one in this many changed, all are sorted again."""
+"""All nodes are sorted again when more than FEW_CHANGES and one in this many changed."""
 
 NodeKey = tuple[int, int, float, int]
-"""A feasible node: preference (less is better), pods that fit, slack, row."""
+"""The sort key of a feasible node: negated preference, pods that fit, slack, row."""
 
 
 def is_resources_only(shape: Shape, limits: NodeLimits) -> bool:
-    """Whether node capacity alone decides where pods of the shape go, rules between pods apart."""
+    """As ``fits_by_resources``, and no limit of nodes has to count the pods."""
     return fits_by_resources(shape, limits) and not limits.tracked(shape)
 
 
 def fits_by_resources(shape: Shape, limits: NodeLimits) -> bool:
-    """Whether node capacity alone decides where pods of the shape fit, those rules apart."""
+    """Whether only resources decide where pods of the shape fit, apart from pod rules."""
     special = (
         shape.has_claims or shape.plugin_equivalents or limits.refusing(shape) or shape.gpu_share
     )
@@ -50,11 +50,13 @@ def fits_by_resources(shape: Shape, limits: NodeLimits) -> bool:
 
 
 class RunningFit:
-    """The fit of a plain shape for pods that start now, or that wait for capacity.
+    """The fit of one shape in idle or future idle capacity.
 
-    ``allowed``: (nodes,) bool, the static verdict. ``preference``: (nodes,) ranks, higher first;
-    for pods that may wait, idle capacity is their last tier. ``slack_row``: the resource by which a
-    node counts as empty, if any node has it.
+    ``allowed``: (nodes,) bool, where its pods may go. ``preference``: (nodes,) ranks, higher is
+    better; for future idle capacity the tier ``IDLE`` is added. ``slack_row``: the resource of
+    which the node with the least left is preferred; None if no node has it.
+
+    ``replicas``: (nodes,) int64, the pods that fit; current after ``refresh``.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class RunningFit:
         self._heap: list[NodeKey] = []
 
     def refresh(self) -> None:
-        """Take in what changed since the last time."""
+        """Count nodes again that changed since the last call."""
         changes = self.statement.changed_rows
         if self._seen == len(changes):
             return
@@ -128,10 +130,10 @@ class RunningFit:
         return changed[-1]
 
     def next_rows(self, count: int) -> list[int]:
-        """The rows of the next ``count`` single pods that start now; fewer if not all fit.
+        """The rows of the next ``count`` single pods in idle capacity; fewer if not all fit.
 
-        What ``first_row`` would say after each of them: a chosen node has less capacity, and so
-        stays the first until it is full.
+        The same as calling ``first_row`` and placing one pod after the other: the first node, with
+        less capacity then, stays the first until it is full.
         """
         self.refresh()
         rows = self._in_order()
@@ -140,7 +142,7 @@ class RunningFit:
         return chosen
 
     def rows_together(self, count: int, strategy: FillStrategy) -> list[int]:
-        """The rows of ``count`` pods that start together; none if not all fit."""
+        """The rows of ``count`` pods that are placed together; empty if not all fit."""
         self.refresh()
         chunks = fill(count, self.replicas, self.preference, self.slack, strategy)
         rows = [row for row, pods in chunks for _ in range(pods)]

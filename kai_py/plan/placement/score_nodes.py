@@ -1,14 +1,14 @@
-"""Nodes by score: the best node, and GPU of it, for the next pod of a shape, and for many at once.
+"""Nodes by score: the best node, and the GPU to share there, for one pod of a shape or for many.
 
-Scores are kept per shape; the statement lists the nodes that changed, and only those are scored
-again (nodes in a state that was seen before not even then), so a placement costs what has changed
-since the last pod of its shape, plus one pass over the scores. Ties go to the first node by name:
-an order that stays the same is part of why the scores pack well.
+Scores are cached per shape. The statement lists the nodes that changed, and only these are scored
+again, unless a node in the same state was scored before. So a placement costs what has changed
+since the last pod of its shape, plus one pass over the scores. Ties go to the first node by name: a
+stable order is part of why the scores pack well.
 
-A pod changes the score of its own node only. So the scores that a node has after one more replica,
-two more, … are computed in one go, for many nodes at a time, and a heap merges the nodes: the next
-pod goes to the first by (preference, score, row), and its node comes back with its next score. The
-rows are those of choosing and placing pod by pod. O(log n) a pod, and one score per node and
+A pod changes the score of its own node only. For many pods, the scores of a node after one more
+replica, two more, … are computed at once, for many nodes at a time, and a heap merges the nodes:
+the next pod goes to the first by (preference, score, row), and its node is put back with its next
+score. The result is that of placing pod by pod. O(log n) per pod, and one score per node and
 replica.
 """
 
@@ -37,22 +37,22 @@ from kai_py.snapshot.shape import Shape
 INFEASIBLE = -np.inf
 
 FEW_CHANGES = 8
-"""So many changed nodes are looked up one by one, more of them scored as arrays."""
+"""Up to so many changed nodes are looked up one by one, more of them scored as arrays."""
 
 ScoreInputs = tuple[bytes, bytes, int]
-"""Free capacity, free parts of GPUs, and kind of a node: all that its score depends on."""
+"""All that the score of a node depends on: free capacity, free parts of GPUs, kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """A node, and how much is free (0 to 1) of the GPU to share; None: no matter which."""
+    """A node; ``gpu_fraction``: how much (0 to 1) is free of the GPU to share; None: any GPU."""
 
     row: int
     gpu_fraction: float | None
 
 
 class ScoredNodes:
-    """The free capacity of nodes as a statement changes it, and scores per shape."""
+    """Scores of nodes per shape, kept in step with the free capacity of a statement."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ScoredNodes:
         capacity: Capacity,
         node_kinds: Ints,
     ) -> None:
-        """``node_kinds``: (nodes,) numbers; nodes of one kind differ in nothing but capacity."""
+        """``node_kinds``: (nodes,) numbers that tell apart nodes which scores treat differently."""
         self._statement = statement
         self._score = score
         self._capacity = capacity
@@ -78,16 +78,16 @@ class ScoredNodes:
         self._seen = len(statement.changed_rows)
 
     def pick(self, shape: Shape, mask: Bools, preference: Ints | None) -> NodeChoice | None:
-        """The best of the nodes in ``mask``, of those with the highest preference; None if full."""
-        levels = self._shape_scores(shape)
-        able = np.where(mask, levels.score, INFEASIBLE)
-        row = int(able.argmax())
-        if able[row] == INFEASIBLE:
+        """The best feasible node in ``mask``, by preference, then score; None if there is none."""
+        scores = self._shape_scores(shape)
+        allowed = np.where(mask, scores.score, INFEASIBLE)
+        row = int(allowed.argmax())
+        if allowed[row] == INFEASIBLE:
             return None
-        if preference is not None and levels.prefers(preference):
-            wanted = np.where(able > INFEASIBLE, preference, INFEASIBLE)
-            row = int(np.where(wanted == wanted.max(), able, INFEASIBLE).argmax())
-        device = int(levels.device[row])
+        if preference is not None and scores.differ_in(preference):
+            ranks = np.where(allowed > INFEASIBLE, preference, INFEASIBLE)
+            row = int(np.where(ranks == ranks.max(), allowed, INFEASIBLE).argmax())
+        device = int(scores.device[row])
         part = None if device == ANY_DEVICE else float(self._free_milli[row, device]) / WHOLE_GPU
         return NodeChoice(row, part)
 
@@ -96,19 +96,19 @@ class ScoredNodes:
         return self._shape_scores(shape).score
 
     def scores_ahead(self, shape: Shape, rows: Ints, replicas: Ints, more: int) -> Floats:
-        """(rows, more) scores once ``replicas`` (rows,) are placed, one more, and so on.
+        """(rows, more) scores with ``replicas`` (rows,) more pods on each, one more, and so on.
 
-        The shape asks for whole GPUs or none.
+        The shape must request whole GPUs or none.
         """
         taken = (replicas[:, None] + np.arange(more)).reshape(-1)
         at = np.repeat(rows, more)
         free = self._free(at) - self._statement.request_vector(shape)[:, None] * taken
         parts = self._free_milli[at]
         whole = parts >= WHOLE_GPU
-        gone = taken * int(shape.requests.get(GPU_RESOURCE, 0.0))
-        parts[whole & (whole.cumsum(axis=1) <= gone[:, None])] = 0.0
-        level, _ = self._score_of(shape, at, free, parts)
-        return level.reshape(len(rows), more)
+        taken_gpus = taken * int(shape.requests.get(GPU_RESOURCE, 0.0))
+        parts[whole & (whole.cumsum(axis=1) <= taken_gpus[:, None])] = 0.0
+        scores, _ = self._score_of(shape, at, free, parts)
+        return scores.reshape(len(rows), more)
 
     def _shape_scores(self, shape: Shape) -> "_ShapeScores":
         self._sync()
@@ -147,7 +147,7 @@ class ScoredNodes:
         self._seen = len(changes)
 
     def _all_free_milli(self, devices: int) -> Floats:
-        """(nodes, devices) of every node what ``_refresh`` finds of one."""
+        """(nodes, devices) free milli-GPUs of each GPU; ``_refresh`` is the same for one node."""
         whole = np.zeros(len(self._devices))
         if self._gpu_row is not None:
             whole = self._statement.free(self._capacity)[self._gpu_row]
@@ -161,9 +161,9 @@ class ScoredNodes:
         parts = self._free_milli[row]
         shared = self._statement.gpu_parts.shared.free_fractions(row, self._capacity)[: len(parts)]
         parts[:] = 0.0
-        held = len(shared)
-        parts[:held] = np.round(np.maximum(shared, 0.0) * WHOLE_GPU, DECIMALS)
-        parts[held : held + whole] = WHOLE_GPU
+        count = len(shared)
+        parts[:count] = np.round(np.maximum(shared, 0.0) * WHOLE_GPU, DECIMALS)
+        parts[count : count + whole] = WHOLE_GPU
 
     def _free(self, at: int | Ints) -> Floats:
         statement = self._statement
@@ -207,36 +207,40 @@ class ScoredNodes:
     def _score_of(
         self, shape: Shape, rows: Ints, free: Floats, free_milli: Floats
     ) -> tuple[Floats, Ints]:
-        """(rows,) level and GPU to share, of rows with so much ``free`` and such ``parts``."""
-        level, device = (
-            np.full(len(rows), INFEASIBLE),
-            np.full(len(rows), ANY_DEVICE, dtype=np.int64),
-        )
+        """(rows,) score, and GPU to share, of nodes by free resources and free parts of GPUs.
+
+        ``free``: (resources, rows); ``free_milli``: (rows, devices).
+        """
+        score = np.full(len(rows), INFEASIBLE)
+        device = np.full(len(rows), ANY_DEVICE, dtype=np.int64)
         snapshot = self._statement.snapshot
         everywhere = np.ones(len(rows), dtype=np.bool_)
         allocatable = snapshot.nodes.allocatable[:, rows]
-        able = replicas_that_fit(shape, snapshot.resources, free, everywhere, allocatable) > 0
-        ask = self._gpu_request(shape, rows)
+        feasible = replicas_that_fit(shape, snapshot.resources, free, everywhere, allocatable) > 0
+        request = self._gpu_request(shape, rows)
         if shape.gpu_share is not None:
-            able &= (free_milli >= ask.milli[:, None]).sum(axis=1) >= ask.devices
-        if not able.any():
-            return level, device
-        at = rows[able]
+            feasible &= (free_milli >= request.milli[:, None]).sum(axis=1) >= request.devices
+        if not feasible.any():
+            return score, device
+        at = rows[feasible]
         capacity = NodeCapacity(
             rows=at,
-            cpu=free[snapshot.resources.positions["cpu"], able],
-            memory=free[snapshot.resources.positions["memory"], able],
-            free_milli=free_milli[able],
+            cpu=free[snapshot.resources.positions["cpu"], feasible],
+            memory=free[snapshot.resources.positions["memory"], feasible],
+            free_milli=free_milli[feasible],
             devices=self._devices[at],
         )
-        scores = self._score(replace(ask, milli=ask.milli[able]), capacity)
-        level[able], device[able] = scores.score, scores.gpu
-        return level, device
+        found = self._score(replace(request, milli=request.milli[feasible]), capacity)
+        score[feasible], device[feasible] = found.score, found.gpu
+        return score, device
 
 
 @dataclass(slots=True)
 class _ShapeScores:
-    """(nodes,) levels of a shape, the GPU to share, and how many changes they know of."""
+    """Scores of a shape and GPUs to share, (nodes,) each.
+
+    ``seen``: how many changes of the statement they include; ``by_inputs``: known scores.
+    """
 
     score: Floats
     device: Ints
@@ -245,8 +249,8 @@ class _ShapeScores:
     _preference: Ints | None = None
     _differs: bool = False
 
-    def prefers(self, preference: Ints) -> bool:
-        """Whether some nodes are preferred to others; mostly asked of the same array again."""
+    def differ_in(self, preference: Ints) -> bool:
+        """Whether ``preference`` (nodes,) prefers some nodes to others; cached for one array."""
         if preference is not self._preference:
             self._preference = preference
             self._differs = bool(preference.min() != preference.max())
@@ -254,14 +258,15 @@ class _ShapeScores:
 
 
 NODES_AT_ONCE, REPLICAS_AT_ONCE = 64, 8
-"""So much is scored ahead: of nodes that come next, and of copies on each."""
+"""How many nodes are scored ahead at a time, and for how many replicas on each."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredFit:
-    """The nodes of a shape for which capacity and score alone decide.
+    """The order of nodes for a shape, if only resources and scores decide.
 
-    ``mask``: (nodes,) bool, where it may go. ``preference``: (nodes,) higher goes before the level.
+    ``mask``: (nodes,) bool, where its pods may go. ``preference``: (nodes,) ranks, higher is
+    better; scores decide among equal ranks.
     """
 
     scored: ScoredNodes
@@ -280,37 +285,37 @@ class ScoredFit:
 
     def next_rows(self, count: int) -> list[int]:
         """The rows of the next ``count`` pods; fewer if not all fit."""
-        level = np.where(self.mask, self.scored.scores(self.shape), INFEASIBLE)
-        order = self._best(level, count)
-        wanted, levels = self.preference[order].tolist(), level[order].tolist()
+        scores = np.where(self.mask, self.scored.scores(self.shape), INFEASIBLE)
+        order = self._best(scores, count)
+        ranks, highest = self.preference[order].tolist(), scores[order].tolist()
         heap = [
-            (-preferred, -high, row)
-            for preferred, high, row in zip(wanted, levels, order.tolist(), strict=True)
+            (-rank, -score, row)
+            for rank, score, row in zip(ranks, highest, order.tolist(), strict=True)
         ]
         ahead = _ScoresAhead(self.scored, self.shape, order, min(count, REPLICAS_AT_ONCE))
         chosen: list[int] = []
         while heap:
-            preferred, _, row = heap[0]
+            negated_rank, _, row = heap[0]
             chosen.append(row)
             if len(chosen) == count:
                 break
-            following = ahead.next_score(row)
-            if following == INFEASIBLE:
+            score = ahead.next_score(row)
+            if score == INFEASIBLE:
                 heapq.heappop(heap)
             else:
-                heapq.heapreplace(heap, (preferred, -following, row))
+                heapq.heapreplace(heap, (negated_rank, -score, row))
         return chosen
 
     def _best(self, scores: Floats, count: int) -> Ints:
-        """At most ``count`` feasible rows, the best first: that many pods reach no further node."""
+        """The best feasible rows in order, at most ``count``, as that many pods need no more."""
         rows = np.flatnonzero(scores > INFEASIBLE)
         return rows[np.lexsort((rows, -scores[rows], -self.preference[rows]))[:count]]
 
 
 class _ScoresAhead:
-    """Levels of nodes after more and more copies, ``more`` at a time.
+    """Scores of nodes with one more replica each time, computed for ``more`` replicas at once.
 
-    ``order``: rows as they are reached first.
+    ``order``: the rows in the order in which they are first reached.
     """
 
     def __init__(self, scored: ScoredNodes, shape: Shape, order: Ints, more: int) -> None:
@@ -320,7 +325,7 @@ class _ScoresAhead:
         self._known: dict[int, list[float]] = {}
 
     def next_score(self, row: int) -> float:
-        """The level of a node once it has one more copy than when it was asked for last."""
+        """The score of a node with one more replica than at the last call."""
         if not self._known.get(row):
             self._score_ahead(row)
         self._replicas[row] += 1
@@ -332,6 +337,6 @@ class _ScoresAhead:
             rows = self._order[self._reached : self._reached + NODES_AT_ONCE].tolist()
             self._reached += len(rows)
         had = np.array([self._replicas[each] for each in rows])
-        levels = self._scored.scores_ahead(self._shape, np.array(rows), had + 1, self._more)
-        for each, following in zip(rows, levels[:, ::-1].tolist(), strict=True):
-            self._known[each] = following
+        scores = self._scored.scores_ahead(self._shape, np.array(rows), had + 1, self._more)
+        for each, of_row in zip(rows, scores[:, ::-1].tolist(), strict=True):
+            self._known[each] = of_row

@@ -1,9 +1,9 @@
-"""The scores of a cycle: which are configured, and the scored nodes they make.
+"""The scores of a cycle: those configured, and the nodes scored by them.
 
-The target workload is made when the first pod is scored: many cycles score none.
+The target workload is computed when the first pod is scored, as many cycles score none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.node_capacity import Score
 from kai_py.policy.score.registry import OnScoreFailure, WeightedScore, combined_score
-from kai_py.policy.score.stranding import could_strand
+from kai_py.policy.score.stranding import Stranding
 from kai_py.policy.score.workload import TargetWorkload, frequent_shapes, target_workload
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -23,10 +23,10 @@ from kai_py.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class Scoring:
-    """Scored nodes of one statement, made when they are first needed.
+    """Scored nodes of one statement, computed when they are first needed.
 
-    ``by_default``: no score is configured, so that ``scores`` decide only where they pack better:
-    gangs with whole GPUs keep to few nodes, and pods without devices to nodes without them.
+    ``by_default``: no score is configured, so ``scores`` decide only where they pack better: gangs
+    with whole GPUs still go to few nodes, and pods without devices to nodes without devices.
     """
 
     scores: tuple[WeightedScore, ...]
@@ -46,7 +46,7 @@ class Scoring:
         by_default: bool = False,
         on_failure: OnScoreFailure | None = None,
     ) -> "Scoring":
-        """For the pods of a snapshot: those that run and wait are taken for those to come."""
+        """For the pods of a snapshot; its running and pending pods stand for those to come."""
 
         def workload() -> TargetWorkload:
             return target_workload(frequent_shapes(snapshot), snapshot, static_fits)
@@ -59,7 +59,7 @@ class Scoring:
         return combined_score(self.scores, self._target_workload, self.on_failure)
 
     def nodes(self, statement: Statement, capacity: Capacity) -> ScoredNodes:
-        """The nodes as the statement has them; always to be called with the same statement."""
+        """The scored nodes; to be called with the same statement throughout a cycle."""
         made = self._scored_nodes.get(capacity)
         if made is None:
             kinds = self._target_workload.node_kind
@@ -70,7 +70,7 @@ class Scoring:
     def fit(
         self, statement: Statement, shape: Shape, capacity: Capacity, static_fits: StaticFits
     ) -> ScoredFit:
-        """Where single pods of a shape go about which only capacity and score decide."""
+        """The fit of single pods of a shape, if only resources and scores decide."""
         known = self._fits.get((shape.number, capacity))
         if known is None:
             static = static_fits.of(shape, statement.snapshot.nodes)
@@ -86,12 +86,18 @@ class Scoring:
 
 def scoring_of(
     snapshot: Snapshot,
+    pending_shapes: Mapping[int, Shape],
     configured: tuple[WeightedScore, ...],
     default: tuple[WeightedScore, ...],
+    *,
     static_fits: StaticFits,
+    stranding: Stranding,
     extensions: Extensions,
 ) -> Scoring | None:
-    """The scores that are configured, or the default where it packs better than none."""
+    """The scoring with the configured scores, else with the default if that packs better than none.
+
+    None: nodes are not scored. ``pending_shapes``: of all pending pods, by number.
+    """
     if not snapshot.pending:
         return None
     scores = extensions.able(configured)
@@ -99,9 +105,6 @@ def scoring_of(
         return Scoring.for_snapshot(scores, snapshot, static_fits, on_failure=extensions.fail_score)
     if not default:
         return None
-    shapes: dict[int, Shape] = {}
-    for key in snapshot.pending:
-        shapes.update(snapshot.gangs[key].pending_shapes)
-    if not could_strand(shapes.values(), snapshot, static_fits):
+    if not stranding.is_possible(pending_shapes, snapshot, static_fits):
         return None
     return Scoring.for_snapshot(default, snapshot, static_fits, by_default=True)

@@ -1,9 +1,9 @@
 """From topology constraints and gang affinity to the node sets in which pods are tried.
 
-The nodes near another gang are those on which its pods run or were placed, or all nodes that share
-their value of a label. Of several preferences the first with any such node counts. A gang goes
-there if all that it requests fits, else it prefers those nodes (tier ``near-gang``) and takes
-others too.
+The nodes near another gang are those on which its pods run or were placed, or all nodes that have
+the same value of a label as these. Of several gang affinities the first with any such node counts.
+A gang is placed there if its whole request fits, else it prefers those nodes (tier ``near-gang``)
+and takes others as well.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.topology import NO_DOMAIN, TopologyLevel
 
 UNNAMED = frozenset({"", WHOLE, PODS})
-"""Names of subgroups that no manifest has."""
+"""Names of subgroups that no manifest contains, so messages leave them out."""
 
 
 def domain_candidates(
@@ -36,9 +36,9 @@ def domain_candidates(
     replicas: Sequence[Ints],
     counts: Sequence[int],
 ) -> Iterator[DomainCandidate] | Unschedulable:
-    """Node sets in which ``group`` may be placed, in order, or what is wrong with its constraint.
+    """Domains in which ``group`` may be placed, in order, or what is wrong with its constraint.
 
-    ``replicas``, ``counts``: per shape of its pods (nodes,) how many fit, and how many are placed.
+    Per shape of its pods, ``replicas``: (nodes,) how many fit; ``counts``: how many to place.
     """
     constraint = resolved_constraint(statement.snapshot, gang, group) or TopologyConstraint()
     keys = _level_keys(statement.snapshot, constraint)
@@ -70,9 +70,9 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints | None:
-    """(nodes,) int64: the domain in which ``group`` may be placed that each node lies in.
+    """(nodes,) int64: by node, its domain of the level that ``group`` requires.
 
-    ``NOWHERE`` for nodes that are out of the question; None when no level is required.
+    ``NO_DOMAIN`` for nodes where the group may not be placed; None if no level is required.
     """
     constraint = resolved_constraint(statement.snapshot, gang, group)
     if constraint is None or not constraint.required_level:
@@ -89,10 +89,10 @@ def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints 
 def resolved_constraint(
     snapshot: Snapshot, gang: Gang, group: Subgroup
 ) -> TopologyConstraint | None:
-    """The group's constraint with its ``fitting_level`` as required or preferred level.
+    """The group's constraint, with its ``fitting_level`` made the required or preferred level.
 
-    Required if its minMember pods fit into some domain of that level by what nodes report and
-    no pod uses; gangs with claims, whose devices are not in that count, prefer it.
+    Required if the minMember pods would fit into an empty domain of that level; gangs with claims,
+    whose devices are not counted here, only prefer it.
     """
     constraint = group.topology
     if constraint is None or not constraint.fitting_level:
@@ -130,7 +130,7 @@ def largest_domain(
     replicas: Sequence[Ints],
     counts: Sequence[int],
 ) -> tuple[str, int]:
-    """The domain that fits most of the pods, and how many; "" where the level is unknown.
+    """The domain in which most of the pods fit, and how many; "" if the level is unknown.
 
     Arguments as of ``domain_candidates``.
     """
@@ -150,7 +150,7 @@ def largest_domain(
 def topology_unsatisfied(
     gang: Gang, group: Subgroup, needed: int, best: tuple[str, int]
 ) -> Unschedulable:
-    """No domain holds the group; ``best``: the one that fits most of its pods."""
+    """That no domain holds the group; ``needed``: its pods; ``best``: as of ``largest_domain``."""
     constraint = group.topology or TopologyConstraint()
     part = f", subgroup {group.name}" if group.name not in UNNAMED else ""
     level = constraint.required_level or constraint.preferred_level or constraint.fitting_level
@@ -177,7 +177,7 @@ def _level_keys(snapshot: Snapshot, constraint: TopologyConstraint) -> tuple[str
 
 
 def level_of(snapshot: Snapshot, constraint: TopologyConstraint, name: str) -> TopologyLevel | None:
-    """The domains of the level called ``name``; None where the topology has none of that name."""
+    """The domains of the level ``name``; None if the topology has no such level."""
     keys = _level_keys(snapshot, constraint)
     if keys is None or name not in keys:
         return None
@@ -213,9 +213,9 @@ def _occupied_nodes(statement: Statement, gang: Gang, group: Subgroup) -> Bools 
 
 
 def near_nodes(statement: Statement, gang: Gang) -> Bools | None:
-    """(nodes,) bool: where the gang would rather be; None if it does not care."""
-    for wish in gang.gang_affinity:
-        nodes = _nodes_near(statement, wish)
+    """(nodes,) bool: the nodes near a gang that its gang affinity names; None if there are none."""
+    for preference in gang.gang_affinity:
+        nodes = _nodes_near(statement, preference)
         if nodes.any():
             return nodes
     return None
@@ -235,6 +235,5 @@ def _nodes_near(statement: Statement, preference: GangAffinity) -> Bools:
     if not preference.level:
         return inside
     codes = columns.label(preference.level).codes
-    held = np.unique(codes[inside & (codes != 0)])
-    near: Bools = np.isin(codes, held)
+    near: Bools = np.isin(codes, np.unique(codes[inside & (codes != 0)]))
     return near

@@ -1,23 +1,27 @@
-"""Backoff of searches that used up a whole probe budget: a rule about history, not a cache.
+"""Backoff of searches that spent a whole probe budget: a rule about history, not a cache.
 
-Such a search for relocations is not repeated before a pod has left or a node has come: as long as
-every pod that ran is where it was and no node has more idle than it had then. Pods that come only
-take capacity from those that could be relocated, so the search would end there again, as would one
-for as many pods that request at least as much. In the meantime it takes no probes, so that others
-have them.
+Such a search for relocations is not repeated before a pod has left or a node has been added, that
+is, as long as every pod that ran then is where it was and no node has more idle capacity. New pods
+only take capacity to which others could be relocated, so the search would end in the same way, as
+would one for as many pods that request at least as much. Meanwhile it spends no probes, which are
+left to other searches.
+
+``ActionSearches`` is what one action sees of both the cache and the searches that back off.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kai_py.plan.plan import Action
-from kai_py.plan.search_cache.cache import SearchKey, SearchResult
+from kai_py.plan.search_cache.cache import SearchCache, SearchEntries, SearchKey, SearchResult
 from kai_py.plan.search_cache.inputs import Decisions, InputsChange, InputsHistory
+from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.resources import Floats
 
 
 @dataclass(frozen=True, slots=True)
 class BackedOff:
-    """A search that backs off; ``future_idle``: (resources, nodes) when it ended."""
+    """A search that backs off; ``future_idle``: (resources, nodes) of when it ended."""
 
     result: SearchResult
     future_idle: Floats
@@ -30,13 +34,13 @@ class SearchBackoff:
     """The searches that back off in this cycle, and those of the last."""
 
     def __init__(self) -> None:
-        """None does yet."""
+        """Without searches."""
         self._history = InputsHistory()
         self._searches: dict[tuple[Action, Decisions], BackedOffSearches] = {}
         self._last: dict[tuple[Action, Decisions], BackedOffSearches] = {}
 
     def start_cycle(self, history: InputsHistory) -> None:
-        """A cycle begins."""
+        """Begin a cycle."""
         self._history = history
         self._last, self._searches = self._searches, {}
 
@@ -65,3 +69,68 @@ class SearchBackoff:
             for key, search in searches.items()
             if not (future_idle > search.future_idle).any()
         }
+
+
+class ActionSearches:
+    """What an action knows of its searches: cached results, and searches that back off.
+
+    They are those of the last cycle as far as they hold, until the action decides anything. From
+    then on they are its own, as what follows a decision hardly comes again in the same way.
+    """
+
+    def __init__(
+        self,
+        action: Action,
+        statement: Statement,
+        decisions: Callable[[], Decisions | None],
+        cache: SearchCache,
+        backoff: SearchBackoff,
+    ) -> None:
+        """``decisions``: those of the cycle so far; nothing is looked up before it is asked for."""
+        self._action, self._statement, self._decisions = action, statement, decisions
+        self._cache, self._backoff = cache, backoff
+        self._known: tuple[SearchEntries, BackedOffSearches] | None = None
+        self._decided = (0, 0)
+
+    def lookup(self, key: SearchKey, budget: int = 0) -> SearchResult | None:
+        """The result that a search with ``budget`` probes would have, if it is known."""
+        known = self._current[0].results.get(key)
+        return known if known is not None and known.budget in (None, budget) else None
+
+    def backed_off(self) -> BackedOffSearches:
+        """The searches that back off."""
+        return self._current[1]
+
+    def store(self, key: SearchKey, result: SearchResult) -> None:
+        """Keep the result of a search, which has just been charged."""
+        entries, backed_off = self._current
+        if result.backs_off:
+            backed_off[key] = BackedOff(result, self._statement.future_idle.copy())
+            entries.results.pop(key, None)
+            return
+        entries.results[key] = result
+        entries.charged.add(key)
+
+    def charge(self, key: SearchKey, result: SearchResult) -> int:
+        """The probes that a cached result costs: once in a cycle those of its search."""
+        charged = self._current[0].charged
+        if key in charged:
+            return 0
+        charged.add(key)
+        return result.probes_used
+
+    @property
+    def _current(self) -> tuple[SearchEntries, BackedOffSearches]:
+        statement = self._statement
+        decided = len(statement.placed), len(statement.evicted)
+        if self._known is None:
+            self._decided, self._known = decided, (SearchEntries(), {})
+            decisions = self._decisions()
+            if decisions is not None:
+                self._known = (
+                    self._cache.entries(self._action, decisions),
+                    self._backoff.searches(self._action, decisions, statement.future_idle),
+                )
+        elif decided != self._decided:
+            self._decided, self._known = decided, (SearchEntries(), {})
+        return self._known

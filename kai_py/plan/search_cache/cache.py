@@ -1,13 +1,13 @@
-"""The cache of failed searches: a lookup in place of a search whose inputs are what they were.
+"""The cache of failed searches: a lookup instead of a search with the same inputs.
 
 A search is what an action does for one request: it places the pods, or finds victims for them. Its
-failure is kept while its inputs are the same (``inputs``), also for gangs whose requests are
-equal. A cached result charges the probes that its search took, once in a cycle, so plans are the
-same with and without the cache: ``SearchCache(enabled=False)`` keeps nothing from cycle to cycle.
+failure is cached while its inputs are the same (``inputs``), also for gangs with an equal request.
+A cached result charges the probes that its search took, once per cycle, so plans are the same with
+and without the cache: ``SearchCache(enabled=False)`` caches nothing from cycle to cycle.
 
-Within one action a request that needs no less than one that failed fails too, without a search
-(``FailedRequests``). That is part of what the actions decide, for such a request takes none of the
-probe budget and has the same reason. KAI's ``MinimalJobRepresentatives``
+Within one action, a request that needs at least as much as one that failed fails as well, without a
+search (``FailedRequests``). That rule also applies without the cache, as such a request spends no
+probes and gets the same reason. KAI's ``MinimalJobRepresentatives``
 (``minimal_job_comparison.go``) is the same rule.
 """
 
@@ -23,10 +23,10 @@ from kai_py.snapshot.gangs import Gang, Member
 
 @dataclass(frozen=True, slots=True)
 class SearchKey:
-    """The request of a search: ``signature`` decides how it ends.
+    """The request of a search.
 
-    ``gang``: the gang, where no other request is comparable. ``pod``: of a request for pods that
-    are equivalent, one of them.
+    ``signature``: equal for requests whose searches end alike. ``gang``: the gang, if its request
+    is comparable to no other. ``pod``: one of the pods, if all are equivalent.
     """
 
     signature: Hashable
@@ -38,10 +38,10 @@ class SearchKey:
 class SearchResult:
     """How a search failed.
 
-    ``budget``: probes it had, None if none was needed; ``probes_used``: those that it took, or
-    the steps of an exact search in allocate.
-    ``out_of_budget``: nothing is proven. ``backs_off``: it is not repeated before a pod has left or
-    a node has come. ``protected_by``: queue to the eviction limit that protects its pods.
+    ``budget``: its probe budget, None if it needed none; ``probes_used``: the probes that it took,
+    or the steps of an exact search in allocate. ``out_of_budget``: it spent its budget, so nothing
+    is proven. ``backs_off``: it is not repeated before a pod has left or a node has been added.
+    ``protected_by``: queue to the eviction limit that protects its pods.
     ``reason``: why the pods could not be placed.
     """
 
@@ -77,7 +77,7 @@ class SearchCache:
         return self._enabled
 
     def start_cycle(self, history: InputsHistory) -> None:
-        """A cycle begins."""
+        """Begin a cycle; results that its inputs invalidate are dropped."""
         self._history = history
         self._last_entries = self._entries if self._enabled else {}
         self._entries = {}
@@ -99,20 +99,20 @@ class FailedRequests(Generic[Failure]):
     """Failures by kind of request; they hold until capacity grows again."""
 
     def __init__(self) -> None:
-        """Nothing has failed yet."""
+        """Without failures."""
         self._failures: dict[Hashable, list[tuple[int, int, Failure]]] = {}
 
     def find(self, kind: Hashable, size: int, priority: int = 0) -> Failure | None:
-        """The failure of no more pods of no lower priority, the last one that there was."""
+        """The last failure of a request for no more pods and of no lower priority, if any."""
         for failed_size, failed_priority, failure in reversed(self._failures.get(kind, ())):
             if size >= failed_size and priority <= failed_priority:
                 return failure
         return None
 
     def add(self, kind: Hashable, failure: Failure, size: int, priority: int = 0) -> None:
-        """A request for ``size`` pods failed."""
+        """Record that a request for ``size`` pods failed."""
         self._failures.setdefault(kind, []).append((size, priority, failure))
 
     def clear(self) -> None:
-        """Capacity has grown: any request may succeed."""
+        """Forget all failures, as capacity has grown."""
         self._failures.clear()

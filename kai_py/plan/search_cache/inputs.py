@@ -8,7 +8,7 @@ from the start; these enter as the facts that they decide:
     now                        which running gangs are within their min runtimes
     next_device                the device that may be allocated again then (``devices``)
     gangs, pending             the gangs with pods on nodes
-    queue_*                    usage and shares of queues (``Decisions``)
+    queue_*, sharing           usage and shares of queues (``Decisions``)
     in_backoff, below_min_members, started_in_part, ignored_markers, misnamed_schedulers, starting
                                which gangs are tried, and pods placed before (``Decisions``)
 
@@ -40,6 +40,7 @@ ENTER_AS_FACTS = frozenset(
         "queue_requested",
         "queue_non_preemptible",
         "queue_leaving",
+        "sharing",
         "ignored_markers",
         "in_backoff",
         "below_min_members",

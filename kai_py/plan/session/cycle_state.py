@@ -1,9 +1,12 @@
 """The state of one cycle that its actions share: statement, queues, placer, budgets, reasons."""
 
+import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from heapq import nsmallest
+from typing import NamedTuple
 
 from kai_py.api.node_departures import DEFAULT_DEPARTURE_RULES, DepartureRules
 from kai_py.plan.observations import (
@@ -17,8 +20,9 @@ from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.next_pods import PlacementRequest, next_request, precondition
 from kai_py.plan.placement.reasons import UNEXPLAINED, Unschedulable
 from kai_py.plan.plan import Action
-from kai_py.plan.search_cache.backoff import SearchBackoff
+from kai_py.plan.search_cache.backoff import ActionSearches, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
+from kai_py.plan.search_cache.inputs import Decisions
 from kai_py.plan.session.spot_choices import NO_SPOT, CycleSpot
 from kai_py.plan.session.startups import FailedStart
 from kai_py.plan.session.turns import Turns
@@ -32,9 +36,20 @@ from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.score.workload import frequent_shapes
 from kai_py.policy.served_share import DueTimes, ServedShare
 from kai_py.snapshot.accounting import Accounting
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
+
+MAX_ENDS = 512
+"""How many of the next ends are considered in weighing what a wait costs."""
+
+
+class PodEnd(NamedTuple):
+    """A pod that is expected to end at ``at`` (seconds since the epoch), by position of queue."""
+
+    at: float
+    queue: int
+    member: Member
 
 
 @dataclass
@@ -104,7 +119,8 @@ class CycleState:
     def is_unfinished(self) -> bool:
         """Whether a search, or the cycle, ended before all was known."""
         ran_out = any(self.searched.values()) or bool(self.cut)
-        return ran_out or self.turns.over or bool(self.turns.failed)
+        failed = self.turns.failed or self.turns.extensions.failed
+        return ran_out or self.turns.over or bool(failed)
 
     @property
     def frees_capacity(self) -> bool:
@@ -117,11 +133,25 @@ class CycleState:
     def evictable(self) -> Mapping[int, Sequence[Gang]]:
         """Preemptible gangs that ran when the cycle began, by queue."""
         found: dict[int, list[Gang]] = {}
+        positions = self.quota.queues.positions
         for gang in self.snapshot.gangs.values():
-            queue = self.quota.queue_of(gang) if gang.preemptible and gang.bound else None
+            queue = positions.get(gang.queue) if gang.preemptible and gang.bound else None
             if queue is not None:
                 found.setdefault(queue, []).append(gang)
         return found
+
+    @cached_property
+    def next_ends(self) -> Sequence[PodEnd]:
+        """The first ``MAX_ENDS`` ends expected of pods that ran when the cycle began, in order."""
+        positions, ends = self.quota.queues.positions, self.expected_ends
+        found = (
+            (max(at, self.snapshot.now), member.pod.uid, positions[gang.queue], member)
+            for gang in ends.known_of(self.snapshot.gangs.values())
+            if gang.queue in positions
+            for member in gang.bound
+            if math.isfinite(at := ends.end_of(gang, member))
+        )
+        return [PodEnd(at, queue, m) for at, _, queue, m in nsmallest(MAX_ENDS, found)]
 
     @cached_property
     def preempt_min_runtime(self) -> list[float]:
@@ -206,6 +236,38 @@ class CycleState:
             self.turns.fail(gang, error)
             return evicted, None, self.quota.cost_of(())
         # What a pod that relies on another is charged with depends on what else was placed.
-        if not any(member.relies_on for member in members):
+        if not gang.shares_claims:
             self._requests[gang.key] = found
         return found
+
+    def searches(self, action: Action) -> ActionSearches:
+        """What ``action`` knows of its searches when it begins."""
+        decided = partial(self.decisions, by_share=action is Action.RECLAIM)
+        return ActionSearches(action, self.statement, decided, self.search_cache, self.backoff)
+
+    def decisions(self, *, by_share: bool) -> Decisions | None:
+        """The inputs of a search that the cycle has changed; None where they can't be compared.
+
+        ``by_share``: whether shares of queues decide.
+        """
+        if self.placer.reservations.active:
+            return None
+        quota, statement = self.quota, self.statement
+        usage = quota.usage
+        return Decisions(
+            placed=tuple((uid, each.row, each.capacity) for uid, each in statement.placed.items()),
+            evicted=tuple(statement.evicted),
+            usage=tuple(
+                each.tobytes()
+                for each in (
+                    usage.allocated,
+                    usage.non_preemptible,
+                    usage.owed,
+                    usage.owed_non_preemptible,
+                    quota.leaving,
+                )
+            ),
+            shares=(usage.fair.tobytes(), usage.total.tobytes()) if by_share else (),
+            past_evictions=self.eviction_limits.snapshot(),
+            scores=self.score_inputs,
+        )

@@ -1,18 +1,22 @@
-"""Requests of which only some choices of devices are within the bounds of their queues.
+"""Requests for devices that are within the bounds of their queues only with some devices.
 
-A claim is charged with the most that it may get: the alternative of ``firstAvailable`` that costs
-most, for *all* devices those of the largest node, of several kinds the largest. Where that exceeds
-a bound, but the least that it may get does not, the bounds decide as nodes do:
+A claim is charged with the most that it may get: the most expensive alternative of
+``firstAvailable``; for *all* devices, those of the node that has most; for a request that several
+kinds of devices satisfy, the most expensive kind. If that exceeds a bound, but the least that it
+may get does not, the bounds restrict the choice of devices:
 
-1. alternatives that exceed a bound, were all others as cheap as they can be, are closed, and so
-   are nodes on which *all* devices are too many;
-2. if what the devices found cost together exceeds a bound, the requests get their alternatives one
-   after the other: the first its first one that leaves enough to the others, and so on. That is the
-   first combination, in the order of the requests, that nodes and bounds allow;
-3. after ``MAX_TRIALS`` attempts to place, every request keeps the alternatives that cost least.
+1. An alternative that exceeds a bound even if all other requests get their cheapest one is closed,
+   and so are nodes on which *all* devices would be too many.
+2. If the devices that are found then exceed a bound together, the alternatives of the requests are
+   fixed one after the other: for the first request its first alternative that leaves enough to the
+   others, and so on. This finds the first combination, in the order of the requests, that nodes
+   and bounds allow.
+3. After ``MAX_TRIALS`` trial placements every request gets its cheapest alternatives only.
 
-What was found is charged by what it is, and must be within the bounds. Claims with the same spec
-get the same alternatives. O(alternatives) beside placing.
+The devices found are charged at their own cost, which must be within the bounds. Claims with the
+same spec get the same alternatives. O(alternatives), apart from placing.
+
+``cheapest_claims`` is for searches for victims: the request with its cheapest alternatives alone.
 """
 
 from collections import Counter
@@ -36,20 +40,21 @@ from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats
 
 Choice = tuple[int, int]
-"""A request: the id of the spec of its claims, and its position there."""
+"""A request of a claim: the ``id`` of the claim's spec, and the position of the request in it."""
 Taken = Mapping[Choice, DeviceSubRequest]
+"""By request, the alternative that is fixed."""
 
 MAX_TRIALS = 16
 UNAFFORDABLE = Unschedulable(Stage.QUEUE_MAX, "")
-"""What was found costs more than the bounds allow."""
+"""The devices that were found cost more than the bounds allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """What of a request's devices is within the bounds.
+    """The choices of devices that are within the bounds.
 
-    ``specs``: narrowed specs by the id of the claims' own; ``allowed``: (nodes,) bool, None for
-    all. ``closed``: the alternatives that are not.
+    ``specs``: the narrowed claim specs, by the ``id`` of the original spec; ``allowed``: (nodes,)
+    bool, None for all. ``closed``: names of the alternatives that exceed a bound.
     """
 
     specs: Mapping[int, ResourceClaimSpec] = field(default_factory=dict)
@@ -57,7 +62,7 @@ class DeviceOptions:
     closed: tuple[str, ...] = ()
 
     def next_choice(self) -> tuple[Choice, Sequence[DeviceSubRequest]] | None:
-        """The first request with several alternatives, and these."""
+        """The first request that has several alternatives left, and these; None if none has."""
         for key, spec in self.specs.items():
             for position, each in enumerate(spec.devices.requests):
                 if len(each.first_available) > 1:
@@ -67,11 +72,11 @@ class DeviceOptions:
 
 @dataclass(frozen=True, slots=True)
 class ClaimChoices:
-    """What the claims of pods may get, and what that costs their queue.
+    """What the claims of ``members`` may get, and what that costs their queue.
 
-    ``own``: the claims that are charged to the gang; ``claims``: how many by the id of their spec.
-    ``least``: (quota resources,) of each the least that the pods can cost. ``usage``: what the
-    queues have allocated beside it.
+    ``own``: the claims that are charged to the gang; ``claims``: how many have a spec, by its
+    ``id``. ``least``: (quota resources,) the least that the pods can cost. ``usage``: of the
+    queues, without these pods.
     """
 
     state: CycleState
@@ -81,6 +86,8 @@ class ClaimChoices:
     claims: Mapping[int, int]
     least: Floats
     usage: QueueUsage
+    _known: dict[bytes, bool] = field(default_factory=dict, compare=False)
+    """What ``_allow`` said, by cost: most alternatives cost the same."""
 
     @classmethod
     def of(
@@ -92,9 +99,9 @@ class ClaimChoices:
         return cls(state, gang, members, own, claims, least_cost(state, members), usage)
 
     def within(self, taken: Taken) -> DeviceOptions | None:
-        """What is within the bounds, each request by itself, beside what was ``taken``.
+        """The options of each request if all others get the least, or what is fixed by ``taken``.
 
-        None where some request has nothing.
+        None if a request has no option left.
         """
         base = self.least.copy()
         for choice, alternative in taken.items():
@@ -119,7 +126,7 @@ class ClaimChoices:
         return DeviceOptions(specs, None if allowed.all() else allowed, tuple(closed))
 
     def cheapest(self, options: DeviceOptions) -> DeviceOptions:
-        """Of ``options`` the alternatives that cost least, *all* devices on the smallest nodes."""
+        """``options`` with only the cheapest alternatives, *all* devices of the smallest nodes."""
         specs: dict[int, ResourceClaimSpec] = {}
         allowed = np.ones(len(self.state.snapshot.nodes), dtype=np.bool_)
         for key, spec in options.specs.items():
@@ -139,7 +146,7 @@ class ClaimChoices:
     def _fitting(
         self, choice: Choice, request: DeviceRequest, taken: Taken, base: Floats
     ) -> tuple[tuple[DeviceSubRequest, ...], Floats]:
-        """The alternatives of a request that are left, and what all but it cost at least."""
+        """The alternatives of a request that are left, and the least cost of all others."""
         chosen = taken.get(choice)
         if chosen is not None:
             return (chosen,), base - self._extra(choice, chosen)
@@ -153,7 +160,7 @@ class ClaimChoices:
         return with_fields(request, first_available=tuple(a for a, cost in kept if cost == least))
 
     def _nodes_with_all(self, request: DeviceRequest) -> list[tuple[int, DeviceRequestSpec, float]]:
-        """Rows of nodes, and how many devices *all* are there, where that is the only option."""
+        """If *all* devices are the only option: rows, the request, and how many each node has."""
         exact = request.exactly
         listed = request.first_available if exact is None else (exact,)
         is_free = exact is not None and exact.admin_access
@@ -166,7 +173,7 @@ class ClaimChoices:
     def _extra(
         self, choice: Choice, option: DeviceRequestSpec, devices: float | None = None
     ) -> Floats:
-        """(quota resources,) how much more than the least an alternative costs, for all claims."""
+        """(quota resources,) by how much an alternative exceeds the least cost, for all claims."""
         key, position = choice
         request, accounting = self._specs[key].devices.requests[position], self.state.accounting
         cost, least = accounting.least_of_alternative(option, devices), accounting.least_of(request)
@@ -175,17 +182,23 @@ class ClaimChoices:
         return extra
 
     def _allow(self, cost: Floats) -> bool:
-        """Whether the bounds allow the pods at a cost."""
+        """Whether the bounds allow the pods at ``cost`` (quota resources,)."""
+        known = self._known.get(key := cost.tobytes())
+        if known is not None:
+            return known
         queue = self.usage.queues.positions[self.gang.queue]
         preemptible = self.gang.is_preemptible(self.members)
-        return check_limits(self.usage, queue, cost, preemptible=preemptible) is None
+        allowed = check_limits(self.usage, queue, cost, preemptible=preemptible) is None
+        self._known[key] = allowed
+        return allowed
 
 
 def place_within_quota(
     state: CycleState, gang: Gang, request: PlacementRequest, over: Unschedulable
 ) -> Unschedulable | None:
-    """Place a request that exceeds a bound at most, or say why not; ``over``: that it exceeds."""
-    choices = ClaimChoices.of(state, gang, request.members, state.quota.usage)
+    """Place a request whose highest cost exceeds a bound (``over``); None, or why not."""
+    usage = state.quota.usage_beside(gang, request.members)
+    choices = ClaimChoices.of(state, gang, request.members, usage)
     if not choices.own:
         return over
     still_over = check_quota(state.quota, gang, request.members, choices.least)
@@ -203,12 +216,55 @@ def place_within_quota(
 
 
 def least_cost(state: CycleState, members: Sequence[Member]) -> Floats:
-    """(quota resources,) of each the least that pods can cost."""
+    """(quota resources,) the least that pods can cost, with the cheapest devices."""
     cost: Floats = state.quota.cost_of(members).copy()
     for spec in _own_claims(state, members).values():
         cost -= state.quota.cost_vector(state.accounting.claim_spec(spec))
         cost += state.quota.cost_vector(state.accounting.least_of_claim(spec))
     return cost
+
+
+@dataclass(frozen=True, slots=True)
+class CheapestClaims:
+    """A request with only the cheapest alternatives of its claims.
+
+    ``specs``: the narrowed claim specs, by the ``id`` of the original spec; ``cost``: (quota
+    resources,) what the request costs with them.
+    """
+
+    specs: Mapping[int, ResourceClaimSpec]
+    cost: Floats
+
+
+def cheapest_claims(
+    state: CycleState, gang: Gang, request: PlacementRequest
+) -> CheapestClaims | None:
+    """The request with the cheapest alternatives of its claims; None if that costs no less.
+
+    Alternatives that would exceed a bound even if the queues were empty are left out. Claims whose
+    cost would still depend on the devices found are left as they are.
+    """
+    accounting, quota = state.accounting, state.quota
+    nothing = np.zeros_like(quota.usage.allocated)
+    usage = replace(quota.usage, allocated=nothing, non_preemptible=nothing).with_owed(
+        nothing, nothing
+    )
+    choices = ClaimChoices.of(state, gang, request.members, usage)
+    options = choices.within({}) if choices.own else None
+    if options is None:
+        return None
+    cheapest = choices.cheapest(options).specs
+    specs: dict[int, ResourceClaimSpec] = {}
+    cost = quota.cost_of(request.members).copy()
+    for spec in choices.own.values():
+        narrowed = cheapest[id(spec)]
+        most = accounting.claim_spec(narrowed)
+        if accounting.claim_spec(spec) == most or most != accounting.least_of_claim(narrowed):
+            continue
+        specs[id(spec)] = narrowed
+        cost -= quota.cost_vector(accounting.claim_spec(spec))
+        cost += quota.cost_vector(most)
+    return CheapestClaims(specs, cost) if specs else None
 
 
 @dataclass(slots=True)
@@ -255,7 +311,7 @@ def _own_claims(
 def _place(
     choices: ClaimChoices, options: DeviceOptions, *, explain: bool = True
 ) -> Unschedulable | None:
-    """Place with these options; ``UNAFFORDABLE`` where what was found costs too much."""
+    """Place with these options; None, or why not: ``UNAFFORDABLE`` if only the cost is too high."""
     state, gang, members = choices.state, choices.gang, choices.members
     statement, usage = state.statement, state.quota.usage
     queue, preemptible = usage.queues.positions[gang.queue], gang.is_preemptible(members)
@@ -282,8 +338,7 @@ def _all_alternatives(own: Mapping[ClaimRef, ResourceClaimSpec]) -> tuple[str, .
 
 
 def _naming_closed(reason: Unschedulable, closed: Sequence[str]) -> Unschedulable:
-    """The reason, and the alternatives of requests that are beyond a bound."""
+    """``reason`` with the alternatives of requests that exceed a bound."""
     if not closed or not reason.message:
         return reason
-    text = f"{reason.message.rstrip('.')}; alternatives beyond the quota: {', '.join(closed)}."
-    return replace(reason, message=text)
+    return reason.with_clause(f"alternatives beyond the quota: {', '.join(closed)}")

@@ -1,7 +1,11 @@
-"""Pending gangs in the order in which they may act: first by queue, then inside the queue.
+"""Pending gangs in the order in which they are placed: between queues, then inside a queue.
 
-Both orders are those of ``policy.queue_order``. Every action takes its gangs from such a queue;
-what it decides moves the queues.
+Both orders are those of ``policy.queue_order``. Actions take their gangs from a ``GangQueue``. The
+order of queues changes with each decision, as it depends on what they have allocated.
+
+Under the native rules a gang that would bring its queue above its fair share lets the next one of
+its priority pass that would not. Otherwise the rank of that one gang would put the queue, with all
+that it is entitled to, behind queues that have more of their shares.
 """
 
 from bisect import insort
@@ -9,12 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kai_py.plan.placement.next_pods import elastic_rank
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.policy.fairness_rules import ComparedResources
 from kai_py.policy.queue_order import GangKey, QueueOrder, gang_key
 from kai_py.snapshot.gangs import Gang, PodState
 
+MAX_PASSED = 64
+"""How many gangs that would exceed their queue's fair share are passed, at most."""
+
 
 class GangQueue:
-    """Gangs of all queues; gangs whose queue does not exist are left out."""
+    """The gangs of all queues in order; gangs whose queue does not exist are left out."""
 
     def __init__(self, state: CycleState, gangs: Iterable[Gang]) -> None:
         self._state = state
@@ -31,13 +39,14 @@ class GangQueue:
                 self._gangs.setdefault(queue, []).append((rank, gang))
         self._next = dict.fromkeys(sorted(self._gangs), 0)
         self._order = QueueOrder(state.quota.usage, state.quota.rules)
+        self._lets_pass = state.quota.rules.compared_resources is not ComparedResources.ALL
         for queue in self._next:
             self._gangs[queue].sort()
             self.update(queue)
         self._last_queue: int | None = None
 
     def pop(self) -> Gang | None:
-        """The next gang; None when none is left, or the cycle is over its limit."""
+        """Remove and return the next gang; None if none is left, or the cycle is over its limit."""
         while (gang := self._pop()) is not None:
             if self._state.turns.may_plan(gang):
                 return gang
@@ -56,37 +65,53 @@ class GangQueue:
     def _first_queue(self) -> int | None:
         if len(self._next) != 1:
             return self._order.first()
-        # Alone it needs no order, which costs more than all else here.
+        # A single queue needs no order, which would cost more than all else here.
         (queue,) = self._next
         return None if self.has_at_most(queue, 0) else queue
 
     def push(self, gang: Gang) -> None:
-        """The gang that came last has more pods to place."""
+        """Put back the gang that was popped last, as it has more pods to place."""
         queue = self._state.quota.queues.positions[gang.queue]
         insort(self._gangs[queue], (self._rank(gang), gang), lo=self._next[queue])
 
     def requeue(self, gangs: Sequence[Gang]) -> None:
-        """Put back gangs that were popped and not planned."""
+        """Put back gangs that were popped and not placed."""
         for gang in gangs:
             self.push(gang)
         for name in dict.fromkeys(gang.queue for gang in gangs):
             self.update(self._state.quota.queues.positions[name])
 
     def update(self, queue: int) -> None:
-        """The usage of the queue has changed, or its next gang."""
+        """Reorder a queue whose usage, or next gang, has changed."""
         waiting = self._gangs.get(queue)
         if waiting is not None and len(self._next) > 1:
             at = self._next[queue]
+            if self._lets_pass:
+                self._let_pass(queue, waiting, at)
             request = self._state.request_cost(waiting[at][1]) if at < len(waiting) else None
             self._order.update(queue, request)
 
+    def _let_pass(self, queue: int, waiting: list[tuple[GangKey, Gang]], at: int) -> None:
+        """Put the first gang that stays within the fair share before those that do not."""
+        usage = self._state.quota.usage
+        left: list[float] = (usage.fair[:, queue] - usage.allocated[:, queue]).tolist()
+        for position in range(at, min(at + MAX_PASSED, len(waiting))):
+            gang = waiting[position][1]
+            if gang.priority != waiting[at][1].priority:
+                return
+            cost: list[float] = self._state.request_cost(gang).tolist()
+            if all(c <= rest + 1e-9 for c, rest in zip(cost, left, strict=True) if c > 0):
+                if position > at:
+                    waiting.insert(at, waiting.pop(position))
+                return
+
     def update_all(self) -> None:
-        """The usage of any queue may have changed."""
+        """Reorder all queues, as the usage of any may have changed."""
         for queue in self._gangs:
             self.update(queue)
 
     def peek(self, count: int) -> dict[int, Sequence[Gang]]:
-        """The first ``count`` gangs of every queue that has any, by queue."""
+        """The first ``count`` gangs of each queue that has any, by position of the queue."""
         following = (
             (queue, self._gangs[queue][at : at + count]) for queue, at in self._next.items()
         )
@@ -97,22 +122,22 @@ class GangQueue:
         return self._next[queue] + count >= len(self._gangs[queue])
 
     def advance(self, counts: Mapping[int, int]) -> None:
-        """Skip the first gangs of some queues, ``counts`` of each."""
+        """Remove the first gangs of some queues; ``counts``: how many of each."""
         for queue, count in counts.items():
             self._next[queue] += count
             self.update(queue)
 
     def _rank(self, gang: Gang) -> GangKey:
-        served = elastic_rank(gang, self._state.statement)
-        return gang_key(gang, served, self._state.ageing.points(gang))
+        rank = elastic_rank(gang, self._state.statement)
+        return gang_key(gang, rank, self._state.ageing.points(gang))
 
 
 MAX_BATCH_PODS = 16
-"""Pods of a gang; larger ones gain nothing."""
+"""Gangs with more pods are not batched, as that gains nothing."""
 
 
 def is_equivalent(gang: Gang, other: Gang) -> bool:
-    """Whether the gang requests what ``other`` does: pods of one shape, together, anywhere."""
+    """Whether both gangs request the same: pods of one shape, all together, on any nodes."""
     pods, tree = gang.members, gang.tree
     if (
         not 0 < len(pods) == len(other.members) <= MAX_BATCH_PODS

@@ -1,9 +1,9 @@
 """Quota checks of a gang: bounds of its queues, GPU memory, quota reserved for other gangs.
 
-Queues count GPUs, so an amount of GPU memory costs the more, the smaller the GPU is. A gang that
-exceeds a bound at the cost of the smallest GPUs may be within it on larger ones:
-``nodes_within_quota`` finds those. All pods of the request are charged at the smallest GPU among
-the nodes that are left. O(distinct GPU sizes x depth of the queue).
+Queues count GPUs, so the same amount of GPU memory costs more on a smaller GPU. A gang that exceeds
+a bound at the cost on the smallest GPUs may be within it on larger ones; ``nodes_within_quota``
+finds the nodes that have these. All pods of the request are charged as on the smallest GPU of these
+nodes. O(distinct GPU sizes x depth of the queue).
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,13 @@ from kai_py.snapshot.resources import Bools, Floats
 def check_quota(
     quota: Quota, gang: Gang, members: Sequence[Member], cost: Floats
 ) -> Unschedulable | None:
-    """The bound that ``members`` with ``cost`` (quota resources,) exceed, or None.
+    """That ``members`` with ``cost`` (quota resources,) exceed a bound; None if they do not.
 
     The gang's queue must exist.
     """
     queue, preemptible = quota.queues.positions[gang.queue], gang.is_preemptible(members)
-    over = check_limits(quota.usage, queue, cost, preemptible=preemptible)
+    usage = quota.usage_beside(gang, members)
+    over = check_limits(usage, queue, cost, preemptible=preemptible)
     if over is None:
         return None
     stage = Stage.QUEUE_MAX if over.bound is QuotaBound.MAX else Stage.NON_PREEMPTIBLE
@@ -41,22 +42,28 @@ def check_quota(
     if leaving > 0:
         noun, per_unit = display_unit(resource)
         message += f" ({leaving / per_unit:g} {noun} of it by terminating pods)"
+    owed = usage.owed if over.bound is QuotaBound.MAX else usage.owed_non_preemptible
+    shared = owed[over.resource, quota.queues.positions[over.queue]]
+    if shared > 0:
+        noun, per_unit = display_unit(resource)
+        message += f" ({shared / per_unit:g} {noun} of it in claims that pods of others pay for)"
     return Unschedulable(stage, message, infeasible=infeasible)
 
 
 def waits_for_leaving(quota: Quota, gang: Gang, members: Sequence[Member], cost: Floats) -> bool:
-    """Whether the bounds allow ``members`` once the pods have gone that are terminating now."""
+    """Whether ``members`` exceed a bound now, but not once terminating pods have gone."""
     if not quota.leaving.any():
         return False
     queue, preemptible = quota.queues.positions[gang.queue], gang.is_preemptible(members)
-    if check_limits(quota.usage, queue, cost, preemptible=preemptible) is None:
+    usage = quota.usage_beside(gang, members)
+    if check_limits(usage, queue, cost, preemptible=preemptible) is None:
         return False
-    later = replace(quota.usage, allocated=quota.usage.allocated - quota.leaving)
+    later = replace(usage, allocated=usage.allocated - quota.leaving)
     return check_limits(later, queue, cost, preemptible=preemptible) is None
 
 
 def nodes_within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> Bools | None:
-    """(nodes,) bool, nodes whose GPUs are large enough for the request; None where none are."""
+    """(nodes,) bool: nodes on whose GPUs the request is within the bounds; None if none are."""
     sharing, quota = state.snapshot.gpu_sharing, state.quota
     shares = [share for m in request.members if (share := m.shape.gpu_share) and share.memory]
     if not shares:
@@ -68,14 +75,15 @@ def nodes_within_quota(state: CycleState, gang: Gang, request: PlacementRequest)
         cost = state.request_cost(gang).copy()
         cost[gpu] += sum(share.gpus(memory) for share in shares) - highest_cost
         preemptible = gang.is_preemptible(request.members)
-        if check_limits(quota.usage, queue, cost, preemptible=preemptible) is None:
+        usage = quota.usage_beside(gang, request.members)
+        if check_limits(usage, queue, cost, preemptible=preemptible) is None:
             allowed: Bools = sharing.memory_known & (sharing.memory >= memory)
             return allowed
     return None
 
 
 def check_reserved_quota(state: CycleState, gang: Gang, cost: Floats) -> Unschedulable | None:
-    """Whether quota below the queue's bounds is reserved for a gang that has waited longer."""
+    """That the queue's remaining quota is reserved for a gang that waited longer; None if not."""
     if not state.placer.reservations.active:
         return None
     ahead = state.placer.reservations.ahead_of(gang)

@@ -1,16 +1,17 @@
-"""Which gangs go to spot nodes: their workloads choose, within what their queues say.
+"""Which gangs use spot nodes: workloads choose, within what their queues allow.
 
-A queue that says ``only`` or ``never``, or the nearest queue above it that says anything, decides;
-a workload that contradicts it stays pending. Otherwise the workload chooses.
+The ``spot`` of a queue, or of the nearest queue above it that sets one, decides if it is ``only``
+or ``never``; a workload that contradicts it stays pending. Otherwise the workload chooses.
 
-A gang that uses spot nodes only may use on-demand nodes, too, after it has waited for the time of
-its fallback, in the order of waiting, as long as the on-demand GPUs of such gangs stay within the
-``maxGPUs`` of the queue that sets the fallback. A workload may wait longer than its queue says, not
-shorter. What fell back may go on to use on-demand nodes while any of its pods is on one.
+A gang restricted to spot nodes may fall back to on-demand nodes once it has waited for the time of
+its fallback. Gangs fall back in the order of waiting, as long as the on-demand GPUs of such gangs
+stay within ``maxGPUs`` of the queue that sets the fallback. A workload may set a longer time than
+its queue, not a shorter one. A gang that fell back may use on-demand nodes as long as one of its
+pods is on one.
 
-The choice becomes part of the shapes of the pods, so that all that is computed once per shape is
-computed once per choice. Gangs and shapes are the same objects from cycle to cycle while nothing
-changes. O(gangs) where any queue chooses, O(gangs whose workloads choose) otherwise.
+The choice becomes part of the shapes of the pods, so whatever is computed once per shape is
+computed once per choice. While nothing changes, gangs and shapes are the same objects in every
+cycle. O(gangs) if any queue chooses, else O(gangs whose workloads choose).
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,12 +30,12 @@ from kai_py.snapshot.tables.queue_checks import MAX_DEPTH
 from kai_py.snapshot.tables.queues import QueueInfo
 
 NUMBERS_PER_CHOICE = 2**40
-"""Numbers of shapes that chose differ from all others by a multiple of it."""
+"""A shape with a choice has the number of the shape without one plus a multiple of this."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpotRules:
-    """``labels`` of spot nodes; ``price_ratio``: their price as a part of that of others."""
+    """``labels`` of spot nodes; ``price_ratio``: their price relative to on-demand nodes."""
 
     labels: SpotLabelValues = tuple(sorted(DEFAULT_SPOT_LABELS.items()))
     price_ratio: float = 0.4
@@ -45,10 +46,11 @@ DEFAULT_SPOT_RULES = SpotRules()
 
 @dataclass(frozen=True, slots=True)
 class CycleSpot:
-    """Who uses spot nodes in a cycle.
+    """The use of spot nodes in a cycle, by gang key.
 
-    ``uses``: by gang what it chose; ``fallback_at``: by gang that uses spot nodes only, when it may
-    use others; ``over_budget``: those for which the queue, named, has no budget left.
+    ``uses``: the gang's choice; ``fallback_at``: when a gang restricted to spot nodes may fall
+    back, seconds since the epoch; ``over_budget``: the queue that has no budget left for the gang's
+    fallback.
     """
 
     rules: SpotRules = DEFAULT_SPOT_RULES
@@ -62,7 +64,7 @@ NO_SPOT = CycleSpot()
 
 @dataclass(frozen=True, slots=True)
 class _QueueSpot:
-    """What holds in a queue; ``budget``: the queue that sets the fallback."""
+    """What applies to the gangs of a queue; ``budget``: the queue that sets the fallback."""
 
     use: SpotUse | None = None
     fallback: SpotFallback | None = None
@@ -71,14 +73,14 @@ class _QueueSpot:
 
 @dataclass
 class SpotChoices:
-    """The gangs and shapes of the last cycle, as they chose."""
+    """The gangs and shapes with choices of the last cycle, to be reused."""
 
     _gangs: dict[str, tuple[Gang, SpotUse, str, Gang]] = field(default_factory=dict)
     _shapes: dict[tuple[int, SpotUse], Shape] = field(default_factory=dict)
     _last: tuple[Snapshot, Snapshot] | None = None
 
     def applied(self, snapshot: Snapshot, rules: SpotRules) -> tuple[Snapshot, CycleSpot]:
-        """``snapshot`` with the choices in its shapes, and the choices."""
+        """``snapshot`` with the choices in its shapes, and the choices themselves."""
         queues = _queue_spots(snapshot.queues)
         by_queue = any(each.use is not None for each in queues.values())
         keys: Iterable[str] = snapshot.gangs if by_queue else snapshot.choosing_spot
@@ -136,7 +138,7 @@ class SpotChoices:
 
 
 def _queue_spots(queues: Iterable[QueueInfo]) -> dict[str, _QueueSpot]:
-    """What holds in each queue: what it says, or the nearest above it that says anything."""
+    """By name of a queue, what it sets or inherits from the nearest queue above that sets it."""
     specs = {spec.name: spec for spec in queues}
     if all(spec.spot is None and spec.spot_fallback is None for spec in specs.values()):
         return {}
@@ -159,7 +161,7 @@ def _queue_spots(queues: Iterable[QueueInfo]) -> dict[str, _QueueSpot]:
 def _uses(
     snapshot: Snapshot, keys: Iterable[str], queues: Mapping[str, _QueueSpot]
 ) -> tuple[dict[str, SpotUse], dict[str, str]]:
-    """By gang its choice, and what is wrong with it."""
+    """By gang key its choice, and what is wrong with it."""
     uses: dict[str, SpotUse] = {}
     problems: dict[str, str] = {}
     for key in keys:
@@ -186,7 +188,7 @@ def _fallbacks(
     uses: Mapping[str, SpotUse],
     queues: Mapping[str, _QueueSpot],
 ) -> tuple[frozenset[str], dict[str, float], dict[str, str]]:
-    """Gangs that may use on-demand nodes; others: from when on, or whose budget is spent."""
+    """Gangs that fall back; of the others when they may, or the queue without budget for them."""
     only = [snapshot.gangs[key] for key, use in uses.items() if use is SpotUse.ONLY]
     nodes = snapshot.nodes
     on_spot = spot_nodes(rules.labels, nodes)
@@ -224,11 +226,11 @@ def _fallbacks(
 
 
 def _fallback_after(gang: Gang, rule: _QueueSpot) -> float | None:
-    """How long a gang waits for spot nodes; None: for ever."""
+    """For how many seconds a gang waits for spot nodes; None: without end."""
     own, queue = gang.spot_fallback_after, rule.fallback
     if queue is not None:
         return max(queue.after, own or 0.0)
-    # A queue that says only, and no fallback, allows none.
+    # A queue that sets ``only`` without a fallback allows none.
     return None if rule.use is SpotUse.ONLY else own
 
 

@@ -1,21 +1,21 @@
-"""Gangs that do not get ready in time, over cycles: since when, how often, and where.
+"""Gangs that do not get ready in time, over cycles: since when, how often, and on which nodes.
 
     timeout   that of the queue, else of the nearest queue above that sets one; the workload's
-              annotation counts where it is shorter, or where no queue sets one
-    deadline  timeout after the first cycle that has seen minMember pods on nodes and not ready
-    backoff   FIRST_BACKOFF after the first try, twice as long after each further one
-    bound     after the queue's attempts the gang stays pending, until it is created again or its
-              timeout is changed
+              annotation counts if it is shorter, or if no queue sets one
+    deadline  the timeout after the first cycle in which minMember pods are bound but not ready
+    backoff   FIRST_BACKOFF after the first failed start, twice as long after each further one
+    attempts  after as many failed starts as the queue allows the gang stays pending, until it is
+              created again or its timeout is changed
 
-A gang that is ready for a moment has not started: a container that crashes again and again is
-ready in between (``snapshot.tables.readiness``). A new leader takes over what the one before knew
-(``StartupRecord``).
+A gang that is ready only for a moment has not started: a container that crashes again and again is
+ready in between (``snapshot.tables.readiness``). A new leader takes over the records of the last
+one (``StartupRecord``).
 
 A node is avoided for ``AVOIDED_SECONDS`` after gangs of several tenants did not get ready on it,
-each while a pod alike of the same gang was ready on another node, or as its kubelet refused their
-pods. Tenants are distinguished by queue and namespace, both: no tenant alone can make others avoid
-a node, and a gang whose pods fail everywhere blames none. An avoided node comes last, it is not
-ruled out. The same goes for devices of claims, of which an avoided one is not allocated.
+each while a similar pod of the same gang was ready on another node, or because its kubelet refused
+their pods. Tenants differ in queue and in namespace: no tenant alone can make others avoid a node,
+and a gang whose pods fail everywhere blames no node. An avoided node is used last, but is not
+excluded. Devices of claims are treated in the same way; an avoided device is not allocated.
 """
 
 import math
@@ -37,19 +37,19 @@ DEFAULT_ATTEMPTS = 3
 FIRST_BACKOFF = 60.0
 MAX_BACKOFF = 3600.0
 FORGET_SECONDS = 3600.0
-"""Seconds after which a gang that does not exist any more is forgotten."""
+"""Seconds after its last failed start until a gang that no longer exists is forgotten."""
 SETTLED_SECONDS = 60.0
 """Seconds for which minMember pods must be ready before its start is over."""
 AVOIDED_SECONDS = 1800.0
 GANGS_NOT_READY = "GangsNotReady"
 """Why a device is avoided."""
 MAX_BLAMES = 64
-"""Failures that are remembered of one node."""
+"""Failures of one node or device that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyRule:
-    """``timeout`` in seconds, 0: none; ``attempts``: how often a gang is started."""
+    """``timeout`` in seconds, 0 for none; ``attempts``: how often a gang is started at most."""
 
     timeout: float = 0.0
     attempts: int = DEFAULT_ATTEMPTS
@@ -57,9 +57,11 @@ class ReadyRule:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """``count`` starts of the gang with this ``owner`` failed; it is held back before ``until``.
+    """Failed starts of a gang, which is not started again before ``until``.
 
-    ``last_bound``: when its last pod was bound in the last of them. ``timeout``: what it had.
+    ``owner``: the uid of its owner; ``count``: how many failed; ``last_bound``: when the last pod
+    was bound in the last of them; ``timeout``: of the workload itself, in seconds; ``failed``: when
+    the last one failed. Times in seconds since the epoch.
     """
 
     owner: str
@@ -73,7 +75,7 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """A gang of ``queue`` and ``namespace`` did not get ready on a node, at ``time``."""
+    """That a gang did not get ready on a node; ``time``: seconds since the epoch."""
 
     time: float
     queue: str
@@ -83,9 +85,9 @@ class Blame:
 
 @dataclass(frozen=True, slots=True)
 class FailedStart:
-    """A gang that is evicted as it did not get ready; ``cause``: a clause.
+    """A gang that is evicted because it did not get ready.
 
-    ``nodes``, and ``devices`` with their node: to blame.
+    ``cause``: a clause for messages; ``nodes``, ``devices`` (each with its node): those to blame.
     """
 
     gang: Gang
@@ -107,8 +109,11 @@ class StartupRecord:
 
 @dataclass
 class Startups:
-    """What cycles remember. ``since``: gang key to when it was first seen not ready, and when it
-    has been ready since, if it has. ``blames`` of nodes, ``device_blames`` of devices."""
+    """What is remembered from cycle to cycle.
+
+    ``since``: by gang key, when it was first not ready, and since when it has been ready again, if
+    it is. ``blames``: by node; ``device_blames``: by device.
+    """
 
     since: dict[str, tuple[float, float | None]] = field(default_factory=dict)
     attempts: dict[str, Attempts] = field(default_factory=dict)
@@ -116,7 +121,7 @@ class Startups:
     device_blames: dict[DeviceKey, tuple[Blame, ...]] = field(default_factory=dict)
 
     def observe(self, snapshot: Snapshot, rules: Mapping[str, "ReadyRule"]) -> None:
-        """Begin a cycle. O(gangs with pods that are not ready)."""
+        """Note which gangs are not ready at the start of a cycle. O(gangs with pods not ready)."""
         now, gangs = snapshot.now, snapshot.gangs
         limited = (
             gangs[key]
@@ -126,7 +131,7 @@ class Startups:
         unready = {
             gang.key: None
             for gang in limited
-            if gang.is_satisfied and not floor_is_ready(snapshot, gang)
+            if gang.is_satisfied and not min_member_is_ready(snapshot, gang)
         }
         for key in unready:
             since, ready = self.since.get(key, (now, None))
@@ -145,7 +150,7 @@ class Startups:
         self._forget(snapshot)
 
     def _blame_refusing_nodes(self, snapshot: Snapshot) -> None:
-        """A node that refuses pods of several tenants is avoided, too."""
+        """Blame nodes for refused pods, so that those that refuse several tenants are avoided."""
         gangs = [snapshot.gangs[key] for key in snapshot.refused if key in snapshot.gangs]
         for gang in gangs:
             for each in gang.refusals:
@@ -191,11 +196,11 @@ class Startups:
     def devices_to_avoid(self, now: float) -> Iterator[tuple[DeviceKey, float]]:
         """The devices to avoid, and for how many seconds from ``now``."""
         for device, blames in self.device_blames.items():
-            if _said_of(recent := _recent(blames, now), "with it"):
+            if _blame_text(recent := _recent(blames, now), "with it"):
                 yield device, recent[-1].time + AVOIDED_SECONDS - now
 
     def held(self, snapshot: Snapshot) -> dict[str, Unschedulable]:
-        """The gangs that are held back after failed starts; those with bound pods are not."""
+        """By key, the gangs that are not started yet after failed starts; none with bound pods."""
         found = {}
         for key, known in self.attempts.items():
             gang = snapshot.gangs.get(key)
@@ -204,7 +209,7 @@ class Startups:
         return found
 
     def record(self, failed: Iterable[FailedStart], now: float) -> tuple[AvoidedDevice, ...]:
-        """Gangs were evicted as they did not get ready; returns the devices to avoid from now."""
+        """Record failed starts; returns the devices to avoid from now on."""
         avoided: list[AvoidedDevice] = []
         for each in failed:
             gang, known = each.gang, self.attempts.get(each.gang.key)
@@ -229,27 +234,27 @@ class Startups:
             for device, node in each.devices:
                 blames = (*self.device_blames.get(device, ()), blame)[-MAX_BLAMES:]
                 self.device_blames[device] = blames
-                if text := _said_of(blames, "with it"):
+                if text := _blame_text(blames, "with it"):
                     avoided.append(AvoidedDevice(device, node, AVOIDED_SECONDS, text))
         return tuple(avoided)
 
     def avoided(self) -> dict[str, Departure]:
-        """Nodes on which gangs of several tenants did not get ready, as suspect ones."""
+        """By name, nodes on which gangs of several tenants did not get ready, as suspect ones."""
         found = {}
         for node, blames in self.blames.items():
-            if signal := _said_of(blames, "on it"):
+            if signal := _blame_text(blames, "on it"):
                 found[node] = Departure(DepartureStage.SUSPECT, signal)
         return found
 
     def avoided_nodes(self) -> tuple[AvoidedNode, ...]:
-        """The nodes to avoid, for people."""
+        """The nodes to avoid, each with the reason."""
         return tuple(
             AvoidedNode(node, f"{each.signal}; other nodes come first for a while")
             for node, each in sorted(self.avoided().items())
         )
 
     def wake_at(self, snapshot: Snapshot, rules: Mapping[str, ReadyRule]) -> list[float]:
-        """When the next gang is to be evicted, or tried again."""
+        """Future times at which a gang is to be evicted or started again, or a blame ends."""
         held = [self.attempts[key].until for key in self.held(snapshot)]
         due = []
         for key, (since, ready) in self.since.items():
@@ -271,7 +276,7 @@ def with_avoided_nodes(snapshot: Snapshot, startups: Startups) -> Snapshot:
     return replace(snapshot, nodes=nodes)
 
 
-def floor_is_ready(snapshot: Snapshot, gang: Gang) -> bool:
+def min_member_is_ready(snapshot: Snapshot, gang: Gang) -> bool:
     """Whether enough of the gang's bound pods are ready."""
     starting = snapshot.starting.get(gang.key, {})
     counts: dict[str, int] = {}
@@ -302,9 +307,12 @@ def _inherited(name: str, infos: Mapping[str, QueueInfo]) -> ReadyRule:
     return ReadyRule(timeout or 0.0, DEFAULT_ATTEMPTS if attempts is None else attempts)
 
 
+NO_RULE = ReadyRule()
+
+
 def ready_rule(gang: Gang, rules: Mapping[str, ReadyRule]) -> ReadyRule:
     """The rule of a gang: a workload can only shorten what its queue sets."""
-    rule = rules.get(gang.queue, ReadyRule())
+    rule = rules.get(gang.queue, NO_RULE)
     own = _own_timeout(gang)
     if own and (not rule.timeout or own < rule.timeout):
         return ReadyRule(own, rule.attempts)
@@ -315,8 +323,8 @@ def _recent(blames: Iterable[Blame], now: float) -> tuple[Blame, ...]:
     return tuple(each for each in blames if now - each.time < AVOIDED_SECONDS)
 
 
-def _said_of(blames: Collection[Blame], where: str) -> str:
-    """What is known against a node or device; empty if no more than one tenant blames it."""
+def _blame_text(blames: Collection[Blame], where: str) -> str:
+    """How many gangs blame a node or device; "" unless several tenants do."""
     queues = {each.queue for each in blames}
     namespaces = {each.namespace for each in blames}
     if len(queues) < 2 or len(namespaces) < 2:

@@ -1,36 +1,42 @@
-"""Turns: what goes wrong while one gang is planned stays with that gang.
+"""Turns: a failure while one gang is planned affects only that gang.
 
 An action plans gang after gang, each in a turn of its own:
 
-    an exception in a turn undoes what the turn decided, and sets the gang aside
-    a cycle over its time limit ends in the turn that notices it: that turn is undone, the gang that
-        took the most time is set aside, and the cycle keeps what was decided before
+    if a turn raises an exception, its decisions are undone and the gang is set aside
+    if the cycle exceeds its time limit, the turn that notices it is undone, the gang that took the
+        most time is set aside, and the cycle ends with what was decided before
 
-A gang that is set aside has no turn until its backoff ends, ``FIRST_BACKOFF`` seconds the first
-time and twice as long after each further failure; the other gangs go on. It says why in its
-unschedulable reason. The time is measured outside (``CycleWatch``): this package has no clock, and
+What a cycle does between turns is divided into steps: one that fails is undone, and the cycle goes
+on without it. An action that fails is run for each of its gangs alone; those for which it fails
+again are set aside, unless it fails for all of them.
+
+A gang that is set aside gets no turn until its backoff ends: ``FIRST_BACKOFF`` seconds the first
+time, twice as long after each further failure. Its unschedulable reason says why. Other gangs are
+not affected. The time is measured by the caller (``CycleWatch``), as this package has no clock;
 without a watch a cycle has no limit.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from traceback import format_exception
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from kai_py.dra.spending import Spending
-from kai_py.plan.extensions import Extensions, action_key, failure_text
+from kai_py.plan.extensions import Extensions, action_key, failure_text, step_key
 from kai_py.plan.observations import SetAside
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.gangs import Gang
 
+T = TypeVar("T")
+
 FIRST_BACKOFF = 10.0
 MAX_BACKOFF = 640.0
-"""Seconds, after the first failure of a gang and at most."""
+"""Seconds: the backoff after the first failure of a gang, and the longest."""
 
 FORGET_AFTER = 3600.0
-"""Seconds after its backoff has ended without a failure in which a gang counts as new."""
+"""Seconds after the end of its backoff until the failures of a gang are forgotten."""
 
 NOT_REACHED = Unschedulable(
     Stage.SEARCH_BUDGET, "the cycle was ended at its time limit before its turn came."
@@ -39,7 +45,7 @@ NOT_REACHED = Unschedulable(
 
 
 class CycleOverLimitError(Exception):
-    """The cycle is over its time limit; ``gang``: the key of the one that took the most time."""
+    """The cycle is over its time limit; ``gang``: the key of the gang that took the most time."""
 
     def __init__(self, gang: str, limit: float) -> None:
         """``limit`` in seconds."""
@@ -51,7 +57,7 @@ class CycleWatch(Protocol):
     """Measures a cycle from outside."""
 
     def begin(self, gang: str) -> None:
-        """The turn of a gang begins; its key, or "" where it has ended."""
+        """The turn of ``gang`` (a key) begins; "": it has ended."""
 
     def poll(self) -> None:
         """Called wherever a search spends from a budget.
@@ -72,28 +78,36 @@ class Unwatched:
 
 @dataclass
 class Turns:
-    """The turns of one cycle. ``failed``: what was set aside in it, by key; ``over``: it ended."""
+    """The turns of one cycle.
+
+    ``failed``: what was set aside in this cycle, by key; ``over``: whether the cycle must end.
+    """
 
     statement: Statement
     watch: CycleWatch = field(default_factory=Unwatched)
     aside: Set[str] = frozenset()
     """The keys of the gangs that are set aside already."""
     spending: Spending = field(default_factory=Spending)
-    """What searches for devices may spend, some of it for each gang."""
+    """The budget of device searches, per gang and per cycle."""
     failed: dict[str, SetAside] = field(default_factory=dict)
     over: bool = False
     extensions: Extensions = field(default_factory=Extensions)
+
+    @property
+    def excluded(self) -> bool:
+        """Whether there is any gang that may have no turn in this cycle."""
+        return bool(self.over or self.failed or self.aside)
 
     def may_plan(self, gang: Gang) -> bool:
         """Whether the gang may have a turn in this cycle."""
         return not (self.over or gang.key in self.failed or gang.key in self.aside)
 
-    def able(self, gangs: Iterable[Gang]) -> Iterator[Gang]:
+    def eligible(self, gangs: Iterable[Gang]) -> Iterator[Gang]:
         """Those of ``gangs`` that may have a turn when they come up."""
         return filter(self.may_plan, gangs)
 
     def of(self, gang: Gang) -> "Turn":
-        """The turn of a gang: a block in which whatever fails is undone, and sets it aside."""
+        """The turn of a gang: a block that, if it fails, is undone and sets the gang aside."""
         return Turn(self, gang.key)
 
     def of_action(self, name: str) -> "Turn":
@@ -104,8 +118,26 @@ class Turns:
         """Whether an added action may have its turn in this cycle."""
         return not self.over and self.extensions.may_run(action_key(action))
 
+    def step(self, name: str, run: Callable[[], T]) -> T | None:
+        """The result of a part of the cycle; None if it fails, which undoes its decisions."""
+        results: list[T] = []
+        error = self.attempt(lambda: results.append(run()))
+        if error is not None:
+            self.fail_turn(step_key(name), error)
+        return results[0] if results else None
+
+    def attempt(self, run: Callable[[], object]) -> Exception | None:
+        """Run it; the error if it fails, and is undone."""
+        trial = self.statement.trial()
+        try:
+            run()
+        except Exception as error:
+            trial.__exit__()
+            return error
+        return None
+
     def fail(self, gang: Gang, error: Exception) -> None:
-        """Set the gang aside for an error; where the cycle is over, the one that took the most."""
+        """Set the gang aside for an error; or, for a cycle over its limit, the gang it names."""
         self.fail_turn(gang.key, error)
 
     def fail_turn(self, key: str, error: Exception) -> None:
@@ -136,7 +168,7 @@ class Turn:
     """A block of work for one gang, or of one added action; see ``Turns.of``."""
 
     def __init__(self, turns: Turns, key: str) -> None:
-        """Nothing is begun yet."""
+        """Begin nothing yet."""
         self._turns, self._key = turns, key
         self._trial = turns.statement.trial()
 
@@ -146,7 +178,7 @@ class Turn:
         self._turns.spending.begin(self._key)
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> bool:
-        """End the turn; an error is kept here."""
+        """End the turn; an exception is not passed on."""
         self._turns.watch.begin("")
         if error is None:
             return False
@@ -168,7 +200,7 @@ class TurnBackoff:
 
 def backoff_after(failed: SetAside, failures: int, now: float) -> TurnBackoff:
     """The backoff of a gang that failed, for the ``failures``-th time."""
-    # An exponent beyond the limit is of no use, and a float has none above 1023.
+    # The limit is reached long before 2^16, and 2.0**1024 would overflow.
     seconds = min(FIRST_BACKOFF * 2.0 ** min(failures - 1, 16), MAX_BACKOFF)
     stage = Stage.SCHEDULER_ERROR if failed.error else Stage.SEARCH_BUDGET
     message = f"{failed.message}; it is set aside and tried again after {seconds:g} s."

@@ -1,16 +1,26 @@
 """The decisions of a cycle about single pods: placed, with what devices, or evicted."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.references import ClaimRef
-from kai_py.plan.plan import Action, ClaimAllocation, ClaimToCreate, NodeClaim
+from kai_py.plan.plan import (
+    Action,
+    ClaimAllocation,
+    ClaimToCreate,
+    GangPlacement,
+    NodeClaim,
+    Placement,
+)
 from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.limits.volumes import AssumedVolumes
 from kai_py.plan.state.undo import Undo
+from kai_py.snapshot.admitted_gangs import expected_pods, is_fragile
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.suspended_jobs import is_placeholder
 
 
 class Assignment(Struct, frozen=True):
@@ -55,3 +65,43 @@ class PodDevices:
     refund: Mapping[str, float] = field(default_factory=dict)
     node_claims: tuple[NodeClaim, ...] = ()
     node_amounts: Mapping[str, float] = field(default_factory=dict)
+
+
+def gang_placement(
+    pods: Sequence[Assignment], names: Sequence[str], volumes: AssumedVolumes
+) -> GangPlacement:
+    """The placement of a gang with these pods; ``names``: of nodes."""
+    gang = pods[0].gang
+    return GangPlacement(
+        gang=gang.key,
+        owner=gang.owner,
+        queue=gang.queue,
+        action=pods[0].action,
+        pods=tuple(
+            Placement(
+                p.member.pod,
+                names[p.row],
+                p.allocations,
+                p.reserved_claims,
+                p.gpus,
+                p.member.gpus,
+                p.create_claim,
+                provision=p.member.volumes_to_provision,
+                group_reservation=p.member.group_reservation,
+                volumes=volumes.assumed_for(p.member.pod.uid),
+                subgroup=p.member.subgroup,
+                gpu_share=p.member.shape.gpu_share,
+                node_claims=p.node_claims,
+                node_amounts=p.node_amounts,
+            )
+            for p in pods
+        ),
+        resume=any(is_placeholder(p.member.pod.uid) for p in pods),
+        tree=gang.tree,
+        priority=gang.priority,
+        preemptible=gang.preemptible,
+        semi_preemptible=gang.semi_preemptible,
+        expected_runtime=gang.expected_runtime,
+        expected=expected_pods(gang) if gang.placeholders else (),
+        fragile=is_fragile(gang),
+    )

@@ -9,7 +9,7 @@ A claim is allocated by the first pod that is placed with it; later pods share t
 change can be undone, in reverse order.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -45,7 +45,7 @@ from kai_py.plan.state.claims_to_create import (
     extended_claims_of_pod,
 )
 from kai_py.plan.state.node_claims import TakenOfNode, taken_of_node
-from kai_py.plan.state.undo import Undo, no_undo
+from kai_py.plan.state.undo import Undo, no_undo, undo_all
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Member, PodState
@@ -162,7 +162,7 @@ class CycleDevices:
         reserved = [self._users.reserve(ref.uid, consumer_of(member, ref)) for ref in member.claims]
         undo += [each for each in reserved if each is not None]
         allocate = tuple(ClaimAllocation(ref, found) for ref, found in new)
-        return PodDevices(allocate, _undo_all(undo), to_create, self._refund(own, allocate), *taken)
+        return PodDevices(allocate, undo_all(undo), to_create, self._refund(own, allocate), *taken)
 
     def _taken_of_node(
         self,
@@ -207,10 +207,10 @@ class CycleDevices:
         return self._users.crowded(members, capacity)
 
     def own_claims(self, member: Member) -> Mapping[ClaimRef, ResourceClaimSpec]:
-        """Unallocated claims with which the gang of a pod is charged, and that are not shared.
+        """The unallocated claims that are charged to the gang of a pod.
 
-        A claim that the pod names may be charged to another one that shares it: it is to this one
-        as far as its charge holds the devices.
+        A claim that the pod names may be shared, and charged to another pod: it is this pod's own
+        if the pod's charge includes its devices.
         """
         group = member.group_reservation.claims if member.group_reservation is not None else ()
         uses = dict(zip(member.claims, member.shape.claims, strict=False))
@@ -236,7 +236,7 @@ class CycleDevices:
 
     @contextmanager
     def narrowed(self, specs: Mapping[int, ResourceClaimSpec]) -> Iterator[None]:
-        """Allocate claims by other specs for a while; ``specs``: by the id of the claims' own."""
+        """In the block, allocate claims by other specs; ``specs``: by ``id`` of the original."""
         before, self._narrowed = self._narrowed, specs
         try:
             yield
@@ -260,7 +260,7 @@ class CycleDevices:
         """Free the devices of an evicted pod; claims with other users stay allocated."""
         if not member.claims:
             return None
-        return _undo_all([self._release_claim(ref, member.pod.uid) for ref in member.claims])
+        return undo_all([self._release_claim(ref, member.pod.uid) for ref in member.claims])
 
     def fits_empty_cluster(self, shape: Shape) -> bool:
         """Whether some node has devices for one pod of ``shape`` while all are free."""
@@ -282,22 +282,25 @@ class CycleDevices:
         """What the devices of the cluster publish."""
         return self._devices.inventory.published_names()
 
-    def unschedulable_reason(self, shape: Shape, mask: Bools) -> str:
-        """One sentence: why the claims of ``shape`` can't be allocated in ``mask``."""
+    def unschedulable_reason(self, shape: Shape, mask: Bools) -> tuple[str, str]:
+        """Why the claims of ``shape`` can't be allocated in ``mask``, and details of it or ""."""
         missing, rows = self._unallocated(shape, mask)
         if not missing:
             # Every claim is allocated, so the only way to fail is a claim whose devices were
             # reassigned.
-            return "the claim is being deallocated and its devices were allocated to other claims"
+            return (
+                "the claim is being deallocated and its devices were allocated to other claims",
+                "",
+            )
         state, nodes = self._states[Capacity.IDLE], self._snapshot.nodes.records
         diagnosis = diagnose_allocation(self._cluster, missing, nodes, state, rows)
         if isinstance(diagnosis, AllocationError):
-            return as_written(str(diagnosis), shape)
-        head = f"{np.count_nonzero(mask)} cannot allocate all claims"
-        return f"{head}: {as_written(diagnosis_message(diagnosis, missing), shape)}"
+            return as_written(str(diagnosis), shape), ""
+        detail = as_written(diagnosis_message(diagnosis, missing), shape)
+        return f"{np.count_nonzero(mask)} cannot allocate all claims", detail
 
     def _unallocated(self, shape: Shape, mask: Bools) -> tuple[list[ResourceClaim], Ints]:
-        """The claims without devices, where most are wanted, and the rows of the nodes there."""
+        """The claims to allocate on the nodes that need most claims, and the rows of those."""
         reachable, missing = self._shape_claims(shape, mask)
         templates, rows = max(
             self._claims_by_node(shape, np.flatnonzero(reachable)),
@@ -345,14 +348,14 @@ class CycleDevices:
     def _record_allocation(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
         self._allocations[ref.uid] = allocation
         undo = [state.mark_allocated(allocation) for state in self._states.values()]
-        return _undo_all([*undo, lambda: _delete(self._allocations, ref.uid)])
+        return undo_all([*undo, lambda: _delete(self._allocations, ref.uid)])
 
     def _release_claim(self, ref: ClaimRef, pod_uid: str) -> Undo:
         claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
         left = self._users.leave(ref.uid, pod_uid) if claim is not None else None
         if claim is None or left is None:
             return no_undo
-        return _undo_all([left, self._free_unused(ref)])
+        return undo_all([left, self._free_unused(ref)])
 
     def _free_unused(self, ref: ClaimRef) -> Undo:
         """Free the claim's devices unless they are free already or the claim is in use."""
@@ -366,12 +369,12 @@ class CycleDevices:
         future_idle = self._states[Capacity.FUTURE_IDLE]
         undo = future_idle.release(allocation)
         self._freed[ref.uid] = ReleasedAllocation.capture(allocation, future_idle)
-        return _undo_all([undo, lambda: _delete(self._freed, ref.uid)])
+        return undo_all([undo, lambda: _delete(self._freed, ref.uid)])
 
     def _reallocate_freed(self, ref: ClaimRef) -> Undo:
         freed = self._freed.pop(ref.uid)
         undo = self._states[Capacity.FUTURE_IDLE].mark_allocated(freed.allocation)
-        return _undo_all([lambda: self._freed.update({ref.uid: freed}), undo])
+        return undo_all([lambda: self._freed.update({ref.uid: freed}), undo])
 
     def _are_reassigned(self, claims: Sequence[ClaimRef]) -> bool:
         return any(self._is_reassigned(ref.uid) for ref in claims)
@@ -380,14 +383,6 @@ class CycleDevices:
         """Whether the claim is losing its devices and other claims were given some of them."""
         freed = self._freed.get(uid)
         return freed is not None and not freed.can_restore(self._states[Capacity.FUTURE_IDLE])
-
-
-def _undo_all(steps: Sequence[Callable[[], None]]) -> Undo:
-    def undo() -> None:
-        for step in reversed(steps):
-            step()
-
-    return undo
 
 
 def _delete(table: dict[str, AllocationResult] | dict[str, ReleasedAllocation], key: str) -> None:

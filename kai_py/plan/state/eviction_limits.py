@@ -1,22 +1,25 @@
 """Eviction limits: what protects pods although fairness would allow their eviction.
 
-- Pods of a PodDisruptionBudget beyond those that may be disrupted now: the Eviction API would
-  refuse, and a gang would wait for capacity that is never released.
-- Pods of a queue that lost its ``maxEvictionsPerHour`` in the last hour. A larger unit may be
-  evicted if the queue lost nothing for an hour: the limit slows evictions, it does not forbid.
-- Gangs of which a pod was evicted less than ``eviction.cooldown`` ago.
-- Pods that started less than ``eviction.settlingTime`` ago and are expected to end by themselves;
-  no other that started since is relocated either (``has_settled``).
+- A PodDisruptionBudget protects its pods beyond the number that may be disrupted now: the Eviction
+  API would refuse, and a gang would wait for capacity that is never released.
+- ``maxEvictionsPerHour`` protects the pods of a queue that lost that many in the last hour. A
+  larger unit may be evicted if the queue lost none for an hour: the limit slows evictions down, it
+  does not prevent them.
+- ``eviction.cooldown`` protects gangs that lost a pod within that time.
+- ``eviction.settlingTime`` protects pods that started within that time and are expected to end by
+  themselves. Other pods that started within it are only protected from relocation
+  (``has_settled``).
 
-Pods of workloads that would fail for good are protected, too, but in no unit (``victims.units``).
+Workloads that would fail for good are protected elsewhere: their pods are in no unit
+(``victims.units``).
 
-Evictions of this cycle count, and so do units offered before in the same search, whether or not
-they were chosen. O(pods of the unit) each.
+Evictions of this cycle count, and so do all units that were yielded before in the same search,
+whether or not they became victims. O(pods of the unit) each.
 
 The history of evictions is kept in memory. The status of each queue has the same records, at most
-one write interval behind, and is read for queues new to this process: after a restart no limit is
-forgotten and the same gang is not evicted again at once. The evictions of one gang in one cycle are
-one record. O(records) per cycle; records end after an hour or the cooldown, if that is longer.
+one write interval behind; they are read for queues that are new to this process, so after a restart
+the limits still hold. The evictions of one gang in one cycle are one record. O(records) per cycle;
+a record is dropped after an hour, or after the cooldown if that is longer.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +31,7 @@ from typing import Protocol, TypeVar
 from kai_py.plan.plan import Action, Eviction
 from kai_py.plan.state.assignment import Evicted
 from kai_py.policy.runtime_history import ExpectedEnds, RuntimeHistory
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.gangs import Gang, Member, changed_gangs
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo, inherited
 
@@ -36,7 +39,7 @@ SETTLING = "eviction.settlingTime"
 HOUR = 3600.0
 DAY = 24 * HOUR
 MAX_GANGS = 16_384
-"""Whose evictions of the last day are counted; those that were evicted the longest ago go first."""
+"""Gangs whose evictions of the last day are counted: those that were evicted last."""
 MAX_RECORDS = 128
 """Per queue; the oldest beyond that are merged into one, dated as the latest of them."""
 
@@ -49,6 +52,7 @@ class EvictionHistory:
     by_gang: dict[str, list[float]] = field(default_factory=dict)
     """When each gang lost pods within a day; in memory only."""
     _known: set[str] = field(default_factory=set)
+    _started: tuple[Mapping[str, Gang], float, Sequence[Gang]] | None = None
 
     def restore(self, queues: Sequence[QueueInfo]) -> None:
         """Add the records in the statuses of queues that were not there at the last call."""
@@ -84,6 +88,21 @@ class EvictionHistory:
             if self.by_gang[first][-1] > now - DAY and len(self.by_gang) <= MAX_GANGS:
                 break
             del self.by_gang[first]
+
+    def started_since(self, gangs: Mapping[str, Gang], since: float) -> Sequence[Gang]:
+        """All gangs of which a pod started later than ``since``, and maybe others.
+
+        O(gangs that have changed), but for one comparison of each.
+        """
+        if self._started is None or since < self._started[1]:
+            found = [gang for gang in gangs.values() if gang.last_bound > since]
+            self._started = gangs, since, found
+        before, _, started = self._started
+        if before is not gangs:
+            stay = [g for g in started if g.last_bound > since and gangs.get(g.key) is g]
+            new = [gang for gang in changed_gangs(gangs, before) if gang.last_bound > since]
+            self._started = gangs, since, [*stay, *new]
+        return self._started[2]
 
     def evictions_of(self, gang: str, now: float) -> int:
         """How often the gang lost pods within the last day."""
@@ -169,32 +188,32 @@ class EvictionLimits:
 
     @cached_property
     def _started(self) -> Mapping[str, float]:
-        """Pods that started a moment ago, and when."""
+        """By uid, when the pods started that did so within the settling time."""
         since = self._now - self._settling_time
         if not self._settling_time:
             return {}
         return {
             member.pod.uid: member.bound_since
-            for gang in self._snapshot.gangs.values()
-            if gang.last_bound > since
+            for gang in self._history.started_since(self._snapshot.gangs, since)
             for member in gang.bound
             if member.bound_since > since
         }
 
     @cached_property
     def _settling(self) -> frozenset[str]:
-        """Those of them that will end by themselves."""
+        """Uids of those pods in ``_started`` that will end by themselves."""
+        if not self._started:
+            return frozenset()
         since = self._now - self._settling_time
         return frozenset(
             member.pod.uid
-            for gang in self._snapshot.gangs.values()
-            if self._started and gang.last_bound > since
+            for gang in self._history.started_since(self._snapshot.gangs, since)
             for member in gang.bound
             if member.pod.uid in self._started and self._ends.will_end(gang, member)
         )
 
     def has_settled(self, unit: Evictable) -> bool:
-        """Whether no pod of the unit started a moment ago, so that it may be relocated."""
+        """Whether the unit may be relocated: none of its pods started within the settling time."""
         if self._started.keys().isdisjoint(member.pod.uid for member in unit.members):
             return True
         # Not a protection from eviction: other actions may still evict it.
@@ -203,7 +222,7 @@ class EvictionLimits:
 
     @property
     def settled_at(self) -> float | None:
-        """When the first of the pods that were not evicted for this may be; None if none was."""
+        """When the first pod that the settling time protected may be evicted; None for none."""
         kept = self._was_kept_in_place or SETTLING in self.protected_by.values()
         if not kept or not self._started:
             return None
@@ -221,12 +240,12 @@ class EvictionLimits:
         return not limited
 
     def evictions_of(self, gang: Gang) -> int:
-        """How often the gang lost pods within a day, before this cycle."""
+        """How often the gang was evicted within the last day, without this cycle."""
         return self._history.evictions_of(gang.key, self._now)
 
     @cached_property
     def evicted_often(self) -> frozenset[str]:
-        """Keys of gangs that were evicted as often within a day as they may be."""
+        """Keys of gangs that were evicted ``eviction.evictionsPerDay`` times in the last day."""
         if not self._per_day:
             return frozenset()
         counts = (
@@ -293,7 +312,12 @@ class EvictionLimits:
             self.protected_by = {**before, **self.protected_by}
 
     def snapshot(self) -> Hashable:
-        """The history that decides now, as far as it protects pods; part of cache keys."""
+        """The history that decides now, as far as it protects pods; part of cache keys.
+
+        None also while no gang is pending: then nothing is searched, and nothing has to be kept.
+        """
+        if not self._snapshot.pending:
+            return None
         if self.is_unlimited and not (self.evicted_often or self._started):
             return None
         cooling = self._history.in_cooldown(self._now, self._cooldown)
@@ -307,7 +331,7 @@ class EvictionLimits:
         return tuple(self._history.by_queue.get(queue, ()))
 
     def _count_evicted(self, evicted: Mapping[str, Evicted]) -> None:
-        """Bring the pods that queues lost and budgets gave up in line; mostly a few were added."""
+        """Bring the counts of lost and disrupted pods up to date; mostly ``evicted`` only grew."""
         pods = list(evicted)
         if pods[: len(self._counted)] != self._counted or not self._counted:
             self._counted = []

@@ -1,9 +1,9 @@
 """Pods that rules count, per topology domain, as a statement has them.
 
-This is the one place that says whether any rule between pods concerns a shape now. Counts start
-from the index of the snapshot and what the statement has decided when a rule is first asked for;
-from then on every placement and eviction changes those that it concerns, and its undo changes them
-back. While no shape that was asked for is concerned by any rule, nothing is counted.
+Only this module says whether any pod rule concerns a shape now. When a rule is needed first, its
+counts are made from the index of the snapshot and the decisions of the statement so far; from then
+on every placement and eviction changes the counts that it concerns, and its undo changes them back.
+As long as no rule concerns any of the shapes, nothing is counted.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -49,12 +49,12 @@ class PodDecision(NamedTuple):
 
 
 def placed_pod(member: Member, row: int, capacity: Capacity) -> PodDecision:
-    """The pod starts there now, or once its capacity is idle."""
+    """The decision that the pod starts on the node, now or once its capacity is idle."""
     return PodDecision(member, row, 1 if capacity is Capacity.IDLE else 0, 1)
 
 
 def evicted_pod(member: Member, row: int) -> PodDecision:
-    """The pod leaves its node."""
+    """The decision that the pod leaves its node."""
     return PodDecision(member, row, 0, -1)
 
 
@@ -66,7 +66,7 @@ class PodRuleCounts:
     """Counts for rules between pods; a ``CountedPods``."""
 
     def __init__(self, snapshot: Snapshot, decided: Callable[[], Iterable[PodDecision]]) -> None:
-        """As the snapshot has the pods; ``decided``: what the statement has done to them so far."""
+        """``decided``: the decisions of the statement so far."""
         self._nodes, self._namespaces = snapshot.nodes, snapshot.namespaces
         self._index = snapshot.pod_rules
         self._decided = decided
@@ -81,7 +81,7 @@ class PodRuleCounts:
         """Whether there are counts that decisions have to keep up to date."""
 
     def concern(self, shape: Shape) -> bool:
-        """Whether any rule, of the shape or of pods that are placed, decides where its pods go."""
+        """Whether a rule of the shape, or of other pods, restricts where its pods may go."""
         return bool(rules_of(shape)) or any(map(self._has_owner, self._terms_selecting(shape)))
 
     def rules(self, capacity: Capacity) -> PodRules:

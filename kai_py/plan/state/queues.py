@@ -8,23 +8,24 @@ change. Comparing the inputs costs O(resources x queues).
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.dra.device_limits import selector_problems
+from kai_py.plan.state.shared_claims import SharedClaims
 from kai_py.plan.state.undo import no_undo
 from kai_py.policy.fair_share import FairShare, fair_share
 from kai_py.policy.fairness_rules import FairnessRules
 from kai_py.policy.queue_usage import ExternalUsage, QueueUsage
 from kai_py.policy.round_robin import GangCosts, cumulative_usage
 from kai_py.policy.usage_history import UsageHistory
-from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
+from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.gpu_nodes import REPLICA_RESOURCE, gpu_replicas
-from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.resources import Floats, amounts_at
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_tree import Index, QueueTable, build_queue_table
 from kai_py.snapshot.tables.queues import (
@@ -97,6 +98,7 @@ class Quota:
     shares: FairShare
     demand: Floats
     rules: FairnessRules
+    shared_claims: SharedClaims
     infeasible: Floats
     """(resources, queues) the part of ``demand`` that can never be served, and does not count."""
     leaving: Floats = field(default_factory=lambda: np.zeros((0, 0)))
@@ -124,23 +126,27 @@ class Quota:
         return cost
 
     def cost_of(self, members: Sequence[Member]) -> Floats:
-        """(resources,) the joint cost of pods."""
+        """(resources,) the joint cost of pods, with what they owe."""
         charge = members[0].charge if members else {}
-        if len(members) == 1:
+        owes = [joined.charge for member in members for joined in member.owes]
+        if len(members) == 1 and not owes:
             return self.cost(charge)
-        if all(member.charge is charge for member in members):
+        if all(member.charge is charge for member in members) and not owes:
             cost: Floats = self.cost(charge) * len(members)
             return cost
-        return self.cost_vector(total(member.charge for member in members))
+        joint = np.zeros(len(self.resources))
+        for each in (*(member.charge for member in members), *owes):
+            joint += self.cost(each)
+        return joint
+
+    def usage_beside(self, gang: Gang, members: Sequence[Member]) -> QueueUsage:
+        """What a request comes on top of: without what queues count already of what it owes."""
+        owes = [joined for member in members for joined in member.owes]
+        return self.shared_claims.without_counted(gang, owes) if owes else self.usage
 
     def cost_vector(self, charge: Mapping[str, float]) -> Floats:
-        """As ``cost``, for a charge that no pod has: a fresh array, not cached."""
-        column = np.zeros(len(self.resources))
-        for name, amount in charge.items():
-            position = self._positions.get(name)
-            if position is not None:
-                column[position] = amount
-        return column
+        """As ``cost``, for a charge that no pod has: a new array, not cached."""
+        return amounts_at(charge, self._positions)
 
     def queue_of(self, gang: Gang) -> int | None:
         """Position of the gang's queue; None if it does not exist."""
@@ -183,13 +189,16 @@ class Quota:
     def charge_batch(self, leaves: Index, costs: GangCosts) -> Callable[[], None]:
         """Charge preemptible gangs in the order of their queues ``leaves`` (n,); returns the undo.
 
-        Sums are bit-equal to those of charging pod by pod.
+        Sums are bit-equal to those of charging pod by pod. O(n x depth log n).
         """
         allocated, paths = self.usage.allocated, self.queues.path[leaves]
         before = allocated.copy()
-        for queue in np.unique(paths[paths >= 0]).tolist():
-            below = leaves[(paths == queue).any(axis=1)]
-            allocated[:, queue] = cumulative_usage(before[:, queue], costs.by_pod(below))[:, -1]
+        charged, counts = np.unique(paths, return_counts=True)
+        # Stable: below each queue the gangs keep their order.
+        ordered = leaves[paths.ravel().argsort(kind="stable") // paths.shape[1]]
+        for queue, below in zip(charged.tolist(), np.split(ordered, counts.cumsum()), strict=False):
+            if queue >= 0:
+                allocated[:, queue] = cumulative_usage(before[:, queue], costs.by_pod(below))[:, -1]
 
         def undo() -> None:
             allocated[:] = before
@@ -197,47 +206,32 @@ class Quota:
         return undo
 
 
-def due_amounts(snapshot: Snapshot, quota: Quota) -> Floats:
-    """(resources, queues) what queues have, and pending gangs that fit their fair shares with it.
+def due_amounts(pending: Iterable[tuple[Gang, int]], quota: Quota) -> Floats:
+    """(resources, queues) what queues are entitled to and could use now.
 
-    The smallest gangs come first. A gang beyond the share of its queue waits for capacity that
-    others leave, so it is not owed to the queue. O(pending gangs + sizes of them x depth).
+    That is what they have allocated, and as many of their pending gangs, the smallest first, as fit
+    into their fair shares with it. Gangs beyond the share do not count: the queue is not entitled
+    to their capacity. ``pending``: gangs, each with how many of its queue are of its size.
+    O(sizes x depth).
     """
-    usage, counts = quota.usage, dict[tuple[int, bytes], int]()
-    for gang, number in _pending_by_size(snapshot):
+    usage, counts = quota.usage, dict[tuple[float, int, tuple[float, ...]], int]()
+    for gang, number in pending:
         queue = quota.queue_of(gang)
         if queue is not None:
-            size = queue, quota.cost_of(gang.pending).tobytes()
+            charge, pods = gang.common_charge, gang.pending
+            cost = quota.cost_of(pods) if charge is None else quota.cost(charge) * len(pods)
+            size = float(cost.sum()), queue, tuple(cost.tolist())
             counts[size] = counts.get(size, 0) + number
-    sizes = [(queue, np.frombuffer(cost), count) for (queue, cost), count in counts.items()]
-    due = usage.allocated.copy()
-    for queue, cost, count in sorted(sizes, key=lambda size: (float(size[1].sum()), size[0])):
-        rows = cost > 0
-        if not rows.any():
-            continue
-        path, each = quota.queues.ancestors(queue), cost[:, None]
-        had = due[:, path]
-        fitting = ((usage.fair[:, path] - had + 1e-9)[rows] / each[rows]).min()
-        due[:, path] = had + each * math.floor(min(max(fitting, 0.0), count))
-    return due
-
-
-def _pending_by_size(snapshot: Snapshot) -> Iterator[tuple[Gang, int]]:
-    """One pending gang of each queue and size, and how many there are."""
-    alike: dict[tuple[str, int, int], tuple[Gang, int]] = {}
-    gangs = snapshot.gangs
-    for key in snapshot.pending:
-        gang = gangs[key]
-        pods = gang.pending
-        charge = pods[0].charge if pods else None
-        if len(pods) > 1 and len({id(pod.charge) for pod in pods}) > 1:
-            yield gang, 1
-            continue
-        # The gangs keep their charges alive, so an id stands for one charge.
-        size = gang.queue, id(charge), len(pods)
-        found = alike.get(size)
-        alike[size] = (gang, 1) if found is None else (found[0], found[1] + 1)
-    yield from alike.values()
+    # Lists, as a handful of amounts at a time are no work for arrays.
+    due, fair = usage.allocated.tolist(), usage.fair.tolist()
+    for (_, queue, amounts), count in sorted(counts.items(), key=lambda size: size[0][:2]):
+        path = quota.queues.ancestors(queue).tolist()
+        cells = [(row, at, each) for row, each in enumerate(amounts) if each > 0 for at in path]
+        fitting = [(fair[row][at] - due[row][at] + 1e-9) / amount for row, at, amount in cells]
+        number = math.floor(min(max(min(fitting, default=0.0), 0.0), count))
+        for row, at, amount in cells:
+            due[row][at] += amount * number
+    return np.array(due)
 
 
 def quota_of(
@@ -291,6 +285,7 @@ def quota_of(
         shares=shares,
         demand=demand,
         rules=rules,
+        shared_claims=SharedClaims(snapshot, usage, positions),
         infeasible=never,
         leaving=queues.subtree_sums(leaving),
         problems=problems,

@@ -12,7 +12,7 @@ Undoing runs the log backwards, so trials nest. Costs are per pod, never per nod
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -27,9 +27,7 @@ from kai_py.plan.state.gpu_parts import GpuParts
 from kai_py.plan.state.limits.gpu_sharing import ShareReplicas
 from kai_py.plan.state.limits.node_limits import node_limits
 from kai_py.plan.state.limits.numa import NumaZones
-from kai_py.plan.state.limits.volumes import (
-    AssumedVolumes,
-)
+from kai_py.plan.state.limits.volumes import AssumedVolumes
 from kai_py.plan.state.pod_rules import PodDecision, PodRuleCounts, evicted_pod, placed_pod
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.undo import Trial
@@ -68,10 +66,12 @@ class Statement:
         self.volumes = AssumedVolumes(snapshot)
         self.numa_zones = NumaZones(snapshot)
         self.limits = node_limits(snapshot, self.volumes, self.numa_zones)
-        self.pod_rules = PodRuleCounts(snapshot, self._pod_decisions)
         self.changed_rows: list[int] = []
         self.placed: dict[str, Assignment] = {}
         self.evicted: dict[str, Evicted] = {}
+        # Not a method of this statement: the counts that it owns must not keep it alive.
+        decided = partial(_pod_decisions, snapshot.nodes.positions, self.placed, self.evicted)
+        self.pod_rules = PodRuleCounts(snapshot, decided)
         self._vectors: dict[int, Floats] = {}
         self.claim_shortages: dict[tuple[int, int], str] = {}
         """By shape and row, what the claims of a pod were refused there."""
@@ -117,7 +117,7 @@ class Statement:
         return cached
 
     def occupied(self, member: Member) -> Floats:
-        """(resources,) what a bound pod has of its node: its requests, and what its claims take."""
+        """(resources,) what a bound pod takes of its node: its requests, and that of its claims."""
         requests = self.request_vector(member.shape)
         if not member.claimed_amounts:
             return requests
@@ -173,6 +173,7 @@ class Statement:
             for member in members[:placed]:
                 cost = self.gpu_parts.charge_on(member, row)
                 self._charge(gang, cost, 1.0, non_preemptible=gang.is_non_preemptible(member))
+                self._undo.append(self.quota.shared_claims.place(gang, member))
         return placed
 
     def _take(
@@ -184,7 +185,7 @@ class Statement:
         *,
         before: int,
     ) -> tuple[tuple[SharedGpu, ...], PodDevices] | None:
-        """Take what a pod has of a node beside its requests: parts of GPUs, and devices.
+        """Take what a pod needs of a node besides its requests: limits, parts of GPUs, and devices.
 
         None if something is lacking; what was taken until then is to be rolled back. ``before``:
         pods of the shape whose requests are taken only after this one.
@@ -212,7 +213,7 @@ class Statement:
 
         ``before``: as in ``_take``.
         """
-        # Of a victim that is put back it is known what they took.
+        # A victim that is placed again takes what it took before.
         amounts, shape = devices.node_amounts or member.claimed_amounts, member.shape
         if not amounts:
             return True
@@ -288,6 +289,7 @@ class Statement:
                 self._shift_gpus(row, ended, Capacity.FUTURE_IDLE)
         non_preemptible = victim.gang.is_non_preemptible(member)
         self._charge(victim.gang, member.charge, -1.0, non_preemptible=non_preemptible)
+        self._undo.append(self.quota.shared_claims.evict(victim.gang, member))
 
     def _allocate_gpu_share(
         self, member: Member, row: int, capacity: Capacity, gpu_fraction: float | None
@@ -355,6 +357,10 @@ class Statement:
             self.quota.charge(gang, charge, sign, count, non_preemptible=non_preemptible)
         )
 
+    def conclude(self) -> None:
+        """The decisions stand: none is undone any more, so what could undo them is dropped."""
+        self._undo.clear()
+
     def _roll_back(self, mark: int) -> None:
         while len(self._undo) > mark:
             self._undo.pop()()
@@ -378,12 +384,16 @@ class Statement:
         if self.pod_rules.is_counting:
             self.pod_rules.undo(uid, placed=False)
 
-    def _pod_decisions(self) -> Iterator[PodDecision]:
-        """What was done so far, for rules between pods."""
-        positions = self.snapshot.nodes.positions
-        for each in self.placed.values():
-            yield placed_pod(each.member, each.row, each.capacity)
-        for victim in self.evicted.values():
-            row = positions.get(victim.member.node)
-            if row is not None:
-                yield evicted_pod(victim.member, row)
+
+def _pod_decisions(
+    positions: Mapping[str, int],
+    placed: Mapping[str, Assignment],
+    evicted: Mapping[str, Evicted],
+) -> Iterator[PodDecision]:
+    """What was decided so far, for rules between pods; ``positions``: of nodes."""
+    for each in placed.values():
+        yield placed_pod(each.member, each.row, each.capacity)
+    for victim in evicted.values():
+        row = positions.get(victim.member.node)
+        if row is not None:
+            yield evicted_pod(victim.member, row)

@@ -1,12 +1,22 @@
 """The undo of one change of the state: what a change returns, and a trial calls to take it back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 Undo = Callable[[], None]
 
 
 def no_undo() -> None:
     """Undo nothing, where nothing was changed."""
+
+
+def undo_all(steps: Sequence[Undo]) -> Undo:
+    """The undo of changes that were made in this order."""
+
+    def undo() -> None:
+        for step in reversed(steps):
+            step()
+
+    return undo
 
 
 class Trial:

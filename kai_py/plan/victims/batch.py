@@ -1,14 +1,14 @@
-"""Batching of searches for single pods that are equivalent: one victim for one pod, many times.
+"""Batches of equivalent single pods, each placed at the cost of at most one victim.
 
-Where a search ended with one victim, those for the next equivalent pods mostly do so too. Each step
-here is what such a search would do:
+If the search for a single pod ended with one victim, those for the next equivalent pods mostly end
+in the same way. Each step of a batch does what such a search would do:
 
-    place the pod in the capacity that is there, else evict the next candidate and place it then;
-    the victim can't be relocated, and is worth it now (``timing``)
+    if there is capacity, place the pod; else evict the next candidate and place the pod then; the
+    victim must not fit elsewhere, and its eviction must not be postponed (``timing``)
 
-but whether the evictions are allowed is checked once for all steps of a batch, and each batch is
-twice as large as the one before. Where a step ends in another way those before it stand; where the
-evictions are not allowed all are undone; the searches go on from there.
+but fairness is checked once for all steps of a batch. Each batch is twice as large as the one
+before. If a step fails, the steps before it count, and if fairness refuses a batch, all of it is
+undone; the usual searches go on from there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,25 +38,25 @@ class BatchStrategy(Protocol):
 
     @property
     def action(self) -> Action:
-        """To which evictions are attributed."""
+        """Recorded with the evictions."""
 
     @property
     def state(self) -> CycleState:
-        """Of the cycle."""
+        """The state of the cycle."""
 
     @property
     def gang(self) -> Gang:
-        """The gang that was placed."""
+        """The gang that was placed last, by a search."""
 
     @property
     def request(self) -> PlacementRequest:
         """All its pods."""
 
     def batch_candidates(self) -> Iterator[VictimUnit]:
-        """The units to take one after the other if every one of them is evicted."""
+        """Candidates in order; each must be evicted before the next is requested."""
 
     def may_evict_batch(self, count: int, units: Sequence[VictimUnit]) -> bool:
-        """Whether ``count`` gangs may take the units, by usage as of ``batch_candidates``."""
+        """Whether ``count`` gangs may evict ``units``, by the usage before ``batch_candidates``."""
 
     def reason_for(self, gang: Gang, unit: VictimUnit) -> str:
         """Why the pods of a unit are evicted for ``gang``."""
@@ -76,7 +76,7 @@ class VictimBatch:
             size *= 2
 
     def _fit(self) -> RunningFit | None:
-        """The nodes for further pods like the one placed; None where more than capacity decides."""
+        """The fit of pods equivalent to the one placed; None where more than capacity decides."""
         state, gang = self.strategy.state, self.strategy.gang
         pod, queue = gang.members[0], state.quota.queues.positions[gang.queue]
         if (
@@ -91,20 +91,20 @@ class VictimBatch:
         return state.placer.shapes.packed_fit(state.statement, pod.shape, Capacity.FUTURE_IDLE)
 
     def _place_batch(self, gang_queue: GangQueue, fit: RunningFit, size: int) -> bool:
-        """Up to ``size`` steps; whether as many were taken."""
+        """Place up to ``size`` gangs; whether that many were placed."""
         state, placed, victims = self.strategy.state, list[Gang](), list[VictimUnit]()
         candidates = self.strategy.batch_candidates()
         with state.statement.trial() as trial:
             while len(placed) < min(size, state.probes):
-                following = gang_queue.pop()
-                if following is None:
+                gang = gang_queue.pop()
+                if gang is None:
                     break
-                if not self._is_equivalent(following) or not self._place_one(
-                    gang_queue, following, fit, candidates, victims
+                if not self._is_equivalent(gang) or not self._place_one(
+                    gang_queue, gang, fit, candidates, victims
                 ):
-                    gang_queue.requeue([following])
+                    gang_queue.requeue([gang])
                     break
-                placed.append(following)
+                placed.append(gang)
             if placed and self.strategy.may_evict_batch(len(placed), victims):
                 trial.keep()
         if not trial.kept:
@@ -129,7 +129,10 @@ class VictimBatch:
         candidates: Iterator[VictimUnit],
         victims: list[VictimUnit],
     ) -> bool:
-        """Place the gang, at the cost of the next unit if need be; whether that was possible."""
+        """Place the gang, if need be by evicting the next unit, which is added to ``victims``.
+
+        Returns whether it was placed.
+        """
         statement, action = self.strategy.state.statement, self.strategy.action
         row = fit.first_row()
         if row is not None:
@@ -163,21 +166,22 @@ class VictimBatch:
 
 
 def most_saturated_next(
-    state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]], wanted: Floats
+    state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]], request: Floats
 ) -> Iterator[VictimUnit]:
-    """``most_saturated_first`` where each unit taken is evicted before the next is asked for."""
+    """As ``most_saturated_first``, but each unit must be evicted before the next is requested."""
     if len(by_queue) == 1:
         yield from next(iter(by_queue.values()))
         return
-    order = QueueOrder(state.quota.usage, state.quota.rules, reverse=True, wanted=wanted)
-    nothing = np.zeros(len(state.quota.resources))
-    following = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
+    quota = state.quota
+    order = QueueOrder(quota.usage, quota.rules, reverse=True, reclaimer_request=request)
+    nothing = np.zeros(len(quota.resources))
+    heads = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
     while True:
-        for queue, unit in following.items():
+        for queue, unit in heads.items():
             order.update(queue, None if unit is None else nothing)
         first = order.first()
-        candidate = None if first is None else following[first]
+        candidate = None if first is None else heads[first]
         if first is None or candidate is None:
             return
         yield candidate
-        following[first] = next(by_queue[first], None)
+        heads[first] = next(by_queue[first], None)

@@ -1,10 +1,11 @@
 """Counting capacity: how many pods of a request fit once certain pods are released.
 
-For each shape of the request the replicas that fit are summed over the nodes, or over the nodes of
-each domain where the gang must stay within one; releasing a pod changes one node. For a request of
-one shape without claims, limits of nodes, subgroups with constraints of their own or pod rules the
-count is exact: the request fits if and only if a sum reaches it. For every other request the count
-is necessary, and only placing tells. O(nodes) once, O(resources) per pod released.
+A replica is one more pod of a shape. For each shape of the request the replicas that fit are summed
+over the nodes; if the gang must stay within one domain, over the nodes of each domain. Releasing a
+pod changes one node. If all pods of the request have one shape, and there are no claims, limits of
+nodes, pod rules or subgroups with constraints, the count is exact: the request fits if, and only
+if, a sum reaches the number of its pods. Otherwise enough replicas are necessary, not sufficient.
+O(nodes) once, O(resources) per pod released.
 """
 
 import math
@@ -26,11 +27,11 @@ from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.topology import NO_DOMAIN
 
 MANY_NODES = 16
-"""Nodes that are faster counted as arrays than one by one."""
+"""From this many nodes on, counting in arrays is faster than one by one."""
 
 
 class CapacityCount:
-    """Capacity for the pods of a request as other pods are released."""
+    """Counts the capacity for the pods of a request while other pods are released."""
 
     def __init__(self, state: CycleState, gang: Gang, members: Sequence[Member]) -> None:
         """Start with no pod released."""
@@ -47,7 +48,10 @@ class CapacityCount:
         counts = [each.is_enough for each in self._shapes]
         self._domain_is_enough = [all(each) for each in zip(*counts, strict=True)]
         is_simple = self._domains is None and len(self._shapes) == 1
-        self._only = self._shapes[0] if is_simple and self._shapes[0].is_by_resources else None
+        self._single_shape: ShapeCount | None = None
+        """The shape of the request if it is the only one and only resources of nodes decide."""
+        if is_simple and self._shapes[0].is_by_resources:
+            self._single_shape = self._shapes[0]
         self._enough_domains = sum(self._domain_is_enough)
 
     @property
@@ -71,37 +75,41 @@ class CapacityCount:
                 devices = self._freed_devices.get(row, 0.0) + sign * member.charge.get(GPU, 0.0)
                 self._freed_devices[row] = devices
             touched[row] = None
-        if self._only is None:
+        if self._single_shape is None:
             for row in touched:
                 self._recount(row)
         elif len(touched) >= MANY_NODES:
-            self._recount_together(self._only, list(touched))
+            self._recount_together(self._single_shape, list(touched))
         else:
             for row in touched:
-                self._recount_only(self._only, row)
+                self._recount_only(self._single_shape, row)
 
     @property
     def missing(self) -> int:
-        """How many replicas are missing, if ``max_gained`` counts on them; else 0."""
-        return 0 if self._only is None else self._only.missing
+        """How many replicas are missing; 0 where ``max_gained`` knows no bound."""
+        return 0 if self._single_shape is None else self._single_shape.missing
 
     def max_gained(self, members: Iterable[Member]) -> int:
-        """A bound of the replicas that fit in addition once these pods are released."""
+        """At most how many more replicas fit once these pods are released; 0 as for ``missing``."""
+        single = self._single_shape
+        if single is None:
+            return 0
         gained = 0
         for member in members:
             most = self._max_by_shape.get(member.shape.number)
             if most is None:
-                most = 0 if self._only is None else self._only.max_gained(self._freed.of(member))
+                most = single.max_gained(self._freed.of(member))
                 self._max_by_shape[member.shape.number] = most
             gained += most
         return gained
 
     def must_leave(self, members: Sequence[Member]) -> bool:
-        """Whether the request is certain not to fit if these pods, that were released, stay.
+        """Whether the request certainly does not fit if ``members``, which were released, stay.
 
-        True for single pods only; whatever else stays too, it is true as well.
+        That still holds if further pods stay. Known for single pods only, else False.
         """
-        if self._only is None or len(members) != 1:
+        single = self._single_shape
+        if single is None or len(members) != 1:
             return False
         member = members[0]
         row = self._state.snapshot.nodes.positions.get(member.node)
@@ -110,14 +118,14 @@ class CapacityCount:
         free = self._free[row].copy()
         for position, amount in self._freed.of(member):
             free[position] -= amount
-        lost = self._only.on_row(row) - self._only.replicas(row, free, 0.0)
-        return lost > -self._only.missing
+        lost = single.on_row(row) - single.replicas(row, free, 0.0)
+        return lost > -single.missing
 
     def has_gained(self, node: str) -> bool:
-        """Whether a node holds more replicas than before any pod was released."""
+        """Whether more replicas fit on a node than before any pod was released."""
         row = self._state.snapshot.nodes.positions.get(node)
-        if self._only is not None:
-            return row is not None and self._only.has_gained(row)
+        if self._single_shape is not None:
+            return row is not None and self._single_shape.has_gained(row)
         return row is not None and any(each.has_gained(row) for each in self._shapes)
 
     def _recount(self, row: int) -> None:
@@ -148,7 +156,7 @@ class CapacityCount:
 
 
 class FreedResources:
-    """What nodes get back when pods are evicted; computed once per shape."""
+    """What evicting a pod releases on its node, at most; computed once per shape."""
 
     def __init__(self, state: CycleState) -> None:
         """Start with no shape computed."""
@@ -156,14 +164,14 @@ class FreedResources:
         self._known: dict[int, list[tuple[int, float]]] = {}
 
     def amount(self, member: Member, resource: int) -> float:
-        """What a node gets back of one resource."""
+        """The amount released of one resource, given by its row."""
         for row, amount in self.of(member):
             if row == resource:
                 return amount
         return 0.0
 
     def of(self, member: Member) -> list[tuple[int, float]]:
-        """Resource rows and amounts that a node gets back when a pod of this shape is evicted."""
+        """The rows and amounts of all resources that are released; amounts are not 0."""
         known = self._known.get(member.shape.number)
         if known is None:
             amounts = max_freed(self._state, member).tolist()
@@ -173,20 +181,24 @@ class FreedResources:
 
 
 class ShapeCount:
-    """``count`` pods of a shape: the replicas that fit by node, and their sums by domain."""
+    """The replicas of one shape that fit by node, and their sums by domain.
+
+    ``group``: the pods of the shape in the request; ``domains``: (nodes,) as of
+    ``required_domains``. ``is_enough``: by domain, whether the sum reaches the number of pods.
+    """
 
     def __init__(
         self, state: CycleState, group: Sequence[Member], domains: Ints | None = None
     ) -> None:
         statement, nodes, shape = state.statement, state.snapshot.nodes, group[0].shape
-        resources, rows = state.snapshot.resources, nodes.allocatable
+        resources = state.snapshot.resources
         self._count = len(group)
         reported = shape.reported_requests
-        self._possible = all(name in resources.positions for name in reported)
+        self._resources_exist = all(name in resources.positions for name in reported)
         self._request = [
             (resources.positions[name], amount, False)
             for name, amount in reported.items()
-            if self._possible
+            if self._resources_exist
         ]
         self._request += [
             (resources.positions[name], amount, True)
@@ -199,7 +211,7 @@ class ShapeCount:
         self._one_per_node = bool(shape.host_ports)
         self._share = shape.gpu_share
         self._gpu_row = resources.positions.get(GPU_RESOURCE)
-        self._allocatable = rows
+        self._allocatable = nodes.allocatable
         self._devices = group[0].charge.get(GPU, 0.0) if shape.needs_devices else 0.0
         self._mask = state.placer.shapes.fits.static_fits.of(shape, nodes).mask
         fitting = state.placer.shapes.fits.future_replicas(statement, shape)
@@ -222,25 +234,30 @@ class ShapeCount:
         self.is_enough = [replicas >= self._count for replicas in self._sums]
 
     def initial_replicas(self) -> list[int]:
-        """By node, the replicas that fit before any pod is released."""
+        """(nodes,) the replicas that fit before any pod is released."""
         found: list[int] = self._initial.tolist()
         return found
 
     def replicas(self, row: int, free: Sequence[float], devices: float) -> int:
-        """Replicas that fit on one node with this much free and this many devices released."""
-        if not self._mask[row] or not self._possible:
+        """Replicas that fit on node ``row``.
+
+        ``free``: (resources,) of the node; ``devices``: how many devices of claims were released.
+        """
+        if not self._mask[row] or not self._resources_exist:
             return 0
         fitting = float("inf")
-        for position, amount, mirrored in self._request:
-            if not mirrored or self._allocatable[position, row] > 0:
+        for position, amount, only_if_reported in self._request:
+            if not only_if_reported or self._allocatable[position, row] > 0:
                 fitting = min(fitting, free[position] / amount)
                 if fitting < 1.0:
                     return 0
         if self._share is not None:
-            opened = 0.0 if self._gpu_row is None else free[self._gpu_row] - self._idle_gpus[row]
+            freed_gpus = (
+                0.0 if self._gpu_row is None else free[self._gpu_row] - self._idle_gpus[row]
+            )
             fitting = min(
                 fitting,
-                self._gpu_share_replicas[row] + max(opened, 0.0) * self._shares_per_gpu[row],
+                self._gpu_share_replicas[row] + max(freed_gpus, 0.0) * self._shares_per_gpu[row],
             )
         if self._device_replicas:
             released = np.ceil(devices / self._devices) if self._devices else self._count
@@ -254,49 +271,49 @@ class ShapeCount:
 
     @property
     def missing(self) -> int:
-        """Replicas that are missing on all nodes together; less than 0 if there are more."""
+        """How many replicas are missing on all nodes together; negative if there are more."""
         return self._count - self._sums[0]
 
     def on_row(self, row: int) -> int:
-        """The replicas of a node."""
+        """The replicas that fit on node ``row`` now."""
         replicas = self._by_row.get(row)
         return int(self._initial[row]) if replicas is None else replicas
 
     def max_gained(self, freed: Iterable[tuple[int, float]]) -> int:
-        """A bound of the replicas by which any node grows that gets this much back."""
+        """At most how many more replicas fit where ``freed`` (rows, amounts) is released."""
         amounts = dict(freed)
         gained = (math.ceil(amounts.get(at, 0.0) / amount) for at, amount, _ in self._request)
         return max(gained, default=0)
 
     def replicas_of_rows(self, rows: Sequence[int], free: Floats) -> list[int]:
-        """``replicas`` of many nodes, by resources; ``free``: (rows, resources)."""
+        """``replicas`` of the nodes ``rows``, by resources alone; ``free``: (rows, resources)."""
         fitting = np.full(len(rows), float(1 if self._one_per_node else self._count))
-        for position, amount, mirrored in self._request:
+        for position, amount, only_if_reported in self._request:
             there = free[:, position] / amount
-            counts = self._allocatable[position, rows] > 0 if mirrored else True
+            counts = self._allocatable[position, rows] > 0 if only_if_reported else True
             np.minimum(fitting, there, out=fitting, where=counts)
         fitting[~self._mask[rows]] = 0.0
         replicas: list[int] = np.maximum(fitting, 0.0).astype(np.int64).tolist()
-        return replicas if self._possible else [0] * len(rows)
+        return replicas if self._resources_exist else [0] * len(rows)
 
     def scarcest_resource(self, row: int, free: Sequence[float]) -> int | None:
-        """The resource that allows the fewest replicas there; None: devices, or no request."""
+        """The row of the resource that limits the replicas; None: devices do, or nothing."""
         if self._device_replicas or self._share is not None:
             return None
         counted = [
             (free[position] / amount, position)
-            for position, amount, mirrored in self._request
-            if not mirrored or self._allocatable[position, row] > 0
+            for position, amount, only_if_reported in self._request
+            if not only_if_reported or self._allocatable[position, row] > 0
         ]
         return min(counted, default=(0.0, None))[1]
 
     def has_gained(self, row: int) -> bool:
-        """Whether the node holds more replicas than at first."""
+        """Whether more replicas fit on the node than at first."""
         replicas = self._by_row.get(row)
         return replicas is not None and replicas > int(self._initial[row])
 
     def set_replicas(self, row: int, domain: int, replicas: int) -> bool:
-        """Set the replicas of a node; whether that changed them."""
+        """Set the replicas that fit on a node of ``domain``; whether their number changed."""
         before = self._by_row.get(row)
         if before is None:
             before = int(self._initial[row])
@@ -309,7 +326,7 @@ class ShapeCount:
 
 
 def _sums_by_domain(fitting: Ints, domains: Ints | None) -> list[int]:
-    """Replicas by domain; of all nodes where none is required."""
+    """Sums of ``fitting`` (nodes,) by domain; one sum of all nodes where ``domains`` is None."""
     if domains is None:
         return [int(fitting.sum())]
     sums = np.zeros(int(domains.max(initial=0)) + 1, dtype=np.int64)
@@ -329,7 +346,7 @@ def _max_shares_per_gpu(state: CycleState, shape: Shape) -> list[float]:
 
 
 def max_freed(state: CycleState, member: Member) -> Floats:
-    """(resources,) the most that evicting the pod frees; a part of a GPU counts as its GPU."""
+    """(resources,) the most that evicting the pod releases; part of a GPU counts as the GPU."""
     freed, share = state.statement.occupied(member), member.shape.gpu_share
     gpu = state.snapshot.resources.positions.get(GPU_RESOURCE)
     if share is None or gpu is None:
@@ -340,7 +357,7 @@ def max_freed(state: CycleState, member: Member) -> Floats:
 
 
 def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
-    """Whether enough counted capacity is all it takes to place ``members``."""
+    """Whether ``members`` fit if, and only if, enough replicas are counted."""
     shape = members[0].shape
     return (
         all(member.shape is shape for member in members)

@@ -1,15 +1,16 @@
-"""Minimising victims: what evictions cost, and a proposal node by node so that they cost less.
+"""Cheaper sets of victims: what evictions cost, and proposals node by node.
 
-The order of candidates takes victims wherever they run: eight small pods of one node though three
-larger ones of another would do. Here the same units are proposed node by node:
+The order of candidates ignores where victims run: it may take eight small pods of one node although
+three larger ones of another node would do. Here units are proposed node by node:
 
-    cost = (work that is lost, gangs that fall below minMember, pods that are evicted)
-    until no node has any unit left: of the node where capacity for one more replica of the largest
-        pod of the request costs least, the units that release it
+    cost = (lost work, gangs that fall below minMember, evicted pods), compared in this order
+    until no node has units left:
+        of all nodes, the units that release capacity for one more replica at the lowest cost
 
-On a node elastic pods come first, then the units that release most of what is scarcest there.
-Choosing the cheapest is a knapsack, so this is a proposal: the search takes the cheapest of all.
-O(n log n) for n units. Where lost work counts, a further one solves the knapsack over nodes.
+A replica is one more pod of the largest shape of the request. On a node elastic pods come first,
+then the units that release most of the scarcest resource. The cheapest set is a knapsack problem;
+this is a greedy proposal, and the search takes the cheapest of all proposals. O(n log n) for n
+units. Where lost work counts, ``by_total_cost`` also solves the knapsack over nodes.
 """
 
 import math
@@ -28,28 +29,28 @@ from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Member
 
 MAX_REPLICAS, MAX_NODES = 64, 512
-"""For which the units of the lowest cost in sum are proposed."""
+"""Limits of ``by_total_cost``: replicas that are missing, and nodes with candidates."""
 
 MAX_UNITS = 4096
 """Units that are considered for one gang."""
 
 ReplicaStep = tuple[int, list[VictimUnit]]
-"""How many more replicas fit on a node, and the units that must leave for them."""
+"""How many more replicas fit on a node, and the units that must be evicted for them."""
 
 EvictionCost = tuple[float, int, int]
-"""Work that is lost, gangs that fall below minMember, pods that are evicted."""
+"""Lost work (``order.lost_work``), gangs that fall below minMember, evicted pods."""
 
 
 class EvictionCosts:
-    """What it costs to evict units."""
+    """The costs of evictions; ``by_loss``: whether lost work counts."""
 
     def __init__(self, state: CycleState, pool: VictimPool) -> None:
-        """Lost work counts where the cycle weighs it."""
+        """``pool``: knows the lost work of units."""
         self.by_loss = state.loss_rules.by_loss
         self._pool = pool
 
     def of(self, units: Sequence[VictimUnit]) -> EvictionCost:
-        """The cost of all of ``units``."""
+        """The cost of evicting all of ``units``."""
         gangs, pods, lost = set[str](), 0, 0.0
         lost_work = self._pool.lost_work
         for unit in units:
@@ -61,16 +62,16 @@ class EvictionCosts:
         return lost, len(gangs), pods
 
     def of_unit(self, unit: VictimUnit) -> EvictionCost:
-        """The cost of one unit."""
+        """The cost of evicting one unit."""
         return self.lost_work(unit), 0 if unit.is_elastic else 1, len(unit.members)
 
     def lost_work(self, unit: VictimUnit) -> float:
-        """Seconds of the whole cluster that its eviction destroys; 0 where they don't count."""
+        """``order.lost_work`` of the unit; 0 where lost work does not count."""
         return self._pool.lost_work(unit) if self.by_loss else 0.0
 
 
 def by_node_eviction_cost(replicas: "ReplicaSteps", costs: EvictionCosts) -> Iterator[VictimUnit]:
-    """The units that release capacity for pods of the request, the lowest cost first."""
+    """The units of all nodes, replica by replica, those of the lowest cost first."""
     following = {row: replicas.of(row) for row in replicas.rows}
     queue = list[tuple[EvictionCost, int, list[VictimUnit]]]()
 
@@ -92,17 +93,18 @@ def by_node_eviction_cost(replicas: "ReplicaSteps", costs: EvictionCosts) -> Ite
 def by_total_cost(
     request: PlacementRequest, replicas: "ReplicaSteps", costs: EvictionCosts
 ) -> list[VictimUnit]:
-    """The units that release just enough for pods of one shape, at the lowest cost in sum.
+    """The units that together release enough for a request of one shape at the lowest total cost.
 
-    A knapsack over nodes, as one that costs more may release capacity for several pods at once.
-    Empty where it takes too many pods or nodes. O(nodes x pods x units).
+    A knapsack over nodes, as an expensive unit may release capacity for several pods at once.
+    Empty for other requests, and beyond ``MAX_REPLICAS`` or ``MAX_NODES``.
+    O(nodes x pods x units).
     """
     if len(replicas.rows) > MAX_NODES or len(by_shape(request.members)) > 1:
         return []
     needed = len(request.members) - replicas.initial
     if not 0 < needed <= MAX_REPLICAS:
         return []
-    # By the replicas that fit so far: the lowest cost, and the units that it takes.
+    # By the number of replicas gained so far: the lowest cost, and the units evicted for it.
     best: dict[int, tuple[EvictionCost, list[VictimUnit]]] = {0: ((0.0, 0, 0), [])}
     for row in replicas.rows:
         found, gained, taken = dict(best), 0, list[VictimUnit]()
@@ -132,14 +134,14 @@ def _by_node(state: CycleState, units: Iterable[VictimUnit]) -> dict[int, list[V
 
 
 def _are_interchangeable(units: Sequence[VictimUnit]) -> bool:
-    """Whether each unit releases as much as any other, by its shape."""
+    """Whether all units are single pods of one shape without claims, which release the same."""
     shape = units[0].members[0].shape
     alike = [len(unit.members) == 1 and unit.members[0].shape is shape for unit in units]
     return all(alike) and not shape.has_claims
 
 
 class ReplicaSteps:
-    """Replicas of the largest pod of a request, and the units that release capacity for them."""
+    """By node, the units to evict for one more replica, and then for further ones."""
 
     def __init__(
         self,
@@ -148,28 +150,48 @@ class ReplicaSteps:
         units: Sequence[VictimUnit],
         costs: EvictionCosts,
     ) -> None:
-        """Nothing is computed yet of any node."""
+        """``units``: the candidates. Nothing is computed yet."""
         self._state, self._costs = state, costs
         self._units_by_row = _by_node(state, units)
         self._steps: dict[int, tuple[list[ReplicaStep], Iterator[ReplicaStep]]] = {}
         self._shape = ShapeCount(state, by_shape(request.members)[0])
         self._freed = FreedResources(state)
+        self._initial_replicas = self._shape.initial_replicas()
         self._units_by_gang: dict[str, list[VictimUnit]] = {}
         for unit in units:
             self._units_by_gang.setdefault(unit.gang.key, []).append(unit)
 
     @property
     def rows(self) -> Collection[int]:
-        """The nodes that have any unit."""
+        """The rows of the nodes that have candidates."""
         return self._units_by_row.keys()
 
     @property
     def initial(self) -> int:
-        """Replicas that fit without any eviction."""
-        return sum(self._shape.initial_replicas())
+        """How many replicas fit on all nodes without any eviction."""
+        return sum(self._initial_replicas)
+
+    def without(self, units: Iterable[VictimUnit]) -> int:
+        """How many replicas fit on all nodes once all of ``units`` have left. O(pods + nodes)."""
+        idle, positions = self._state.statement.future_idle, self._state.snapshot.nodes.positions
+        free: dict[int, list[float]] = {}
+        devices = dict[int, float]()
+        for member in (member for unit in units for member in unit.members):
+            row = positions.get(member.node)
+            if row is None:
+                continue
+            left = free.setdefault(row, idle[:, row].tolist())
+            for position, amount in self._freed.of(member):
+                left[position] += amount
+            released = member.charge.get(GPU, 0.0) if member.claims else 0.0
+            devices[row] = devices.get(row, 0.0) + released
+        return self.initial + sum(
+            self._shape.replicas(row, left, devices[row]) - self._initial_replicas[row]
+            for row, left in free.items()
+        )
 
     def of(self, row: int) -> Iterator[ReplicaStep]:
-        """The units that let more replicas fit on the node and how many, then further ones."""
+        """The steps of the node ``row``, one after the other; computed once."""
         if row not in self._steps:
             self._steps[row] = [], self._compute(row, self._units_by_row[row])
         known, further = self._steps[row]
@@ -195,14 +217,14 @@ class ReplicaSteps:
                     free[position] += amount
                 released += member.charge.get(GPU, 0.0) if member.claims else 0.0
             if len(self._units_by_gang[unit.gang.key]) > 1:
-                step |= dict.fromkeys(self._orphaned_units(unit))
+                step |= dict.fromkeys(self.orphaned(unit))
             step[unit] = None
             now = self._shape.replicas(row, free, released)
             if now > fitting:
                 gained, fitting = now - fitting, now
                 taken = self._needed(row, list(step), free, released, now)
                 yield gained, taken
-                # What is not needed yet counts as free, so it goes with what comes next.
+                # Units that are not needed for this step are released for the next one.
                 step = dict.fromkeys(unit for unit in step if unit not in taken)
 
     def _needed(
@@ -213,7 +235,10 @@ class ReplicaSteps:
         released: float,
         replicas: int,
     ) -> list[VictimUnit]:
-        """Those of ``step`` without which fewer replicas fit, the most lost work dropped first."""
+        """``step`` without units that ``replicas`` do not need, most lost work dropped first.
+
+        ``free``, ``released``: of the node once all of ``step`` are evicted, as of ``ShapeCount``.
+        """
         if not self._state.loss_rules.by_loss or _are_interchangeable(step):
             return step
         left, kept = list(free), list(step)
@@ -233,9 +258,10 @@ class ReplicaSteps:
     def _ranked(
         self, unit: VictimUnit, row: int, scarcest: int | None
     ) -> tuple[tuple[bool, float], Sequence[Member], VictimUnit]:
-        """The unit, its pods on the node and its rank there.
+        """The rank of the unit on the node, its pods there, and the unit.
 
-        Elastic pods come first, then what releases most, or loses least for what it releases.
+        Elastic pods first, then what releases most of ``scarcest``; where lost work counts, what
+        loses least for the amount that it releases.
         """
         pods = self._pods_on(unit, row)
         freed = self._freed_amount(pods, scarcest)
@@ -251,12 +277,13 @@ class ReplicaSteps:
         return [member for member in unit.members if member.node == node]
 
     def _freed_amount(self, pods: Iterable[Member], resource: int | None) -> float:
-        """What these pods release of a resource; of GPUs, if None."""
+        """How much of a resource these pods release; of GPUs if it is None."""
         if resource is None:
             return sum([member.charge.get(GPU, 0.0) for member in pods])
         return sum([self._freed.amount(member, resource) for member in pods])
 
-    def _orphaned_units(self, unit: VictimUnit) -> list[VictimUnit]:
+    def orphaned(self, unit: VictimUnit) -> list[VictimUnit]:
+        """The other candidates that must be evicted with the unit."""
         peers = self._units_by_gang[unit.gang.key]
         if unit.is_elastic:
             return []

@@ -1,15 +1,16 @@
 """The order of candidates: which eviction units a search takes first.
 
-Inside a queue: gangs that were evicted often last, low priority first, elastic pods before
-minMember sets, what loses least work first, the youngest first (where lost work does not count, by
-priority, elastic pods and age alone). Between queues the reverse of the order in which queues are
-allocated to: the most saturated first, counting the units taken already, so that queues end level.
+Inside a queue, the first difference decides: gangs that were evicted often come last, then low
+priority first, elastic pods before minMember sets, least lost work first, youngest first. Where
+lost work does not count, only priority, elastic pods and age decide. Between queues it is the
+reverse of the order in which queues place their gangs: the most saturated queue first. Units that
+were taken count as released, so that queues end up equally saturated.
 
-Units come one by one, as a search that has enough does not need the rest. Building a queue's units
-costs O(gangs log gangs) once per action, taking the next O(depth x siblings).
+Units are generated one by one, as a search stops when it has enough of them. Building a queue's
+units costs O(gangs log gangs) once per action, taking the next O(depth x siblings).
 
-What an eviction destroys (``lost_work``) is the work of its pods since they last saved it, times
-the part of the cluster that they hold.
+The work lost by an eviction (``lost_work``) is the time since its pods last saved their work, times
+the part of the cluster that they have allocated.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -18,16 +19,17 @@ import numpy as np
 
 from kai_py.grouping.gang import FailureLimit
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.victims.survival import can_be_suspended, exceeded_limit
+from kai_py.plan.victims.survival import exceeded_limit
 from kai_py.plan.victims.units import VictimUnit, victim_units
 from kai_py.policy.lost_work import lost_seconds
 from kai_py.policy.queue_order import QueueOrder
+from kai_py.snapshot.admitted_gangs import can_be_suspended
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 
 
 def part_of_cluster(state: CycleState, cost: Floats) -> float:
-    """``cost`` (quota resources,) as a part of the cluster (0 to 1), by its scarcest resource."""
+    """The dominant share, at least 0, that ``cost`` (quota resources,) is of the whole cluster."""
     known = state.parts_of_cluster.get(id(cost))
     if known is not None and known[0] is cost:
         return known[1]
@@ -41,9 +43,11 @@ def part_of_cluster(state: CycleState, cost: Floats) -> float:
 
 
 def lost_work(state: CycleState, unit: VictimUnit, at: float | None = None) -> float:
-    """Seconds of the whole cluster that evicting the unit destroys, weighted (``lost_work``).
+    """Seconds of the whole cluster's work that are lost if the unit is evicted at ``at``.
 
-    ``at``: when it is evicted, without the pods that are expected to have ended; None: now.
+    Multiplied by one more than the number of times that its gang was evicted lately. ``at``:
+    seconds since the epoch, None for now; pods that are expected to have ended by then lose
+    nothing. The work of one pod: ``policy.lost_work``.
     """
     quota, lost, cost = state.quota, 0.0, state.loss_rules.restart_cost
     now = state.snapshot.now if at is None else at
@@ -59,7 +63,7 @@ class VictimPool:
     """Eviction units by queue, for the length of one action."""
 
     def __init__(self, state: CycleState) -> None:
-        """The units of a queue are built when they are first asked for."""
+        """Nothing is built yet: the units of a queue are built when first needed."""
         self._state = state
         self._lowest_priority: dict[int, int | None] = {}
         self._units: dict[int, list[VictimUnit]] = {}
@@ -68,7 +72,7 @@ class VictimPool:
         self._evicted_count: dict[int, int] = {}
 
     def queues(self) -> list[int]:
-        """Queues with preemptible running gangs."""
+        """The positions of the queues with preemptible running gangs, ascending."""
         return sorted(self._state.evictable)
 
     def gangs(self, queue: int) -> Sequence[Gang]:
@@ -86,8 +90,8 @@ class VictimPool:
     def units(self, queue: int, *, guaranteed: bool = False) -> Iterator[VictimUnit]:
         """Units of a queue that were not evicted and that no eviction limit protects, in order.
 
-        ``guaranteed``: the preemptor's queue stays within what it deserves, so that gangs that were
-        evicted often are candidates, too, the last ones.
+        ``guaranteed``: whether the preemptor's queue stays within what it deserves; then gangs that
+        were evicted often are candidates as well, the last ones.
         """
         state, units = self._state, self._remaining(queue)
         often = state.eviction_limits.evicted_often
@@ -114,19 +118,19 @@ class VictimPool:
                 yield unit
 
     def invalidate(self, queue: int) -> None:
-        """Pods of a running gang of the queue were placed: its units differ now."""
+        """Build the units of the queue again: pods of one of its running gangs were placed."""
         self._units.pop(queue, None)
         self._evicted_count.pop(queue, None)
 
     def lost_work(self, unit: VictimUnit) -> float:
-        """Seconds of the whole cluster that evicting the unit destroys (``policy.lost_work``)."""
+        """``lost_work`` of the unit now, computed once."""
         lost = self._lost_work.get(unit)
         if lost is None:
             lost = self._lost_work[unit] = lost_work(self._state, unit)
         return lost
 
     def _in_eviction_order(self, gangs: Iterable[Gang]) -> list[VictimUnit]:
-        """The order inside a queue; the units of a gang keep theirs."""
+        """The units of a queue's gangs in order; those of one gang stay in theirs."""
         ranked = [
             (self._eviction_rank(unit), unit)
             for gang in sorted(gangs, key=lambda g: g.key, reverse=True)
@@ -150,13 +154,13 @@ def _any_evicted(unit: VictimUnit, evicted: Container[str]) -> bool:
 
 
 def _limit_of(gang: Gang) -> FailureLimit | None:
-    """Why the gang can't be evicted whole; None if it can."""
+    """The limit that keeps the gang from being evicted whole; None if there is none."""
     exceeded = exceeded_limit(gang, gang.bound)
     return None if exceeded is None or can_be_suspended(gang) else exceeded
 
 
 def _units_of(state: CycleState, gang: Gang) -> Sequence[VictimUnit]:
-    """The units of a gang; none of one that can't be divided, so that it harms no preemptor."""
+    """The units of a gang; none if computing them fails, so that only this gang is affected."""
     if gang.key in state.turns.aside:
         return ()
     try:
@@ -167,27 +171,28 @@ def _units_of(state: CycleState, gang: Gang) -> Sequence[VictimUnit]:
 
 
 def most_saturated_first(
-    state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]], wanted: Floats
+    state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]], request: Floats
 ) -> Iterator[VictimUnit]:
-    """The order between queues, through the tree; each unit counts as released once it is taken.
+    """The units of several queues, always from the queue that is most saturated then.
 
-    ``wanted`` (quota resources,): what the units are taken for.
+    ``request`` (quota resources,): that of the reclaimer. A unit counts as released once taken.
     """
     if len(by_queue) == 1:
         yield from next(iter(by_queue.values()))
         return
-    order = QueueOrder(state.quota.usage, state.quota.rules, reverse=True, wanted=wanted)
-    nothing = np.zeros(len(state.quota.resources))
-    following = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
-    for queue, unit in following.items():
+    quota = state.quota
+    order = QueueOrder(quota.usage, quota.rules, reverse=True, reclaimer_request=request)
+    nothing = np.zeros(len(quota.resources))
+    heads = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
+    for queue, unit in heads.items():
         order.update(queue, None if unit is None else nothing)
-    while (first := order.first()) is not None and (candidate := following[first]) is not None:
+    while (first := order.first()) is not None and (candidate := heads[first]) is not None:
         yield candidate
         order.release(first, released_quota(state, candidate))
-        following[first] = next(by_queue[first], None)
-        order.update(first, None if following[first] is None else nothing)
+        heads[first] = next(by_queue[first], None)
+        order.update(first, None if heads[first] is None else nothing)
 
 
 def released_quota(state: CycleState, unit: VictimUnit) -> Floats:
-    """(quota resources,) what the queue of a unit has less allocated without it."""
+    """(quota resources,) by how much less its queue has allocated once the unit is evicted."""
     return state.quota.cost_of(unit.members)

@@ -1,16 +1,16 @@
-"""Protections: which rule keeps the pods that have the capacity a pending gang is short of.
+"""Protections: the rules by which no pod is evicted for a gang that lacks only capacity.
 
-A gang that is short of nothing but capacity would start if other pods were evicted. Where they may
-not be, the stage is the rule that protects them, and not the capacity:
+Such a gang would start if other pods were evicted. Where they may not be, its unschedulable reason
+gets the stage of the rule that protects them:
 
     FairShare          its own queue would exceed its fair share (or, for non-preemptible pods, what
                        it deserves), so it may reclaim nothing from other queues
-    EvictionBudget     the candidates are protected for now: a disruption budget, an eviction rate
-    VictimsProtected   the other queues are within their share, or what they have above it, past its
-                       min runtime, is not enough
+    EvictionBudget     the candidates are protected for now, by a disruption budget or eviction rate
+    VictimsProtected   the other queues are within their shares, or what they have above them and
+                       past the min runtime is not enough
 
-The stage stays as it was where the gang is infeasible or would not fit on empty nodes, where no
-candidate runs, and where the gang chose not to preempt. For explanation only, never for decisions.
+The stage does not change if the gang is infeasible or would not fit on empty nodes, if no candidate
+runs, or if the gang never preempts. This is for explanation only and decides nothing.
 O(nodes) per shape and O(queues) per class of gang (queue, priority, cost), once per cycle.
 """
 
@@ -41,7 +41,11 @@ RequesterClass = tuple[str, bool, int, bytes]
 
 @dataclass
 class _Findings:
-    """What was found for earlier gangs: by shape whether it fits, by class what is protected."""
+    """What was found for earlier gangs of the cycle.
+
+    ``fits``: by number of a shape, how many of its pods fit on empty nodes; ``verdicts``: by class
+    of gang.
+    """
 
     pool: VictimPool
     fits: dict[int, int] = field(default_factory=dict)
@@ -51,14 +55,17 @@ class _Findings:
 def explain_protections(
     state: CycleState, gangs: Sequence[Gang], actions: Sequence[Action]
 ) -> None:
-    """Say for each of ``gangs`` short of capacity which rule protects the pods that have it."""
+    """Add to the reason of each of ``gangs`` that lacks capacity which rules protect victims.
+
+    ``actions``: those that are enabled.
+    """
     short = [gang for gang in gangs if gang.may_preempt and _lacks_capacity(state, gang)]
     if not short:
         return
     findings = _Findings(VictimPool(state))
     if not findings.pool.queues():
         return
-    for gang in state.turns.able(short):
+    for gang in state.turns.eligible(short):
         with state.turns.of(gang):
             _explain_for(state, gang, actions, findings)
 
@@ -86,19 +93,19 @@ def _with_protections(
     listed = "; ".join(each.message for each in found[:MAX_QUEUES_LISTED])
     others = len(found) - MAX_QUEUES_LISTED
     more = f"; {others} more queues are protected" if others > 0 else ""
-    message = f"{reason.message} No preemption victims: {listed}{more}."
-    return replace(reason, stage=stage, message=message, protections=found)
+    noted = reason.with_sentence(f"No preemption victims: {listed}{more}.")
+    return replace(noted, stage=stage, protections=found)
 
 
 def _fits_empty_nodes(state: CycleState, request: PlacementRequest, fits: dict[int, int]) -> bool:
-    """Whether the nodes that admit the pods now would fit them empty, shape by shape."""
+    """Whether the pods, each shape by itself, would fit on the nodes that admit them if empty."""
     snapshot = state.snapshot
     for members in by_shape(request.members):
         shape = members[0].shape
         if shape.number not in fits:
             static = state.placer.shapes.fits.static_fits.of(shape, snapshot.nodes)
             able = not shape.needs_devices or state.statement.devices.fits_empty_cluster(shape)
-            replicas = replicas_on_empty(shape, snapshot, static.mask)
+            replicas = replicas_on_empty(shape, snapshot.nodes, snapshot.resources, static.mask)
             fits[shape.number] = int(replicas.sum()) if able else 0
         if fits[shape.number] < len(members):
             return False
@@ -142,7 +149,7 @@ def _find_verdict(
 
 
 def _own_share_refusal(state: CycleState, reclaimer: Reclaimer) -> Protection | None:
-    """By how much the gang's own queue would exceed its share; None if it would not."""
+    """That the gang's own queue would exceed its share; None if it would not."""
     refused = may_reclaim(state.quota.usage, reclaimer, state.quota.rules)
     if refused is None:
         return None
@@ -160,7 +167,7 @@ def _own_share_refusal(state: CycleState, reclaimer: Reclaimer) -> Protection | 
 def _within_queue(
     state: CycleState, gang: Gang, reclaimer: Reclaimer, pool: VictimPool
 ) -> Iterator[Protection]:
-    """Running gangs of the same queue: priority decides among them."""
+    """What protects the running gangs of the same queue from preemption."""
     queue = reclaimer.queue
     lowest = pool.lowest_priority(queue)
     if lowest is None:
@@ -177,7 +184,7 @@ def _within_queue(
 def _other_queues(
     state: CycleState, reclaimer: Reclaimer, others: Sequence[int], pool: VictimPool
 ) -> Iterator[Protection]:
-    """The other queues, by their ancestors that are siblings of those of the gang's queue."""
+    """What protects other queues: one entry, or more, per sibling of the gang's ancestors."""
     usage, rules = state.quota.usage, state.quota.rules
     reclaimable = reclaimable_queues(usage, reclaimer, rules)
     min_runtime = reclaim_min_runtime(usage.queues, reclaimer.queue, rules)
@@ -199,7 +206,7 @@ def _other_queues(
 def _protected_victims(
     state: CycleState, queue: str, gangs: Sequence[Gang], min_runtime: float
 ) -> Iterator[Protection]:
-    """Why no pod of a queue that is above its share can be evicted now."""
+    """What protects the pods of a queue that may lose some; empty if nothing does."""
     now = state.snapshot.now
     if min_runtime and all(within_min_runtime(each.started, min_runtime, now) for each in gangs):
         until = min(each.started + min_runtime for each in gangs)
@@ -213,7 +220,7 @@ def _protected_victims(
 
 
 def _sibling_share(state: CycleState, reclaimer: Reclaimer, sibling: int) -> Protection:
-    """What a sibling has allocated, against what it may keep."""
+    """What ``sibling``, the position of a queue, has allocated against what protects it."""
     usage = state.quota.usage
     rows = np.flatnonzero(reclaimer.request > 0)
     row = int(rows[0]) if len(rows) else 0
@@ -225,16 +232,16 @@ def _sibling_share(state: CycleState, reclaimer: Reclaimer, sibling: int) -> Pro
     bounds = usage.queues.deserved if below_deserved else usage.allocatable
     noun, per_unit = display_unit(state.quota.resources[row])
     value, bound = usage.allocated[row, sibling] / per_unit, bounds[row, sibling] / per_unit
-    due = "its deserved quota" if below_deserved else "its fair share"
+    share = "its deserved quota" if below_deserved else "its fair share"
     name = usage.queues.names[sibling]
     allocated = f"queue {name} has {value:g} {noun} allocated"
     if exceeds(usage.allocated[row, sibling], bounds[row, sibling]):
         message = (
-            f"{allocated}, and reclaiming what is above {due} of {bound:g} does not free "
+            f"{allocated}, and reclaiming what is above {share} of {bound:g} does not free "
             "enough capacity"
         )
         return Protection(
             ProtectionRule.TOO_LITTLE_ABOVE_SHARE, name, message, float(value), float(bound)
         )
-    message = f"{allocated}, within {due} of {bound:g}"
+    message = f"{allocated}, within {share} of {bound:g}"
     return Protection(ProtectionRule.WITHIN_SHARE, name, message, float(value), float(bound))

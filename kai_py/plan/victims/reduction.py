@@ -1,13 +1,16 @@
-"""Fewer, or cheaper, victims than were selected: those that the request needs.
+"""Reduction of the selected units to those that the request needs, or to a cheaper set.
 
-Units that are not needed are put back, by eviction cost; of a gang that would fall below minMember,
-every pod, if those that are needed are elastic. Where the strategy lets others be proposed, the
-cheapest of them takes the place of what is needed.
+Units that are not needed are dropped, the last candidates first. Where that leaves a gang below
+minMember although it has elastic pods, its pods are considered one by one, in case elastic pods
+suffice. If the strategy has other candidates, sets proposed from these compete, and the set with
+the lowest eviction cost is taken.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from kai_py.plan.placement.fit import by_shape
+from kai_py.plan.victims.exhaustive import MAX_CANDIDATES, cheapest_set, spans_nodes
 from kai_py.plan.victims.minimise import (
     MAX_UNITS,
     EvictionCosts,
@@ -29,15 +32,18 @@ from kai_py.plan.victims.units import (
 
 
 class VictimReduction:
-    """Reduces the victims of one search; where counting cannot tell, it tries placements."""
+    """Reduces the victims of one search, by trial placements where counting is not exact."""
 
     def __init__(self, strategy: VictimStrategy, trials: TrialPlacements) -> None:
-        """``trials``: of the search, whose probes are spent."""
+        """``trials``: those of the search; their probes are spent."""
         self._strategy, self._trials = strategy, trials
         self._state, self._gang, self._request = strategy.state, strategy.gang, strategy.request
 
     def minimise(self, needed: list[VictimUnit], taken: list[VictimUnit]) -> list[VictimUnit]:
-        """``needed`` of what was ``taken``, or others of no higher priority that cost less."""
+        """``needed``, or other units of no higher priority that cost less together.
+
+        ``taken``: the selected units, of which ``needed`` are left.
+        """
         by_loss = self._state.loss_rules.by_loss
         if not needed or (len(pods_of(needed)) < 2 and not by_loss):
             return needed
@@ -51,15 +57,22 @@ class VictimReduction:
         proposals: list[Iterable[VictimUnit]] = [by_node_eviction_cost(replicas, cost)]
         if by_loss:
             each_by_cost = sorted(units, key=cost.of_unit)
-            # Where counting decides, what was taken in this order already leads to ``needed``.
+            # If counting is exact and the units were taken in this order, it leads to ``needed``.
             if not self._trials.is_exact or each_by_cost[: len(taken)] != taken:
                 proposals.append(each_by_cost)
             proposals.append(by_total_cost(self._request, replicas, cost))
         others = (self._enough_of(offered) for offered in proposals)
-        return min([needed, *(each for each in others if each)], key=cost.of)
+        best = min([needed, *(each for each in others if each)], key=cost.of)
+        if not by_loss or len(units) > MAX_CANDIDATES or not spans_nodes(units):
+            return best
+        if len(by_shape(self._request.members)) > 1:
+            return best
+        count = len(self._request.members)
+        found = self._enough_of(cheapest_set(count, units, replicas, cost, cost.of(best)))
+        return min(best, found, key=cost.of) if found else best
 
     def _enough_of(self, units: Iterable[VictimUnit]) -> list[VictimUnit]:
-        """Those of ``units`` that are needed, taken in their order; none if they do not suffice."""
+        """Those of ``units`` that are needed if taken in this order; empty if all are too few."""
         other = VictimSelection(self._state, self._gang, self._request)
         min_units, offered = 0, iter(units)
         while other.take_until_enough(offered, min_units):
@@ -71,61 +84,65 @@ class VictimReduction:
         return []
 
     def needed_units(self, selection: VictimSelection) -> list[VictimUnit]:
-        """The units without those that can stay; ``selection`` is as before afterwards."""
-        kept, unneeded = self._drop_unneeded(selection, selection.units)
-        for gang in elastic_gangs_below_min(kept, self._state.statement):
-            fewer, staying = self._drop_unneeded(selection, split_by_pod(kept, gang))
+        """The units of the selection without those that can stay; the selection is unchanged."""
+        needed, unneeded = self._drop_unneeded(selection, selection.units)
+        for gang in elastic_gangs_below_min(needed, self._state.statement):
+            fewer, staying = self._drop_unneeded(selection, split_by_pod(needed, gang))
             if keeps_min_members(gang, fewer, self._state.statement):
-                kept, unneeded = fewer, [*unneeded, *staying]
+                needed, unneeded = fewer, [*unneeded, *staying]
             else:
                 for unit in staying:
                     selection.count(unit, 1.0)
         for unit in unneeded:
             selection.count(unit, 1.0)
-        return kept
+        return needed
 
     def _drop_unneeded(
         self, selection: VictimSelection, units: Sequence[VictimUnit]
     ) -> tuple[list[VictimUnit], list[VictimUnit]]:
-        """Those of ``units`` that are needed, and those that can stay and are counted as back.
+        """Those of ``units`` that are needed, and those that can stay.
 
-        Units that can stay without being counted are in neither.
+        The latter are counted as back in ``selection``. Useless units are in neither list, as they
+        are of no account in the count.
         """
         if self._trials.is_exact and len(units) == 1:
             return list(units), []
         unneeded = [] if self._trials.is_exact else self._units_elsewhere(selection, units)
-        useless = selection.unneeded(units) if self._trials.is_exact else []
-        kept = {id(unit): unit for unit in units}
+        useless = selection.useless(units) if self._trials.is_exact else []
+        needed = {id(unit): unit for unit in units}
         for unit in (*unneeded, *useless):
-            del kept[id(unit)]
+            del needed[id(unit)]
         by_gang: dict[str, list[VictimUnit]] = {}
-        for unit in kept.values():
+        for unit in needed.values():
             by_gang.setdefault(unit.gang.key, []).append(unit)
-        must_leave = selection.must_leave(kept.values())
-        for unit in reversed(list(kept.values())):
+        must_leave = selection.must_leave(needed.values())
+        for unit in reversed(list(needed.values())):
             if unit in must_leave:
                 continue
             peers = by_gang[unit.gang.key]
             if is_orphaned(unit, peers):
                 continue
             selection.count(unit, -1.0)
-            del kept[id(unit)]
-            if selection.is_enough and self._suffice(list(kept.values())):
+            del needed[id(unit)]
+            if selection.is_enough and self._suffice(list(needed.values())):
                 peers.remove(unit)
                 unneeded.append(unit)
                 continue
             selection.count(unit, 1.0)
-            kept[id(unit)] = unit
-        return [unit for unit in units if id(unit) in kept], unneeded
+            needed[id(unit)] = unit
+        return [unit for unit in units if id(unit) in needed], unneeded
 
     def _suffice(self, units: Sequence[VictimUnit]) -> bool:
-        """Whether units that are enough by counting really are."""
+        """Whether the request fits without units that are enough by counting."""
         return self._trials.is_exact or self._trials.fits(units)
 
     def _units_elsewhere(
         self, selection: VictimSelection, units: Sequence[VictimUnit]
     ) -> list[VictimUnit]:
-        """Units on nodes that the request does not use, counted as back, if all can stay."""
+        """The units on nodes that a trial placement does not use, if all of them can stay.
+
+        They are then counted as back; otherwise the list is empty.
+        """
         names = self._state.snapshot.nodes.names
         with self._state.statement.trial():
             self._trials.place(units, explain=False)
@@ -133,12 +150,12 @@ class VictimReduction:
             used_nodes = {
                 names[placed[m.pod.uid].row] for m in self._request.members if m.pod.uid in placed
             }
-        near = [u for u in units if any(member.node in used_nodes for member in u.members)]
-        far = [u for u in units if u not in near and not is_orphaned(u, near)]
-        for unit in far:
+        on_used = [u for u in units if any(member.node in used_nodes for member in u.members)]
+        elsewhere = [u for u in units if u not in on_used and not is_orphaned(u, on_used)]
+        for unit in elsewhere:
             selection.count(unit, -1.0)
-        if selection.is_enough and self._trials.fits([unit for unit in units if unit not in far]):
-            return far
-        for unit in far:
+        if selection.is_enough and self._trials.fits([u for u in units if u not in elsewhere]):
+            return elsewhere
+        for unit in elsewhere:
             selection.count(unit, 1.0)
         return []

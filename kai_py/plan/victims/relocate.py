@@ -1,12 +1,12 @@
 """Relocation of victims: those that fit elsewhere are restarted there and are not lost.
 
-Gangs are placed again by priority, then age, each with its minMember set before its elastic pods. A
-subgroup or minMember set is relocated whole or lost; elastic pods of a leaf that fell below
-minMember are lost with it. Those of its pods whose capacity is still idle stay where they are: a
-pod placed on its own node is not evicted. Claims that were made for a pod alone are made again with
-it, so that it gets other devices, wherever they are; pods that name claims of others are not
-relocated. Rules between pods are checked for the pods that stay as for those relocated: the
-preemptor may refuse them, and must stay as evenly spread as it requires.
+Gangs are placed by priority, then age, each with its minMember set before its elastic pods. A
+subgroup or minMember set is relocated whole or lost; the elastic pods of a leaf that fell below
+minMember are lost with it. Pods of a unit whose own node still has capacity for them stay there: a
+pod that is placed on its own node is not evicted. A claim that was created for one pod only is
+created again with it, so the pod may get other devices on another node; pods with claims that
+outlive them are not relocated. The rules between pods hold for all these pods as for any other: the
+preemptor's anti-affinity may exclude them, and its spread constraints must hold beside them.
 """
 
 from collections.abc import Sequence
@@ -25,17 +25,20 @@ from kai_py.snapshot.pod_selection import rules_of
 
 
 def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> list[VictimUnit]:
-    """Place evicted ``units`` of running gangs elsewhere; returns those that fit nowhere: lost."""
+    """Place evicted ``units`` elsewhere; returns those that fit nowhere, which are lost.
+
+    In the statement, which must be in a trial. ``action``: recorded with the placements.
+    """
     by_gang: dict[str, list[VictimUnit]] = {}
     for unit in units:
         by_gang.setdefault(unit.gang.key, []).append(unit)
     relocated: set[int] = set()
-    full: set[int] = set()
+    without_capacity: set[int] = set()
     for group in sorted(by_gang.values(), key=lambda group: _relocation_order(group[0].gang)):
         lost_leaves: set[str] = set()
         for unit in reversed(group):
             orphaned = any(member.subgroup in lost_leaves for member in unit.members)
-            if not orphaned and _relocate_unit(state, unit, action, full):
+            if not orphaned and _relocate_unit(state, unit, action, without_capacity):
                 relocated.add(id(unit))
             else:
                 lost_leaves.update(unit.leaves_below_min)
@@ -46,13 +49,15 @@ def _relocation_order(gang: Gang) -> tuple[int, float, str]:
     return (-gang.priority, gang.created, gang.key)
 
 
-def _relocate_unit(state: CycleState, unit: VictimUnit, action: Action, full: set[int]) -> bool:
+def _relocate_unit(
+    state: CycleState, unit: VictimUnit, action: Action, without_capacity: set[int]
+) -> bool:
     """Place a unit elsewhere; whether it fits.
 
-    ``full``: numbers of shapes of which no node has capacity for one more pod; added to.
+    ``without_capacity``: numbers of the shapes for which no node has capacity; added to.
     """
     gang, quota, shape = unit.gang, state.quota, unit.members[0].shape.number
-    if len(unit.members) == 1 and shape in full:
+    if len(unit.members) == 1 and shape in without_capacity:
         return False
     if quota.queue_of(gang) is None or not all(map(owns_all_claims, unit.members)):
         return False
@@ -60,7 +65,7 @@ def _relocate_unit(state: CycleState, unit: VictimUnit, action: Action, full: se
         return False
     if not may_fit_elsewhere(state, unit):
         if len(unit.members) == 1:
-            full.add(shape)
+            without_capacity.add(shape)
         return False
     may_stay = len(unit.members) > 1 or unit.members[0].claims
     if may_stay and _try_relocation(state, unit, action, keep_in_place=True):
@@ -69,7 +74,7 @@ def _relocate_unit(state: CycleState, unit: VictimUnit, action: Action, full: se
 
 
 def may_fit_elsewhere(state: CycleState, unit: VictimUnit) -> bool:
-    """Whether the nodes have the resources for the pods of a unit: cheap, and mostly False."""
+    """Whether the nodes may have the resources for the unit: a cheap necessary condition."""
     return all(_shape_may_fit(state, group) for group in by_shape(as_recreated(unit.members)))
 
 
@@ -89,16 +94,17 @@ def _shape_may_fit(state: CycleState, group: Sequence[Member]) -> bool:
 def _try_relocation(
     state: CycleState, unit: VictimUnit, action: Action, *, keep_in_place: bool
 ) -> bool:
+    """Place the unit; ``keep_in_place``: its pods on their own nodes where these have capacity."""
     with state.statement.trial() as trial:
-        left = [
+        moving = [
             m
             for m in unit.members
             if not (keep_in_place and _keep_in_place(state, unit.gang, m, action))
         ]
-        blocked = left and state.placer.place(
+        blocked = moving and state.placer.place(
             state.statement,
             unit.gang,
-            as_recreated(left),
+            as_recreated(moving),
             action,
             capacity=Capacity.FUTURE_IDLE,
             explain=False,
@@ -109,7 +115,7 @@ def _try_relocation(
 
 
 def _beneficiary_stays_spread(state: CycleState, unit: VictimUnit) -> bool:
-    """Whether the pods for which the unit was evicted keep their spread constraints beside it."""
+    """Whether the spread constraints of the pods it was evicted for hold beside the unit."""
     statement = state.statement
     beneficiary = statement.evicted[unit.members[0].pod.uid].beneficiary
     rules = statement.pod_rules.rules(Capacity.FUTURE_IDLE)
@@ -121,6 +127,7 @@ def _beneficiary_stays_spread(state: CycleState, unit: VictimUnit) -> bool:
 
 
 def _keep_in_place(state: CycleState, gang: Gang, member: Member, action: Action) -> bool:
+    """Place the pod on its own node again; whether that was possible."""
     statement, row = state.statement, state.snapshot.nodes.positions.get(member.node)
     if (
         row is None
@@ -134,7 +141,7 @@ def _keep_in_place(state: CycleState, gang: Gang, member: Member, action: Action
 
 
 def _allowed_by_pod_rules(state: CycleState, member: Member, row: int) -> bool:
-    """Whether the rules between pods allow the pod beside those placed on its node."""
+    """Whether the rules between pods allow the pod on the node of row ``row``."""
     pod_rules = state.statement.pod_rules
     if not pod_rules.concern(member.shape):
         return True
@@ -143,7 +150,7 @@ def _allowed_by_pod_rules(state: CycleState, member: Member, row: int) -> bool:
 
 
 def owns_all_claims(member: Member) -> bool:
-    """Whether every claim of the pod is deleted with it."""
+    """Whether the pod owns all claims that it names, so that they are deleted with it."""
     claims = (use.claim for use in member.shape.claims if use.claim is not None)
     return all(
         any(owner.uid == member.pod.uid for owner in claim.metadata.owner_references)
@@ -152,12 +159,12 @@ def owns_all_claims(member: Member) -> bool:
 
 
 def as_recreated(members: Sequence[Member]) -> list[Member]:
-    """The pods as they will be recreated: with claims not allocated yet."""
+    """The pods as they will be recreated: with new claims that are not allocated yet."""
     return [_with_new_claims(member) if member.claims else member for member in members]
 
 
 def _with_new_claims(member: Member) -> Member:
-    """``member`` as its successor; the number of its shape is stable from cycle to cycle."""
+    """``member`` with new claims; the number of its new shape is the same in every cycle."""
     shape = member.shape
     uses = tuple(replace(use, claim=None, node_selector=None) for use in shape.claims)
     new = replace(shape, number=-2 - shape.number, claims=uses)

@@ -1,23 +1,22 @@
-"""The fewest victims for one preemptor, taken from its candidates in the order of these.
+"""The search for the fewest victims that let the request of one preemptor be placed.
 
-    until the request is placed:
-        take candidates until counting says that the request could fit
-        put back, by eviction cost, every unit that is not needed for that; of a gang that would
-            fall below minMember, every pod, if those that are needed are elastic (``reduction``)
-        where the strategy lets others be proposed: node by node (``minimise``), and where lost work
-            counts by what each loses; the cheapest of these
-        evict the units, place the request, and relocate every victim that fits elsewhere
-        the strategy says whether the victims that are lost may be evicted; the first that may not
-            is a candidate no more
-    where all of that is refused:
-        one of the first refused sets again, with one helper: a further unit whose eviction lets the
-        refused one be relocated
+    until the request is placed, or no candidate is left:
+        take candidates in order until, by counting, the request could fit (``selection``)
+        drop every unit that is not needed for that (``reduction``)
+        if the strategy has other candidates, propose cheaper sets from them (``minimise``), and go
+            on with the cheapest set
+        evict the set, place the request, and relocate every victim that fits elsewhere
+        ask the strategy whether the victims that fit nowhere, the lost ones, may be evicted; the
+            first that may not be is excluded from the candidates
+    if every set was refused:
+        try the first refused sets once more, each with one helper: a further unit whose eviction
+        lets the refused one be relocated
 
-Nothing is evicted unless all of it succeeds, and every victim is needed: without any one of them
-the request does not fit. Where counting is exact (``count.is_exact``) each round makes one trial
-placement. Elsewhere the number of units doubles after each placement that failed, and whether a
-unit is needed is tried where counting cannot tell. Every trial placement costs a probe; the search
-ends when its probe budget is used up.
+Either the request is placed and all its victims are evicted, or nothing is. Every victim is needed:
+the request does not fit if any one of them stays. Where counting is exact (``count.is_exact``),
+each round makes one trial placement. Elsewhere the number of units doubles after each trial
+placement that failed, and trial placements also show which units are needed. Each trial placement
+costs one probe; the search ends when its probe budget is spent.
 
 Compare ``dryRunPreemption`` and ``selectVictimsOnDomain`` of kube-scheduler's
 ``default_preemption.go`` and ``minimalPreemptions``/``fillBackWorkloads`` of Kueue's
@@ -36,16 +35,13 @@ from kai_py.plan.victims.selection import VictimSelection
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.timing import postponed_until
 from kai_py.plan.victims.trials import TrialPlacements
-from kai_py.plan.victims.units import (
-    VictimUnit,
-    pods_of,
-)
+from kai_py.plan.victims.units import VictimUnit, pods_of
 
 MAX_HELPED_SETS = 2
-"""Refused sets that are tried again with a helper."""
+"""How many refused sets are tried again with a helper."""
 
-REJECTION_PROBES = 8
-"""What a refused set of victims costs beside its placement: the selection starts over."""
+REFUSAL_PROBES = 8
+"""Probes charged for a refused set, as units are then selected and dropped all over again."""
 
 
 class SearchOutcome(Enum):
@@ -53,17 +49,17 @@ class SearchOutcome(Enum):
 
     PLACED = auto()
     NO_CAPACITY = auto()
-    REJECTED = auto()
+    REFUSED = auto()
     OUT_OF_BUDGET = auto()
     POSTPONED = auto()
-    """The victims would lose more than waiting for their ends costs."""
+    """It costs less to wait until the victims end than to evict them now (``timing``)."""
 
 
 @dataclass
 class VictimSearch:
     """Places the request of a strategy's gang at the cost of victims.
 
-    ``max_probes``: trial placements it may make. ``victims``: the units that were evicted.
+    ``max_probes``: the probe budget. ``victims``: the units that ``run`` has evicted.
     """
 
     strategy: VictimStrategy
@@ -71,7 +67,7 @@ class VictimSearch:
     victims: tuple[VictimUnit, ...] = ()
 
     def __post_init__(self) -> None:
-        """Nothing is tried yet."""
+        """Prepare the search; nothing is tried yet."""
         self._state, self._gang = self.strategy.state, self.strategy.gang
         self._request = self.strategy.request
         exact = is_exact(self._state, self._gang, self._request.members)
@@ -80,15 +76,15 @@ class VictimSearch:
 
     @property
     def probes_used(self) -> int:
-        """The trial placements that it has made."""
+        """The probes spent so far."""
         return self.max_probes - self._trials.probes
 
     def run(self, candidates: Iterable[VictimUnit]) -> SearchOutcome:
         """Place the request and evict its victims; nothing is done unless the outcome is PLACED."""
         selection = VictimSelection(self._state, self._gang, self._request)
         offered = iter(candidates)
-        min_units, rejected_any = 0, False
-        rejected_sets: list[tuple[list[VictimUnit], VictimUnit]] = []
+        min_units, any_refused = 0, False
+        refused_sets: list[tuple[list[VictimUnit], VictimUnit]] = []
         while selection.take_until_enough(offered, min_units):
             if self._trials.probes <= 0:
                 return SearchOutcome.OUT_OF_BUDGET
@@ -96,42 +92,42 @@ class VictimSearch:
                 min_units = selection.doubled
                 continue
             needed = self._reduction.needed_units(selection)
-            rejected = next((unit for unit in needed if unit.is_partial), None)
-            if rejected is None:
+            refused = next((unit for unit in needed if unit.is_partial), None)
+            if refused is None:
                 cheaper = self._reduction.minimise(needed, selection.units)
                 tried = self._try_victims(cheaper)
-                if cheaper is not needed and (tried is None or tried.rejected is not None):
+                if cheaper is not needed and (tried is None or tried.refused is not None):
                     tried = self._try_victims(needed)
                 if tried is None:
-                    # Counting promised too much for this request: from here on, placing decides.
+                    # Counting was not exact after all: from here on, trial placements decide.
                     self._trials.is_exact = False
                     continue
-                if tried.rejected is None:
+                if tried.refused is None:
                     return SearchOutcome.POSTPONED if tried.is_postponed else SearchOutcome.PLACED
-                rejected = tried.rejected
-                rejected_sets.append((needed, rejected))
-            selection.exclude(rejected)
-            self._trials.probes -= REJECTION_PROBES
-            rejected_any = True
-        if any(self._try_with_helper(*each) for each in rejected_sets[:MAX_HELPED_SETS]):
+                refused = tried.refused
+                refused_sets.append((needed, refused))
+            selection.exclude(refused)
+            self._trials.probes -= REFUSAL_PROBES
+            any_refused = True
+        if any(self._try_with_helper(*each) for each in refused_sets[:MAX_HELPED_SETS]):
             return SearchOutcome.PLACED
-        return SearchOutcome.REJECTED if rejected_any else SearchOutcome.NO_CAPACITY
+        return SearchOutcome.REFUSED if any_refused else SearchOutcome.NO_CAPACITY
 
-    def _try_with_helper(self, units: Sequence[VictimUnit], rejected: VictimUnit) -> bool:
-        """Evict a helper too, so that the unit that was refused is relocated."""
+    def _try_with_helper(self, units: Sequence[VictimUnit], refused: VictimUnit) -> bool:
+        """Whether the request is placed if a helper is evicted as well as ``units``."""
         evicted = {member.pod.uid for member in pods_of(units)}
-        for helper in self.strategy.helpers(rejected):
+        for helper in self.strategy.helpers(refused):
             if self._trials.probes <= 0:
                 break
             if any(member.pod.uid in evicted for member in helper.members):
                 continue
             tried = self._try_victims([*units, helper])
-            if tried is not None and tried.rejected is None:
+            if tried is not None and tried.refused is None:
                 return not tried.is_postponed
         return False
 
     def _try_victims(self, units: Sequence[VictimUnit]) -> "_TriedVictims | None":
-        """Evict the units and place the request; None if it does not fit."""
+        """Evict the units and place the request; None if it does not fit. Costs a probe."""
         self._trials.probes -= 1
         max_pods = self.strategy.max_pods
         if max_pods is not None and len(pods_of(units)) > max_pods:
@@ -140,12 +136,12 @@ class VictimSearch:
             if not self._trials.place(units, explain=True):
                 return None
             lost = relocate(self._state, units, self.strategy.action)
-            rejected = self.strategy.may_evict(lost)
-            postponed = rejected is None and self._is_postponed(units)
-            if rejected is None and not postponed:
+            refused = self.strategy.may_evict(lost)
+            postponed = refused is None and self._is_postponed(units)
+            if refused is None and not postponed:
                 self.victims = tuple(units)
                 trial.keep()
-        return _TriedVictims(rejected, postponed)
+        return _TriedVictims(refused, postponed)
 
     def _is_postponed(self, units: Sequence[VictimUnit]) -> bool:
         """Whether it is better to wait than to evict the units now."""
@@ -158,10 +154,11 @@ class VictimSearch:
 
 @dataclass(frozen=True, slots=True)
 class _TriedVictims:
-    """The request fits; ``rejected``: the unit that may not be lost, None when it was placed.
+    """What came of a set of victims with which the request fits.
 
-    ``is_postponed``: all may be lost, but it is better to wait.
+    ``refused``: the first unit that may not be evicted; None if all may be. ``is_postponed``: all
+    may be, but it is better to wait. With neither, they are evicted and the request is placed.
     """
 
-    rejected: VictimUnit | None
+    refused: VictimUnit | None
     is_postponed: bool = False

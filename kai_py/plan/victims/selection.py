@@ -1,8 +1,8 @@
 """The units selected so far in a search for victims, and whether they suffice, by counting.
 
-Two things must hold: the nodes have capacity for the request once the units have left (``count``),
-and the preemptor's queue and every queue above it stay within ``max`` once it has come. Both are
-counted in O(pods of the unit) each; nothing is placed.
+They suffice if, without them, the nodes have capacity for the request (``count``), and the
+preemptor's queue and every queue above it stay within ``max`` with the request. Selecting a unit
+costs O(pods of the unit); nothing is placed.
 """
 
 from collections import Counter
@@ -13,21 +13,21 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import CapacityCount
 from kai_py.plan.victims.order import released_quota
 from kai_py.plan.victims.units import VictimUnit, is_orphaned, pods_of
-from kai_py.policy.queue_usage import exceeds, shared_depth
+from kai_py.policy.queue_usage import QuotaBound, exceeds, shared_depth
 from kai_py.snapshot.gangs import Gang
 
 
 class VictimSelection:
-    """Units taken for one request, in the order in which they were offered."""
+    """``units``: those selected for one request, in the order of the candidates."""
 
     def __init__(self, state: CycleState, gang: Gang, request: PlacementRequest) -> None:
-        """Nothing is taken yet."""
+        """Select nothing yet."""
         self.units: list[VictimUnit] = []
         self._poll = state.turns.watch.poll
         self._capacity_count = CapacityCount(state, gang, request.members)
         self._queue_limits = _QueueLimits(state, gang, request)
         self._excluded: dict[str, list[VictimUnit]] = {}
-        """By gang: units that stay, so that no unit is taken that would orphan one of them."""
+        """By gang key: units that must stay; no unit that would orphan one of them is taken."""
 
     @property
     def is_enough(self) -> bool:
@@ -36,13 +36,14 @@ class VictimSelection:
 
     @property
     def doubled(self) -> int:
-        """How many units to try next, after so few: always more, even where none were taken."""
+        """Twice the number of units selected, at least 2: how many to try next."""
         return 2 * max(1, len(self.units))
 
     def take_until_enough(self, candidates: Iterator[VictimUnit], min_units: int) -> bool:
-        """Take units until they are enough and at least ``min_units``; whether to try them.
+        """Take candidates until they are enough, and at least ``min_units``.
 
-        Where the candidates end before that, a try is worth it if any unit was added.
+        Returns whether to try the selection: also where the candidates end before ``min_units``,
+        if the units are enough and any was added.
         """
         added = False
         while not (self.is_enough and len(self.units) >= min_units):
@@ -58,7 +59,7 @@ class VictimSelection:
         return True
 
     def _next_units(self, candidates: Iterator[VictimUnit]) -> list[VictimUnit]:
-        """The next unit, with those after it as long as all of them can't be enough."""
+        """The next unit, and as many after it as are needed at least for the units to be enough."""
         taken: list[VictimUnit] = []
         missing = self._capacity_count.missing if self._queue_limits.never_exceeded else 0
         self._poll()
@@ -81,7 +82,7 @@ class VictimSelection:
         self._queue_limits.release(unit, sign)
 
     def must_leave(self, units: Iterable[VictimUnit]) -> set[VictimUnit]:
-        """Units without which the request is certain not to fit, whatever else leaves."""
+        """Those of ``units`` that are certainly needed: if one stays, the request does not fit."""
         known: dict[tuple[str, int], bool] = {}
         found: set[VictimUnit] = set()
         for unit in units:
@@ -95,11 +96,10 @@ class VictimSelection:
                 found.add(unit)
         return found
 
-    def unneeded(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
-        """Units that counting shows to be of no use, each the only one of its gang.
+    def useless(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
+        """Those of ``units`` on nodes where no more replicas fit although all units there left.
 
-        Replicas on a node only grow with what is released there: where all that is released makes
-        none fit, no part of it does.
+        Then fewer units make none fit either. Only units that are the only one of their gang.
         """
         if not self._queue_limits.never_exceeded:
             return []
@@ -117,7 +117,7 @@ class VictimSelection:
         ]
 
     def exclude(self, unit: VictimUnit) -> None:
-        """Take the unit no more, nor any unit that would orphan it."""
+        """Remove the unit, and those that would orphan it, and never take them again."""
         self._excluded.setdefault(unit.gang.key, []).append(unit)
         for removed in [u for u in self.units if u is unit or is_orphaned(unit, [u])]:
             self.units.remove(removed)
@@ -125,10 +125,14 @@ class VictimSelection:
 
 
 class _QueueLimits:
-    """The max of the preemptor's queue and of those above it; no cost where none is set."""
+    """Whether the preemptor's queue and those above it stay within ``max`` with the request.
+
+    ``within_limits``: now; ``never_exceeded``: even if no unit leaves, so nothing is counted.
+    """
 
     def __init__(self, state: CycleState, gang: Gang, request: PlacementRequest) -> None:
-        usage, queue = state.quota.usage, state.quota.queues.positions[gang.queue]
+        queue = state.quota.queues.positions[gang.queue]
+        usage = state.quota.usage_beside(gang, request.members)
         self.within_limits = self.never_exceeded = True
         if not usage.queues.has_max[queue]:
             return
@@ -136,14 +140,14 @@ class _QueueLimits:
         self._state = state
         cost = state.charged_cost(gang)
         self._cost = state.quota.cost_of(request.members) if cost is None else cost
-        self._allocated = usage.allocated[:, ancestors] + self._cost[:, None]
+        self._allocated = usage.counted(QuotaBound.MAX, ancestors) + self._cost[:, None]
         self._max = usage.queues.max[:, ancestors]
         self._shared = shared_depth(usage.queues, queue)
         self._check()
         self.never_exceeded = self.within_limits
 
     def release(self, unit: VictimUnit, sign: float) -> None:
-        """The queues above both the unit and the preemptor have less allocated."""
+        """Count the unit as evicted (-1: as back) in the queues above both it and the preemptor."""
         if self.never_exceeded:
             return
         shared = self._shared[self._state.quota.queues.positions[unit.gang.queue]]

@@ -1,11 +1,11 @@
-"""Solve one request of a preemptor: what is known of its search already, else the search.
+"""Solve one request of a preemptor: by what is known from other searches, else by a search.
 
-    a request that needs no less than one that failed fails too (``FailedRequests``)
-    the result is that of a search with equal inputs, if there was one (``search_cache``)
-    a search that backs off is not repeated (``backoff``)
-    else search, within the probe budget, unless the request would not fit an empty cluster
+    if a request failed that needs no more, this one fails as well (``FailedRequests``)
+    if there was a search with the same inputs, its result is this one's (``search_cache``)
+    if the search backs off, it is not repeated yet (``backoff``)
+    else search within the probe budget, unless the request would not fit in an empty cluster
 
-The loop over preemptors (``action``) is given the result and does not see which it was.
+The loop over preemptors (``action``) gets the result and does not know where it comes from.
 """
 
 from collections.abc import Hashable
@@ -16,18 +16,21 @@ from kai_py.plan.placement.fit import by_shape, dominates
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.search_cache.cache import FailedRequests, SearchKey, SearchResult
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.session.requests import ActionSearches, request_kind
+from kai_py.plan.session.requests import request_kind
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.policy.pod_rules import max_on_separate_domains
 from kai_py.snapshot.gangs import Gang
 
 PreemptorClass = tuple[str, bool, bool, tuple[GangAffinity, ...]]
-"""Queue, whether the pods and whether the whole gang is preemptible, gang affinity."""
+"""Queue; whether the requested pods and whether the whole gang are preemptible; gang affinity."""
 
 
 class RequestSignature(NamedTuple):
-    """What decides how a search for pods of one shape ends: preemptor and shape, size, priority."""
+    """All that a search for pods of one shape depends on beside the cluster.
+
+    ``kind``: class of preemptor and shape; ``size``: number of pods.
+    """
 
     kind: tuple[PreemptorClass, Hashable]
     size: int
@@ -35,21 +38,21 @@ class RequestSignature(NamedTuple):
 
 
 class VictimSolver:
-    """Solves the requests of one action, in the order in which it is given them."""
+    """Solves the requests of one action; remembers which failed."""
 
     def __init__(self, state: CycleState, strategy_class: type[VictimStrategy]) -> None:
         self._state = state
         self._action, self._backs_off = strategy_class.action, strategy_class.backs_off
-        self._searches = ActionSearches(state, strategy_class.action)
+        self._searches = state.searches(strategy_class.action)
         self._failed = FailedRequests[SearchResult]()
         self._postponed: dict[RequestSignature, float] = {}
 
     def solve(self, strategy: VictimStrategy) -> VictimSearch | SearchResult:
-        """The search that placed the request, or how it failed."""
+        """The search that placed the request, else the result of one that failed."""
         gang, request = strategy.gang, strategy.request
         signature = _signature(self._state, gang, request)
         if signature is not None and self._failed.find(*signature):
-            # Probes were charged for the request that failed, so this one costs none.
+            # The request that failed was charged for its probes, so this one costs none.
             return SearchResult()
         action = self._action, gang.key
         if signature is not None and signature in self._postponed:
@@ -65,7 +68,7 @@ class VictimSolver:
                 return found
             result = found
             if action in self._state.postponed:
-                # It may be worth it in time, so nothing is proven.
+                # Later the eviction may be worth its cost, so the request has not failed for good.
                 if signature is not None:
                     self._postponed[signature] = self._state.postponed[action]
                 return result
@@ -78,7 +81,7 @@ class VictimSolver:
         return result
 
     def solve_without_cache(self, strategy: VictimStrategy) -> VictimSearch | SearchResult:
-        """As ``solve``, for a request of which more decides than can be compared."""
+        """As ``solve``, for a request that depends on more than its signature says."""
         found = self._search(strategy)
         if isinstance(found, VictimSearch):
             self._failed.clear()
@@ -86,7 +89,7 @@ class VictimSolver:
         return found
 
     def _cached_result(self, key: SearchKey, gang: Gang) -> SearchResult | None:
-        """The result that is known, its probes charged."""
+        """The cached result, if any; its probes are charged to the cycle."""
         state = self._state
         result = self._searches.lookup(key, self._probe_budget())
         if result is not None:
@@ -96,7 +99,7 @@ class VictimSolver:
         return result
 
     def _backed_off_result(self, key: SearchKey) -> SearchResult | None:
-        """The result of a search that backs off, for the request or for one that needs no more."""
+        """The result of a search that backs off, for this request or for one that needs no more."""
         backed_off = self._searches.backed_off()
         known = backed_off.get(key)
         if known is not None:
@@ -109,7 +112,7 @@ class VictimSolver:
         return None
 
     def _needs_no_more(self, other: SearchKey, key: SearchKey) -> bool:
-        """Whether ``other`` is for as many pods, or fewer, that request no more."""
+        """Whether ``other`` is for at most as many pods as ``key``, and each requests no more."""
         ours, theirs = key.signature, other.signature
         if not isinstance(ours, RequestSignature) or not isinstance(theirs, RequestSignature):
             return False
@@ -121,7 +124,7 @@ class VictimSolver:
         return dominates(self._state.statement, fits, key.pod.shape, other.pod.shape)
 
     def _search(self, strategy: VictimStrategy) -> VictimSearch | SearchResult:
-        """The search that placed the request, or how it ended."""
+        """Search: the search itself if it placed the request, else its result."""
         state = self._state
         if _never_fits(state, strategy.request):
             return SearchResult()
@@ -145,7 +148,7 @@ class VictimSolver:
 
 
 def _signature(state: CycleState, gang: Gang, request: PlacementRequest) -> RequestSignature | None:
-    """What decides how the search for ``gang`` ends; None where more does than can be compared."""
+    """The signature of a request; None if its search depends on more than a signature says."""
     shape = request_kind(state, gang, request)
     if shape is None:
         return None
@@ -163,7 +166,7 @@ def _search_key(
 
 
 def _never_fits(state: CycleState, request: PlacementRequest) -> bool:
-    """No node has the devices of a claim, or its pods need more domains than there are."""
+    """Whether no node has the devices of a claim, or anti-affinity needs too many domains."""
     devices, snapshot = state.statement.devices, state.snapshot
     for group in by_shape(request.members):
         shape = group[0].shape
@@ -178,6 +181,6 @@ def _never_fits(state: CycleState, request: PlacementRequest) -> bool:
 
 
 def _record_search(state: CycleState, gang: Gang, result: SearchResult) -> None:
-    """A gang whose search ran out of probes comes after all others in the next cycle."""
+    """Note whether the search spent its budget: then the gang comes last in the next cycle."""
     if result.budget:
         state.searched[gang.key] = result.out_of_budget or state.searched.get(gang.key, False)

@@ -1,4 +1,4 @@
-"""What an action says of victims: the candidates, which of them may be lost, and why they are."""
+"""What differs between preempt, reclaim and consolidate: candidates, permission, reason."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -10,18 +10,19 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.victims.order import VictimPool
-from kai_py.plan.victims.units import (
-    VictimUnit,
-)
+from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.gangs import Gang
 
 
 @dataclass
 class VictimStrategy(ABC):
-    """How an action chooses victims for one ``request`` of a preemptor, the gang.
+    """How an action chooses victims for one ``request`` of ``gang``, the preemptor.
 
-    ``action``: to which evictions are attributed. ``backs_off``: a search that used up its probes
-    is not repeated before a pod has left or a node has come.
+    A victim that is relocated is not lost; only those that fit nowhere else are lost.
+
+    ``action``: recorded with the evictions. ``backs_off``: whether a search that has spent its
+    probe budget is repeated only once a pod has ended or a node has been added. ``pool``: the
+    eviction units of each queue.
     """
 
     action: ClassVar[Action]
@@ -34,31 +35,34 @@ class VictimStrategy(ABC):
 
     @abstractmethod
     def candidates(self) -> Iterable[VictimUnit] | None:
-        """The eviction units in the order to take them; None where no eviction can help."""
+        """The eviction units in the order in which to take them; None if no eviction can help."""
 
     @abstractmethod
     def may_evict(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
-        """The first of ``units`` that may not be lost after those before it; None if all may."""
+        """The first of ``units``, lost in this order, that may not be lost; None if all may."""
 
     @abstractmethod
     def reason(self, unit: VictimUnit) -> str:
-        """Why the pods of ``unit`` are evicted, for their owner."""
+        """Why the pods of ``unit`` are evicted: the text of their event and condition."""
 
     @property
     def max_pods(self) -> int | None:
-        """The most pods to evict for the request; None: as many as it takes."""
+        """The most pods to evict for the request; None for no limit."""
         return None
 
-    def other_candidates(self, priority: int) -> Iterable[VictimUnit] | None:
-        """Units of gangs up to ``priority`` of which fewer may do; None: keep those selected."""
-        del priority
+    def other_candidates(self, max_priority: int) -> Iterable[VictimUnit] | None:
+        """Candidates for a cheaper set, of gangs up to ``max_priority``; None to seek none."""
+        del max_priority
         return None
 
-    def helpers(self, rejected: VictimUnit) -> Iterable[VictimUnit]:
-        """Units whose eviction could let ``rejected``, which may not be lost, be relocated."""
-        del rejected
+    def helpers(self, refused: VictimUnit) -> Iterable[VictimUnit]:
+        """Units of which the eviction of any one may let ``refused`` be relocated."""
+        del refused
         return ()
 
-    def placed(self, gang_queue: GangQueue, victims: Sequence[VictimUnit]) -> None:
-        """The request was placed for ``victims``: go on with equivalent gangs, if any."""
+    def on_placed(self, gang_queue: GangQueue, victims: Sequence[VictimUnit]) -> None:
+        """Called once the request is placed at the cost of ``victims``.
+
+        It may place equivalent gangs that come next in ``gang_queue``.
+        """
         del gang_queue, victims

@@ -1,4 +1,4 @@
-"""Trial placements of one search: the units are evicted, and the request is placed."""
+"""Trial placements of one search: units are evicted and the request is placed, to be undone."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -6,16 +6,16 @@ from dataclasses import KW_ONLY, dataclass
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.strategy import VictimStrategy
-from kai_py.plan.victims.units import (
-    VictimUnit,
-)
+from kai_py.plan.victims.units import VictimUnit
+from kai_py.policy.queue_usage import check_usage
 
 
 @dataclass
 class TrialPlacements:
-    """``probes``: how many are left. ``is_exact``: enough counted capacity is all it takes.
+    """Trial placements within a budget.
 
-    Both change while the search goes on.
+    ``probes``: how many are left. ``is_exact``: whether the request fits if, and only if, counting
+    says so (``count.is_exact``). The search changes both.
     """
 
     strategy: VictimStrategy
@@ -24,7 +24,7 @@ class TrialPlacements:
     is_exact: bool
 
     def fits(self, units: Sequence[VictimUnit]) -> bool:
-        """Whether the request fits without ``units``, for one probe; False if none is left."""
+        """Whether the request fits without ``units``. Costs a probe; False if none is left."""
         if self.probes <= 0:
             return False
         self.probes -= 1
@@ -32,7 +32,10 @@ class TrialPlacements:
             return self.place(units, explain=False)
 
     def place(self, units: Sequence[VictimUnit], *, explain: bool) -> bool:
-        """Evict the units and place the request; ``explain``: with reasons, as it may be kept."""
+        """Evict ``units`` and place the request; whether it fits. The caller has opened a trial.
+
+        ``explain``: with reasons for the evictions, for a trial that may be kept.
+        """
         statement = self.strategy.state.statement
         for unit in units:
             reason = self.strategy.reason(unit) if explain else ""
@@ -48,4 +51,14 @@ class TrialPlacements:
             capacity=Capacity.FUTURE_IDLE,
             explain=False,
         )
-        return blocked is None
+        return blocked is None and self._stays_within_max()
+
+    def _stays_within_max(self) -> bool:
+        """Whether the queue is within its bounds: a claim of victims that others use stays."""
+        quota, gang = self.strategy.state.quota, self.strategy.gang
+        if not quota.shared_claims.exist:
+            return True
+        members = self.strategy.request.members
+        queue, cost = quota.queues.positions[gang.queue], quota.cost_of(members)
+        preemptible = gang.is_preemptible(members)
+        return check_usage(quota.usage, queue, cost, preemptible=preemptible) is None

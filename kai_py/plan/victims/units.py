@@ -2,18 +2,20 @@
 
 A gang loses its elastic pods first: pods above the minMember of a leaf one by one, then subgroups
 above the number that their parent needs. What is left is its minMember set, which is evicted as a
-whole, because a gang below minMember does no work. Leaves and subgroups that have most of their
-minimum come first; one that is to be evicted whole loses no part of itself. Of a semi-preemptible
-gang the pods up to the minMember of a leaf are never evicted. O(pods x subgroups) per gang.
+whole, because a gang below minMember does no work. Leaves and subgroups that are furthest above
+their minimum lose pods first; a subgroup that is evicted as a whole is never evicted in part. The
+pods of a semi-preemptible gang up to the minMember of a leaf are never evicted.
+O(pods x subgroups) per gang.
 
-Any pod of a leaf may be an elastic one. So of a gang that would lose its minMember set the search
-looks at the pods one by one: those that are needed go as elastic pods if every leaf keeps
-minMember without them (``split_by_pod``, ``keeps_min_members``). The same holds for a gang within
-its min runtime, whose units are then partial. Gangs without elastic pods, semi-preemptible ones and
-those evicted whole stay as they are. O(pods) per gang.
+The pods of a leaf are interchangeable, so any of them may count as the elastic ones. Where a search
+would evict the minMember set of a gang with elastic pods, it therefore also considers the pods of
+the gang one by one: if every leaf keeps minMember without those that are needed, these alone are
+evicted (``split_by_pod``, ``keeps_min_members``). A gang within its min runtime can only lose pods
+in this way; its units are marked partial. It does not apply to gangs without elastic pods, to
+semi-preemptible gangs and to those that are evicted as a whole. O(pods) per gang.
 
-Of a workload that fails if it loses too many pods (``survival``), only so many are in units; those
-beyond are one unit if the workload can be suspended, else in none.
+A workload may fail when it loses too many pods (``survival``). The pods that it can lose are in
+units; if it can be suspended, all further pods form one unit, else they are in none.
 """
 
 from collections import Counter
@@ -22,20 +24,21 @@ from dataclasses import dataclass
 
 from msgspec import Struct, structs
 
-from kai_py.grouping.gang import Subgroup, is_satisfied, neediest_first
+from kai_py.grouping.gang import Subgroup, is_satisfied, least_complete_first
 from kai_py.plan.placement.next_pods import active_counts, members_by_leaf
 from kai_py.plan.state.statement import Statement
-from kai_py.plan.victims.survival import can_be_suspended, exceeded_limit
+from kai_py.plan.victims.survival import exceeded_limit
 from kai_py.policy.min_runtime import within_min_runtime
+from kai_py.snapshot.admitted_gangs import can_be_suspended
 from kai_py.snapshot.gangs import Gang, Member
 
 
 class VictimUnit(Struct, frozen=True, eq=False):
     """Pods of one gang that are evicted together.
 
-    ``leaves_below_min``: the leaves that fall below minMember with it, so that units of them that
-    were taken before can't stay. A unit with none is elastic. ``is_partial``: its gang must keep
-    minMember, so only as many of its pods may be evicted as are elastic.
+    ``leaves_below_min``: the leaves that its eviction brings below minMember; all units of these
+    leaves must be evicted with it. An elastic unit has none. ``is_partial``: the gang must keep
+    minMember, so at most the number of its elastic pods may be evicted.
     """
 
     gang: Gang
@@ -50,10 +53,10 @@ class VictimUnit(Struct, frozen=True, eq=False):
 
 
 def victim_units(gang: Gang, statement: Statement) -> list[VictimUnit]:
-    """The units of a running gang, in order.
+    """The units of a running gang, in eviction order.
 
-    Pods that were evicted already are in no unit. Pods that were placed in this cycle do not run
-    yet: they do not count for minMember, and what they are part of is not evicted whole.
+    Pods that were evicted in this cycle are in no unit. Pods that were placed in this cycle do not
+    run yet: they do not count towards minMember, and no subgroup with such pods is evicted whole.
     """
     units = _units_in_order(gang, statement)
     if gang.semi_preemptible:
@@ -66,7 +69,7 @@ def victim_units(gang: Gang, statement: Statement) -> list[VictimUnit]:
 def _survivable_units(
     gang: Gang, units: Sequence[VictimUnit], statement: Statement
 ) -> list[VictimUnit]:
-    """The units that the gang's workload survives, and all others as one if it can be suspended."""
+    """The units that the workload survives; the rest as one unit if it can be suspended."""
     leaving = [m for m in gang.bound if m.pod.uid in statement.evicted]
     for position, unit in enumerate(units):
         leaving += unit.members
@@ -94,7 +97,7 @@ def _units_in_order(gang: Gang, statement: Statement) -> list[VictimUnit]:
     units: list[VictimUnit] = []
     if is_satisfied(gang.tree, active_counts(gang, statement)):
         while (
-            unit := _elastic_pod(gang, gang.tree, pods) or _spare_subgroup(gang, gang.tree, pods)
+            unit := _elastic_pod(gang, gang.tree, pods) or _elastic_subgroup(gang, gang.tree, pods)
         ) is not None:
             units.append(unit)
     min_set = [member for member in staying if member in pods.candidates.get(member.subgroup, ())]
@@ -121,9 +124,10 @@ def pods_of(units: Iterable[VictimUnit]) -> list[Member]:
 
 @dataclass(frozen=True, slots=True)
 class _RunningPods:
-    """The running pods that are in no unit yet, counted and listed by leaf.
+    """The running pods that are in no unit yet.
 
-    ``starting``: the leaves of which pods were placed in this cycle.
+    ``running``: their number by leaf; ``candidates``: the pods by leaf, the next victim last;
+    ``starting``: the leaves that have pods that were placed in this cycle.
     """
 
     running: Counter[str]
@@ -131,6 +135,7 @@ class _RunningPods:
     starting: frozenset[str]
 
     def take(self, leaf: str, count: int) -> list[Member]:
+        """Remove and return the next ``count`` pods of a leaf."""
         taken = [self.candidates[leaf].pop() for _ in range(count)]
         self.running[leaf] -= count
         return taken
@@ -145,27 +150,27 @@ def _elastic_pod(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimUnit |
         if not above or not pods.candidates.get(tree.name):
             return None
         return VictimUnit(gang, tuple(pods.take(tree.name, 1)))
-    for child in reversed(neediest_first(tree.children, pods.running)):
+    for child in reversed(least_complete_first(tree.children, pods.running)):
         unit = _elastic_pod(gang, child, pods)
         if unit is not None:
             return unit
     return None
 
 
-def _spare_subgroup(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimUnit | None:
+def _elastic_subgroup(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimUnit | None:
     """All pods of one subgroup that its parent does not need."""
     if tree.evicted_together:
         return None
-    children = neediest_first(tree.children, pods.running)
-    reached = sum(is_satisfied(child, pods.running) for child in children)
+    children = least_complete_first(tree.children, pods.running)
     needed = len(children) if tree.min_subgroups is None else tree.min_subgroups
-    idle = [child for child in children if not is_satisfied(child, pods.running)]
-    for child in idle + (children[::-1] if reached > needed else []):
+    below_min = [child for child in children if not is_satisfied(child, pods.running)]
+    is_above_min = len(children) - len(below_min) > needed
+    for child in below_min + (children[::-1] if is_above_min else []):
         taken = _whole_subgroup(child, pods)
         if taken:
             return VictimUnit(gang, tuple(taken), tuple(leaf.name for leaf in child.leaves()))
     for child in reversed(children):
-        unit = _spare_subgroup(gang, child, pods)
+        unit = _elastic_subgroup(gang, child, pods)
         if unit is not None:
             return unit
     return None
@@ -180,7 +185,7 @@ def _whole_subgroup(group: Subgroup, pods: _RunningPods) -> list[Member]:
 
 
 def elastic_gangs_below_min(units: Iterable[VictimUnit], statement: Statement) -> list[Gang]:
-    """The gangs that fall below minMember with ``units`` though they have elastic pods."""
+    """The gangs with elastic pods that fall below minMember if ``units`` are evicted."""
     losing = {unit.gang.key: unit.gang for unit in units if not unit.is_elastic}
     return [gang for gang in losing.values() if _has_elastic_pods(gang, statement)]
 
@@ -188,7 +193,10 @@ def elastic_gangs_below_min(units: Iterable[VictimUnit], statement: Statement) -
 def unprotected_units(
     units: Iterable[VictimUnit], min_runtime: float, now: float, statement: Statement
 ) -> Iterator[VictimUnit]:
-    """``units``; of gangs within ``min_runtime`` (seconds) only what is above minMember."""
+    """``units``, without the minMember sets of gangs that started less than ``min_runtime`` s ago.
+
+    Such a minMember set is passed on as a partial unit if the gang has elastic pods.
+    """
     if min_runtime <= 0:
         yield from units
         return
@@ -200,20 +208,21 @@ def unprotected_units(
 
 
 def split_by_pod(units: Iterable[VictimUnit], gang: Gang) -> list[VictimUnit]:
-    """``units``, with a unit for each pod of ``gang``, the last of its order first."""
-    apart: list[VictimUnit] = []
+    """``units``, those of ``gang`` divided into one unit per pod, the last pod of each first."""
+    divided: list[VictimUnit] = []
     for unit in units:
         if unit.gang.key == gang.key:
-            apart += [VictimUnit(unit.gang, (member,)) for member in reversed(unit.members)]
+            divided += [VictimUnit(unit.gang, (member,)) for member in reversed(unit.members)]
         else:
-            apart.append(unit)
-    return apart
+            divided.append(unit)
+    return divided
 
 
 def keeps_min_members(gang: Gang, units: Sequence[VictimUnit], statement: Statement) -> bool:
-    """Whether ``gang`` and every leaf that loses pods keep minMember without ``units``.
+    """Whether ``gang`` and each of its leaves keep minMember, and its workload survives.
 
-    Its workload must survive that. Pods that are being started do not count.
+    ``units``: the victims; those of other gangs are ignored. Pods placed in this cycle do not
+    count.
     """
     left = _running_by_leaf(gang, statement)
     evicted = pods_of(unit for unit in units if unit.gang.key == gang.key)

@@ -9,7 +9,9 @@ Where none can, bin-packing without a score packs as well, and faster. A shape c
 Pods with claims have devices that scores do not see, and don't count. O(nodes x shapes).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from operator import is_
 
 import numpy as np
 
@@ -18,6 +20,25 @@ from kai_py.policy.fit import StaticFits
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
+
+
+@dataclass
+class Stranding:
+    """The last answer of ``could_strand``, kept as long as it is asked for the same."""
+
+    _inputs: tuple[object, ...] = ()
+    _found: bool = False
+
+    def is_possible(
+        self, shapes: Mapping[int, Shape], snapshot: Snapshot, static_fits: StaticFits
+    ) -> bool:
+        """``could_strand`` for these shapes by number, a mapping that does not change."""
+        shares = bool(snapshot.gpu_sharing.rows.size)
+        inputs = shapes, snapshot.nodes, snapshot.used, shares
+        if not (self._inputs and all(map(is_, inputs, self._inputs))):
+            self._inputs = inputs
+            self._found = could_strand(shapes.values(), snapshot, static_fits)
+        return self._found
 
 
 def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, static_fits: StaticFits) -> bool:
@@ -46,11 +67,13 @@ def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, static_fits: Stati
 
 def _exhausts_node_first(shape: Shape, snapshot: Snapshot, accepts: Bools) -> bool:
     """Whether pods of the shape alone fill the CPU or memory of a node before its GPUs."""
+    asked = [name for name in ("cpu", "memory") if name in shape.requests]
+    if not asked:
+        return False
     needed = _free(snapshot, GPU_RESOURCE) / shape.requests[GPU_RESOURCE]
     return any(
         bool(((_free(snapshot, name) < shape.requests[name] * needed) & accepts).any())
-        for name in ("cpu", "memory")
-        if name in shape.requests
+        for name in asked
     )
 
 

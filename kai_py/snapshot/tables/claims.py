@@ -177,7 +177,7 @@ def _extended_claims(pod: Pod, lookup: ClaimLookup) -> tuple[ClaimRef, ...]:
     if status is None or not pod.spec.node_name:
         return ()
     claim = lookup(pod.metadata.namespace, status.resource_claim_name)
-    if claim is None or not _owned_by(claim, pod):
+    if claim is None or not (_owned_by(claim, pod) or _is_reserved(claim, pod)):
         return ()
     return (ClaimRef.of(claim.metadata),)
 
@@ -206,6 +206,10 @@ def _not_ready_reason(
         return f'resourceclaim "{name}" not found in namespace "{pod.metadata.namespace}"'
     if claim.metadata.unreadable:
         return f'resourceclaim "{name}": {unreadable_fields(claim.metadata)}'
+    is_reserved = _is_reserved(claim, pod, group)
+    if pod.spec.node_name and is_reserved:
+        # It is in use, whatever its tenant has made of its owners since then.
+        return ""
     if claim.metadata.deletion_timestamp is not None:
         return f'resourceclaim "{name}" is being deleted'
     if entry.resource_claim_template_name and not _owned_by(claim, pod):
@@ -213,11 +217,22 @@ def _not_ready_reason(
             f"ResourceClaim {claim.metadata.namespace}/{name} was not created for Pod "
             f"{pod.metadata.namespace}/{pod.metadata.name} (Pod is not owner)"
         )
-    users = claim.status.reserved_for
+    return "" if is_reserved else _fully_reserved(claim)
+
+
+def _fully_reserved(claim: ResourceClaim) -> str:
+    users = len(claim.status.reserved_for)
+    if users < MAX_RESERVED_FOR:
+        return ""
+    return (
+        f'resourceclaim "{claim.metadata.name}" is reserved for {users} pods already, the maximum'
+    )
+
+
+def _is_reserved(claim: ResourceClaim, pod: Pod, group: GroupClaims = NO_GROUP_CLAIMS) -> bool:
+    """Whether the claim is reserved for the pod, or for its group."""
     known = {pod.metadata.uid, "" if group.group is None else group.group.uid}
-    if len(users) >= MAX_RESERVED_FOR and all(user.uid not in known for user in users):
-        return f'resourceclaim "{name}" is reserved for {len(users)} pods already, the maximum'
-    return ""
+    return any(user.uid in known for user in claim.status.reserved_for)
 
 
 def _owned_by(claim: ResourceClaim, pod: Pod) -> bool:

@@ -20,12 +20,12 @@ class Completions:
     _new: dict[str, None] = field(default_factory=dict)
 
     def note(self, pod: Pod) -> None:
-        """The pod has succeeded."""
+        """Note that the pod has succeeded."""
         if pod.metadata.deletion_timestamp is None:
             self._new[pod.metadata.uid] = None
 
     def snapshot(self, now: float) -> frozenset[str]:
-        """Those of the last ``KEPT_SECONDS``."""
+        """Uids of the pods that succeeded within the last ``KEPT_SECONDS``."""
         self._since |= dict.fromkeys(self._new, now)
         self._new.clear()
         for uid, since in tuple(self._since.items()):

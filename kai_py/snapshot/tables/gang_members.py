@@ -176,12 +176,12 @@ class IgnoredMarkerTable(PodTable):
         return ()
 
     def release(self, uid: str) -> Uids:
-        """The pod does not wait any more."""
+        """Forget a pod that is no longer pending."""
         self._by_pod.pop(uid, None)
         return ()
 
     def snapshot(self) -> tuple[IgnoredMarkers, ...]:
-        """All of them, by pod."""
+        """All ignored markers, in order of their pods."""
         return tuple(sorted(self._by_pod.values(), key=lambda each: each.pod))
 
 

@@ -37,7 +37,7 @@ class MisnamedScheduler:
 
 @dataclass
 class MisnamedSchedulers(PodTable):
-    """Those pods by uid; ``ours``: the names of this scheduler, the usual one first."""
+    """The pods with a misspelt scheduler name; ``ours``: the right names, the usual one first."""
 
     ours: tuple[str, ...]
     _waiting: dict[str, MisnamedScheduler] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class MisnamedSchedulers(PodTable):
         return ()
 
     def snapshot(self) -> tuple[MisnamedScheduler, ...]:
-        """All of them, by pod."""
+        """All misspelt scheduler names, in order of their pods."""
         if not self._waiting:
             return ()
         placed = set(self._placed.values())

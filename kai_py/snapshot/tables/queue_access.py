@@ -27,8 +27,7 @@ def closed_queue(
     queues: QueueTable, queue: int, namespace: str, namespaces: NamespaceLabels
 ) -> str:
     """The first queue, from the root down to ``queue``, that rejects ``namespace``; "" if none."""
-    path: list[int] = queues.ancestors(queue).tolist()
-    for at in path:
+    for at in queues.ancestry[queue]:
         rule = queues.namespaces[at]
         if rule is not None and not _admits(rule, namespace, namespaces):
             return queues.names[at]

@@ -76,6 +76,8 @@ def _with_usable_amounts(
     spec: QueueInfo, resources: Sequence[str], problems: list[QueueProblem]
 ) -> QueueInfo:
     """The queue with every negative or undefined amount replaced by 0; itself if there is none."""
+    if _is_usable(spec):
+        return spec
     known = len(problems)
 
     def report(where: str, amount: float, wanted: str, treated_as: float) -> float:
@@ -112,6 +114,15 @@ def _with_usable_amounts(
         return spec
     return replace(
         spec, deserved=deserved, max=most, weight=weight, weights=weights, priority=priority
+    )
+
+
+def _is_usable(spec: QueueInfo) -> bool:
+    """Whether no amount at all has to be replaced: a quick look, as that is so as a rule."""
+    return (
+        all(amount >= 0 for amount in (*spec.deserved.values(), *spec.max.values()))
+        and all(0 <= weight <= MAX_WEIGHT for weight in (spec.weight, *spec.weights.values()))
+        and -MAX_PRIORITY <= spec.priority <= MAX_PRIORITY
     )
 
 

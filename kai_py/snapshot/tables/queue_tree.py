@@ -93,6 +93,8 @@ class QueueTable:
     def subtree_sums(self, own: Floats) -> Floats:
         """Each queue's own amounts (resources, queues) plus those of everything below it."""
         sums = own.copy()
+        if not own.any():
+            return sums
         for level in reversed(list(self.levels())[1:]):
             np.add.at(sums.T, self.parent[level], sums[:, level].T)
         return sums

@@ -229,7 +229,7 @@ class QueueInfos:
         self._set_limits(self.device_limits())
 
     def specs(self) -> tuple[QueueInfo, ...]:
-        """All of them, in an order that arrival does not change."""
+        """All queues, in an order that does not depend on when they were read."""
         found = tuple(self._queues[key] for key in sorted(self._queues))
         if not self._open_queues:
             found = closed_by_default(found)

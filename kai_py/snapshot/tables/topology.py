@@ -95,7 +95,8 @@ class Topologies:
     def apply(self, _kind: str, old: object | None, new: object | None) -> None:
         """Take in a change of a watched object."""
         if isinstance(new, KaiTopology):
-            self._levels[new.metadata.name] = new.node_labels
+            # The API allows a label twice; a level nested in itself is that level.
+            self._levels[new.metadata.name] = tuple(dict.fromkeys(new.node_labels))
         elif isinstance(old, KaiTopology):
             self._levels.pop(old.metadata.name, None)
 

@@ -177,7 +177,7 @@ class StorageCapacities:
                 self._known[new.metadata.namespace, new.metadata.name] = capacity
 
     def snapshot(self) -> tuple[NodeStorageCapacity, ...]:
-        """All of them, by name."""
+        """All storage capacities, in order of their names."""
         if self._snapshot is None:
             self._snapshot = tuple(
                 capacity for _, capacity in sorted(self._known.items(), key=_object_name)
@@ -260,13 +260,13 @@ class AvailableVolumes(PodTable):
         return ()
 
     def forget(self, uid: str) -> Uids:
-        """The pod gets no volumes; O(volumes that are being given)."""
+        """Free the volumes assumed for a pod; O(assumed volumes)."""
         for name in [name for name, pod in self._assumed.items() if pod == uid]:
             del self._assumed[name]
         return ()
 
     def snapshot(self) -> tuple[AvailableVolume, ...]:
-        """Those that have no claim and are not being given to one, the smallest first."""
+        """The volumes without a claim that are not assumed for one, the smallest first."""
         left = (each for name, each in self._known.items() if name not in self._assumed)
         return tuple(sorted(left, key=lambda each: (each.size, each.name)))
 

@@ -117,6 +117,8 @@ def test_after_its_checkpoint_a_gang_goes_whole_even_if_it_has_to_wait(by, done,
     pods = [asked(each, by, done) for each in pods]
     plan = small_world([owner, *pods], spare=spare).plan(NOW)
     assert evicted(plan) == ["train-0", "train-1"]
+    assert ("its pods have saved their work" in plan.evictions[0].reason) is done
+    assert ("had time to save their work" in plan.evictions[0].reason) is not done
 
 
 def test_the_end_of_a_checkpoint_wakes_the_scheduler():

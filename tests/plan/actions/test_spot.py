@@ -124,9 +124,8 @@ CHECKPOINTS = {"scheduling.kai.io/checkpoint-interval": "10m"}
 LOSS = LossRules(restart_cost=60.0)
 
 
-def started(each):
-
-    scheduled = Condition(type="PodScheduled", status="True", last_transition_time=at(0.0))
+def started(each, second=0.0):
+    scheduled = Condition(type="PodScheduled", status="True", last_transition_time=at(second))
     return replace(each, status=replace(each.status, conditions=(scheduled,)))
 
 
@@ -149,6 +148,14 @@ def test_a_gang_returns_to_spot_if_that_pays(marks, now, moves):
     assert evicted(plan) == (["a-0"] if moves else [])
     if moves:
         assert [each.relocated_to for each in plan.evictions] == ["spot-0"]
+
+
+@pytest.mark.parametrize(("runtime", "moves"), [("75m", False), ("10h", True)])
+def test_the_pod_that_loses_most_decides_whether_a_return_pays(runtime, moves):
+    marks = {SPOT: "only", AFTER: "1s", "scheduling.kai.io/expected-runtime": runtime}
+    owner, old, new = work("a", pods=2, gpus=4, where="fixed-0", **marks)
+    plan = world(owner, started(old), started(new, 3000.0), loss_rules=LOSS).plan(3600.0)
+    assert bool(evicted(plan)) is moves
 
 
 def test_a_gang_stays_while_no_spot_node_is_idle():

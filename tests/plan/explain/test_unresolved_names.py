@@ -16,6 +16,7 @@ from kai_py.api.records.core import (
 from kai_py.api.records.node import Taint
 from kai_py.api.records.resource import ResourceClaimTemplate
 from kai_py.grouping.topology_annotations import REQUIRED_LEVEL_KEY
+from kai_py.plan.explain import unresolved_names
 from kai_py.plan.explain.unresolved_names import MAX_EXPLAINED
 from tests.support.scenario import cluster, job_with_pods, node, pod, queue
 
@@ -108,6 +109,16 @@ def test_advice_is_bounded():
     lost = [pod(f"p{i:03}", queue=f"team-b{i}") for i in range(MAX_EXPLAINED + 5)]
     plan = cluster(node("a"), queue("team-a", 8), *lost).plan()
     assert sum("Did you mean" in each.message for each in plan.unplaced) == MAX_EXPLAINED
+
+
+def test_of_a_pod_with_very_many_labels_only_those_that_are_said_are_compared(monkeypatch):
+    compared = []
+    monkeypatch.setattr(
+        unresolved_names, "closest_match", lambda word, _known: compared.append(word)
+    )
+    wanted = {f"label-{number}": "x" for number in range(1000)}
+    assert "No node has label label-0" in message(pod("p", queue="team-a", node_selector=wanted))
+    assert len(compared) == unresolved_names.MAX_NAMES
 
 
 def test_of_very_many_names_those_that_begin_alike_are_compared():

@@ -228,3 +228,24 @@ def test_pods_that_are_gone_are_protected_by_nobody():
     for each in low:
         world.remove(each)
     assert world.snapshot().budgets == ()
+
+
+@given(
+    st.lists(
+        st.tuples(st.dictionaries(st.sampled_from("abcd"), st.integers(1, 5)), st.integers(0, 5)),
+        max_size=8,
+    )
+)
+def test_what_started_lately_is_found_from_what_changed(course):
+    """Whatever gangs come, go and change from call to call, and whichever time is asked for."""
+    history, made = EvictionHistory(), {}
+    for started, since in course:
+        each = [
+            made.setdefault((name, at), gang(name, node="n", pods=1, created=at))
+            for name, at in started.items()
+        ]
+        gangs = {one.key: one for one in each}
+        found = [one for one in history.started_since(gangs, since) if one.last_bound > since]
+        expected = {one.key for one in each if one.last_bound > since}
+        assert len(found) == len(expected)
+        assert all(gangs[one.key] is one for one in found)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kai_py.grouping.topology_annotations import REQUIRED_LEVEL_KEY
+from kai_py.plan.state.empty_nodes import replicas_on_empty
 from kai_py.policy.fairness_rules import KAI
 from kai_py.snapshot.accounting import GPU
 from tests.support.scenario import (
@@ -15,6 +16,7 @@ from tests.support.scenario import (
     gpu_slice,
     job_with_pods,
     node,
+    placed,
     pod,
     queue,
 )
@@ -166,3 +168,28 @@ def test_shares_are_as_without_what_can_never_run_and_do_not_depend_on_what_runs
     expected = {each.queue: each.fair_share for each in without.plan().queues}
     assert {each.queue: each.fair_share for each in first.queues} == expected
     assert {each.queue: each.fair_share for each in second.queues} == expected
+
+
+def test_a_gang_that_cannot_be_judged_keeps_no_other_from_starting(monkeypatch):
+    def judged(gang, _nodes):
+        raise ZeroDivisionError(gang.key)
+
+    monkeypatch.setattr("kai_py.plan.explain.infeasible_demand._infeasible_charge", judged)
+    assert placed(cluster(*QUEUES, *RACKS, *FEASIBLE["largest pod"]).plan()) == {"large": "n0"}
+
+
+def test_a_shape_is_counted_once_on_the_first_nodes_and_once_on_all(monkeypatch):
+    counted = []
+
+    def counting(shape, nodes, *rest):
+        counted.append(len(nodes))
+        return replicas_on_empty(shape, nodes, *rest)
+
+    module = "kai_py.plan.explain.infeasible_demand"
+    monkeypatch.setattr(f"{module}.replicas_on_empty", counting)
+    monkeypatch.setattr(f"{module}.FIRST_NODES", 1)
+    monkeypatch.setattr(f"{module}.MANY_NODES", 2)
+    small = [job_with_pods(f"small-{n}", 1, queue="small") for n in range(5)]
+    large = [job_with_pods(f"large-{n}", 9, 2, queue="big") for n in range(5)]
+    cluster(*QUEUES, *RACKS, *small, *large).plan()
+    assert sorted(counted) == [1, 1, 4]

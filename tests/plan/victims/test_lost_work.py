@@ -32,8 +32,8 @@ def waiting(name, pods=1, gpus=1, *, queue="owner", since=NOW - 10, **more):
     return gang(name, pods=pods, gpus=gpus, queue=queue, created=since, **more)
 
 
-def planned(*gangs, nodes, rules=BY_LOSS, memory=None):
-    built = world(nodes, *gangs, queues=QUEUES).snapshot(NOW)
+def planned(*gangs, nodes, rules=BY_LOSS, memory=None, queues=QUEUES):
+    built = world(nodes, *gangs, queues=queues).snapshot(NOW)
     memory = memory or CycleMemory(ClusterDevices())
     return run_cycle(built, CycleSettings(loss_rules=rules), memory)
 
@@ -146,10 +146,14 @@ def test_an_eviction_destroys_no_more_than_the_wait_that_it_ends(left, goes):
     assert evicted(planned(replace(victim, expected_runtime=None), waiting("new"), nodes={"a": 1}))
 
 
-@pytest.mark.parametrize(
-    ("pods", "waited", "goes"), [(4, 10, True), (1, 10, False), (1, 500, False), (1, 601, True)]
-)
-def test_what_ends_at_an_unknown_time_is_waited_for_as_long_as_patience_lasts(pods, waited, goes):
+UNKNOWN_ENDS = [
+    *((4, 10, True), (1, 10, False), (1, 601, False), (1, 2390, False), (1, 2410, True)),
+    *((3, 601, False), (3, 1670, False), (3, 1690, True)),
+]
+
+
+@pytest.mark.parametrize(("pods", "waited", "goes"), UNKNOWN_ENDS)
+def test_what_ends_at_an_unknown_time_goes_when_the_wait_has_cost_as_much(pods, waited, goes):
     """The gang loses 4 x 21 minutes, and may run for as many as it has run."""
     large, burst = ran("large", "aaaa", 20), [waiting(f"new-{n}") for n in range(pods - 1)]
     new = waiting("new", since=NOW - waited)
@@ -184,6 +188,39 @@ def test_what_the_queue_of_the_victims_would_lack_counts_against_their_eviction(
     assert len(evicted(plan)) == (5 if goes else 0)
 
 
+@pytest.mark.parametrize(
+    ("weight", "left", "goes"), [(0.0, 30, True), (1.0, 30, False), (1.0, 41, True)]
+)
+def test_a_guarantee_waits_for_an_end_where_the_victims_queue_would_lack_more(weight, left, goes):
+    """All four GPUs go for one; by its weight the other queue is entitled to three of them."""
+    queues = QUEUES[0], replace(QUEUES[1], weight=weight)
+    wide, new = ends_in(ran("wide", "aaaa", 5), left, 5), waiting("new")
+    plan = planned(wide, new, nodes={"a": 4}, rules=WEIGHED, queues=queues)
+    assert len(evicted(plan)) == (4 if goes else 0)
+
+
+@pytest.mark.parametrize(
+    ("deserved", "went_without", "left", "goes"),
+    [
+        *((0.0, False, 15, False), (0.0, True, 15, True), (4.0, False, 15, True)),
+        *((4.0, False, 10.5, False), (4.0, True, 10.5, True), (0.0, True, 10.5, True)),
+    ],
+)
+def test_what_a_queue_lacks_counts_more_the_less_it_had(deserved, went_without, left, goes):
+    """The younger gang loses 4 x 11 minutes; the four pods wait until it ends if it stays."""
+    queues = replace(QUEUES[0], deserved={"gpu": deserved}), QUEUES[1]
+    memory, settings = CycleMemory(ClusterDevices()), CycleSettings(loss_rules=WEIGHED)
+    if went_without:
+        held, before = ran("held", "a" * 8, 70, preemptible=False), waiting("before", 4)
+        full = world({"a": 8}, held, before, queues=queues).snapshot(NOW - 3600)
+        assert not evicted(run_cycle(full, settings, memory))
+    old, young = ran("old", "aaaa", 70), ran("young", "aaaa", 10)
+    gangs = ends_in(old, 500, 70), ends_in(young, left, 10)
+    built = world({"a": 8}, *gangs, waiting("new", 4), queues=queues)
+    plan = run_cycle(built.snapshot(NOW), settings, memory)
+    assert len(evicted(plan)) == (4 if goes else 0)
+
+
 @pytest.mark.parametrize(("left", "goes"), [(1, False), (500, True)])
 def test_a_relocation_is_weighed_however_long_its_gang_has_waited(left, goes):
     """Two GPUs are idle, one on each node."""
@@ -213,13 +250,12 @@ def test_the_next_checkpoint_is_waited_for():
     assert evicted(planned(just, waiting("new"), nodes={"a": 1}, rules=WEIGHED))
 
 
-@pytest.mark.parametrize(
-    ("waited", "queue", "goes"),
-    [(1480, "owner", False), (1520, "owner", True), (10, "guest", True)],
-)
-def test_no_reclaim_waits_longer_than_four_times_the_patience_and_no_preemption_than_once(
-    waited, queue, goes
-):
+RECLAIM_WAITS = [(10, "owner", False), (2390, "owner", False), (2410, "owner", True)]
+PREEMPT_WAITS = [(10, "guest", False), (2390, "guest", False), (2410, "guest", True)]
+
+
+@pytest.mark.parametrize(("waited", "queue", "goes"), RECLAIM_WAITS + PREEMPT_WAITS)
+def test_no_gang_waits_longer_than_four_times_its_patience(waited, queue, goes):
     """Of eight GPUs that were used for an hour one is lacking; they are free in 15 minutes."""
     victim = ends_in(ran("victim", "a" * 8, 60), 15, 60)
     new = waiting("new", since=NOW - waited, queue=queue, priority=100)
@@ -228,7 +264,7 @@ def test_no_reclaim_waits_longer_than_four_times_the_patience_and_no_preemption_
 
 
 @pytest.mark.parametrize(
-    ("waited", "left", "goes"), [(700, 2, False), (700, 11, True), (1210, 2, True)]
+    ("waited", "left", "goes"), [(2500, 2, False), (2500, 11, True), (3010, 2, True)]
 )
 def test_an_end_just_beyond_the_patience_is_waited_for(waited, left, goes):
     victim = ends_in(ran("victim", "a" * 4, 60), left, 60)
@@ -246,6 +282,8 @@ def test_the_patience_of_a_reclaimer_counts_from_the_time_at_which_it_is_due(see
     if seen:
         assert not evicted(run_cycle(full, settings, memory))
     freed = world({"a": 8}, victim, new, queues=QUEUES).snapshot(NOW)
+    # Of another cluster, so that nothing known of the nodes before holds.
+    freed = replace(freed, nodes=replace(freed.nodes, generation=full.nodes.generation + 1))
     assert bool(evicted(run_cycle(freed, settings, memory))) == goes
 
 
@@ -274,3 +312,41 @@ def test_what_just_started_is_not_relocated():
     assert evicted(planned(young, old, large, nodes=nodes, rules=rules)) == ["old-0"]
     both = ran("also", "b", 2)
     assert not evicted(planned(young, both, large, nodes=nodes, rules=rules))
+
+
+def test_of_equally_many_pods_those_that_lose_least_are_relocated():
+    saved, unsaved = ran("saved", "a", 50, checkpoint=600.0), ran("unsaved", "b", 9)
+    large, nodes = waiting("large", gpus=2, queue="guest"), {"a": 2, "b": 2}
+    assert evicted(planned(saved, unsaved, large, nodes=nodes)) == ["saved-0"]
+    youngest = planned(saved, unsaved, large, nodes=nodes, rules=LossRules())
+    assert evicted(youngest) == ["unsaved-0"]
+
+
+@pytest.mark.parametrize(
+    ("left", "gpus", "queue", "goes"),
+    [
+        (10.5, 1, "guest", False),
+        (11.5, 1, "guest", True),
+        (10.5, 2, "guest", True),
+        (10.5, 1, "owner", True),
+    ],
+)
+def test_what_others_release_meanwhile_shortens_the_wait(left, gpus, queue, goes):
+    """The gang loses 4 x 11 minutes, and would end in 15; its queue borrows."""
+    victim = ends_in(ran("large", "a" * 4, 10), 15, 10)
+    singles = [ends_in(ran(f"single-{n}", "b", 60, queue=queue), left, 60) for n in range(4)]
+    new = [waiting(f"new-{n}", gpus=gpus) for n in range(4 // gpus)]
+    owned = replace(QUEUES[0], deserved={"gpu": 8.0})
+    queues = QUEUES if queue == "guest" else (owned, *QUEUES[1:])
+    plan = planned(victim, *singles, *new, nodes={"a": 4, "b": 4}, rules=WEIGHED, queues=queues)
+    assert evicted(plan) == ([f"large-{n}" for n in range(4)] if goes else [])
+
+
+@pytest.mark.parametrize(("wide", "goes"), [(1, True), (3, False)])
+def test_a_gang_beyond_the_fair_share_is_no_reason_to_evict(wide, goes):
+    """The victims lose 2 x 11 minutes and end in 15; of four GPUs two are lacking, or one."""
+    victim = ends_in(ran("large", "aa", 10), 15, 10)
+    own = ran("own", "aa", 10, queue="owner")
+    new = waiting("new"), waiting("wide", gpus=wide, since=NOW - 5)
+    plan = planned(victim, own, *new, nodes={"a": 4}, rules=WEIGHED)
+    assert bool(evicted(plan)) == goes

@@ -43,3 +43,17 @@ def test_what_was_taken_already_counts():
         ),
     ).plan()
     assert evicted(found) == ["high", "low"]
+
+
+def test_a_gang_above_the_fair_share_does_not_put_its_queue_last():
+    """One GPU is free: it goes to the queue with less of its share, not past both its gangs."""
+    found = world(
+        {"a": 4},
+        *(gang(f"c{i}", nodes="a", queue="borrows", created=0.0) for i in range(3)),
+        gang("wide", pods=3, queue="large", created=1.0),
+        gang("small", pods=1, queue="large", created=2.0),
+        gang("other", pods=1, queue="less", created=2.0),
+        queues=(team("large", 2.0), team("less", 1.0), team("borrows", 1.0)),
+    ).plan()
+    actions = {each.gang.rpartition("/")[2]: each.action.value for each in found.placements}
+    assert actions == {"small": "allocate"}

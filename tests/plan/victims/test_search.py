@@ -266,6 +266,32 @@ def test_pods_of_a_gang_on_other_nodes_count_no_restart():
     assert nominated(plan) == {"big-0": "a"}
 
 
+def test_of_two_nodes_the_one_from_which_fewer_pods_of_a_gang_move_is_emptied():
+    plan = world(
+        {"a": 4, "b": 4, "c": 2, "d": 5},
+        gang("large", nodes="dc", gpus=2, created=0),
+        gang("d", nodes="d", created=1),
+        gang("two", nodes="a", gpus=2, created=2),
+        gang("a", nodes="a", created=3),
+        gang("wide", nodes="abb", created=4),
+        gang("big", pods=1, gpus=4, created=50),
+    ).plan()
+    assert len(moves(plan)) == 1
+
+
+def test_one_pod_of_a_gang_moves_on_to_make_place_for_another_gang():
+    plan = world(
+        {"a": 2, "b": 4, "c": 2, "d": 4},
+        gang("r0", nodes="d", gpus=2, created=0),
+        gang("r1", nodes="bcc", created=1),
+        gang("r2", nodes="ad", created=2),
+        gang("r3", nodes="b", gpus=2, created=3),
+        gang("big", pods=1, gpus=3, created=50),
+    ).plan()
+    assert len(moves(plan)) == 2
+    assert list(nominated(plan)) == ["big-0"]
+
+
 def test_a_gang_of_preemption_policy_never_disturbs_nobody():
     plan = cluster(
         node("a", 1),

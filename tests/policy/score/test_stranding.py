@@ -3,7 +3,7 @@
 import pytest
 
 from kai_py.policy.fit import StaticFits
-from kai_py.policy.score.stranding import could_strand
+from kai_py.policy.score.stranding import Stranding, could_strand
 from tests.support.scenario import claim, claiming, cluster, node, pod, queue, shared
 
 
@@ -60,3 +60,18 @@ def test_parts_do_those_that_wait_and_those_that_run():
 
 def test_claims_are_not_asked():
     assert not strands([claiming(asks("a", 0), "c")], GPU_NODE, claim("c", owner="a"))
+
+
+def test_what_was_found_is_asked_again_once_pods_or_nodes_differ():
+    kept, fits = Stranding(), StaticFits()
+    for objects in ((GPU_NODE, asks("a", 1)), (GPU_NODE, asks("b", 1, "9"))):
+        built = cluster(queue("q", 64), *objects)
+        snapshot = built.snapshot()
+        shapes = {
+            member.shape.number: member.shape
+            for key in snapshot.pending
+            for member in snapshot.gangs[key].pending
+        }
+        expected = could_strand(shapes.values(), snapshot, StaticFits())
+        assert kept.is_possible(shapes, snapshot, fits) == expected
+        assert kept.is_possible(shapes, snapshot, fits) == expected

@@ -184,11 +184,10 @@ class _CachedReplicas:
 class ReplicaCache:
     """Replicas by shape and capacity on the nodes that have the limit; elsewhere unlimited."""
 
-    def __init__(self, nodes: int, limited: Collection[int], count_replicas: CountReplicas) -> None:
-        """``limited``: rows of the nodes for which ``count_replicas`` is called."""
+    def __init__(self, nodes: int, limited: Collection[int]) -> None:
+        """``limited``: rows of the nodes on which replicas are counted."""
         self._nodes = nodes
         self._limited = limited
-        self._count_replicas = count_replicas
         self._known: dict[tuple[int, Capacity], _CachedReplicas] = {}
         self._changes: list[int] = []
 
@@ -196,7 +195,9 @@ class ReplicaCache:
         """Recompute a node's replicas at the next request."""
         self._changes.append(row)
 
-    def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
+    def replicas(
+        self, shape: Shape, capacity: Capacity, max_replicas: int, count_replicas: CountReplicas
+    ) -> Ints:
         """(nodes,) pods of the shape, at least ``max_replicas`` without a limit; read-only."""
         cached = self._known.get((shape.number, capacity))
         rows: Iterable[int] = self._limited
@@ -209,5 +210,5 @@ class ReplicaCache:
             rows = dict.fromkeys(self._changes[cached.changes_seen :])
         cached.changes_seen = len(self._changes)
         for row in rows:
-            cached.replicas[row] = self._count_replicas(row, shape, capacity, cached.max_replicas)
+            cached.replicas[row] = count_replicas(row, shape, capacity, cached.max_replicas)
         return cached.replicas

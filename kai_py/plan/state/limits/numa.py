@@ -49,10 +49,7 @@ class NumaZones:
         self._free: dict[int, _FreeZones] = {}
         self._replicas_by_state: dict[tuple[int, AmountsByZone, int, int], tuple[int, ...]] = {}
         max_zones = max((len(node.zones) for node in self._nodes.values()), default=1)
-        self._caches = [
-            ReplicaCache(len(positions), self._nodes, partial(self._count_replicas, zones))
-            for zones in range(1, max_zones + 1)
-        ]
+        self._caches = [ReplicaCache(len(positions), self._nodes) for _ in range(max_zones)]
         for row, node in self._nodes.items():
             free = node.available
             for each in node.unreported:
@@ -74,7 +71,8 @@ class NumaZones:
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
         """(nodes,) pods that start, ``max_replicas`` where nothing is aligned; read-only."""
-        return self._caches[-1].replicas(shape, capacity, max_replicas)
+        count = partial(self._count_replicas, len(self._caches))
+        return self._caches[-1].replicas(shape, capacity, max_replicas, count)
 
     def replicas_by_zones(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints | None:
         """(zones, nodes) pods that start one after the other with one zone each, two or fewer, ….
@@ -85,7 +83,11 @@ class NumaZones:
         if len(self._caches) == 1 or not self.applies_to(shape):
             return None
         return np.minimum(
-            [cache.replicas(shape, capacity, max_replicas) for cache in self._caches], max_replicas
+            [
+                cache.replicas(shape, capacity, max_replicas, partial(self._count_replicas, zones))
+                for zones, cache in enumerate(self._caches, start=1)
+            ],
+            max_replicas,
         )
 
     def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:

@@ -134,9 +134,7 @@ class AssumedVolumes:
         self._assumed_by_pod: dict[str, tuple[tuple[ClaimRef, str], ...]] = {}
         self._rows: dict[str, Ints] = {}
         self._reachable: Mapping[int, list[AvailableVolume]] | None = None
-        self._cache = ReplicaCache(
-            len(snapshot.nodes), range(len(snapshot.nodes)), self._count_replicas
-        )
+        self._cache = ReplicaCache(len(snapshot.nodes), range(len(snapshot.nodes)))
 
     def assumed_for(self, pod_uid: str) -> tuple[tuple[ClaimRef, str], ...]:
         """The claims of a placed pod, each with the volume chosen for it."""
@@ -148,7 +146,7 @@ class AssumedVolumes:
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
         """(nodes,) pods for whose claims there are volumes; read-only."""
-        return self._cache.replicas(shape, capacity, max_replicas)
+        return self._cache.replicas(shape, capacity, max_replicas, self._count_replicas)
 
     def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
         """Choose volumes for the claims of the pod; None where there are not enough."""
@@ -251,7 +249,7 @@ class AttachedVolumes:
     @cached_property
     def _cache(self) -> ReplicaCache:
         nodes = len(self._snapshot.nodes)
-        return ReplicaCache(nodes, self._limits, self._count_replicas)
+        return ReplicaCache(nodes, self._limits)
 
     def applies_to(self, shape: Shape) -> bool:
         """Whether a driver of its pods' volumes limits any node."""
@@ -259,7 +257,7 @@ class AttachedVolumes:
 
     def replicas(self, shape: Shape, capacity: Capacity, max_replicas: int) -> Ints:
         """(nodes,) pods whose volumes can be attached; read-only."""
-        return self._cache.replicas(shape, capacity, max_replicas)
+        return self._cache.replicas(shape, capacity, max_replicas, self._count_replicas)
 
     def allocate(self, member: Member, row: int, capacity: Capacity) -> Undo | None:
         """Attach the volumes of the pod; None where they exceed a limit."""
