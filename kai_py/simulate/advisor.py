@@ -67,7 +67,7 @@ def _ignore_found(_gang: str, _suggestion: Suggestion) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SearchReport:
-    """What is told while a search runs: the reasons at first, then each suggestion."""
+    """Callbacks of a running search: the explanations first, then each suggestion."""
 
     on_explained: Callable[[list[Explanation]], None] = _ignore_explained
     on_found: Callable[[str, Suggestion], None] = _ignore_found
@@ -90,7 +90,7 @@ def explain_cluster(
 
     ``events`` report earlier decisions; those after ``since`` are included. ``has_time`` is called
     before every simulation; once it returns False the search ends with the suggestions found so
-    far. ``report`` is told the explanations before the search, and each suggestion as it is found.
+    far. ``report`` gets the explanations before the search, and each suggestion as it is found.
     """
     report = report or SearchReport()
     cluster = LoadedCluster(documents, configuration, now)
@@ -293,7 +293,7 @@ def _run_query(
         connection.send((False, "", "", answer))
     except ChangeError as error:
         connection.send((False, str(error), "", None))
-    except Exception:  # told by the process that asked, in its log
+    except Exception:  # the parent process logs it
         connection.send((False, "", traceback.format_exc(), None))
 
 

@@ -34,7 +34,7 @@ from kai_py.watch.collection import Collection
 from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import WATCHED, WATCHED_BY_NAME
 from kai_py.watch.resource import Kind
-from kai_py.watch.wire import without_nulls
+from kai_py.watch.wire import Envelope, without_nulls
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,9 @@ class SimulatedCluster:
         for document in documents:
             resource = served.get((document.get("apiVersion", ""), document.get("kind", "")))
             try:
-                yield completed(document, resource)
+                made = completed(document, resource)
+                msgspec.convert(made, Envelope)
+                yield made
             except (LookupError, TypeError, AttributeError, ValueError) as error:
                 name = shortened(str(document.get("metadata")))
                 log.warning("%s %s is left out: %r", document.get("kind"), name, error)

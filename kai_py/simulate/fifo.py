@@ -14,8 +14,13 @@ import numpy as np
 
 from kai_py.policy.fair_share import fair_share
 from kai_py.policy.fairness_rules import FairnessRules
-from kai_py.simulate.entitlement_samples import EntitlementSamples
-from kai_py.simulate.scenario import Arrival, NodeGroup, Scenario, ScenarioJob, arrivals, queue_spec
+from kai_py.simulate.entitlement import (
+    EntitlementSamples,
+    entitled_gpus,
+    gang_rest,
+    queue_table,
+)
+from kai_py.simulate.scenario import Arrival, NodeGroup, Scenario, ScenarioJob, arrivals
 from kai_py.simulate.simulation import (
     HOUR,
     GangWait,
@@ -26,10 +31,7 @@ from kai_py.simulate.simulation import (
     free_gpu_figures,
 )
 from kai_py.simulate.workloads import HOSTNAME_LABEL, NAMESPACE
-from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.resources import Bools, Floats
-from kai_py.snapshot.tables.queue_objects import queue_info
-from kai_py.snapshot.tables.queue_tree import build_queue_table
 
 WHOLE = 1.0 - 1e-9
 """Free part of a GPU from which on it counts as free."""
@@ -231,8 +233,7 @@ class _Entitlements:
     """The fair shares of the queues under this policy's demand."""
 
     def __init__(self, scenario: Scenario, gpus: float, rules: FairnessRules) -> None:
-        infos = [queue_info(queue_spec(each)) for each in scenario.queues]
-        self._table, _ = build_queue_table(infos, (GPU,))
+        self._table = queue_table(scenario)
         self._total = np.array([gpus], np.float64)
         self._rules = rules
 
@@ -247,9 +248,10 @@ class _Entitlements:
             used[0, rows[arrival.job.queue]] += arrival.job.pods * arrival.job.gpus_per_pod
         used, demand = self._table.subtree_sums(used), self._table.subtree_sums(demand + used)
         fair = fair_share(self._table, self._total, demand, self._rules).fair
-        for name, row in rows.items():
-            course.queues[name].received += float(used[0, row]) * hours
-            course.queues[name].entitled += float(fair[0, row]) * hours
-        course.samples.add(
-            now, {name: (float(used[0, row]), float(fair[0, row])) for name, row in rows.items()}
-        )
+        waiting = (gang_rest(each.job, each.job.pods) for each in course.waiting)
+        shares = {name: (float(used[0, row]), float(fair[0, row])) for name, row in rows.items()}
+        shares = entitled_gpus(self._table, shares, waiting)
+        for name, (received, entitled) in shares.items():
+            course.queues[name].received += received * hours
+            course.queues[name].entitled += entitled * hours
+        course.samples.add(now, shares)

@@ -25,7 +25,7 @@ class WaitFigures(Struct, frozen=True):
 
 
 class QueueHours(Struct, frozen=True):
-    """GPU-hours of a queue: received, and entitled by its fair share."""
+    """GPU-hours of a queue: received, and entitled (``entitlement`` says by what)."""
 
     received: float
     entitled: float

@@ -12,6 +12,7 @@ from kai_py.plan.plan import Stage
 from kai_py.simulate.objects import Document
 from kai_py.simulate.queue_bounds import QueueBound, RaisedBound, bound_patches
 from kai_py.simulate.remedy_search import RemedySearch, first_verified, patch
+from kai_py.snapshot.accounting import total
 from kai_py.snapshot.tables.queues import QueueInfo
 
 MAX_EVICTIONS = 1024
@@ -57,7 +58,7 @@ def raise_maximum(search: RemedySearch) -> Iterator[Suggestion]:
     """Raise the exceeded max of the queue, and of its ancestors."""
     return first_verified(
         _raise_bounds(search, QueueBound.MAX, list(_exceeding(search, needed, _maximum)))
-        for needed in _required_amounts(search, _allocated)
+        for needed in _required_amounts(search, _counted)
     )
 
 
@@ -90,8 +91,12 @@ def _allocated(share: QueueShare) -> Mapping[str, float]:
     return share.allocated
 
 
+def _counted(share: QueueShare) -> Mapping[str, float]:
+    return total((share.allocated, share.owed))
+
+
 def _non_preemptible(share: QueueShare) -> Mapping[str, float]:
-    return share.non_preemptible
+    return total((share.non_preemptible, share.owed_non_preemptible))
 
 
 def _maximum(share: QueueShare) -> Mapping[str, float]:

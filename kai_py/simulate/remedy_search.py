@@ -22,7 +22,7 @@ from kai_py.simulate.what_if import (
     smallest_sufficient,
 )
 from kai_py.snapshot.accounting import GPU, total
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.gangs import Charge, Gang, Member
 from kai_py.snapshot.snapshot import Snapshot
 
 MAX_CACHED_TRIALS = 16
@@ -129,13 +129,19 @@ class RemedySearch:
     def pending_amounts(self) -> Iterator[Mapping[str, float]]:
         """The charge of the pods it lacks to start, then that of all pending pods.
 
-        Of a gang without subgroups: those up to minMember, or one more.
+        Of a gang without subgroups: those up to minMember, or one more. Each is followed by the
+        same with the claims that it joins, which its queue owes with it.
         """
         gang = self.gang
         lacking = max(gang.tree.min_pods() - len(gang.bound), 1)
-        if not gang.tree.children and lacking < len(gang.pending):
-            yield total(member.charge for member in gang.pending[:lacking])
-        yield self.charge
+        if gang.tree.children or lacking >= len(gang.pending):
+            lacking = len(gang.pending)
+        for pods in sorted({lacking, len(gang.pending)}):
+            own = total(member.charge for member in gang.pending[:pods])
+            yield own
+            joined = _joined_claims(gang, gang.pending[:pods])
+            if joined:
+                yield total((own, *joined))
 
     def queue_object(self, name: str) -> Document | None:
         """The Queue of this name; of two APIs' the one that counts."""
@@ -179,6 +185,13 @@ class RemedySearch:
             return [owner]
         uids = {member.pod.uid for member in gang.members}
         return [pod for pod in self.of_kind("Pod") if pod["metadata"]["uid"] in uids]
+
+
+def _joined_claims(gang: Gang, pods: Sequence[Member]) -> list[Charge]:
+    """What each claim costs that other gangs are charged with and that the pods share."""
+    own = {member.pod.uid for member in gang.members}
+    joined = {each.claim: each for member in pods for each in member.relies_on}
+    return [each.charge for each in joined.values() if each.charged_to not in own]
 
 
 def as_suggestion(

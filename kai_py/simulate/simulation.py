@@ -17,7 +17,13 @@ from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.kubelet import PodTiming
 from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.entitlement_samples import EntitlementSample, EntitlementSamples
+from kai_py.simulate.entitlement import (
+    EntitlementSample,
+    EntitlementSamples,
+    entitled_gpus,
+    gang_rest,
+    queue_table,
+)
 from kai_py.simulate.interruptions import Interruptions
 from kai_py.simulate.scenario import Arrival, Scenario, ScenarioJob, arrivals, queue_manifest
 from kai_py.simulate.workloads import (
@@ -31,6 +37,7 @@ from kai_py.simulate.workloads import (
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.queue_tree import QueueTable
 
 HOUR = 3600.0
 SAVED = "have saved their work"
@@ -90,7 +97,7 @@ class PodAttempt:
 
 @dataclass
 class QueueTotals:
-    """GPU-hours of a queue: received, entitled by its fair share, and lost to evictions."""
+    """GPU-hours of a queue: received, entitled (``entitlement``), and lost to evictions."""
 
     received: float = 0.0
     entitled: float = 0.0
@@ -129,9 +136,12 @@ class _RunningPod:
 @dataclass
 class _Recorder:
     samples: EntitlementSamples
+    queue_table: QueueTable
     start_up: float = 0.0
     jobs: dict[str, ScenarioJob] = field(default_factory=dict)
     """By gang."""
+    missing: dict[str, int] = field(default_factory=dict)
+    """By gang, the pods that neither run nor have ended, where there are any."""
     waits: dict[str, GangWait] = field(default_factory=dict)
     arrived: dict[str, float] = field(default_factory=dict)
     running: dict[str, _RunningPod] = field(default_factory=dict)
@@ -159,6 +169,7 @@ def simulate(
     cluster = SimulatedCluster(configuration, start=SIMULATION_START, timing=TIMING)
     record = _Recorder(
         samples=EntitlementSamples(scenario.hours * HOUR),
+        queue_table=queue_table(scenario),
         start_up=scenario.start_up_seconds,
         queues={queue.name: QueueTotals() for queue in scenario.queues},
     )
@@ -222,6 +233,7 @@ def _set_up(cluster: SimulatedCluster, scenario: Scenario, record: _Recorder) ->
 def _submit_job(cluster: SimulatedCluster, arrival: Arrival, record: _Recorder) -> None:
     gang, job = f"{NAMESPACE}/Job/{arrival.name}", arrival.job
     record.arrived[gang], record.jobs[gang] = cluster.clock.now(), job
+    record.missing[gang] = job.pods
     arrived = cluster.clock.now() - SIMULATION_START
     record.waits[gang] = GangWait(
         gang, job.queue, job.pods * job.gpus_per_pod, job.pods, None, arrived=arrived
@@ -239,10 +251,12 @@ def _record_cycle(cluster: SimulatedCluster, record: _Recorder, plan: Plan) -> N
             _record_start(cluster, record, placement, now)
     for eviction in plan.evictions:
         _record_eviction(record, eviction, now)
-    record.shares = {
+    shares = {
         share.queue: (share.allocated.get(GPU, 0.0), share.fair_share.get(GPU, 0.0))
         for share in plan.queues
     }
+    missing = (gang_rest(record.jobs[gang], pods) for gang, pods in record.missing.items())
+    record.shares = entitled_gpus(record.queue_table, shares, missing)
     record.samples.add(now - SIMULATION_START, record.shares)
     waiting = sum(
         member.charge.get(GPU, 0.0)
@@ -270,7 +284,9 @@ def _record_start(
     wait = record.waits[gang]
     elapsed = now - record.arrived[gang]
     completion = None
+    record.missing[gang] = wait.pods - len(members)
     if len(members) >= wait.pods:
+        record.missing.pop(gang)
         ends = (record.running[uid].since + record.running[uid].seconds for uid in members)
         completion = max(ends) - record.arrived[gang]
     started = elapsed if wait.seconds is None else wait.seconds
@@ -304,6 +320,7 @@ def _record_end(
     attempt = _attempt(record, pod, now, action, saved=saved)
     record.attempts.append(attempt)
     record.members[pod.gang].discard(uid)
+    record.missing[pod.gang] = record.waits[pod.gang].pods - len(record.members[pod.gang])
     record.waits[pod.gang] = replace(record.waits[pod.gang], completion=None)
     queue.lost_gpu_hours += (attempt.seconds - attempt.kept) / HOUR * attempt.gpus
     work = record.jobs[pod.gang].minutes * 60

@@ -1,5 +1,6 @@
 """Goodput: what is useful and lost, checkpoints and start-ups, and the comparison with FIFO."""
 
+import itertools
 import json
 
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from kai_py.cli import main
 from kai_py.config import Configuration
 from kai_py.policy.fairness_rules import PROFILES
+from kai_py.simulate.entitlement import GangRest, entitled_gpus, queue_table
 from kai_py.simulate.fifo import simulate_fifo
 from kai_py.simulate.goodput import policy_figures
 from kai_py.simulate.scenario import arrivals, parse_scenario
@@ -196,3 +198,71 @@ def test_json_has_the_policies_side_by_side(tmp_path):
         }
         assert set(each["waits"]) == {"mean", "p99", "max"}
         assert set(each["queues"]["team"]) == {"received", "entitled"}
+
+
+def brute_entitlement(fair, allocated, gangs):
+    """Every choice of a number of pods of every gang."""
+    choices = [
+        {0, *range(max(gang.least, 1), gang.pods + 1)} if gang.pods else {0} for gang in gangs
+    ]
+    sums = {
+        sum(n * gang.gpus_per_pod for n, gang in zip(each, gangs, strict=True))
+        for each in itertools.product(*choices)
+    }
+    room = fair - allocated
+    return min(fair, allocated + max((each for each in sums if each <= room + 1e-9), default=0.0))
+
+
+@given(
+    fair=st.integers(0, 20),
+    allocated=st.integers(0, 20),
+    gangs=st.lists(
+        st.builds(
+            lambda gpus, pods, least: GangRest("q", gpus, pods, min(least, pods)),
+            st.sampled_from([0.25, 0.5, 1, 2, 3, 8]),
+            st.integers(1, 4),
+            st.integers(0, 4),
+        ),
+        max_size=4,
+    ),
+)
+def test_a_queue_is_entitled_to_the_gangs_that_fit_whole(fair, allocated, gangs):
+    table = queue_table(parse_scenario("nodes: [{name: n}]\nqueues: [{name: q}]"))
+    found = entitled_gpus(table, {"q": (allocated, fair)}, gangs)
+    assert found["q"] == (allocated, pytest.approx(brute_entitlement(fair, allocated, gangs)))
+
+
+def test_a_share_of_a_hundred_million_gpus_in_thousandths_is_taken_to_be_filled():
+    table = queue_table(parse_scenario("nodes: [{name: n}]\nqueues: [{name: q}]"))
+    gangs = [GangRest("q", 0.001, 1, 1), *[GangRest("q", 1024, 100_000, 100_000)] * 3]
+    assert entitled_gpus(table, {"q": (0, 1.5e8)}, gangs)["q"] == (0, 1.5e8)
+
+
+def test_a_parent_is_entitled_to_what_its_children_are():
+    text = "nodes: [{name: n}]\nqueues: [{name: p}, {name: a, parent: p}, {name: b, parent: p}]"
+    waiting = [GangRest("a", 1, 3, 3), GangRest("b", 8, 1, 1)]
+    shares = {"p": (3, 12), "a": (1, 6), "b": (2, 6)}
+    found = entitled_gpus(queue_table(parse_scenario(text)), shares, waiting)
+    assert found == {"p": (3, 6), "a": (1, 4), "b": (2, 2)}
+
+
+STARVED = """
+hours: 10
+nodes: [{name: n, count: 2, gpus: 8}]
+queues: [{name: greedy, deservedGPUs: 8}, {name: starved, deservedGPUs: 8}]
+jobs:
+- {name: long, queue: greedy, gpusPerPod: 8, minutes: 300, burst: 2}
+- {name: node, queue: starved, gpusPerPod: 8, minutes: 60, at: 60}
+- {name: wide, queue: starved, pods: 2, gpusPerPod: 8, minutes: 60, at: 1}
+"""
+
+
+def test_a_starved_queue_is_shown_and_a_gang_beyond_its_share_is_not():
+    queues = fifo(STARVED).queues
+    # The gang of 16 entitles its queue to nothing while it waits: the share of each queue is 8.
+    # From minute 60 to 300 that of 8 does; then the older
+    # one starts, and that of 8 after it.
+    assert queues["starved"].entitled == pytest.approx(4 * 8 + 16 + 8)
+    assert queues["starved"].received == pytest.approx(16 + 8)
+    fair = ours(STARVED).queues["starved"]
+    assert 0.95 * fair.entitled <= fair.received == pytest.approx(24, rel=0.001)

@@ -91,6 +91,45 @@ def test_a_suggestion_names_who_pays():
     assert paying <= {"default/Job/greedy"}
 
 
+def sharing(name, queue_name):
+    """A Job of a pod that uses the claim ``held``."""
+    made = job(name, 1, queue_name)
+    made["spec"]["template"]["spec"]["resourceClaims"] = [
+        {"name": "gpu", "resourceClaimName": "held"}
+    ]
+    return made
+
+
+def held(count):
+    exactly = {"deviceClassName": "gpu.nvidia.com", "count": count}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    meta = {"name": "held", "namespace": "default"}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": meta,
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize(("joined", "maximum", "raised"), [(True, 3, 4), (False, 1, 2)])
+def test_claims_that_are_joined_count_as_what_the_queue_owes(joined, maximum, raised):
+    """By what it owes for a pod that runs, and by what it would owe for one that waits."""
+    cluster = settled(queue("pays", 8, 8), queue("joins", 0, maximum), held(2))
+    cluster.embedded.create(sharing("first", "pays"))
+    cluster.settle(60)
+    if joined:
+        cluster.embedded.create(sharing("early", "joins"))
+        cluster.settle(60)
+    cluster.embedded.create(job("late", 2, "joins") if joined else sharing("late", "joins"))
+    cluster.settle(60)
+    assert running(cluster) == {"first", *(["early"] if joined else [])}
+    found = suggestions(cluster, "late")
+    assert (Verb.PATCH, "Queue", "joins", {"spec": {"maxGPUs": raised}}) in [
+        step for each in found for step in told(each)
+    ]
+
+
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 
 
