@@ -8,6 +8,7 @@ machine is busy with (``tests.support.patience``). The same commit gives the sam
 import gc
 import logging
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +22,11 @@ from tests.support.totals import Totals
 # start would take it for the size of theirs.
 for size in ("COLUMNS", "LINES"):
     os.environ.pop(size, None)
+
+# A shell without job control ignores interrupts in what it puts into the background, and programs
+# that tests start and interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -54,6 +60,22 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Among several workers, modules that wait for servers first and the quickest last.
+
+    So the processors are busy from the beginning, and all workers end together.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    first: dict[str, int] = {}
+    for item in items:
+        module = item.nodeid.partition("::")[0]
+        marked = (item.get_closest_marker(name) for name in ("cluster", "slow"))
+        turn = next((turn for turn, mark in enumerate(marked) if mark), 2)
+        first[module] = min(turn, first.get(module, turn))
+    items.sort(key=lambda item: first[item.nodeid.partition("::")[0]])
 
 
 @pytest.fixture

@@ -56,9 +56,9 @@ def real_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Con
 
 
 @pytest.fixture(scope="session")
-def real_sweep() -> Sweep:
+def real_sweep(real_control_plane: ControlPlane) -> Sweep:
     """What the real control plane is brought back to after each test."""
-    return Sweep()
+    return Sweep(real_control_plane.etcd_url)
 
 
 @pytest.fixture(params=sorted(CLUSTERS))

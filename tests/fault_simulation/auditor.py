@@ -19,7 +19,11 @@ from tests.fault_simulation.schedule import Settings, Work
 LASTING_SECONDS = 300.0
 """How long, in time without any fault, a state may last that is normal in passing."""
 AUDITED = frozenset((PODS.storage, CLAIMS.storage))
-UNAUDITED = ("events", "customresourcedefinitions.apiextensions.k8s.io")
+UNAUDITED = (
+    "events",
+    "leases.coordination.k8s.io",
+    "customresourcedefinitions.apiextensions.k8s.io",
+)
 
 
 class Auditor:
@@ -28,8 +32,10 @@ class Auditor:
     def __init__(self, api: ApiServer, settings: Settings) -> None:
         self.work: dict[str, Work] = {}
         self._api = api
-        self._store = store = api.store
-        self._audited_revision = store.revision
+        self._store = api.store
+        self.revision = api.store.revision
+        """That of the last change of something that is audited."""
+        self._audited_revision = -1
         self._before: set[tuple[str, ...]] = set()
         self._limits = queue_limits(settings)
         self._since: dict[str, float] = {}
@@ -43,11 +49,19 @@ class Auditor:
         findings += self._queues_over_limit(bound, claims)
         return findings + self._lasting(pods, bound, claims, calm_seconds)
 
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether what was seen last becomes wrong if only time passes."""
+        return bool(self._since)
+
     def look_closely(self) -> list[str]:
-        """What the auditor of the product finds, twice in a row."""
-        if self._store.revision == self._audited_revision:
+        """What the auditor of the product finds, twice in a row.
+
+        What has not changed and was not found wrong is not looked at again.
+        """
+        if self.revision == self._audited_revision and not self._before:
             return []
-        self._audited_revision = self._store.revision
+        self._audited_revision = self.revision
         api = self._api
         stored = [each for each in api.registry.storages() if each.storage not in UNAUDITED]
         documents = [document for resource in stored for document in api.list(resource)]

@@ -34,20 +34,22 @@ class Process:
         self.context.run(PROCESS.set, self)
 
 
-class _Handle(asyncio.Handle):
-    __slots__ = ("process",)
+class _Handle:
+    """A callback that is due, in place of ``asyncio.Handle``: most of a simulation is these."""
 
-    def __init__(self, callback, args, loop, context):
-        super().__init__(callback, args, loop, context)
-        self.process = self._context.get(PROCESS)
+    __slots__ = ("args", "callback", "context", "is_cancelled", "process")
 
+    def __init__(self, callback, args, context):
+        self.callback = callback
+        self.args = args
+        self.context = contextvars.copy_context() if context is None else context
+        self.process = self.context.get(PROCESS)
+        self.is_cancelled = False
 
-class _TimerHandle(asyncio.TimerHandle):
-    __slots__ = ("process",)
-
-    def __init__(self, when, callback, args, loop, context):
-        super().__init__(when, callback, args, loop, context)
-        self.process = self._context.get(PROCESS)
+    def cancel(self):
+        self.is_cancelled = True
+        # It waits in the heap until its time has come: what it refers to need not.
+        self.callback, self.args = None, ()
 
 
 _NUMBERS = itertools.count()
@@ -80,14 +82,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.dirty = False
         self.after_step = lambda: None
         self.failures: list[str] = []
-        self.steps = 0
         self._chance = chance
         self._shuffled = shuffled
         self._thread_seconds = thread_seconds
         self._now = 0.0
-        self._ready: list[_Handle | _TimerHandle] = []
+        self._ready: list[_Handle] = []
         self._position = 0
-        self._timers: list[tuple[float, int, _TimerHandle]] = []
+        self._timers: list[tuple[float, int, _Handle]] = []
         self._sequence = itertools.count()
         self._processes: dict[Process, None] = {}
         self._doomed: list[Process] = []
@@ -97,22 +98,22 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return self._now
 
     def call_soon(self, callback, *args, context=None):
-        handle = _Handle(callback, args, self, context)
+        handle = _Handle(callback, args, context)
         self._ready.append(handle)
         return handle
 
     call_soon_threadsafe = call_soon
 
     def call_later(self, delay, callback, *args, context=None):
-        return self.call_at(self._now + max(delay, 0.0), callback, *args, context=context)
-
-    def call_at(self, when, callback, *args, context=None):
-        handle = _TimerHandle(when, callback, args, self, context)
+        handle = _Handle(callback, args, context)
+        when = self._now + delay if delay > 0 else self._now
         heapq.heappush(self._timers, (when, next(self._sequence), handle))
         return handle
 
-    def _timer_handle_cancelled(self, handle):
-        pass
+    def call_at(self, when, callback, *args, context=None):
+        handle = _Handle(callback, args, context)
+        heapq.heappush(self._timers, (when, next(self._sequence), handle))
+        return handle
 
     def create_future(self):
         return _Future(loop=self)
@@ -207,7 +208,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if not self._ready and not self._advance(end):
             return False
         handle = self._take()
-        if handle._cancelled:
+        if handle.is_cancelled:
             return True
         process = handle.process
         if process is not None:
@@ -216,41 +217,44 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             if process.frozen:
                 process.held.append(handle)
                 return True
-        self.steps += 1
-        handle._run()
+        try:
+            handle.context.run(handle.callback, *handle.args)
+        except Exception as error:
+            self.failures.append(f"{handle.callback}: {error!r}")
+            self.dirty = True
         if self.dirty:
             self.dirty = False
             self.after_step()
         return True
 
     def _advance(self, end: float) -> bool:
-        while self._timers and self._timers[0][2]._cancelled:
-            heapq.heappop(self._timers)
-        if not self._timers or self._timers[0][0] > end:
+        timers, pop = self._timers, heapq.heappop
+        while timers and timers[0][2].is_cancelled:
+            pop(timers)
+        if not timers or timers[0][0] > end:
             self._now = max(self._now, end)
             return False
-        self._now = max(self._now, self._timers[0][0])
-        while self._timers and self._timers[0][0] <= self._now:
-            self._ready.append(heapq.heappop(self._timers)[2])
+        now = self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= now:
+            self._ready.append(pop(timers)[2])
         return True
 
-    def _take(self) -> _Handle | _TimerHandle:
+    def _take(self) -> _Handle:
         """The next callback: in order, or where shuffled the step of any task that is ready."""
-        ready = self._ready
-        if self._shuffled and len(ready) - self._position > 1:
-            index = self._position
-            # Callbacks that are no tasks' come first, in order: they are a step's consequences.
-            if _is_task_step(ready[index]):
-                index += int(self._chance.random() * (len(ready) - index))
-                if not _is_task_step(ready[index]):
-                    index = self._position
-            ready[self._position], ready[index] = ready[index], ready[self._position]
-        handle = ready[self._position]
-        self._position += 1
-        if self._position >= len(ready):
+        ready, position = self._ready, self._position
+        waiting = len(ready) - position
+        if waiting == 1:
+            handle = ready[position]
             ready.clear()
             self._position = 0
-        return handle
+            return handle
+        if self._shuffled and _is_task_step(ready[position]):
+            # Callbacks that are no tasks' come first, in order: they are a step's consequences.
+            index = position + int(self._chance.random() * waiting)
+            if _is_task_step(ready[index]):
+                ready[position], ready[index] = ready[index], ready[position]
+        self._position += 1
+        return ready[position]
 
     def _dispose(self) -> None:
         """Close the coroutines of dead processes, so that their memory is freed."""
@@ -264,8 +268,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._processes.pop(process, None)
 
 
-def _is_task_step(handle: asyncio.Handle) -> bool:
-    return isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)
+def _is_task_step(handle: _Handle) -> bool:
+    return isinstance(getattr(handle.callback, "__self__", None), asyncio.Task)
 
 
 def _close(coro) -> None:

@@ -5,7 +5,9 @@ A schedule is JSON: it is printed when a simulation fails, shrunk, kept in ``kep
 
 import enum
 import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -94,6 +96,8 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     shuffled: bool = False
     latency: float = 0.002
     lease: tuple[float, float, float] = (60.0, 40.0, 10.0)
+    hour_of_day: int = 0
+    """At its start; there is more to do by day."""
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -135,21 +139,60 @@ def _draw_settings(chance: random.Random, seed: int, hours: float) -> Settings:
         gpus=chance.choice((2, 4, 8)),
         shuffled=chance.random() < 0.5,
         latency=chance.choice((0.001, 0.005, 0.05)),
-        lease=chance.choice(((15.0, 10.0, 2.0), (60.0, 40.0, 10.0), (60.0, 40.0, 10.0))),
+        lease=chance.choice(LEASES),
+        hour_of_day=chance.randrange(24),
     )
 
 
-MEAN_SECONDS = 1500.0
-"""Mean time between submissions, and between storms of faults."""
+LEASES = ((15.0, 10.0, 2.0), *2 * ((60.0, 40.0, 10.0),), *3 * ((60.0, 40.0, 15.0),))
+"""Duration, renewal and retry; the first are the defaults, of which an hour has most calls."""
+
+
+class Hours(NamedTuple):
+    """Hours of a day: how often Jobs are submitted and storms of faults begin, per hour."""
+
+    first: int
+    submissions: float
+    storms: float
+
+
+DAY = (
+    Hours(0, submissions=0.25, storms=1.0),
+    Hours(7, submissions=1.0, storms=2.0),
+    Hours(9, submissions=2.0, storms=3.5),
+    Hours(12, submissions=1.5, storms=2.0),
+    Hours(14, submissions=2.0, storms=3.5),
+    Hours(18, submissions=1.0, storms=1.5),
+    Hours(22, submissions=0.25, storms=1.0),
+)
+BUSY_GPUS = 24
+"""GPUs for which this is meant: a smaller cluster gets fewer Jobs."""
+BURST = (3, 4, 6)
+"""Jobs that are submitted at once in a burst; most of the time it is one to three."""
 QUEUES = {"research": (0.5, 1.0), "product": (0.25, 0.75), "batch": (0.0, 1.0)}
 """Queues, and the parts of the cluster that they deserve and may have."""
 
 
+def _times(chance: random.Random, settings: Settings, rates: Sequence[float]):
+    """Moments of a Poisson process; ``rates``: events per hour, of the hours of a day."""
+    most, at, end = max(rates), 0.0, settings.hours * HOUR
+    while (at := at + chance.expovariate(most / HOUR)) < end:
+        hour = int(settings.hour_of_day + at / HOUR) % 24
+        if chance.random() * most < rates[hour]:
+            yield at
+
+
+def _rates(of: Callable[[Hours], float]) -> list[float]:
+    return [of(max(each for each in DAY if each.first <= hour)) for hour in range(24)]
+
+
 def _draw_load(chance: random.Random, settings: Settings):
-    at, number, end = 30.0, 0, settings.hours * HOUR
-    capacity = settings.nodes * settings.gpus
-    while at < end:
-        for _ in range(chance.choice((1, 1, 1, 2, 3))):
+    number, capacity = 0, settings.nodes * settings.gpus
+    # What keeps a large cluster busy would leave a small one with a queue that never ends.
+    rates = _rates(lambda hours: hours.submissions * min(1.0, capacity / BUSY_GPUS))
+    for at in (30.0, *_times(chance, settings, rates)):
+        jobs = chance.choice(BURST) if chance.random() < 0.1 else chance.choice((1, 1, 1, 2, 3))
+        for _ in range(jobs):
             gpus = chance.choice((1, 1, 1, 2))
             most = max(1, capacity // (2 * gpus))
             pods = min(chance.choice((1, 2, 3, 4, 6, 8)), most)
@@ -158,14 +201,13 @@ def _draw_load(chance: random.Random, settings: Settings):
                 name=f"job-{number}",
                 pods=pods,
                 queue=chance.choice(tuple(QUEUES)),
-                seconds=round(chance.choice((60, 300, 900, 2400)) * chance.uniform(0.5, 1.5)),
+                seconds=round(chance.choice((60, 300, 600, 1800)) * chance.uniform(0.5, 1.5)),
                 claim=chance.choice(("own", "own", "own", "shared", "")),
                 gpus=gpus,
                 priority=chance.choice((0, 0, 0, 100)),
                 min_available=chance.choice((0, 0, 0, max(1, pods // 2))),
             )
             number += 1
-        at += chance.expovariate(1 / MEAN_SECONDS)
 
 
 ERRORS = (401, 403, 404, 409, 410, 422, 429, 500, 503, 504, 0)
@@ -185,10 +227,9 @@ CALL_TROUBLE = (
 
 
 def _draw_faults(chance: random.Random, settings: Settings):
-    at, end = 60.0, settings.hours * HOUR
-    while (at := at + chance.expovariate(1 / MEAN_SECONDS)) < end:
+    for at in _times(chance, settings, _rates(lambda hours: hours.storms)):
         draw_storm = chance.choice(STORMS)
-        yield from draw_storm(chance, settings, round(at, 3))
+        yield from draw_storm(chance, settings, round(max(at, 60.0), 3))
 
 
 def _process(chance: random.Random, settings: Settings) -> str:

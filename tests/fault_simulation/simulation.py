@@ -1,25 +1,32 @@
 """Runs a schedule: cluster, network, replicas, faults and the auditor on one virtual clock."""
 
+import contextlib
 import gc
 import hashlib
 import logging
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
 from unittest import mock
 
 from prometheus_client import CollectorRegistry
 
-from kai_py.config import Configuration, LeaderElectionConfig
+from kai_py import scheduler
+from kai_py.commit import promised_nodes, provisioner
+from kai_py.commit.settings import CommitSettings
+from kai_py.config import BudgetsConfig, Configuration, LeaderElectionConfig
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.documents import name_of, namespace_of
 from kai_py.embedded.resources import NODES
-from kai_py.observe import auditor, process_measures
+from kai_py.observe import auditor, kept_shares, process_measures
 from kai_py.observe.metrics import Metrics
 from kai_py.scheduler import Scheduler
+from kai_py.watch import mirror
 from kai_py.watch.client import Client
 from kai_py.watch.machine import Machine
-from tests.fault_simulation.auditor import AUDITED, Auditor
+from tests.fault_simulation.auditor import AUDITED, UNAUDITED, Auditor
 from tests.fault_simulation.loop import Process, SimulatedLoop
 from tests.fault_simulation.network import Network
 from tests.fault_simulation.objects import cluster_objects, work_objects
@@ -28,14 +35,27 @@ from tests.fault_simulation.server import Server
 
 RESTART_SECONDS = 5.0
 AUDIT_SECONDS = 30.0
-"""The auditor looks after every change of a pod or claim, and at least this often."""
+"""The auditor looks after every change of a pod or claim; so often, if what it saw may not last."""
 CLOSE_AUDIT_SECONDS = 400.0
 """The auditor of the product looks whenever so much time has passed without faults."""
 DRAIN_SECONDS = 4 * HOUR
 """After the last fault all work must be done within this time."""
 KEPT_LINES = 400
-RARER = {"MONITOR_SECONDS": 120.0}
-"""What only measures is done less often: simulated hours are short."""
+RARER = (
+    (process_measures, "MONITOR_SECONDS", 900.0),
+    (auditor, "INTERVAL", 300.0),
+    (mirror, "DISCOVERY_SECONDS", 900.0),
+    (promised_nodes, "PAUSE", 15.0),
+    (provisioner, "RESYNC_SECONDS", 60.0),
+    (kept_shares, "SAVE_SECONDS", 300.0),
+)
+"""What only measures, or finds nothing here most of the time, would be most of all steps."""
+STARTS_PER_COLLECTION = 10
+"""Garbage is collected after so many starts of replicas: most of it is what these leave behind."""
+BUDGETS = BudgetsConfig(victims=16, victims_per_gang=6)
+"""Faults are looked for, not the best victims: searches would be most of a busy hour."""
+GPU_SECONDS = 30.0
+"""No GPUs are shared, so their upkeep finds nothing."""
 
 
 @dataclass
@@ -135,6 +155,8 @@ class Simulation:
         document = change.object
         name = f"{namespace_of(document)}/{name_of(document)}"
         self.trace("change", str(change.revision), change.type.value, change.storage, name)
+        if change.storage not in UNAUDITED:
+            self.auditor.revision = change.revision
         if change.storage in AUDITED:
             self.loop.dirty = True
 
@@ -144,7 +166,8 @@ class Simulation:
         self._find(self.auditor.look(self._calm()))
 
     def _audit_again(self) -> None:
-        self._audit()
+        if self.auditor.waits_for_time:
+            self._audit()
         # In calm times only: it rests on more than instants, and faults last longer than its grace.
         if self._calm() - self._looked_at > CLOSE_AUDIT_SECONDS:
             self._looked_at = self._calm()
@@ -246,6 +269,8 @@ class Replica:
         self._incarnation += 1
         identity = f"{self._name}-{self._incarnation}"
         simulation.trace("start", identity)
+        if simulation.counts["start"] % STARTS_PER_COLLECTION == 0:
+            gc.collect()
         process = self.process = Process(self._name)
         machine = Machine(
             now=lambda: SIMULATION_START + simulation.loop.time(),
@@ -293,8 +318,15 @@ class Replica:
 def _configuration(schedule: Schedule) -> Configuration:
     duration, renew, retry = schedule.settings.lease
     return Configuration(
-        leader_election=LeaderElectionConfig(duration=duration, renew_deadline=renew, retry=retry)
+        leader_election=LeaderElectionConfig(duration=duration, renew_deadline=renew, retry=retry),
+        budgets=BUDGETS,
     )
+
+
+def _settings(
+    decided: Callable[[Configuration], CommitSettings], configuration: Configuration
+) -> CommitSettings:
+    return replace(decided(configuration), gpu_interval=GPU_SECONDS)
 
 
 class _Errors(logging.Handler):
@@ -312,20 +344,21 @@ def simulate(schedule: Schedule) -> Outcome:
     """Run a schedule; what it changes in this process is put back."""
     simulation = Simulation(schedule)
     errors, logger = _Errors(simulation), logging.getLogger("kai_py")
-    level, propagate, thresholds = logger.level, logger.propagate, gc.get_threshold()
+    level, propagate = logger.level, logger.propagate
     logger.addHandler(errors)
     logger.setLevel(logging.ERROR)
     logger.propagate = False
+    gc.disable()
     try:
-        with (
-            mock.patch.multiple(process_measures, **RARER),
-            mock.patch.multiple(auditor, INTERVAL=120.0),
-        ):
+        with contextlib.ExitStack() as rarer:
+            for module, name, seconds in RARER:
+                rarer.enter_context(mock.patch.object(module, name, seconds))
+            rarer.enter_context(mock.patch.object(mirror, "freeze_memory"))
+            settings = partial(_settings, scheduler.commit_settings)
+            rarer.enter_context(mock.patch.object(scheduler, "commit_settings", settings))
             return simulation.run()
     finally:
         logger.removeHandler(errors)
         logger.setLevel(level)
         logger.propagate = propagate
-        # A mirror moves what it holds out of the collector's sight.
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
+        gc.enable()

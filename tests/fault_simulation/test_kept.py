@@ -66,7 +66,18 @@ def test_a_late_binding_is_found():
         assert_found("late-binding")
 
 
-def assert_found(name):
+@pytest.mark.slow
+def test_a_page_taken_for_an_answer_is_found():
+    """It finds pods that wait for ever where any answer to a binding says that it was made."""
+
+    async def act(client, call):
+        await client.transport.send(call)
+
+    with mock.patch.object(Client, "_act", act):
+        assert_found("binding-answered-by-a-page", "is not finished: Pending on no node")
+
+
+def assert_found(name, finding="its claim is not"):
     outcome = simulate(read_schedule(Path(__file__).parent / "kept" / f"{name}.json"))
     assert outcome.findings
-    assert "its claim is not" in outcome.findings[0]
+    assert finding in outcome.findings[0]

@@ -31,6 +31,7 @@ class ControlPlane:
     """A running control plane and the ways to reach it."""
 
     url: str
+    etcd_url: str
     token: str
     kubeconfig: Path
     directory: Path
@@ -137,6 +138,7 @@ def control_plane(
         controllers.wait_until(lambda: _admits_pods(url, token), within=_START_SECONDS)
         yield ControlPlane(
             url=url,
+            etcd_url=etcd_url,
             token=token,
             kubeconfig=kubeconfig,
             directory=directory,

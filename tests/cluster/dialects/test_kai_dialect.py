@@ -12,7 +12,7 @@ from kai_py.dialects.kai.keys import STALE_SINCE
 from kai_py.watch.kinds import KAI_POD_GROUPS
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.support.cluster.api import Document
-from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.clusters import REAL_FIRST, Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.kai_definitions import install_kai_api
 from tests.support.cluster.manifests import TEMPLATE, claim_template, job, pod, pod_spec, queue
@@ -236,6 +236,7 @@ def frequent_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mirror_module, "DISCOVERY_SECONDS", 1.0)
 
 
+@REAL_FIRST
 @pytest.mark.usefixtures("frequent_discovery")  # before the scheduler: it waits from its start on
 async def test_the_definition_of_groups_may_go_and_come_back(
     cluster: Cluster, view: View, kai_scheduler: Running

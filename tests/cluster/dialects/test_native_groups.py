@@ -44,9 +44,9 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def sweep() -> Sweep:
+def sweep(plane: ControlPlane) -> Sweep:
     """What the control plane is brought back to after each test."""
-    return Sweep()
+    return Sweep(plane.etcd_url)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tests.support.cluster.scheduling import EAGER, install_definitions, schedul
 from tests.support.cluster.view import View, devices_of
 from tests.support.patience import patience
 
-SIZE = 8
+SIZE = 4
 WRITES = 3 * SIZE
 """Of one gang: a finalizer and an allocation per claim, a binding per pod."""
 SEED = 4381

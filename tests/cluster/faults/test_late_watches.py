@@ -14,7 +14,7 @@ import pytest
 
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.support.cluster.audit import bound_without_devices, findings
-from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.clusters import REAL_FIRST, Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import claim_template, job, queue
 from tests.support.cluster.process import ALONE, KaiPy, kai_py, started
@@ -125,6 +125,7 @@ async def test_every_kind_may_be_dark(cluster: Cluster, tmp_path: Path, kind: st
     await late(cluster, tmp_path, (kind,))
 
 
+@REAL_FIRST
 async def test_a_pod_watch_that_hangs_after_the_binding_costs_nobody_a_device(
     cluster: Cluster, tmp_path: Path
 ):
@@ -232,6 +233,7 @@ async def outages(cluster: Cluster, directory: Path, lengths: tuple[float, ...])
             await ends(view, f"train-{number}")
 
 
+@REAL_FIRST
 async def test_an_outage_in_the_midst_of_binding_costs_nobody_a_device(
     cluster: Cluster, tmp_path: Path
 ):

@@ -15,7 +15,7 @@ from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.faults.test_leader_election import bindings, elected
 from tests.support.cluster.api import Document
 from tests.support.cluster.audit import bound_without_devices, findings
-from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.clusters import REAL_FIRST, Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import claim_template, job, queue
 from tests.support.cluster.process import KaiPy, kai_py
@@ -128,6 +128,7 @@ async def two(
             await asyncio.wait((keeping,))
 
 
+@REAL_FIRST
 @pytest.mark.parametrize("fault", ["too-late", *NIGHTLY])
 async def test_what_happens_to_the_lease_costs_no_pod_a_device(
     cluster: Cluster, tmp_path: Path, fault: str

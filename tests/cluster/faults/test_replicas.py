@@ -6,7 +6,7 @@ from pathlib import Path
 import aiohttp
 
 from tests.cluster.fake_kubelet import gpu_nodes
-from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.clusters import REAL_FIRST, Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import claim_template, job, queue
 from tests.support.cluster.process import KaiPy, kai_py, started
@@ -31,6 +31,7 @@ async def get(scheduler: KaiPy, path: str):
         return answer.status, dict(answer.headers), found
 
 
+@REAL_FIRST
 async def test_a_standby_answers_for_the_leader_and_inherits_its_history(
     cluster: Cluster, tmp_path: Path
 ):

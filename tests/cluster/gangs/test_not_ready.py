@@ -5,7 +5,7 @@ import pytest
 from kai_py.config import LeaderElectionConfig
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.fake_kubelet.pods import ABSENT, IMAGE
-from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.clusters import REAL_FIRST, Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import claim_template, job, queue
 from tests.support.cluster.scheduling import EAGER, scheduling
@@ -16,6 +16,7 @@ ELECTED = EAGER.model_copy(
 )
 
 
+@REAL_FIRST
 @pytest.mark.usefixtures("definitions")
 async def test_a_gang_without_its_image_is_evicted_and_said_why(cluster: Cluster, view: View):
     impatient = queue(readyTimeout="2s", readyAttempts=1)

@@ -46,7 +46,7 @@ async def test_objects_of_every_kind_go_with_their_finalizers(real_control_plane
         "selector": {"matchLabels": {"app": "web"}},
         "template": template,
     }
-    sweep = Sweep()
+    sweep = Sweep(real_control_plane.etcd_url)
     async with Api(real_control_plane.kubeconfig) as api:
         await sweep.remember(api)
         await api.create(GADGETS)
@@ -81,7 +81,7 @@ async def test_objects_of_every_kind_go_with_their_finalizers(real_control_plane
 
 
 async def test_the_default_namespace_gets_its_marks_back(real_control_plane: ControlPlane):
-    sweep, path = Sweep(), "/api/v1/namespaces/default"
+    sweep, path = Sweep(real_control_plane.etcd_url), "/api/v1/namespaces/default"
     async with Api(real_control_plane.kubeconfig) as api:
         await sweep.remember(api)
         before = (await api.get(path))["metadata"]

@@ -127,3 +127,7 @@ async def embedded_in(directory: Path) -> AsyncIterator[Cluster]:
 
 Opener = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Cluster]]
 CLUSTERS: dict[str, Opener] = {"embedded": embedded_cluster, "real": real_cluster}
+REAL_FIRST = pytest.mark.parametrize(
+    "cluster", ["real", pytest.param("embedded", marks=pytest.mark.nightly)], indirect=True
+)
+"""For tests that wait long and judge the scheduler, no cluster: `make nightly` runs the other."""

@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 
 import yaml
 from prometheus_client import CollectorRegistry
@@ -54,8 +55,13 @@ class Running:
 
 async def install_definitions(api: Api) -> None:
     """Apply what `crds/` holds and wait until it is served."""
-    for path in sorted(CRDS.glob("*.yaml")):
-        await install(api, yaml.safe_load(path.read_text()))
+    for definition in _shipped():
+        await install(api, definition)
+
+
+@cache
+def _shipped() -> tuple[Document, ...]:
+    return tuple(yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml")))
 
 
 async def install(api: Api, definition: Document) -> None:
