@@ -1,13 +1,42 @@
 """Rules that no other fast test noticed when they were broken, each by its smallest case."""
 
+from types import SimpleNamespace
+
 import pytest
 from msgspec.structs import replace
 
-from kai_py.api.references import PodRef
+from kai_py.api.gpu_share import SHARE_RESOURCE
+from kai_py.api.queue import API_VERSION
+from kai_py.api.records.core import (
+    Condition,
+    ContainerExtendedResourceRequest,
+    LabelSelector,
+    ObjectMeta,
+    Pod,
+    PodExtendedResourceClaimStatus,
+    PodSchedulingGroup,
+    PodSpec,
+    PodStatus,
+    SelectorRequirement,
+)
+from kai_py.api.records.kai import KaiQueue, KaiQueueStatus
+from kai_py.api.records.unstructured import unstructured
+from kai_py.api.references import GroupRef, PodRef
 from kai_py.commit.claims.reconcile import ClaimFailure, next_patch
 from kai_py.commit.claims.recovery import planned_pods
+from kai_py.commit.dependencies import ExecutorDependencies
+from kai_py.commit.pod_state import ReadState, fence_group
+from kai_py.commit.provisioner import REQUEST_KEY, pods_waiting_for
+from kai_py.commit.statuses.kai_queue import KaiQueueReport, kai_queue_patch
+from kai_py.commit.statuses.queue_conditions import QueueCondition
+from kai_py.grouping.admitted import PROTECTION, least_protected, shared_groups
+from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.plan.plan import Action, Nomination, Plan
 from kai_py.plan.state.assignment import Evicted
+from kai_py.plan.victims.minimise import by_total_cost
+from kai_py.snapshot.gangs import JoinedClaim
+from kai_py.snapshot.label_selector import requirement_matches
+from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo, closed_by_default
 from tests.commit.test_exact_writes import ALLOCATION, claim, desired
 from tests.commit.test_exact_writes import NOW as WRITTEN
 from tests.dialects.feeding import Cluster, node, placed, pod
@@ -98,55 +127,181 @@ def test_a_gpu_that_is_reserved_for_sharing_is_not_free_before_a_pod_shares_it()
     assert plan.nominations == ()
 
 
-def device(name, **fields):
-    return {"name": name, **fields}
+@pytest.mark.parametrize("parent", ["", "top"])
+def test_queues_of_ours_without_a_rule_take_named_namespaces_and_those_of_kai_all(parent):
+    def rules(api_version):
+        given = [QueueInfo(name="top", api_version=api_version)] if parent else []
+        given.append(QueueInfo(name="team", parent=parent, api_version=api_version))
+        return {each.name: each.namespaces for each in closed_by_default(given)}
+
+    named = NamespaceRule(selector=LabelSelector(match_labels={QUEUE: "team"}))
+    assert rules(API_VERSION)["team"] == named
+    assert rules(API_VERSION).get("top") is None
+    assert set(rules("scheduling.run.ai/v2").values()) == {None}
 
 
-def claims_of(count, exactly, *devices, **pool):
-    """A node with these devices, and pods with a claim each."""
-    meta = {"name": "n-devices"}
-    spec = {
-        "driver": "d",
-        "nodeName": "n",
-        "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
-        "devices": list(devices),
-        **pool,
+def in_group(name, group, on=""):
+    spec = PodSpec(node_name=on, scheduling_group=PodSchedulingGroup(pod_group_name=group))
+    return Pod(metadata=ObjectMeta(name=name, namespace="ns", uid=name), spec=spec)
+
+
+async def test_a_group_is_bound_by_its_own_pods_only():
+    pods = [in_group("a", "other"), in_group("b", "bound", on="n")]
+
+    async def call(request):
+        return await request()
+
+    async def listed(_resource, *, namespace):
+        assert namespace == "ns"
+        return SimpleNamespace(items=pods)
+
+    access = SimpleNamespace(call=call, client=SimpleNamespace(list=listed), pods=None)
+    bound = await fence_group(access, GroupRef("ns", "bound", "u"))
+    assert (bound.state, bound.pod) == (ReadState.BOUND, pods[1])
+    assert (await fence_group(access, GroupRef("ns", "none", "u"))).state is ReadState.WAITING
+
+
+def test_a_request_is_waited_for_by_pods_without_a_node_that_name_it():
+    def waiting(name, request, namespace="ns", on=""):
+        marks = {REQUEST_KEY: request}
+        meta = ObjectMeta(name=name, namespace=namespace, uid=name, annotations=marks)
+        return (namespace, name), Pod(metadata=meta, spec=PodSpec(node_name=on))
+
+    pods = dict(
+        [
+            waiting("waits", "r"),
+            waiting("starts", "r", on="n"),
+            waiting("apart", "r", namespace="x"),
+            waiting("other", "s"),
+        ]
+    )
+    request = unstructured({"metadata": {"name": "r", "namespace": "ns"}}, ())
+    assert [each.metadata.name for each in pods_waiting_for(request, pods)] == ["waits"]
+
+
+@pytest.mark.parametrize("first", range(3))
+def test_what_protects_least_counts(first):
+    kinds = [*PROTECTION][first:]
+    assert least_protected(reversed(kinds)) is kinds[0]
+
+
+@pytest.mark.parametrize("of", ["quiet", "waits"])
+@pytest.mark.parametrize("order", ["namespace first", "namespace later", "namespace gone"])
+def test_a_rule_that_selects_namespaces_by_label_follows_their_labels(order, of):
+    apart = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {},
+        "namespaceSelector": {"matchLabels": {"kind": "noisy"}},
     }
-    api = {"apiVersion": "resource.k8s.io/v1"}
-    yield {**api, "kind": "DeviceClass", "metadata": {"name": "any"}, "spec": {}}
-    yield {**api, "kind": "ResourceSlice", "metadata": meta, "spec": spec}
-    request = {"name": "r", "exactly": {"deviceClassName": "any", **exactly}}
-    for number in range(count):
-        claim_spec = {"devices": {"requests": [request]}}
-        made = {"metadata": {"name": f"c{number}"}, "spec": claim_spec}
-        yield {**api, "kind": "ResourceClaim", **made}
-        uses = [{"name": "r", "resourceClaimName": f"c{number}"}]
-        yield in_team(f"p{number}", 0, resourceClaims=uses)
+    rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    quiet, waits = ({"affinity": rules} if name == of else {} for name in ("quiet", "waits"))
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "default", "labels": {"kind": "noisy"}},
+    }
+    host = node("n", labels={"kubernetes.io/hostname": "n"})
+    cluster = Cluster(team(), host, in_team("quiet", nodeName="n", **quiet))
+    if order != "namespace later":
+        cluster.add(namespace)
+    cluster.add(in_team("waits", **waits))
+    if order == "namespace later":
+        cluster.snapshot()
+        cluster.add(namespace)
+    if order == "namespace gone":
+        cluster.snapshot()
+        cluster.remove(namespace)
+    assert placed(cluster.plan()) == ({"waits": "n"} if order == "namespace gone" else {})
 
 
-def starting(objects):
-    return len(placed(Cluster(team(deserved=100), node("n", 0), list(objects)).plan()))
+def test_an_empty_annotation_leaves_the_word_to_what_is_above():
+    own = ObjectMeta(annotations={"k": "", "other": "x"})
+    above = ObjectMeta(labels={"k": "above", "other": "y"})
+    assert OwnerChain(Pod(), (own, above)).values(frozenset({"k"})) == {"k": "above"}
 
 
-def test_counters_that_one_device_consumes_are_not_there_for_another():
-    counters = [{"name": "card", "counters": {"slices": {"value": "7"}}}]
-
-    def part(name, slices):
-        use = {"counterSet": "card", "counters": {"slices": {"value": str(slices)}}}
-        return device(name, consumesCounters=[use])
-
-    assert starting(claims_of(2, {}, part("a", 4), part("b", 4), sharedCounters=counters)) == 1
-    assert starting(claims_of(2, {}, part("a", 4), part("b", 3), sharedCounters=counters)) == 2
-
-
-@pytest.mark.parametrize(("units", "pods"), [(5, 2), (6, 1), (10, 1), (11, 0)])
-def test_capacity_is_shared_up_to_the_last_unit(units, pods):
-    shared = device("a", allowMultipleAllocations=True, capacity={"mem": {"value": "10"}})
-    exactly = {"capacity": {"requests": {"mem": str(units)}}}
-    assert starting(claims_of(3, exactly, shared)) == pods
+@pytest.mark.parametrize(
+    ("operator", "matches"),
+    [
+        ("In", (True, False, False)),
+        ("NotIn", (False, True, True)),
+        ("Exists", (True, True, False)),
+        ("DoesNotExist", (False, False, True)),
+    ],
+)
+def test_requirements_on_labels(operator, matches):
+    requirement = SelectorRequirement(key="k", operator=operator, values=("listed",))
+    found = tuple(requirement_matches(requirement, value) for value in ("listed", "other", None))
+    assert found == matches
 
 
-@pytest.mark.parametrize(("count", "starts"), [(32, 1), (33, 0)])
-def test_a_claim_has_at_most_32_devices(count, starts):
-    devices = [device(f"d{number}") for number in range(40)]
-    assert starting(claims_of(1, {"count": count}, *devices)) == starts
+def test_the_cheapest_units_are_those_for_the_pods_that_do_not_fit_yet():
+    request = SimpleNamespace(members=gang("two", pods=2).members)
+    steps = {0: "dear", 1: "cheap"}
+    replicas = SimpleNamespace(rows=[*steps], initial=1, of=lambda row: [(1, [steps[row]])])
+    prices = {"dear": 2.0, "cheap": 1.0}
+    costs = SimpleNamespace(of=lambda units: (sum(prices[u] for u in units), 1, len(units)))
+    assert by_total_cost(request, replicas, costs) == ["cheap"]
+
+
+@pytest.mark.parametrize(("silent", "behind"), [((), ()), (("pods",), ()), ((), ("pods",))])
+def test_views_are_fresh_if_none_is_silent_or_behind(silent, behind):
+    freshness = SimpleNamespace(silent=lambda: silent, behind=lambda: behind)
+    fresh = ExecutorDependencies.is_fresh.fget(SimpleNamespace(freshness=freshness))
+    assert fresh is (not silent and not behind)
+
+
+@pytest.mark.parametrize(("revision", "starts"), [("1", False), ("2", True)])
+def test_match_label_keys_select_pods_with_the_same_value_only(revision, starts):
+    apart = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "x"}},
+        "matchLabelKeys": ["revision"],
+    }
+    rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    host = node("n", labels={"kubernetes.io/hostname": "n"})
+    runs = in_team("runs", nodeName="n", labels={"app": "x", "revision": "1"})
+    waits = in_team("waits", labels={"app": "x", "revision": revision}, affinity=rules)
+    assert placed(Cluster(team(), host, runs, waits).plan()) == ({"waits": "n"} if starts else {})
+
+
+def test_a_gang_shares_with_others_if_one_of_its_pods_does():
+    def relying(member, charged_to):
+        return replace(member, relies_on=(JoinedClaim("c", charged_to, {}, waits=False),))
+
+    alone = gang("alone", pods=2)
+    first, second = alone.members
+    inside = relying(first, second.pod.uid)
+    assert not replace(alone, members=(inside, second)).shares_with_others
+    assert replace(alone, members=(inside, relying(second, "other"))).shares_with_others
+
+
+def test_a_node_lacks_no_resource_of_which_exactly_enough_is_free():
+    requests = {"cpu": "63", "nvidia.com/gpu": "8"}
+    most = in_team(
+        "runs", nodeName="n", containers=[{"name": "main", "resources": {"requests": requests}}]
+    )
+    plan = Cluster(team(deserved=64), node("n", 8), most, in_team("waits")).plan()
+    assert "Insufficient nvidia.com/gpu" in plan.unplaced[0].message
+    assert "Insufficient cpu" not in plan.unplaced[0].message
+
+
+def test_conditions_of_others_stay_on_queues_of_kai():
+    others = Condition(type="Theirs", status="True", reason="R", message="m")
+    old = Condition(type="Ready", status="False", reason="Old", message="")
+    known = KaiQueue(status=KaiQueueStatus(conditions=(others, old)))
+    share = SimpleNamespace(allocated={}, non_preemptible={}, requested={})
+    found = QueueCondition("Ready", "True", "Valid")
+    patch = kai_queue_patch(KaiQueueReport(share, (), (found,)), known, WRITTEN)
+    listed = {each["type"]: each["status"] for each in patch["status"]["conditions"]}
+    assert listed == {"Theirs": "True", "Ready": "True"}
+
+
+def test_a_pod_whose_part_of_a_gpu_is_claimed_has_none_of_a_device_plugin():
+    marks = {"labels": {"runai-gpu-group": "g"}, "annotations": {"gpu-fraction": "0.5"}}
+    shares = Pod(metadata=ObjectMeta(name="p", uid="p", **marks), spec=PodSpec(node_name="n"))
+    assert [each.group for each in shared_groups(shares)] == ["g"]
+    mapping = ContainerExtendedResourceRequest(resource_name=SHARE_RESOURCE)
+    status = PodExtendedResourceClaimStatus(request_mappings=(mapping,))
+    claimed = PodStatus(extended_resource_claim_status=status)
+    assert list(shared_groups(replace(shares, status=claimed))) == []

@@ -1,0 +1,180 @@
+"""What no other fast test noticed of how devices and claims are read, each by its smallest case."""
+
+import pytest
+
+from kai_py.api.gpu_share import GpuShare
+from kai_py.api.records.core import (
+    NodeSelector,
+    NodeSelectorTerm,
+    ObjectMeta,
+    SelectorRequirement,
+)
+from kai_py.api.records.decoding import convert_record
+from kai_py.api.records.node import Node
+from kai_py.api.records.resource import (
+    CELDeviceSelector,
+    DeviceClass,
+    DeviceSelector,
+    ResourceSlice,
+)
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.dra.device_kinds import selector_texts
+from kai_py.dra.divisible_gpus import DivisibleGpu, serving
+from kai_py.dra.expressions import CompiledExpressions, ExpressionCompileError
+from kai_py.dra.rows import node_selector_matches
+from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
+from kai_py.snapshot.snapshot import DeviceObjects
+from tests.dialects.feeding import Cluster, node, placed
+from tests.mutation.test_survivors import in_team, team
+
+
+def device(name, **fields):
+    return {"name": name, **fields}
+
+
+POOL_OF_ONE = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+
+
+def claims_of(count, exactly, *devices, **pool):
+    """A node with these devices, and pods with a claim each."""
+    meta = {"name": "n-devices"}
+    spec = {
+        "driver": "d",
+        "nodeName": "n",
+        "pool": POOL_OF_ONE,
+        "devices": list(devices),
+        **pool,
+    }
+    api = {"apiVersion": "resource.k8s.io/v1"}
+    yield {**api, "kind": "DeviceClass", "metadata": {"name": "any"}, "spec": {}}
+    yield {**api, "kind": "ResourceSlice", "metadata": meta, "spec": spec}
+    request = {"name": "r", "exactly": {"deviceClassName": "any", **exactly}}
+    for number in range(count):
+        claim_spec = {"devices": {"requests": [request]}}
+        made = {"metadata": {"name": f"c{number}"}, "spec": claim_spec}
+        yield {**api, "kind": "ResourceClaim", **made}
+        uses = [{"name": "r", "resourceClaimName": f"c{number}"}]
+        yield in_team(f"p{number}", 0, resourceClaims=uses)
+
+
+def starting(objects):
+    return len(placed(Cluster(team(deserved=100), node("n", 0), list(objects)).plan()))
+
+
+def test_counters_that_one_device_consumes_are_not_there_for_another():
+    counters = [{"name": "card", "counters": {"slices": {"value": "7"}}}]
+
+    def part(name, slices):
+        use = {"counterSet": "card", "counters": {"slices": {"value": str(slices)}}}
+        return device(name, consumesCounters=[use])
+
+    assert starting(claims_of(2, {}, part("a", 4), part("b", 4), sharedCounters=counters)) == 1
+    assert starting(claims_of(2, {}, part("a", 4), part("b", 3), sharedCounters=counters)) == 2
+
+
+@pytest.mark.parametrize(("units", "pods"), [(5, 2), (6, 1), (10, 1), (11, 0)])
+def test_capacity_is_shared_up_to_the_last_unit(units, pods):
+    shared = device("a", allowMultipleAllocations=True, capacity={"mem": {"value": "10"}})
+    exactly = {"capacity": {"requests": {"mem": str(units)}}}
+    assert starting(claims_of(3, exactly, shared)) == pods
+
+
+@pytest.mark.parametrize(("count", "starts"), [(32, 1), (33, 0)])
+def test_a_claim_has_at_most_32_devices(count, starts):
+    devices = [device(f"d{number}") for number in range(40)]
+    assert starting(claims_of(1, {"count": count}, *devices)) == starts
+
+
+@pytest.mark.parametrize(("incomplete", "pods"), [("other", 1), ("d", 0)])
+def test_a_claim_of_all_devices_waits_for_pools_of_their_drivers_only(incomplete, pods):
+    ours = [{"cel": {"expression": "device.driver == 'd'"}}]
+    exactly = {"allocationMode": "All", "selectors": ours}
+    part = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "part"},
+        "spec": {
+            "driver": incomplete,
+            "nodeName": "n",
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 2},
+            "devices": [device("x")],
+        },
+    }
+    assert starting([*claims_of(1, exactly, device("a")), part]) == pods
+
+
+def test_selectors_without_an_expression_have_no_text():
+    selectors = [DeviceSelector(cel=CELDeviceSelector(expression="true")), DeviceSelector()]
+    assert selector_texts(selectors) == ["true"]
+
+
+@pytest.mark.parametrize(("gpus", "served"), [(1, ["x", "y"]), (2, ["x"])])
+def test_parts_of_several_gpus_are_of_those_that_one_attribute_identifies(gpus, served):
+    sizes = [DivisibleGpu("d", memory=0, capacities=(), identifier=name) for name in "xy"]
+    found = serving(sizes, GpuShare(fraction=0.5, devices=gpus))
+    assert [each.identifier for each in found] == served
+
+
+@pytest.mark.parametrize(
+    ("types", "has_channels"),
+    [("channel", True), ("channel daemon", True), ("daemon", False)],
+)
+def test_a_class_has_channels_unless_all_that_it_selects_are_daemons(types, has_channels):
+    driver = "compute-domain.nvidia.com"
+    selects = {"selectors": [{"cel": {"expression": f"device.driver == '{driver}'"}}]}
+    named = {"metadata": {"name": "class"}, "spec": selects}
+    listed = [device(kind, attributes={"type": {"string": kind}}) for kind in types.split()]
+    spec = {"driver": driver, "nodeName": "n", "pool": POOL_OF_ONE, "devices": listed}
+    published = convert_record({"metadata": {"name": "slice"}, "spec": spec}, ResourceSlice)
+    devices = ClusterDevices()
+    classes = {"class": convert_record(named, DeviceClass)}
+    devices.sync(DeviceObjects(slices={"slice": published}, classes=classes, generation=1))
+    assert devices.channel_classes() == ({"class"} if has_channels else set())
+
+
+@pytest.mark.parametrize(("claims", "remembered"), [(b"a", True), (b"", False)])
+def test_claims_that_are_too_expensive_stay_so_if_they_are_known(claims, remembered):
+    allowance = SelectorAllowance(per_claims=10)
+    allowance.begin(claims)
+    allowance.spend(10)
+    with pytest.raises(SelectorsTooExpensiveError):
+        allowance.require()
+    allowance.start_cycle()
+    assert allowance.size == remembered
+
+
+@pytest.mark.parametrize(
+    ("term", "matches"),
+    [
+        ({}, False),
+        ({"match_fields": ["n"]}, True),
+        ({"match_fields": ["other"]}, False),
+        ({"match_expressions": ["n"]}, True),
+        ({"match_expressions": ["n"], "match_fields": ["other"]}, False),
+    ],
+)
+def test_terms_of_the_nodes_of_devices(term, matches):
+    keys = {"match_fields": "metadata.name", "match_expressions": "name"}
+    given = {
+        part: (SelectorRequirement(key=keys[part], operator="In", values=tuple(values)),)
+        for part, values in term.items()
+    }
+    selector = NodeSelector(node_selector_terms=(NodeSelectorTerm(**given),))
+    labelled = Node(metadata=ObjectMeta(name="n", labels={"name": "n"}))
+    assert node_selector_matches(selector, labelled) is matches
+
+
+def test_a_derived_attribute_that_does_not_compile_says_so():
+    with pytest.raises(ExpressionCompileError):
+        CompiledExpressions().derive("1 +", None)
+
+
+def test_an_alternative_that_no_claim_has_room_for_leaves_the_others():
+    objects = list(claims_of(1, {}, device("a")))
+    (request,) = objects[2]["spec"]["devices"]["requests"]
+    del request["exactly"]
+    request["firstAvailable"] = [
+        {"name": name, "deviceClassName": "any", "count": count}
+        for name, count in (("many", 33), ("one", 1))
+    ]
+    assert starting(objects) == 1
