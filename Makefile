@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Processes of pytest, each with a control plane of its own; a module stays in one.
 PYTEST := $(BIN)/python -m pytest --dist loadscope --no-loadscope-reorder
-# Tests on a cluster wait for servers part of their time: one process more than cores, up to eight.
-ONE_MORE := $(shell cores=$$(nproc); echo $$((cores < 8 ? cores + 1 : 8)))
+# Tests on a cluster wait for servers half of their time: two processes per core, up to eight.
+TWICE := $(shell cores=$$(nproc); echo $$((cores < 4 ? 2 * cores : 8)))
 
 # The suite starts hundreds of processes: what Python compiles is kept whatever the environment says.
 test test-fast test-node nightly: export PYTHONDONTWRITEBYTECODE =
@@ -37,7 +37,7 @@ machine: setup
 	$(BIN)/python -m tests.support.machine
 
 test: controlplane
-	$(PYTEST) --numprocesses $(ONE_MORE)
+	$(PYTEST) --numprocesses $(TWICE)
 
 test-fast: setup
 	$(PYTEST) --numprocesses auto --maxprocesses 8 -m "not cluster and not slow and not nightly and not node"

@@ -5,7 +5,9 @@ run: what is measured ends with the binding.
 """
 
 import asyncio
+import re
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ T = TypeVar("T")
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 WRITES_AT_ONCE = 32
 EMPTY_SECONDS = 120.0
+REQUESTS = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
+LABELS = re.compile(r'(\w+)="([^"]*)"')
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,16 @@ class Cluster:
         """Processor time so far of the scheduler, and of the API server."""
         server = processor_seconds(self.plane.processes["kube-apiserver"].pid)
         return (processor_seconds(scheduler.pid) if scheduler else 0.0), server
+
+    async def requests(self) -> Counter[str]:
+        """The requests that the server has answered, by verb and resource; watches have no end."""
+        text = (await self.api.request("GET", "/metrics", accept="text/plain")).decode()
+        found: Counter[str] = Counter()
+        for labels, count in REQUESTS.findall(text):
+            named = dict(LABELS.findall(labels))
+            resource = "/".join(filter(None, (named["resource"], named["subresource"])))
+            found[f"{named['verb']} {resource or 'other paths'}"] += round(float(count))
+        return found
 
     async def _empty(self) -> bool:
         left = [await self.api.items(path, limit="1") for path in (PODS, CLAIMS)]

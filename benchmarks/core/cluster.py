@@ -1,5 +1,6 @@
 """A cluster in memory, under the scheduler's own planner with its default configuration."""
 
+import gc
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -11,6 +12,7 @@ from kai_py.plan.state.eviction_limits import EvictionHistory
 from kai_py.planner import Planner
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.kinds import WATCHED, WatchedQueue
+from kai_py.watch.mirror import FROZEN_AT_ONCE
 
 PLURALS = {kind.name: kind.plural for kind in WATCHED}
 
@@ -29,11 +31,13 @@ class Cluster:
             self.tell(listed)
 
     def tell(self, objects: Iterable[Struct | WatchedQueue]) -> None:
-        """Add objects."""
+        """Add objects; as in the scheduler's own process, no collection walks them again."""
         apply = self.planner.builder.apply
-        for each in objects:
+        for number, each in enumerate(objects, 1):
             kind = "queues" if isinstance(each, WatchedQueue) else PLURALS[type(each).__name__]
             apply(kind, None, each)
+            if number % FROZEN_AT_ONCE == 0:
+                gc.freeze()
 
     def change(self, old: Struct, new: Struct | None) -> None:
         """Replace an object, or with None delete it."""

@@ -31,3 +31,13 @@ def has(owner: str, name: str) -> bool:
         rf"^    (?:async )?(?:def {name}\(|{name}:)|self\.{name}\b.* = ", re.MULTILINE
     )
     return any(f"class {owner}" in source and member.search(source) for source in SOURCES)
+
+
+def test_the_longest_answer_is_read_in_four_files():
+    """How reclaim chooses victims, and what happens when a binding fails."""
+    rows = (ROOT / "docs/architecture.md").read_text().splitlines()
+    for question, most in (("How does reclaim choose victims?", 700), ("binding fails?", 1200)):
+        (row,) = [line for line in rows if question in line]
+        files = [ROOT / "kai_py" / path for path in PATH.findall(row)]
+        assert len(files) <= 4
+        assert sum(len(each.read_text().splitlines()) for each in files) <= most

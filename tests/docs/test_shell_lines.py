@@ -22,13 +22,14 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 VARIABLES = set(re.findall(r"^([A-Z]+) \?=", MAKEFILE, re.MULTILINE))
 OTHERS = (
-    "python -m tests.mutation --count 14 --near",
+    "python -m tests.mutation --count 14 tests/plan",
     "python -m tests.mutation --count 200 --seed 1",
+    "python -m tests.soak.run 1000000",
     ". .venv/bin/activate",
     "pip install .",
     "podman build -t YOUR-REGISTRY/kai-py:0.1.0 .",
 )
-"""Tried by tests/mutation, tests/test_packaging.py, tests/deploy/test_containerfile.py."""
+"""Tried by tests/{mutation,soak}, tests/test_packaging.py, tests/deploy/test_containerfile.py."""
 PROGRAMS = re.compile(r"(?:\.|pip3?|podman|docker|curl|python3?|git|bash|sh|promtool|go|uv) ")
 """Those that pages might tell to type, but for those that the tests look at one by one."""
 
