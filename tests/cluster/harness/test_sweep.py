@@ -28,6 +28,15 @@ GADGETS = {
     },
 }
 
+# Python writes the parameters with blanks, which a patch takes away.
+OPAQUE = {"driver": "gpu.test", "parameters": {"sharing": {"strategy": "TimeSlicing", "slots": 2}}}
+CLAIM_SPEC = {
+    "devices": {
+        "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.test"}}],
+        "config": [{"opaque": OPAQUE}],
+    }
+}
+
 
 def held(api_version: str, kind: str, name: str, **rest: object) -> dict[str, object]:
     """Return an object whose finalizer nobody removes."""
@@ -54,7 +63,7 @@ async def test_objects_of_every_kind_go_with_their_finalizers(real_control_plane
         await api.create(namespace)
         await api.create(held("v1", "ConfigMap", "settings"), namespace="swept")
         await api.create(held("v1", "ConfigMap", "settings"))
-        await api.create(held("resource.k8s.io/v1", "ResourceClaim", "claim", spec={"devices": {}}))
+        await api.create(held("resource.k8s.io/v1", "ResourceClaim", "claim", spec=CLAIM_SPEC))
         await api.create(held("v1", "Pod", "bound", spec={"nodeName": "n", **template["spec"]}))
         await api.create(held("apps/v1", "Deployment", "web", spec=deployment))
 

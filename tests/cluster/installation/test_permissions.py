@@ -167,6 +167,8 @@ async def is_refused_without(real: Cluster, name: str, need: Need, tmp_path: Pat
         acting = asyncio.create_task(need.act(real))
 
         async def felt() -> bool:
+            if acting.done() and (failure := acting.exception()):
+                raise RuntimeError(f"{need.act.__name__} failed") from failure
             return (verb, need.code) in answers(metrics)
 
         try:

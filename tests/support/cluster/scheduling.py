@@ -109,19 +109,19 @@ def _is_going(definition: Document) -> bool:
 
 
 async def is_served(api: Api, definition: Document) -> bool:
-    """Whether the objects of a definition can be listed."""
+    """Whether the objects of a definition can be listed, and clients are told of their kind."""
     spec = definition["spec"]
-    collection = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+    version = f"{spec['group']}/{spec['versions'][0]['name']}"
     stored = await api.get(f"{DEFINITIONS}/{definition['metadata']['name']}")
     if condition(stored, "Established").get("status") != "True":
         return False
     try:
-        await api.get(collection)
+        await api.get(f"/apis/{version}/{spec['names']['plural']}")
     except ApiError as error:
         if error.code not in {404, 429, 503}:  # its storage is being made
             raise
         return False
-    return True
+    return spec["names"]["kind"] in await api.types(version)  # discovery comes last
 
 
 @asynccontextmanager

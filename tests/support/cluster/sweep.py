@@ -197,7 +197,27 @@ async def _delete(api: Api, objects: Iterable[_Found]) -> None:
 
 async def _release(api: Api, objects: Iterable[_Found]) -> None:
     """Take the finalizers from objects that only wait for those."""
-    await _each(lambda found: api.patch(found.path, {"metadata": {"finalizers": None}}), objects)
+
+    async def release(found: _Found) -> None:
+        try:
+            await api.patch(found.path, {"metadata": {"finalizers": None}})
+        except ApiError as error:
+            if error.code != 422:
+                raise
+            await _replace_without_finalizers(api, found)
+
+    await _each(release, objects)
+
+
+async def _replace_without_finalizers(api: Api, found: _Found) -> None:
+    """Write a whole object as Python spells JSON.
+
+    A patch writes the opaque parameters of a claim without blanks; where they were created with
+    blanks, the server takes that for a change of the immutable spec.
+    """
+    document = await api.get(found.path)
+    document["metadata"].pop("finalizers", None)
+    await api.put(found.path, document)
 
 
 async def _each(act: Callable[[_Found], Awaitable[object]], objects: Iterable[_Found]) -> None:
