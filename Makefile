@@ -9,9 +9,9 @@ PYTEST := $(BIN)/python -m pytest --dist loadscope --no-loadscope-reorder
 TWICE := $(shell cores=$$(nproc); echo $$((cores < 4 ? 2 * cores : 8)))
 
 # The suite starts hundreds of processes: what Python compiles is kept whatever the environment says.
-test test-fast test-node nightly: export PYTHONDONTWRITEBYTECODE =
+test test-again test-fast test-node nightly: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo controlplane machine test test-fast test-node nightly simulate-faults lint types lock drift bench site generate picture clean
+.PHONY: setup demo controlplane machine test test-again test-fast test-node nightly simulate-faults lint types lock drift bench site generate picture clean
 
 setup: $(STAMP)
 
@@ -38,6 +38,10 @@ machine: setup
 
 test: controlplane
 	$(PYTEST) --numprocesses $(TWICE)
+
+# What the last run reported as failed, one test after another.
+test-again: controlplane
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 test-fast: setup
 	$(PYTEST) --numprocesses auto --maxprocesses 8 -m "not cluster and not slow and not nightly and not node"
