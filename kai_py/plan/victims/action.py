@@ -1,13 +1,15 @@
 """The loop of the actions that evict pods for pending gangs: preempt, reclaim and consolidate.
 
     for each gang in the order of ``gang_queue``:
-        take its next request, unless it exceeds a bound that no eviction changes
+        take its next request: the pods to place together now, with what they cost the queue
+        go on with the next gang if the request exceeds a limit that no eviction changes
         search for victims with the strategy of the action (``solver``, ``search``)
         if it was placed, reorder the queues that lost pods; else record the gang's reason
 
-A gang is tried once per action; where no gang may bypass another (``bypass_policy``), one that was
-placed is tried again for its remaining pods. None is tried before its preemption delay has passed.
-Gangs whose search spent its probe budget in an earlier cycle come after all others.
+A gang is tried once per action. Where no gang may bypass another (``bypass_policy``), one that was
+placed is tried again for its remaining pods. No gang is tried before its preemption delay has
+passed. A search makes trial placements (probes) within a budget; gangs whose search spent all of it
+in an earlier cycle come after all others.
 
 A claim with alternatives that is not allocated yet is charged with its most expensive one. If no
 victims are found at that cost, the search is repeated with only the cheapest alternatives, at their
@@ -80,8 +82,8 @@ def _search(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrateg
 def _is_tried_again(state: CycleState, request: PlacementRequest) -> bool:
     """Whether a gang that was placed is tried for its remaining pods in the same action.
 
-    Until the next cycle other gangs might start on the capacity that it takes next, only to be
-    evicted from it.
+    If it waited for the next cycle, other gangs might start on the capacity that its remaining
+    pods will take, and would then be evicted.
     """
     in_order = state.quota.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST
     return request.has_more and in_order
@@ -116,9 +118,10 @@ def _may_preempt(state: CycleState, gang: Gang) -> bool:
 
 
 def _within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> bool:
-    """Whether the request exceeds no bound of its queue that evictions do not change.
+    """Whether the request is within those limits of its queue that no eviction changes.
 
-    One that terminating pods alone will bring within its bounds needs no victims either.
+    False also if it will be within its limits once pods that are terminating have gone: then no
+    pod has to be evicted.
     """
     cost = state.request_cost(gang)
     if waits_for_leaving(state.quota, gang, request.members, cost):
@@ -133,7 +136,7 @@ def _within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> b
 
 
 def _apply(gang_queue: GangQueue, strategy: VictimStrategy, search: VictimSearch) -> None:
-    """Record that the request was placed: reorder the queues that lost pods, renew stale units."""
+    """Record that the request was placed: update the order of queues and the units of its gang."""
     state, gang = strategy.state, strategy.gang
     positions = state.quota.queues.positions
     state.mark_placed(gang)

@@ -3,12 +3,12 @@
 If the search for a single pod ended with one victim, those for the next equivalent pods mostly end
 in the same way. Each step of a batch does what such a search would do:
 
-    if there is capacity, place the pod; else evict the next candidate and place the pod then; the
-    victim must not fit elsewhere, and its eviction must not be postponed (``timing``)
+    if there is capacity, place the pod; else evict the next candidate, then place the pod
+    stop if the victim fits elsewhere, or if its eviction should wait (``timing``)
 
 but fairness is checked once for all steps of a batch. Each batch is twice as large as the one
-before. If a step fails, the steps before it count, and if fairness refuses a batch, all of it is
-undone; the usual searches go on from there.
+before. A step that fails is undone and ends the batch, and the steps before it are kept. If
+fairness refuses a batch, all of it is undone. The gangs that are left are searched for one by one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,7 +76,7 @@ class VictimBatch:
             size *= 2
 
     def _fit(self) -> RunningFit | None:
-        """The fit of pods equivalent to the one placed; None where more than capacity decides."""
+        """Where equivalent pods fit, kept up to date; None if more than capacity decides."""
         state, gang = self.strategy.state, self.strategy.gang
         pod, queue = gang.members[0], state.quota.queues.positions[gang.queue]
         if (

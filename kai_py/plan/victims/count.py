@@ -86,11 +86,11 @@ class CapacityCount:
 
     @property
     def missing(self) -> int:
-        """How many replicas are missing; 0 where ``max_gained`` knows no bound."""
+        """How many replicas are missing; 0 if ``max_gained`` is not an upper bound here."""
         return 0 if self._single_shape is None else self._single_shape.missing
 
     def max_gained(self, members: Iterable[Member]) -> int:
-        """At most how many more replicas fit once these pods are released; 0 as for ``missing``."""
+        """An upper bound of the replicas gained by releasing these pods; 0 if none is known."""
         single = self._single_shape
         if single is None:
             return 0
@@ -104,9 +104,9 @@ class CapacityCount:
         return gained
 
     def must_leave(self, members: Sequence[Member]) -> bool:
-        """Whether the request certainly does not fit if ``members``, which were released, stay.
+        """Whether the request certainly does not fit unless ``members``, released so far, leave.
 
-        That still holds if further pods stay. Known for single pods only, else False.
+        That holds whatever other pods stay. Known for single pods only, else False.
         """
         single = self._single_shape
         if single is None or len(members) != 1:
@@ -156,7 +156,7 @@ class CapacityCount:
 
 
 class FreedResources:
-    """What evicting a pod releases on its node, at most; computed once per shape."""
+    """Upper bounds of what evicting a pod releases on its node; computed once per shape."""
 
     def __init__(self, state: CycleState) -> None:
         """Start with no shape computed."""

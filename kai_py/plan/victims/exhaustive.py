@@ -1,9 +1,10 @@
-"""The set of victims that loses least, of all sets of a few candidates.
+"""The cheapest set of victims among all subsets of a few candidates.
 
 A unit with pods on several nodes releases capacity on each of them, so one such gang may replace
-two others. Neither the greedy proposal nor the knapsack over nodes (``minimise``) finds that. If
-there are few candidates, all sets are tried, cheapest units first; sets that cost at least as much
-as the best one so far are not extended. O(2^units x pods), at most ``MAX_SETS`` sets.
+two others. The greedy proposal and the knapsack (``minimise``) count each node by itself and miss
+that. If there are few candidates, all subsets are tried depth first, cheapest units first; one that
+costs at least as much as the best so far is not extended. O(2^units x pods), at most ``MAX_SETS``
+subsets.
 """
 
 from collections.abc import Sequence

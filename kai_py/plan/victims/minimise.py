@@ -1,16 +1,18 @@
 """Cheaper sets of victims: what evictions cost, and proposals node by node.
 
 The order of candidates ignores where victims run: it may take eight small pods of one node although
-three larger ones of another node would do. Here units are proposed node by node:
+three larger ones of another node would do. Here units are proposed in another order:
 
     cost = (lost work, gangs that fall below minMember, evicted pods), compared in this order
-    until no node has units left:
-        of all nodes, the units that release capacity for one more replica at the lowest cost
+    on each node, divide the candidates into steps: the units to evict for one more replica
+    until no step is left:
+        propose the units of the cheapest next step of all nodes
 
-A replica is one more pod of the largest shape of the request. On a node elastic pods come first,
-then the units that release most of the scarcest resource. The cheapest set is a knapsack problem;
-this is a greedy proposal, and the search takes the cheapest of all proposals. O(n log n) for n
-units. Where lost work counts, ``by_total_cost`` also solves the knapsack over nodes.
+A replica is one more pod of the largest shape of the request. The steps of a node take elastic pods
+first, then the units that release most of the scarcest resource. The search takes units in the
+proposed order until they are enough. This is greedy, O(n log n) for n units, as the cheapest set is
+a knapsack problem; where lost work counts, ``by_total_cost`` solves that, too. The cheapest of all
+sets found is taken.
 """
 
 import math
@@ -29,7 +31,7 @@ from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Member
 
 MAX_REPLICAS, MAX_NODES = 64, 512
-"""Limits of ``by_total_cost``: replicas that are missing, and nodes with candidates."""
+"""The largest request of ``by_total_cost``: missing replicas, and nodes with candidates."""
 
 MAX_UNITS = 4096
 """Units that are considered for one gang."""
@@ -141,7 +143,7 @@ def _are_interchangeable(units: Sequence[VictimUnit]) -> bool:
 
 
 class ReplicaSteps:
-    """By node, the units to evict for one more replica, and then for further ones."""
+    """By node, the steps: units to evict for one more replica, then for the next, and so on."""
 
     def __init__(
         self,

@@ -3,14 +3,15 @@
 Inside a queue, the first difference decides: gangs that were evicted often come last, then low
 priority first, elastic pods before minMember sets, least lost work first, youngest first. Where
 lost work does not count, only priority, elastic pods and age decide. Between queues it is the
-reverse of the order in which queues place their gangs: the most saturated queue first. Units that
-were taken count as released, so that queues end up equally saturated.
+reverse of the order in which queues place their gangs (``policy.queue_order``): the queue that has
+most of what it is entitled to, the most saturated one, comes first. A unit counts as evicted as
+soon as the search has taken it, so that queues end up equally saturated.
 
 Units are generated one by one, as a search stops when it has enough of them. Building a queue's
 units costs O(gangs log gangs) once per action, taking the next O(depth x siblings).
 
-The work lost by an eviction (``lost_work``) is the time since its pods last saved their work, times
-the part of the cluster that they have allocated.
+The work lost by an eviction (``lost_work``) is the time since the pods last saved their work, times
+the part of the cluster that is allocated to them, in seconds of the whole cluster.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -88,7 +89,7 @@ class VictimPool:
         return self._lowest_priority[queue]
 
     def units(self, queue: int, *, guaranteed: bool = False) -> Iterator[VictimUnit]:
-        """Units of a queue that were not evicted and that no eviction limit protects, in order.
+        """Units of a queue in order, without those that were evicted or that a limit protects.
 
         ``guaranteed``: whether the preemptor's queue stays within what it deserves; then gangs that
         were evicted often are candidates as well, the last ones.
@@ -154,7 +155,7 @@ def _any_evicted(unit: VictimUnit, evicted: Container[str]) -> bool:
 
 
 def _limit_of(gang: Gang) -> FailureLimit | None:
-    """The limit that keeps the gang from being evicted whole; None if there is none."""
+    """The failure limit that forbids to evict the whole gang; None if it may be evicted."""
     exceeded = exceeded_limit(gang, gang.bound)
     return None if exceeded is None or can_be_suspended(gang) else exceeded
 
@@ -173,9 +174,10 @@ def _units_of(state: CycleState, gang: Gang) -> Sequence[VictimUnit]:
 def most_saturated_first(
     state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]], request: Floats
 ) -> Iterator[VictimUnit]:
-    """The units of several queues, always from the queue that is most saturated then.
+    """The units of several queues: each time the next one of the most saturated queue.
 
-    ``request`` (quota resources,): that of the reclaimer. A unit counts as released once taken.
+    ``by_queue``: the units in order, by position of the queue. ``request`` (quota resources,): that
+    of the reclaimer. A unit counts as evicted as soon as it was yielded.
     """
     if len(by_queue) == 1:
         yield from next(iter(by_queue.values()))

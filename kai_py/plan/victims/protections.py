@@ -6,10 +6,10 @@ gets the stage of the rule that protects them:
     FairShare          its own queue would exceed its fair share (or, for non-preemptible pods, what
                        it deserves), so it may reclaim nothing from other queues
     EvictionBudget     the candidates are protected for now, by a disruption budget or eviction rate
-    VictimsProtected   the other queues are within their shares, or what they have above them and
-                       past the min runtime is not enough
+    VictimsProtected   the other queues are within their shares, or too little of what they have
+                       above them is past its min runtime
 
-The stage does not change if the gang is infeasible or would not fit on empty nodes, if no candidate
+The stage stays as it is if the gang would not fit on empty nodes, if no pod that could be evicted
 runs, or if the gang never preempts. This is for explanation only and decides nothing.
 O(nodes) per shape and O(queues) per class of gang (queue, priority, cost), once per cycle.
 """
@@ -55,7 +55,7 @@ class _Findings:
 def explain_protections(
     state: CycleState, gangs: Sequence[Gang], actions: Sequence[Action]
 ) -> None:
-    """Add to the reason of each of ``gangs`` that lacks capacity which rules protect victims.
+    """Set the stage and the rules that protect victims for each of ``gangs`` that lacks capacity.
 
     ``actions``: those that are enabled.
     """
@@ -149,7 +149,7 @@ def _find_verdict(
 
 
 def _own_share_refusal(state: CycleState, reclaimer: Reclaimer) -> Protection | None:
-    """That the gang's own queue would exceed its share; None if it would not."""
+    """The protection by which the gang's own queue may reclaim nothing; None if it may."""
     refused = may_reclaim(state.quota.usage, reclaimer, state.quota.rules)
     if refused is None:
         return None
@@ -184,7 +184,10 @@ def _within_queue(
 def _other_queues(
     state: CycleState, reclaimer: Reclaimer, others: Sequence[int], pool: VictimPool
 ) -> Iterator[Protection]:
-    """What protects other queues: one entry, or more, per sibling of the gang's ancestors."""
+    """What protects other queues, by the sibling queues at which they branch off.
+
+    A sibling is a queue with the same parent as the gang's queue or one of its ancestors.
+    """
     usage, rules = state.quota.usage, state.quota.rules
     reclaimable = reclaimable_queues(usage, reclaimer, rules)
     min_runtime = reclaim_min_runtime(usage.queues, reclaimer.queue, rules)

@@ -1,9 +1,9 @@
 """Reduction of the selected units to those that the request needs, or to a cheaper set.
 
-Units that are not needed are dropped, the last candidates first. Where that leaves a gang below
-minMember although it has elastic pods, its pods are considered one by one, in case elastic pods
-suffice. If the strategy has other candidates, sets proposed from these compete, and the set with
-the lowest eviction cost is taken.
+Units that are not needed are dropped, the last candidates first. If the minMember set of a gang
+with elastic pods is still among them, the gang's pods are considered one by one: evicting as many
+pods as it has elastic ones may suffice. If the strategy has other candidates, sets proposed from
+these compete (``minimise``, ``exhaustive``), and the set with the lowest eviction cost is taken.
 """
 
 from collections.abc import Iterable, Sequence
@@ -102,8 +102,8 @@ class VictimReduction:
     ) -> tuple[list[VictimUnit], list[VictimUnit]]:
         """Those of ``units`` that are needed, and those that can stay.
 
-        The latter are counted as back in ``selection``. Useless units are in neither list, as they
-        are of no account in the count.
+        ``selection`` no longer counts the latter as evicted. Units whose eviction gains nothing
+        (``useless``) are in neither list: the count is the same with and without them.
         """
         if self._trials.is_exact and len(units) == 1:
             return list(units), []
@@ -141,7 +141,7 @@ class VictimReduction:
     ) -> list[VictimUnit]:
         """The units on nodes that a trial placement does not use, if all of them can stay.
 
-        They are then counted as back; otherwise the list is empty.
+        ``selection`` then no longer counts them as evicted; otherwise the list is empty.
         """
         names = self._state.snapshot.nodes.names
         with self._state.statement.trial():

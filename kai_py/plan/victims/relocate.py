@@ -5,8 +5,9 @@ subgroup or minMember set is relocated whole or lost; the elastic pods of a leaf
 minMember are lost with it. Pods of a unit whose own node still has capacity for them stay there: a
 pod that is placed on its own node is not evicted. A claim that was created for one pod only is
 created again with it, so the pod may get other devices on another node; pods with claims that
-outlive them are not relocated. The rules between pods hold for all these pods as for any other: the
-preemptor's anti-affinity may exclude them, and its spread constraints must hold beside them.
+outlive them are not relocated. Anti-affinity and topology spread hold for relocated pods as for any
+other: the preemptor's anti-affinity may keep them off nodes, and its spread constraints must still
+hold with them.
 """
 
 from collections.abc import Sequence
@@ -115,7 +116,7 @@ def _try_relocation(
 
 
 def _beneficiary_stays_spread(state: CycleState, unit: VictimUnit) -> bool:
-    """Whether the spread constraints of the pods it was evicted for hold beside the unit."""
+    """Whether the preemptor's spread constraints still hold with the unit where it is now."""
     statement = state.statement
     beneficiary = statement.evicted[unit.members[0].pod.uid].beneficiary
     rules = statement.pod_rules.rules(Capacity.FUTURE_IDLE)

@@ -41,7 +41,7 @@ MAX_HELPED_SETS = 2
 """How many refused sets are tried again with a helper."""
 
 REFUSAL_PROBES = 8
-"""Probes charged for a refused set, as units are then selected and dropped all over again."""
+"""Probes charged for a refused set: the search selects and drops units again from the start."""
 
 
 class SearchOutcome(Enum):
@@ -49,8 +49,11 @@ class SearchOutcome(Enum):
 
     PLACED = auto()
     NO_CAPACITY = auto()
+    """The request does not fit even without all candidates."""
     REFUSED = auto()
+    """It would fit, but the strategy allows none of the sets of victims found."""
     OUT_OF_BUDGET = auto()
+    """The probes were spent; nothing is proven."""
     POSTPONED = auto()
     """It costs less to wait until the victims end than to evict them now (``timing``)."""
 
@@ -99,7 +102,8 @@ class VictimSearch:
                 if cheaper is not needed and (tried is None or tried.refused is not None):
                     tried = self._try_victims(needed)
                 if tried is None:
-                    # Counting was not exact after all: from here on, trial placements decide.
+                    # Counting said that it fits and it did not: from here on, only trial
+                    # placements decide.
                     self._trials.is_exact = False
                     continue
                 if tried.refused is None:

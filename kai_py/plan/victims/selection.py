@@ -27,11 +27,11 @@ class VictimSelection:
         self._capacity_count = CapacityCount(state, gang, request.members)
         self._queue_limits = _QueueLimits(state, gang, request)
         self._excluded: dict[str, list[VictimUnit]] = {}
-        """By gang key: units that must stay; no unit that would orphan one of them is taken."""
+        """By gang key: units that must stay, so nothing that would orphan them may be taken."""
 
     @property
     def is_enough(self) -> bool:
-        """Whether the request could fit once the units have left."""
+        """Whether, by counting, the request fits once the selected units are evicted."""
         return self._capacity_count.is_enough and self._queue_limits.within_limits
 
     @property
@@ -42,8 +42,8 @@ class VictimSelection:
     def take_until_enough(self, candidates: Iterator[VictimUnit], min_units: int) -> bool:
         """Take candidates until they are enough, and at least ``min_units``.
 
-        Returns whether to try the selection: also where the candidates end before ``min_units``,
-        if the units are enough and any was added.
+        Returns whether the selection is worth a trial placement: it is enough, and if there were
+        fewer candidates than ``min_units``, at least one was added.
         """
         added = False
         while not (self.is_enough and len(self.units) >= min_units):
@@ -59,7 +59,10 @@ class VictimSelection:
         return True
 
     def _next_units(self, candidates: Iterator[VictimUnit]) -> list[VictimUnit]:
-        """The next unit, and as many after it as are needed at least for the units to be enough."""
+        """The next unit, and further ones as long as even the most they can release is too little.
+
+        Empty if no candidate is left.
+        """
         taken: list[VictimUnit] = []
         missing = self._capacity_count.missing if self._queue_limits.never_exceeded else 0
         self._poll()
@@ -97,9 +100,10 @@ class VictimSelection:
         return found
 
     def useless(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
-        """Those of ``units`` on nodes where no more replicas fit although all units there left.
+        """Those of ``units`` whose eviction gains nothing.
 
-        Then fewer units make none fit either. Only units that are the only one of their gang.
+        No more replicas fit on their nodes although all selected units there count as evicted. Only
+        units that are the only one of their gang, as others may have to be evicted together.
         """
         if not self._queue_limits.never_exceeded:
             return []
@@ -117,7 +121,10 @@ class VictimSelection:
         ]
 
     def exclude(self, unit: VictimUnit) -> None:
-        """Remove the unit, and those that would orphan it, and never take them again."""
+        """Remove the unit, which must stay, and those that may not be evicted without it.
+
+        They are not taken again (``is_orphaned``).
+        """
         self._excluded.setdefault(unit.gang.key, []).append(unit)
         for removed in [u for u in self.units if u is unit or is_orphaned(unit, [u])]:
             self.units.remove(removed)

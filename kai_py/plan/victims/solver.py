@@ -1,8 +1,8 @@
-"""Solve one request of a preemptor: by what is known from other searches, else by a search.
+"""Solve one request of a preemptor: from the results of other searches, else by a search.
 
-    if a request failed that needs no more, this one fails as well (``FailedRequests``)
-    if there was a search with the same inputs, its result is this one's (``search_cache``)
-    if the search backs off, it is not repeated yet (``backoff``)
+    fail if a request failed in this action that asked for no more (``FailedRequests``)
+    use the result of an earlier search if it had the same inputs (``search_cache``)
+    fail if such a search spent its probe budget and still backs off (``backoff``)
     else search within the probe budget, unless the request would not fit in an empty cluster
 
 The loop over preemptors (``action``) gets the result and does not know where it comes from.

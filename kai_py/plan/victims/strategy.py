@@ -39,7 +39,10 @@ class VictimStrategy(ABC):
 
     @abstractmethod
     def may_evict(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
-        """The first of ``units``, lost in this order, that may not be lost; None if all may."""
+        """The first of ``units`` that may not be evicted; None if all may be.
+
+        ``units``: the victims that were not relocated, in the order in which they are evicted.
+        """
 
     @abstractmethod
     def reason(self, unit: VictimUnit) -> str:
@@ -51,12 +54,15 @@ class VictimStrategy(ABC):
         return None
 
     def other_candidates(self, max_priority: int) -> Iterable[VictimUnit] | None:
-        """Candidates for a cheaper set, of gangs up to ``max_priority``; None to seek none."""
+        """Candidates for a cheaper set of victims (``minimise``); None if there is to be none.
+
+        Only units of gangs with at most ``max_priority``.
+        """
         del max_priority
         return None
 
     def helpers(self, refused: VictimUnit) -> Iterable[VictimUnit]:
-        """Units of which the eviction of any one may let ``refused`` be relocated."""
+        """Units to evict as well, one at a time, so that ``refused`` may fit elsewhere."""
         del refused
         return ()
 

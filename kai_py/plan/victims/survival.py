@@ -2,9 +2,10 @@
 
 Controllers count the pods that a workload loses, and fail it beyond a limit
 (``grouping.failure_limits``). Terminating pods count as lost, too, as the controller may not have
-counted them yet. Pods beyond the limit are victims only if the whole gang is evicted and its Job
-can be suspended instead: then no pod counts as failed, and the Job is resumed later. So a low limit
-does not protect a Job. A workload that can't be suspended is not evicted beyond its limit.
+counted them yet. More pods than the limit allows are evicted only if the whole gang is, and if its
+Job can be suspended instead of failing: then no pod counts as failed, and the Job is resumed later.
+So a low limit does not protect a Job that can be suspended. One that cannot be suspended never
+loses more pods than its limit allows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +23,7 @@ def exceeded_limit(gang: Gang, leaving: Iterable[Member]) -> FailureLimit | None
     if gang.admitted_as_evictable and not can_be_suspended(gang):
         return None
     leaving, most = tuple(leaving), len(gang.members)
-    # As a rule all pods of a gang share their limits, and those of a small gang are out of reach.
+    # Mostly all pods of a gang share one set of limits, and a small gang can't exceed them.
     found = {id(member.failure_limits): member.failure_limits for member in leaving}
     if all(limit.remaining >= most for each in found.values() for limit in each):
         return None

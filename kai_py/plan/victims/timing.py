@@ -1,31 +1,38 @@
-"""Whether to evict victims now, or to wait, because that costs less than the work they would lose.
+"""Whether to evict victims now, or to wait for pods to end because that costs less.
 
-    cost of evicting at t = (t - now) x the part of the cluster that is lacking until then
-                          + lost work of the victims that still run at t
-    evict now, unless it costs less at a later moment: the end of a victim, or its next checkpoint
+    cost of evicting at t = (t - now) x lacking + lost work of the victims that still run at t
+    lacking               = the part of the cluster, 0 to 1, that the preemptor goes without
+    evict now, unless the cost is lower at the end of a victim or at its next checkpoint
 
-This is the ski rental problem with known ends. What is lacking while a gang waits to reclaim is the
-amount by which its queue is below its fair share, as far as its gangs fit whole into that and the
-victims release it, minus the amount by which the victims' queues would then be below theirs: below
-what they deserve, if the reclaimer's queue does not exceed that and the victims end too late for
-it. Of what a queue lacks beyond what it deserves a quarter counts while the queue has had its share
-over time; if it went without a considerable part of that, all that it lacks counts twice. So forty
-small pods that wait may be worth the eviction of a large gang, and one of them may not. For other
-actions it is what the gang requests.
+Costs are in seconds of the whole cluster. This is the ski rental problem (waiting is the rent,
+evicting the price) with ends that are known in advance. For preempt and consolidate, what the gang
+requests is lacking. For reclaim, of each resource:
 
-Meanwhile other pods of queues above their fair shares end. What is lacking becomes less by what
-they release, and once that is enough nothing has to be evicted.
+    gained  = by how much the queue is below its fair share, as far as its gangs fit into that whole
+              and the victims release it
+    denied  = by how much the eviction brings the victims' queues below their fair shares; or below
+              what they deserve, if the reclaimer's queue stays within what it deserves and the
+              victims end too late for it
+    lacking = (gained - denied) x weight
+    weight  = 2 if the queue was neglected: over time it went without a considerable part of its
+              fair share (``policy.served_share``)
+              1/4 if it was served and would have more than it deserves
+              1 otherwise
 
-Where an end is unknown, pods are expected to run for as long again as they have run so far, and not
-to end before the gang's patience does. If the victims lose more than the wait costs until then, the
-gang waits until that has cost as much as they lose: the deterministic rule for ski rental.
+So forty small pods that wait may be worth the eviction of a large gang, and one of them may not.
+Other pods of queues above their fair shares end in the meantime, too: what they release is
+subtracted from what is lacking (``_relief``), and once that is enough, nothing is evicted.
 
-The wait is bounded by four times the gang's patience: for preempt, from when it began to wait; for
-reclaim, from when it was due (``policy.served_share``). Until then later moments
-count, too, as other pods may end meanwhile: a small pod does not evict a large gang at once because
-that ends later. After it known ends count for one more patience, so that no pod is evicted just
-before its end. A relocation whose victims all have known ends has no such bound, as no gang is
-entitled to it. Services do not wait, and no gang waits for the end of a service. O(moments x pods).
+A pod whose end is unknown is expected to run for as long again as it has run, and at least until
+the gang's patience (``LossRules.patience``) is over. If waiting that long costs less than what the
+victims lose, the gang waits until its wait has cost as much as they lose, and then evicts them: the
+deterministic rule for ski rental.
+
+No gang waits longer than four times its patience: for preempt, since it began to wait; for reclaim,
+since it was due (``policy.served_share``). After that, only ends that are known and at most one
+more patience away are waited for, so that no pod is evicted just before its end. A relocation whose
+victims all have known ends has no such bound, as no gang is entitled to it.
+Services do not wait, and no gang waits for the end of a service. O(moments x pods).
 """
 
 import math
@@ -49,19 +56,19 @@ MAX_PATIENCE = 4
 """Multiples of its patience for which a gang waits to reclaim or preempt, at most."""
 
 SERVED_WEIGHT = 0.25
-"""The part that counts of what a queue lacks beyond what it deserves while it has been served."""
+"""Weight of what a queue lacks that was served, if it would have more than it deserves."""
 
 NEGLECTED = 0.05
 """Part of its fair share that a queue has to go without to count as neglected."""
 
 NEGLECTED_WEIGHT = 2.0
-"""How often what a neglected queue lacks counts."""
+"""Weight of what a neglected queue lacks."""
 
 RECONSIDERED = 60.0
-"""Seconds after which what the wait has cost is compared again, at least."""
+"""Seconds: a gang that waits for unknown ends is not considered again sooner."""
 
 MAX_MOMENTS = 64
-"""How many moments are considered: the first ones, and the very last."""
+"""How many moments to evict at are compared: the first ones, and always the last."""
 
 
 def postponed_until(
@@ -71,7 +78,9 @@ def postponed_until(
     units: Sequence[VictimUnit],
     action: Action,
 ) -> float | None:
-    """When to weigh again, seconds since the epoch; None if ``units`` may be evicted now.
+    """Until when to wait before the costs are compared again; None to evict ``units`` now.
+
+    Seconds since the epoch.
 
     ``members``: the pods of ``gang`` for which they are evicted; the statement has placed these.
     """
@@ -129,7 +138,7 @@ def _wait(state: CycleState, gang: Gang, action: Action, *, is_known: bool) -> t
 
 
 def _paid(since: float, lost: float, lacking: float) -> float:
-    """When a wait has cost as much as the victims lose, seconds since the epoch."""
+    """When waiting since ``since`` has cost ``lost``, seconds since the epoch."""
     return since + lost / lacking if lacking else math.inf
 
 
@@ -165,7 +174,7 @@ def _lacking(
     *,
     in_time: bool,
 ) -> float:
-    """The part of the cluster, 0 to 1, that is lacking while the gang waits.
+    """The part of the cluster that the gang goes without while it waits, times its weight.
 
     ``in_time``: whether ``units`` end before the gang stops waiting for them.
     """
@@ -199,11 +208,12 @@ def _lacking(
 def _relief(
     state: CycleState, gang: Gang, members: Sequence[Member], units: Sequence[VictimUnit]
 ) -> list[tuple[float, float]]:
-    """When pods beside ``units`` end, and the part of what is lacking that is still then.
+    """When pods beside ``units`` end, and which part, 0 to 1, of ``lacking`` is left after each.
 
-    The last part is 0 if enough of them are expected to end. Pods of queues above their fair shares
-    count, up to what these have above them, if one of the gang's pods fits in place of each; queues
-    get what they release by what they lack, and the gang's by the size of its request.
+    The last part is 0 if enough of them are expected to end. Only pods of queues above their fair
+    shares count, up to the excess of each queue, and only those at least as large as one of the
+    gang's pods. What they release is divided among the queues below their fair shares by how much
+    these lack; the part of the gang's queue counts in whole requests.
     """
     cost, usage = state.quota.cost_of(members), state.quota.usage
     parts = np.divide(cost, usage.total, out=np.zeros_like(cost), where=usage.total > 0)
@@ -238,7 +248,7 @@ def _amount_of(state: CycleState, member: Member, row: int) -> float:
 
 
 def _waited(now: float, until: float, relief: Sequence[tuple[float, float]]) -> float:
-    """Seconds from ``now`` to ``until``, each by the part that is still lacking then."""
+    """Seconds from ``now`` to ``until``, each times the part (``_relief``) that is lacking then."""
     waited, since, part = 0.0, now, 1.0
     for at, left in relief:
         if at >= until:
@@ -248,13 +258,13 @@ def _waited(now: float, until: float, relief: Sequence[tuple[float, float]]) -> 
 
 
 def _due(state: CycleState) -> Floats:
-    """(quota resources, queues) what queues could have of their fair shares, by whole gangs."""
+    """(quota resources, queues) what queues could get of their fair shares in whole gangs."""
     fair, due = state.quota.usage.fair, state.served.due
     return due if due.shape == fair.shape else fair
 
 
 def _columns(state: CycleState, queue: int) -> tuple[list[float], list[float], list[float]]:
-    """What is due to a queue, allocated and deserved, (quota resources,) each."""
+    """(quota resources,) each: what is due to a queue (``_due``), is allocated and deserved."""
     usage = state.quota.usage
     fair: list[float] = _due(state)[:, queue].tolist()
     return fair, usage.allocated[:, queue].tolist(), usage.queues.deserved[:, queue].tolist()

@@ -1,4 +1,4 @@
-"""Trial placements of one search: units are evicted and the request is placed, to be undone."""
+"""Trial placements: evict units and place the request in the statement, then undo both."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -12,7 +12,7 @@ from kai_py.policy.queue_usage import check_usage
 
 @dataclass
 class TrialPlacements:
-    """Trial placements within a budget.
+    """The trial placements of one search; each costs a probe.
 
     ``probes``: how many are left. ``is_exact``: whether the request fits if, and only if, counting
     says so (``count.is_exact``). The search changes both.
@@ -54,7 +54,11 @@ class TrialPlacements:
         return blocked is None and self._stays_within_max()
 
     def _stays_within_max(self) -> bool:
-        """Whether the queue is within its bounds: a claim of victims that others use stays."""
+        """Whether the queue is within its limits in the trial.
+
+        Counting takes for granted that a victim releases its claims; one that other pods use stays
+        charged.
+        """
         quota, gang = self.strategy.state.quota, self.strategy.gang
         if not quota.shared_claims.exist:
             return True

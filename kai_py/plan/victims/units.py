@@ -7,12 +7,13 @@ their minimum lose pods first; a subgroup that is evicted as a whole is never ev
 pods of a semi-preemptible gang up to the minMember of a leaf are never evicted.
 O(pods x subgroups) per gang.
 
-The pods of a leaf are interchangeable, so any of them may count as the elastic ones. Where a search
-would evict the minMember set of a gang with elastic pods, it therefore also considers the pods of
-the gang one by one: if every leaf keeps minMember without those that are needed, these alone are
-evicted (``split_by_pod``, ``keeps_min_members``). A gang within its min runtime can only lose pods
-in this way; its units are marked partial. It does not apply to gangs without elastic pods, to
-semi-preemptible gangs and to those that are evicted as a whole. O(pods) per gang.
+The pods of a leaf are interchangeable: any of them may be the elastic ones, for example those on
+the node that the preemptor needs. So where a search would evict the minMember set of a gang with
+elastic pods, it also considers the gang's pods one by one, and evicts only those that are needed if
+every leaf keeps minMember without them (``split_by_pod``, ``keeps_min_members``). A gang within its
+min runtime can lose pods only in this way; its minMember set is a *partial* unit. Gangs without
+elastic pods, semi-preemptible gangs and those that are evicted as a whole are not split.
+O(pods) per gang.
 
 A workload may fail when it loses too many pods (``survival``). The pods that it can lose are in
 units; if it can be suspended, all further pods form one unit, else they are in none.
@@ -107,7 +108,10 @@ def _units_in_order(gang: Gang, statement: Statement) -> list[VictimUnit]:
 
 
 def is_orphaned(unit: VictimUnit, others: Iterable[VictimUnit]) -> bool:
-    """Whether ``unit`` is of a leaf that one of ``others`` brings below minMember."""
+    """Whether evicting one of ``others`` brings a leaf of ``unit`` below minMember.
+
+    Such a unit must be evicted as well: its pods would do no work.
+    """
     leaves = {member.subgroup for member in unit.members}
     return any(
         other is not unit
