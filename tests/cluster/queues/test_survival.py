@@ -5,7 +5,7 @@ import pytest
 from kai_py.api.eviction import EvictionConfig
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.fake_kubelet.pods import RUN_SECONDS
-from tests.support.cluster.api import Document
+from tests.support.cluster.api import ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import (
@@ -106,3 +106,54 @@ async def test_a_job_that_is_relocated_completes(cluster: Cluster, view: View):
         await complete(view, cluster, "moved", "needs")
         nodes = set((await view.bound("moved")).values())
         assert nodes == {"node-1"}
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_a_job_whose_node_is_about_to_go_completes(cluster: Cluster, view: View):
+    async with cluster.run_nodes(gpu_nodes(2, published_gpus=GPUS)):
+        await cluster.submit(queue(deservedGPUs=2 * GPUS), claim_template())
+        await cluster.submit(work("train"))
+        before = await view.wait_bound("train", GPUS)
+        (going,) = set(before.values())
+        taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+        await cluster.api.patch(f"/api/v1/nodes/{going}", {"spec": {"taints": [taint]}})
+        await wait_moved(view, before, going)
+        found = await cluster.api.get(f"{view.path('jobs')}/train")
+        assert "failed" not in found["status"]
+        await complete(view, cluster, "train")
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_a_job_whose_node_is_drained_completes(cluster: Cluster, view: View):
+    """The drain alone stays below the backoffLimit; with the rest of the gang it is exceeded."""
+    async with cluster.run_nodes(gpu_nodes(3, published_gpus=GPUS // 2)):
+        await cluster.submit(queue(deservedGPUs=2 * GPUS), claim_template())
+        await cluster.submit(work("train"))
+        before = await view.wait_bound("train", GPUS)
+        drained = min(before.values())
+        await cluster.api.patch(f"/api/v1/nodes/{drained}", {"spec": {"unschedulable": True}})
+        for name in (name for name, node in before.items() if node == drained):
+            await evict(view, cluster, name)
+        await wait_moved(view, before, drained)
+        await complete(view, cluster, "train")
+
+
+async def evict(view: View, cluster: Cluster, name: str) -> None:
+    """Evict a pod as ``kubectl drain`` does, unless it is gone already."""
+    metadata = {"name": name, "namespace": view.namespace}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+    try:
+        await cluster.api.post(f"{view.path('pods')}/{name}/eviction", eviction)
+    except ApiError as error:
+        if error.reason != "NotFound":
+            raise
+
+
+async def wait_moved(view: View, before: dict[str, str], gone: str) -> None:
+    """Wait until all pods of the Job were made again and are on other nodes."""
+
+    async def moved() -> bool:
+        now = await view.bound("train")
+        return len(now) == GPUS and not now.keys() & before.keys() and gone not in now.values()
+
+    await eventually(moved, what=f"all pods made again, none on {gone}", within=30)
