@@ -1,4 +1,4 @@
-"""Minimum runtimes that protect running gangs, and the preemption delay of pending ones.
+"""Minimum runtimes that protect running gangs.
 
 A gang that started is protected for a minimum runtime. Against preemption (inside its queue) it is
 the first one set on the path from its queue to the root. Against reclaim (by another queue) it
@@ -7,12 +7,10 @@ ancestor just below the lowest ancestor it shares with the reclaimer, so that si
 they grant each other. Where none is set on the path the default of the rules applies. A protected
 gang may still lose its elastic pods.
 
-A gang with a preemption delay evicts no pods until the delay has passed since it was created or
-lost a pod. Times and durations are in seconds.
+Times and durations are in seconds.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -52,22 +50,6 @@ def within_min_runtime(started: float, min_runtime: float, now: float) -> bool:
     """Whether a gang that ``started`` then (NaN: never) is still protected."""
     # In this form a comparison with NaN means not protected.
     return now < started + min_runtime
-
-
-@dataclass(frozen=True, slots=True)
-class PreemptionDelay:
-    """A gang may not evict any pod before ``until``."""
-
-    delay: float
-    until: float
-
-
-def preemption_delay(
-    created: float, last_evicted: float | None, delay: float, now: float
-) -> PreemptionDelay | None:
-    """The delay of a gang that may not evict yet; None once it may."""
-    until = max(created, created if last_evicted is None else last_evicted) + delay
-    return PreemptionDelay(delay, until) if now < until else None
 
 
 def _inherited(queues: QueueTable, own: Floats, default: float) -> Floats:

@@ -319,6 +319,12 @@ class Gang(Struct, frozen=True, dict=True):
         """When it began to wait: pods created after an eviction are younger than the gang."""
         return max(self.created, min((m.created for m in self.pending), default=self.created))
 
+    @property
+    def preempts_from(self) -> float:
+        """When its preemption delay has passed: since it was created, or last lost a pod."""
+        last = self.created if self.last_evicted is None else self.last_evicted
+        return max(self.created, last) + self.preemption_delay
+
     def counts(self, *states: PodState) -> dict[str, int]:
         """Pods per leaf in any of ``states``."""
         counted: dict[str, int] = {}

@@ -4,9 +4,7 @@ import pytest
 
 from kai_py.policy.fairness_rules import NATIVE, FairnessRules, MinRuntimeMethod
 from kai_py.policy.min_runtime import (
-    PreemptionDelay,
     preempt_min_runtime,
-    preemption_delay,
     reclaim_min_runtime,
     within_min_runtime,
 )
@@ -63,19 +61,6 @@ def test_reclaim_asks_the_side_of_the_victim(method, reclaimer, victim, expected
 def test_protection_ends_when_the_runtime_is_reached_and_needs_a_start():
     safe = [within_min_runtime(started, 30.0, now=100.0) for started in (70.0, 71.0, float("nan"))]
     assert safe == [False, True, False]
-
-
-@pytest.mark.parametrize(
-    ("last_evicted", "now", "expected"),
-    [
-        (None, 309.0, PreemptionDelay(300, 310)),
-        (None, 310.0, None),
-        (100.0, 310.0, PreemptionDelay(300, 400)),
-        (5.0, 309.0, PreemptionDelay(300, 310)),
-    ],
-)
-def test_preemption_delay_counts_from_creation_or_the_last_eviction(last_evicted, now, expected):
-    assert preemption_delay(10.0, last_evicted, 300.0, now) == expected
 
 
 @pytest.mark.parametrize("field", ["usage_weight", "saturation_multiplier"])

@@ -15,7 +15,6 @@ from kai_py.api.times import format_time
 from kai_py.grouping.gang_settings import Wording
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Action, Eviction, Plan, Shortage, Stage, Unplaced
-from kai_py.policy.min_runtime import preemption_delay
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, PodState
 
@@ -78,13 +77,12 @@ def kai_message(unplaced: Unplaced) -> str:
 def _pending_message(unplaced: Unplaced, gang: Gang, now: float) -> str:
     if unplaced.stage in (Stage.BELOW_MIN_MEMBER, Stage.SCHEDULING_GATED) and not gang.problem:
         return _not_ready(gang)
-    delay_window = preemption_delay(gang.created, gang.last_evicted, gang.preemption_delay, now)
-    if unplaced.shortage is None or delay_window is None:
+    if unplaced.shortage is None or now >= gang.preempts_from:
         return kai_message(unplaced)
-    end = format_time(math.ceil(delay_window.until))
+    end = format_time(math.ceil(gang.preempts_from))
     return (
         f"{kai_message(unplaced)} Workload is within its preemption delay window "
-        f"({_go_duration(delay_window.delay)}) and may not trigger evictions before {end}"
+        f"({_go_duration(gang.preemption_delay)}) and may not trigger evictions before {end}"
     )
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.settings import CycleSettings
-from kai_py.policy.min_runtime import min_runtimes, preemption_delay
+from kai_py.policy.min_runtime import min_runtimes
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queues import inherited
@@ -66,11 +66,8 @@ def _deadlines(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:
         if gang.queue in reserve_after:
             yield gang.waiting_since + reserve_after[gang.queue]
         yield from (each.until for each in gang.refusals)
-        delayed = preemption_delay(
-            gang.created, gang.last_evicted, gang.preemption_delay, snapshot.now
-        )
-        if delayed is not None:
-            yield delayed.until
+        if snapshot.now < gang.preempts_from:
+            yield gang.preempts_from
 
 
 def _grace_deadline(gang: Gang, since: float, default: float) -> Iterator[float]:

@@ -32,7 +32,6 @@ from kai_py.plan.victims.search import VictimSearch
 from kai_py.plan.victims.solver import VictimSolver
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.policy.fairness_rules import BypassPolicy
-from kai_py.policy.min_runtime import preemption_delay
 from kai_py.policy.queue_order import in_rotation
 from kai_py.policy.queue_usage import check_deserved
 from kai_py.snapshot.gangs import Gang
@@ -111,10 +110,7 @@ def _may_preempt(state: CycleState, gang: Gang) -> bool:
     """Whether pods may be evicted for the gang in this action at all."""
     if gang.key in state.searched_in_allocate or gang.key in state.waiting or not gang.may_preempt:
         return False
-    delay = preemption_delay(
-        gang.created, gang.last_evicted, gang.preemption_delay, state.snapshot.now
-    )
-    return delay is None
+    return state.snapshot.now >= gang.preempts_from
 
 
 def _within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> bool:
