@@ -7,8 +7,8 @@ from kai_py.api.records.core import ObjectMeta
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class PodRef:
-    """A pod by name, pinned to one incarnation by its uid."""
+class ObjectRef:
+    """An object by name, pinned to one incarnation by its uid; its class says of which kind."""
 
     namespace: str
     name: str
@@ -24,26 +24,15 @@ class PodRef:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class GroupRef:
-    """A PodGroup of scheduling.k8s.io by name, pinned to one incarnation by its uid."""
-
-    namespace: str
-    name: str
-    uid: str
+class PodRef(ObjectRef):
+    """A pod."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class ClaimRef:
-    """A ResourceClaim or PersistentVolumeClaim by name, pinned to one incarnation by its uid."""
+class GroupRef(ObjectRef):
+    """A PodGroup of scheduling.k8s.io."""
 
-    namespace: str
-    name: str
-    uid: str
 
-    @classmethod
-    def of(cls, meta: ObjectMeta) -> Self:
-        """The object with this metadata."""
-        return cls(meta.namespace, meta.name, meta.uid)
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+@dataclass(frozen=True, slots=True, order=True)
+class ClaimRef(ObjectRef):
+    """A ResourceClaim or PersistentVolumeClaim."""
