@@ -22,7 +22,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.victims.action import find_victims
-from kai_py.plan.victims.batch import VictimBatch, most_saturated_next
+from kai_py.plan.victims.batch import VictimBatch
 from kai_py.plan.victims.order import VictimPool, most_saturated_first, released_quota
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit, unprotected_units
@@ -106,10 +106,8 @@ class Reclaim(VictimStrategy):
 
     def batch_candidates(self) -> Iterator[VictimUnit]:
         """As ``candidates``; each unit must be evicted before the next is requested."""
-        reclaimable = self._reclaimable_queues()
-        return most_saturated_next(
-            self.state, self._units_by_queue(reclaimable), self._reclaimer.request
-        )
+        units = self._units_by_queue(self._reclaimable_queues())
+        return most_saturated_first(self.state, units, self._reclaimer.request, evicted=True)
 
     def may_evict_batch(self, count: int, units: Sequence[VictimUnit]) -> bool:
         """Whether fairness lets ``count`` gangs like this one evict ``units`` in turn."""

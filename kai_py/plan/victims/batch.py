@@ -11,11 +11,9 @@ before. A step that fails is undone and ends the batch, and the steps before it 
 fairness refuses a batch, all of it is undone. The gangs that are left are searched for one by one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
-
-import numpy as np
 
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.running_fit import RunningFit
@@ -28,9 +26,7 @@ from kai_py.plan.victims.count import is_exact
 from kai_py.plan.victims.relocate import may_fit_elsewhere
 from kai_py.plan.victims.timing import postponed_until
 from kai_py.plan.victims.units import VictimUnit
-from kai_py.policy.queue_order import QueueOrder
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.resources import Floats
 
 
 class BatchStrategy(Protocol):
@@ -163,25 +159,3 @@ class VictimBatch:
         positions = self.strategy.state.quota.queues.positions
         for queue in dict.fromkeys(positions[unit.gang.queue] for unit in victims):
             gang_queue.update(queue)
-
-
-def most_saturated_next(
-    state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]], request: Floats
-) -> Iterator[VictimUnit]:
-    """As ``most_saturated_first``, but each unit must be evicted before the next is requested."""
-    if len(by_queue) == 1:
-        yield from next(iter(by_queue.values()))
-        return
-    quota = state.quota
-    order = QueueOrder(quota.usage, quota.rules, reverse=True, reclaimer_request=request)
-    nothing = np.zeros(len(quota.resources))
-    heads = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
-    while True:
-        for queue, unit in heads.items():
-            order.update(queue, None if unit is None else nothing)
-        first = order.first()
-        candidate = None if first is None else heads[first]
-        if first is None or candidate is None:
-            return
-        yield candidate
-        heads[first] = next(by_queue[first], None)

@@ -172,12 +172,17 @@ def _units_of(state: CycleState, gang: Gang) -> Sequence[VictimUnit]:
 
 
 def most_saturated_first(
-    state: CycleState, by_queue: Mapping[int, Iterator[VictimUnit]], request: Floats
+    state: CycleState,
+    by_queue: Mapping[int, Iterator[VictimUnit]],
+    request: Floats,
+    *,
+    evicted: bool = False,
 ) -> Iterator[VictimUnit]:
     """The units of several queues: each time the next one of the most saturated queue.
 
     ``by_queue``: the units in order, by position of the queue. ``request`` (quota resources,): that
-    of the reclaimer. A unit counts as evicted as soon as it was yielded.
+    of the reclaimer. A unit counts as evicted as soon as it was yielded; with ``evicted``, the
+    caller evicts each before it takes the next, so what queues have allocated then counts.
     """
     if len(by_queue) == 1:
         yield from next(iter(by_queue.values()))
@@ -186,13 +191,19 @@ def most_saturated_first(
     order = QueueOrder(quota.usage, quota.rules, reverse=True, reclaimer_request=request)
     nothing = np.zeros(len(quota.resources))
     heads = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
-    for queue, unit in heads.items():
-        order.update(queue, None if unit is None else nothing)
-    while (first := order.first()) is not None and (candidate := heads[first]) is not None:
+    changed = list(heads)
+    while True:
+        for queue in changed:
+            order.update(queue, None if heads[queue] is None else nothing)
+        first = order.first()
+        candidate = None if first is None else heads[first]
+        if first is None or candidate is None:
+            return
         yield candidate
-        order.release(first, released_quota(state, candidate))
+        if not evicted:
+            order.release(first, released_quota(state, candidate))
+            changed = [first]
         heads[first] = next(by_queue[first], None)
-        order.update(first, None if heads[first] is None else nothing)
 
 
 def released_quota(state: CycleState, unit: VictimUnit) -> Floats:
