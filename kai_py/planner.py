@@ -205,18 +205,7 @@ class Planner:
 
     def reset(self) -> None:
         """Drop what earlier cycles remembered, after one that failed half-way."""
-        past = self._memory
-        self._memory = CycleMemory(
-            self._devices,
-            past.history,
-            evictions=past.evictions,
-            backoffs=past.backoffs,
-            extension_backoffs=past.extension_backoffs,
-            runtimes=past.runtimes,
-            served=past.served,
-            due=past.due,
-            startups=past.startups,
-        )
+        self._memory.forget_results()
 
 
 def _spending(budgets: BudgetsConfig) -> Spending:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 
 from kai_py.observe.decision_log import Decision, DecisionKind
-from kai_py.plan.extensions import step_key
+from kai_py.plan.extensions import queue_key, step_key
 from kai_py.plan.observations import SetAside
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
@@ -91,6 +91,13 @@ def _waited(gang: Gang | None, now: float) -> dict[str, object]:
     return {"seconds": round(max(now - since, 0.0), 3)}
 
 
+def _kind_of(key: str) -> str:
+    """What has failed that is no gang."""
+    if key.startswith(queue_key("")):
+        return "a queue"
+    return "a step of the cycle" if key.startswith(step_key("")) else "an extension"
+
+
 class SetAsideLog:
     """One record when a gang, score or action fails, not one for each cycle in which it does."""
 
@@ -103,8 +110,7 @@ class SetAsideLog:
         for each in plan.set_aside:
             self._tell("a gang", "gang", each)
         for each in plan.failed_extensions:
-            is_step = each.gang.startswith(step_key(""))
-            self._tell("a step of the cycle" if is_step else "an extension", "extension", each)
+            self._tell(_kind_of(each.gang), "extension", each)
         failed = (*plan.set_aside, *plan.failed_extensions)
         self._logged = {each.gang: each.message for each in failed}
 

@@ -66,7 +66,7 @@ class Metrics:
         )
         self.extensions_set_aside = Counter(
             "kai_py_extensions_set_aside_total",
-            "How often a score or action of an installed package, or a step of a cycle, failed.",
+            "How often a score or action of an installed package, a step or a queue failed.",
             ("extension",),
             registry=registry,
         )

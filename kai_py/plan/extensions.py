@@ -33,6 +33,11 @@ def step_key(name: str) -> str:
     return f"step {name}"
 
 
+def queue_key(name: str) -> str:
+    """The same of a queue that is left out of the cycle."""
+    return f"queue {name}"
+
+
 def extension_keys(scores: tuple[WeightedScore, ...], actions: tuple[str, ...]) -> tuple[str, ...]:
     """The keys of all that is configured."""
     installed = [each.name for each in scores if each.name not in tuple(BuiltInScore)]

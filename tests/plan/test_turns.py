@@ -13,6 +13,8 @@ from kai_py.plan.plan import Action, Stage
 from kai_py.plan.session.spot_choices import SpotChoices
 from kai_py.plan.session.startups import Startups
 from kai_py.plan.state import assignment
+from kai_py.plan.state.eviction_limits import EvictionLimits
+from kai_py.plan.state.statement import Statement
 from kai_py.plan.victims import order
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.policy.runtime_history import RuntimeHistory
@@ -24,6 +26,10 @@ from tests.support.worlds import gang, member, subgroup, world
 
 class Broken(RuntimeError):
     pass
+
+
+def failing(*_, **__):
+    raise Broken
 
 
 @pytest.fixture
@@ -224,7 +230,15 @@ STEPS = {
     "reserve for expected pods": (run, "reserve_expected"),
     "resume": (run, "resume"),
     "reserve": (run, "reserve"),
-    "turnover": (Turnover, "reserve_for_largest"),
+    "turnover": (run, "Turnover"),
+    "known answers": (CycleMemory, "take_settled"),
+    "record searches": (CycleMemory, "record_searches"),
+    "record evictions": (CycleMemory, "record_evictions"),
+    "record starts": (Startups, "record"),
+    "next end": (run, "_next_end"),
+    "ready rules": (run, "ready_rules"),
+    "queue shares": (EvictionLimits, "counted_evictions"),
+    "conclude": (Statement, "conclude"),
     "consolidate": (actions, "ACTIONS"),
     "reclaim": (actions, "ACTIONS"),
     "preempt": (actions, "ACTIONS"),
@@ -245,9 +259,6 @@ STEPS = {
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_that_fails_is_left_out_and_gangs_start(step, monkeypatch):
-    def failing(*_, **__):
-        raise Broken
-
     where, name = STEPS[step]
     broken = {**actions.ACTIONS, Action(step): failing} if where is actions else failing
     monkeypatch.setattr(where, name, broken)
@@ -261,6 +272,25 @@ def test_a_step_that_fails_is_left_out_and_gangs_start(step, monkeypatch):
     assert set(placed(plan)) == {"good-0", "good-1"}
     assert f"step {step}" in {each.gang for each in plan.failed_extensions}
     assert not plan.set_aside
+
+
+def test_a_reservation_that_fails_reserves_nothing(monkeypatch):
+    monkeypatch.setattr(Turnover, "reserve_for_largest", failing)
+    plan = played(world({"n": 8}, gang("good", pods=2)), CycleMemory(ClusterDevices()))
+    assert set(placed(plan)) == {"good-0", "good-1"}
+    assert [each.gang for each in plan.failed_extensions] == ["step turnover"]
+
+
+@pytest.mark.parametrize("name", ["settle", "next_deadline"])
+def test_answers_that_cannot_be_kept_are_found_again(name, monkeypatch):
+    monkeypatch.setattr(run, name, failing)
+    memory = CycleMemory(ClusterDevices())
+    before = world({"n": 1}, gang("large", pods=2))
+    for now in (1000.0, 1001.0):
+        plan = played(before, memory, now)
+        assert [each.gang for each in plan.failed_extensions] == ["step settle"]
+        assert [each.stage for each in plan.unplaced] == [Stage.RESOURCES]
+    assert memory.settled is None
 
 
 def test_an_action_that_one_gang_makes_fail_is_run_for_each_alone(monkeypatch):

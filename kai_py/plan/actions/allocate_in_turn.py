@@ -167,24 +167,32 @@ VictimAction = Callable[[CycleState, Sequence[Gang], VictimPool], None]
 def allocate_without_bypass(
     state: CycleState,
     gangs: Sequence[Gang],
-    turnover: Turnover,
+    turnover: Turnover | None,
     victim_actions: Sequence[VictimAction],
 ) -> None:
-    """Run the action for ``gangs``; ``victim_actions`` are tried one after the other."""
+    """Run the action for ``gangs``; ``victim_actions`` are tried one after the other.
+
+    Without ``turnover`` no gang waits for pods to end.
+    """
     reasons = dict(state.unschedulable)
+
+    def waits(gang: Gang) -> bool:
+        return turnover is not None and turnover.try_wait(gang)
+
     with state.statement.trial() as trial:
         tracker = BypassTracker(state)
-        allocate(state, gangs, lambda gang: not turnover.try_wait(gang) and tracker.record(gang))
+        allocate(state, gangs, lambda gang: not waits(gang) and tracker.record(gang))
         bypassed = tracker.bypassed() if victim_actions else set()
         if not bypassed or not state.evictable or state.turns.over:
             trial.keep()
             return
     state.start_over(reasons)
-    turnover.start_over()
+    if turnover is not None:
+        turnover.start_over()
     bypassed_gangs = _BypassedGangs(state, bypassed, victim_actions)
 
     def wait_or_find_victims(gang: Gang) -> bool:
-        return not turnover.try_wait(gang) and bypassed_gangs.find_victims(gang)
+        return not waits(gang) and bypassed_gangs.find_victims(gang)
 
     allocate(state, gangs, wait_or_find_victims)
 

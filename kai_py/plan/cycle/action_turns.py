@@ -19,7 +19,7 @@ MAX_FAILURES = 16
 
 
 def run_actions(
-    state: CycleState, gangs: Sequence[Gang], settings: CycleSettings, turnover: Turnover
+    state: CycleState, gangs: Sequence[Gang], settings: CycleSettings, turnover: Turnover | None
 ) -> None:
     """Run the actions of ``settings`` for the gangs, one after the other.
 
@@ -139,17 +139,28 @@ def gangs_within_share(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
     for gang in gangs:
         if not state.evictable:
             break
-        request = state.next_request(gang)
-        queue = state.quota.queue_of(gang)
-        if request is None or queue is None:
+        try:
+            is_within = _is_within_share(state, gang, known)
+        except Exception as error:
+            state.turns.fail(gang, error)
             continue
-        cost = state.request_cost(gang)
-        key = queue, gang.is_preemptible(request.members), cost.tobytes()
-        if key not in known:
-            reclaimer = Reclaimer(queue, cost, key[1])
-            known[key] = may_reclaim(state.quota.usage, reclaimer, state.quota.rules) is None
-        if known[key]:
+        if is_within:
             within.append(gang)
-        else:
+        elif is_within is not None:
             state.due.record_above_share(gang)
     return within
+
+
+def _is_within_share(
+    state: CycleState, gang: Gang, known: dict[tuple[int, bool, bytes], bool]
+) -> bool | None:
+    """Whether it is one of those; None if it requests nothing, or has no queue."""
+    request, queue = state.next_request(gang), state.quota.queue_of(gang)
+    if request is None or queue is None:
+        return None
+    cost = state.request_cost(gang)
+    key = queue, gang.is_preemptible(request.members), cost.tobytes()
+    if key not in known:
+        reclaimer = Reclaimer(queue, cost, key[1])
+        known[key] = may_reclaim(state.quota.usage, reclaimer, state.quota.rules) is None
+    return known[key]

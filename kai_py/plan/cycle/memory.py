@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.registry import VICTIM_ACTIONS
+from kai_py.plan.cycle.left_out import LeftOut, queue_problems
 from kai_py.plan.cycle.settings import CycleSettings
 from kai_py.plan.cycle.settled import SettledCycle, SettledGang
 from kai_py.plan.explain.infeasible_demand import InfeasibleDemand
-from kai_py.plan.extensions import Extensions
+from kai_py.plan.extensions import Extensions, queue_key
+from kai_py.plan.observations import ObjectProblem
 from kai_py.plan.plan import Eviction
 from kai_py.plan.search_cache.backoff import SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
@@ -36,6 +38,7 @@ from kai_py.policy.served_share import DueTimes, ServedShare
 from kai_py.policy.spares import StartedGangs
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.queues import QueueInfo
 
 
 @dataclass
@@ -73,6 +76,8 @@ class CycleMemory:
     spot: SpotChoices = field(default_factory=SpotChoices)
     started: StartedGangs = field(default_factory=StartedGangs)
     startups: Startups = field(default_factory=Startups)
+    left_out: frozenset[str] = frozenset()
+    """Keys of gangs with which a cycle could not be opened."""
     wake_at: float | None = None
 
     def start_cycle(self, snapshot: Snapshot, settings: CycleSettings) -> None:
@@ -109,19 +114,75 @@ class CycleMemory:
         """The scores and actions of installed packages that take part in a cycle."""
         return Extensions(_in_backoff(self.extension_backoffs, now))
 
+    def left_out_at(self, snapshot: Snapshot) -> LeftOut:
+        """What is left out of the cycle, as its backoff has not ended."""
+        if not (self.left_out or self.extension_backoffs):
+            return LeftOut()
+        gangs = self.left_out & _in_backoff(self.backoffs, snapshot.now)
+        failed = _in_backoff(self.extension_backoffs, snapshot.now)
+        queues = [spec.name for spec in snapshot.queues if queue_key(spec.name) in failed]
+        return LeftOut(gangs & snapshot.gangs.keys(), frozenset(queues))
+
+    def leave_out(self, state: CycleState, found: LeftOut) -> None:
+        """Set aside what a cycle could not be opened with."""
+        self.left_out = frozenset({*(self.left_out & self.backoffs.keys()), *found.gangs})
+        if found.error is None:
+            return
+        for key in sorted(found.gangs):
+            state.turns.fail_turn(key, found.error)
+        for name in sorted(found.queues):
+            state.turns.extensions.fail(queue_key(name), found.error)
+
+    def forget_results(self) -> None:
+        """Drop what earlier cycles computed, and keep what they observed."""
+        vars(self).update(
+            vars(
+                CycleMemory(
+                    self.devices,
+                    self.history,
+                    evictions=self.evictions,
+                    backoffs=self.backoffs,
+                    extension_backoffs=self.extension_backoffs,
+                    runtimes=self.runtimes,
+                    served=self.served,
+                    due=self.due,
+                    startups=self.startups,
+                    left_out=self.left_out,
+                )
+            )
+        )
+
+    def problems_of(self, queues: Iterable[QueueInfo], now: float) -> tuple[ObjectProblem, ...]:
+        """What to tell of the queues that are left out."""
+        if not self.extension_backoffs:
+            return ()
+        messages = {
+            spec.name: self.extension_backoffs[key].reason.message
+            for spec in queues
+            if (key := queue_key(spec.name)) in _in_backoff(self.extension_backoffs, now)
+        }
+        return queue_problems(queues, messages)
+
     def set_aside(
-        self, state: CycleState, ready: Iterable[Gang], extensions: Collection[str]
+        self,
+        state: CycleState,
+        given: Snapshot,
+        ready: Iterable[Gang],
+        extensions: Collection[str],
     ) -> None:
         """Set aside what failed in the cycle, and tell why of each gang that had no turn.
 
-        ``extensions``: the keys of those that are configured.
+        ``given``: the snapshot with what is left out; ``extensions``: the keys of those that are
+        configured.
         """
         snapshot, turns = state.snapshot, state.turns
-        self.extension_backoffs = updated_backoffs(
-            self.extension_backoffs, turns.extensions.failed, extensions, snapshot.now
-        )
+        if turns.extensions.failed or self.extension_backoffs:
+            known = {*extensions, *(queue_key(spec.name) for spec in given.queues)}
+            self.extension_backoffs = updated_backoffs(
+                self.extension_backoffs, turns.extensions.failed, known, snapshot.now
+            )
         if turns.failed or self.backoffs:
-            gangs = snapshot.gangs
+            gangs = given.gangs
             self.backoffs = updated_backoffs(self.backoffs, turns.failed, gangs, snapshot.now)
             for key in _in_backoff(self.backoffs, snapshot.now):
                 state.mark_unschedulable(gangs[key], self.backoffs[key].reason)

@@ -1,8 +1,17 @@
 """The state of a cycle before its first action, from a snapshot, settings and memory."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol, TypeVar
 
+from kai_py.plan.cycle.left_out import (
+    LeftOut,
+    find_failing,
+    set_aside_reason,
+    with_descendants,
+    without,
+)
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.settings import CycleSettings
 from kai_py.plan.extensions import Extensions, step_key
@@ -14,7 +23,7 @@ from kai_py.plan.placement.scoring import scoring_of
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.spot_choices import NO_SPOT, CycleSpot
 from kai_py.plan.session.startups import ReadyRule, with_avoided_nodes
-from kai_py.plan.session.turns import CycleWatch, Turns
+from kai_py.plan.session.turns import CycleOverLimitError, CycleWatch, Turns
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import NOTHING, Quota, due_amounts, quota_of
@@ -27,6 +36,8 @@ from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.spares import Spares, spare_rows
 from kai_py.snapshot.snapshot import Snapshot
 
+T = TypeVar("T")
+
 
 def open_cycle(
     snapshot: Snapshot,
@@ -35,13 +46,81 @@ def open_cycle(
     watch: CycleWatch,
     ready_times: Mapping[str, ReadyRule],
 ) -> CycleState:
-    """The state of the cycle, once it is known what running gangs did since the last one."""
-    observed = _observe(snapshot, settings, memory, ready_times)
-    state = open_session(observed.snapshot, settings, memory, watch)
+    """The state of the cycle, once it is known what running gangs did since the last one.
+
+    Its snapshot is without what is left out, as the cycle can't be opened with it.
+    """
+    known = memory.left_out_at(snapshot)
+    observed = _observe(without(snapshot, known), settings, memory, ready_times)
+    open_with = partial(open_session, settings=settings, memory=memory, watch=watch)
+    try:
+        state, found = open_with(observed.snapshot), LeftOut()
+    except CycleOverLimitError:
+        raise
+    except Exception as error:
+        state, found = _open_without(observed.snapshot, memory, error, open_with)
     state.spot = observed.spot
-    for name, error in observed.failed.items():
-        state.turns.fail_turn(step_key(name), error)
+    for name, failure in observed.failed.items():
+        state.turns.fail_turn(step_key(name), failure)
+    memory.leave_out(state, found)
+    queues = with_descendants(snapshot.queues, known.queues | found.queues)
+    for gang in memory.pending.all if queues else ():
+        if gang.queue in queues:
+            state.refuse(gang, set_aside_reason(gang.queue))
     return state
+
+
+class _Open(Protocol):
+    """Opens a session with a snapshot."""
+
+    def __call__(
+        self, snapshot: Snapshot, *, parts: "OptionalParts | None" = None
+    ) -> CycleState: ...
+
+
+def _open_without(
+    snapshot: Snapshot, memory: CycleMemory, error: Exception, open_with: _Open
+) -> tuple[CycleState, LeftOut]:
+    """The state without what makes opening the cycle fail with ``error``, and what that is."""
+
+    def attempt(tried: Snapshot) -> Exception | None:
+        try:
+            open_with(tried)
+        except CycleOverLimitError:
+            raise
+        except Exception as raised:
+            return raised
+        return None
+
+    memory.forget_results()
+    found = LeftOut() if attempt(snapshot) is None else find_failing(snapshot, attempt)
+    memory.forget_results()
+    parts = OptionalParts(replaces=found is None)
+    found = found or LeftOut()
+    state = open_with(without(snapshot, found), parts=parts)
+    for name, raised in parts.failed.items():
+        state.turns.fail_turn(step_key(name), raised)
+    if found.error is None:
+        state.turns.fail_turn(step_key("opening"), error)
+    return state, found
+
+
+@dataclass
+class OptionalParts:
+    """What a cycle can do without: as a last resort (``replaces``) what fails is replaced."""
+
+    replaces: bool = False
+    failed: dict[str, Exception] = field(default_factory=dict)
+
+    def get(self, name: str, find: Callable[[], T], otherwise: T) -> T:
+        """The part, or what stands in for it."""
+        try:
+            return find()
+        except Exception as error:
+            if not self.replaces or isinstance(error, CycleOverLimitError):
+                raise
+            self.failed[name] = error
+            return otherwise
 
 
 @dataclass
@@ -85,21 +164,31 @@ def _observe(
 
 
 def open_session(
-    snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, watch: CycleWatch
+    snapshot: Snapshot,
+    settings: CycleSettings,
+    memory: CycleMemory,
+    watch: CycleWatch,
+    parts: OptionalParts | None = None,
 ) -> CycleState:
-    """The state of the cycle before its first action."""
+    """The state of the cycle before its first action; ``parts``: those it can do without."""
+    parts = parts or OptionalParts()
     memory.start_cycle(snapshot, settings)
     memory.devices.sync(snapshot.devices)
     memory.devices.spending.poll = watch.poll
-    quota = _quota(snapshot, settings, memory)
+    quota = _quota(snapshot, settings, memory, parts)
     devices = CycleDevices(memory.devices, snapshot)
     statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
-    ageing = QueueAgeing.for_queues(snapshot.queues, settings.ageing, snapshot.now)
+    ageing = parts.get(
+        "ageing",
+        lambda: QueueAgeing.for_queues(snapshot.queues, settings.ageing, snapshot.now),
+        QueueAgeing(),
+    )
+    spares = parts.get("spares", lambda: _spares(snapshot, quota, memory), Spares())
     ends = ExpectedEnds(memory.runtimes, snapshot.now)
     extensions = memory.extensions_at(snapshot.now)
     placer = Placer(
-        _shape_placer(snapshot, settings, memory, extensions),
-        Reservations(ageing, ends, spares=_spares(snapshot, quota, memory)),
+        _shape_placer(snapshot, settings, memory, extensions, parts),
+        Reservations(ageing, ends, spares=spares),
         watch.poll,
         compute_domains=ComputeDomains.of(snapshot, memory.devices),
     )
@@ -120,14 +209,7 @@ def open_session(
         max_relocated_pods=settings.max_relocated_pods,
         staleness_grace=settings.staleness_grace,
         accounting=memory.devices.accounting,
-        eviction_limits=EvictionLimits(
-            snapshot,
-            memory.evictions,
-            settings.cooldown,
-            settling=settings.loss_rules.settling,
-            per_day=settings.loss_rules.evictions_per_day,
-            runtimes=memory.runtimes,
-        ),
+        eviction_limits=_eviction_limits(snapshot, settings, memory),
         loss_rules=settings.loss_rules,
         departures=settings.departures,
         served=memory.served,
@@ -142,8 +224,11 @@ def open_session(
     )
 
 
-def _quota(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> Quota:
+def _quota(
+    snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, parts: OptionalParts
+) -> Quota:
     """Queues and fair shares; what queues were served is carried forward to now."""
+    counts_feasible = settings.rules.counted_demand is CountedDemand.FEASIBLE
     quota = quota_of(
         snapshot,
         settings.rules,
@@ -151,14 +236,33 @@ def _quota(snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory) -> 
         memory.devices.node_gpus(snapshot.nodes),
         memory.history,
         cache=memory.fair_shares,
-        infeasible=memory.infeasible.of(snapshot, memory.devices)
-        if settings.rules.counted_demand is CountedDemand.FEASIBLE
+        infeasible=parts.get(
+            "infeasible demand", lambda: memory.infeasible.of(snapshot, memory.devices), NOTHING
+        )
+        if counts_feasible
         else NOTHING,
     )
-    if settings.loss_rules != NO_LOSS_RULES:
+
+    def record_served() -> None:
         due = due_amounts(memory.pending.sizes, quota)
         memory.served.advance(quota.resources, quota.usage, snapshot.now, due)
+
+    if settings.loss_rules != NO_LOSS_RULES:
+        parts.get("served shares", record_served, None)
     return quota
+
+
+def _eviction_limits(
+    snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory
+) -> EvictionLimits:
+    return EvictionLimits(
+        snapshot,
+        memory.evictions,
+        settings.cooldown,
+        settling=settings.loss_rules.settling,
+        per_day=settings.loss_rules.evictions_per_day,
+        runtimes=memory.runtimes,
+    )
 
 
 def _spares(snapshot: Snapshot, quota: Quota, memory: CycleMemory) -> Spares:
@@ -169,16 +273,24 @@ def _spares(snapshot: Snapshot, quota: Quota, memory: CycleMemory) -> Spares:
 
 
 def _shape_placer(
-    snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, extensions: Extensions
+    snapshot: Snapshot,
+    settings: CycleSettings,
+    memory: CycleMemory,
+    extensions: Extensions,
+    parts: OptionalParts,
 ) -> ShapePlacer:
-    scoring = scoring_of(
-        snapshot,
-        memory.pending.shapes,
-        settings.scores,
-        settings.default_scores,
-        static_fits=memory.static_fits,
-        stranding=memory.stranding,
-        extensions=extensions,
+    scoring = parts.get(
+        "scores",
+        lambda: scoring_of(
+            snapshot,
+            memory.pending.shapes,
+            settings.scores,
+            settings.default_scores,
+            static_fits=memory.static_fits,
+            stranding=memory.stranding,
+            extensions=extensions,
+        ),
+        None,
     )
     fits = ShapeFits(memory.static_fits)
     return ShapePlacer(fits, settings.gpu_strategy, settings.cpu_strategy, scoring)

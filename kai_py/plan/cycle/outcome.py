@@ -9,17 +9,17 @@ configured) and the whole gang is evicted, and wherever it would fail with the p
 then those go as well that could have stayed, as part of a Job can't be suspended.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from math import isnan
 
-import numpy as np
 from msgspec.structs import replace
 
 from kai_py.dra.inventory import Inventory
 from kai_py.grouping.gang_settings import Wording
 from kai_py.plan.actions.resume import capacity_holds
+from kai_py.plan.cycle.queue_shares import queue_shares
 from kai_py.plan.explain.objects import object_problems
-from kai_py.plan.observations import QueueShare
+from kai_py.plan.observations import ObjectProblem
 from kai_py.plan.placement.next_pods import elastic_pods, incomplete_subgroup, pod_not_ready
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import (
@@ -34,15 +34,13 @@ from kai_py.plan.plan import (
     Unplaced,
 )
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.turns import Turns
 from kai_py.plan.state.assignment import Assignment, Evicted, gang_placement
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.eviction_limits import EvictionLimits
-from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
 from kai_py.plan.victims.survival import SUSPENDED, effect_text, exceeded_limit
 from kai_py.snapshot.admitted_gangs import can_be_suspended
 from kai_py.snapshot.gangs import Gang, Member, PodState
-from kai_py.snapshot.resources import Floats
 
 SUSPENDING_ACTIONS = (Action.PREEMPT, Action.RECLAIM, Action.CONSOLIDATE)
 
@@ -86,62 +84,6 @@ def _spares(state: CycleState) -> dict[str, tuple[str, ...]]:
     return {queue: tuple(names[row] for row in rows) for queue, rows in by_queue.items()}
 
 
-def queue_shares(
-    quota: Quota,
-    pending_by_queue: Mapping[str, int],
-    eviction_limits: EvictionLimits,
-    spares: Mapping[str, tuple[str, ...]],
-) -> tuple[QueueShare, ...]:
-    """Every queue as this cycle saw it, by name; includes what the cycle placed.
-
-    ``pending_by_queue``: how many gangs are pending; ``spares``: nodes by queue.
-    """
-    queues, usage, shares = quota.queues, quota.usage, quota.shares
-    deserved = _amounts_by_queue(quota, queues.deserved)
-    maximum = _amounts_by_queue(quota, queues.max)
-    fair = _amounts_by_queue(quota, shares.fair)
-    allocated = _amounts_by_queue(quota, usage.allocated)
-    demand = _amounts_by_queue(quota, quota.demand)
-    infeasible = _amounts_by_queue(quota, quota.infeasible)
-    non_preemptible = _amounts_by_queue(quota, usage.non_preemptible)
-    owed = _amounts_by_queue(quota, usage.owed)
-    owed_non_preemptible = _amounts_by_queue(quota, usage.owed_non_preemptible)
-    scaled = _amounts_by_queue(quota, np.where(shares.scaled, shares.deserved, np.nan))
-    return tuple(
-        QueueShare(
-            queue=name,
-            deserved=deserved[q],
-            maximum=maximum[q],
-            fair_share=fair[q],
-            allocated=allocated[q],
-            requested=demand[q],
-            infeasible=_nonzero(infeasible[q]),
-            pending_gangs=pending_by_queue.get(name, 0),
-            problems=tuple(each for each in quota.problems if each.queue == name),
-            parent=queues.names[queues.parent[q]] if queues.depth[q] else "",
-            scaled_deserved={key: amount for key, amount in scaled[q].items() if not isnan(amount)},
-            non_preemptible=non_preemptible[q],
-            owed=_nonzero(owed[q]),
-            owed_non_preemptible=_nonzero(owed_non_preemptible[q]),
-            priority=int(queues.priority[q]),
-            spares=spares.get(name, ()),
-            is_open=all(queues.namespaces[above] is None for above in queues.ancestry[q]),
-            past_usage=quota.past_usage.get(name),
-            evictions=eviction_limits.counted_evictions(name),
-        )
-        for name, q in sorted(queues.positions.items())
-    )
-
-
-def _nonzero(amounts: Mapping[str, float]) -> dict[str, float]:
-    return {name: amount for name, amount in amounts.items() if amount}
-
-
-def _amounts_by_queue(quota: Quota, amounts: Floats) -> list[dict[str, float]]:
-    """For each queue its column of ``amounts`` (resources, queues), by resource name."""
-    return [dict(zip(quota.resources, column, strict=True)) for column in amounts.T.tolist()]
-
-
 EXPECTED_PODS_COUNT = SHORT_OF_CAPACITY | {Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE}
 """Stages at which pods that do not exist yet are requested together with those that do."""
 
@@ -155,10 +97,11 @@ def build_plan(
     admissions: tuple[Admission, ...],
     unplaced: tuple[Unplaced, ...],
     pending_by_queue: Mapping[str, int],
+    problems: tuple[ObjectProblem, ...],
 ) -> Plan:
     """The decisions of the cycle, in the order of decision.
 
-    ``pending_by_queue``: how many gangs are pending.
+    ``pending_by_queue``: how many gangs are pending; ``problems``: known ones.
     """
     nominations: list[Nomination] = []
     names, step = state.snapshot.nodes.names, state.turns.step
@@ -174,16 +117,17 @@ def build_plan(
                 Nomination(assignment.gang.key, assignment.member.pod, names[assignment.row])
             )
     reservation = state.reservation_seconds
-    problems = step("problems", lambda: object_problems(state.snapshot, inventory))
+    found = step("problems", lambda: object_problems(state.snapshot, inventory))
     holds = step("holds", lambda: tuple(capacity_holds(state.snapshot, reservation)))
-    spares = step("spares", lambda: _spares(state))
+    spares = step("spares", lambda: _spares(state)) or {}
+    shares = step("queue shares", lambda: queue_shares(state, pending_by_queue, spares))
     return Plan(
         placements=placements,
         nominations=tuple(nominations),
         evictions=evictions,
         unplaced=unplaced,
-        queues=queue_shares(state.quota, pending_by_queue, state.eviction_limits, spares or {}),
-        problems=problems or (),
+        queues=shares or (),
+        problems=(*(found or ()), *problems),
         admissions=admissions,
         holds=holds or (),
         checkpoints=tuple(state.checkpoints),
@@ -195,6 +139,13 @@ def build_plan(
         set_aside=tuple(state.turns.failed.values()),
         failed_extensions=tuple(state.turns.extensions.failed.values()),
     )
+
+
+def with_failures(plan: Plan, turns: Turns) -> Plan:
+    """``plan`` with what has failed since it was made."""
+    failed = tuple(turns.extensions.failed.values())
+    known = len(failed) == len(plan.failed_extensions)
+    return plan if known else dataclasses.replace(plan, failed_extensions=failed)
 
 
 def gang_placements(state: CycleState) -> tuple[GangPlacement, ...]:

@@ -8,6 +8,7 @@ their answer in an earlier cycle (``settled``).
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import partial
 
 from kai_py.plan.actions.admit import admit
 from kai_py.plan.actions.evict_unready import evict_unready
@@ -26,12 +27,13 @@ from kai_py.plan.cycle.outcome import (
     gang_placements,
     list_evictions,
     list_unplaced,
+    with_failures,
 )
 from kai_py.plan.cycle.settings import CycleSettings
 from kai_py.plan.cycle.settled import FinishedCycle, SettledCycle, SettledGang, settle
 from kai_py.plan.explain.infeasible import explain_infeasible
 from kai_py.plan.explain.unresolved_names import explain_unresolved_names
-from kai_py.plan.extensions import extension_keys
+from kai_py.plan.extensions import step_key
 from kai_py.plan.plan import Eviction, Plan, Unplaced
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.startups import ReadyRule, Startups, ready_rules
@@ -50,13 +52,11 @@ def run_cycle(
 ) -> Plan:
     """The plan for ``snapshot``; ``watch`` ends a cycle that takes too long."""
     # 1. Devices, queues and fair shares as the snapshot has them.
-    given, ready_times = snapshot, ready_rules(snapshot.queues)
-    state = open_cycle(snapshot, settings, memory, watch or Unwatched(), ready_times)
-    snapshot, step = state.snapshot, state.turns.step
-    pending = memory.pending.all
+    given, (state, ready_times) = snapshot, _open(snapshot, settings, memory, watch)
+    pending, step = memory.pending.all, state.turns.step
     ready, turns = _ready_gangs(state, memory.pending)
     _evict_failing(state, memory.startups, ready_times)
-    turnover = Turnover(state, settings.actions, settings.loss_rules.patience)
+    turnover = step("turnover", partial(Turnover, state, settings.actions, settings.patience))
 
     # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
     step("reserve for expected pods", lambda: reserve_expected(state))
@@ -64,13 +64,15 @@ def run_cycle(
     # 3. Gangs that have waited too long get nodes reserved as they drain.
     waiting = (gang for gang in ready if has_unplaced_pods(state, gang))
     step("reserve", lambda: reserve(state, waiting))
-    begun = state.decisions(by_share=True)
-    before, known = memory.settled, memory.take_settled(state, begun, ready, turns)
+    begun = step("decisions", lambda: state.decisions(by_share=True))
+    before = memory.settled
+    known = step("known answers", lambda: memory.take_settled(state, begun, ready, turns)) or {}
     unchanged = known and len(known) == len(pending)
     ready = () if unchanged else tuple([gang for gang in ready if gang.key not in known])
     decided = _decision_count(state)
     waiting = (gang for gang in ready if has_unplaced_pods(state, gang))
-    step("turnover", lambda: turnover.reserve_for_largest(waiting))
+    if turnover is not None:
+        step("turnover", partial(turnover.reserve_for_largest, waiting))
     # 4. The others take idle capacity, then what consolidation frees, then what fairness and
     #    priority allow; at last, gangs below minMember for too long are evicted.
     run_actions(state, ready, settings, turnover)
@@ -80,28 +82,55 @@ def run_cycle(
     if known and not is_settled:
         return run_cycle(given, settings, memory, watch)
     step("report reservations", lambda: report_reservations(state))
-    memory.record_searches(state, snapshot.gangs)
+    step("record searches", lambda: memory.record_searches(state, state.snapshot.gangs))
     # 5. Gangs behind our scheduling gate are admitted as far as their queues allow.
     admitted = step("admit", lambda: admit(state, pending, memory.pending.gated)) or ()
     placements = gang_placements(state)
-    memory.set_aside(state, ready, extension_keys(settings.scores, settings.extra_actions))
+    memory.set_aside(state, given, ready, settings.extension_keys)
+    pending = tuple([given.gangs[key] for key in given.pending]) if memory.left_out else pending
     # 6. What was decided, and why the rest stays pending.
-    evictions = _record_decisions(state, settings, memory, ready_times)
     plan = build_plan(
         state,
         memory.devices.inventory,
         placements=placements,
-        evictions=evictions,
+        evictions=_record_decisions(state, settings, memory, ready_times),
         admissions=admitted,
         unplaced=_unplaced(state, pending, known, before if unchanged else None),
         pending_by_queue=memory.pending.by_queue,
+        problems=memory.problems_of(given.queues, given.now),
     )
-    state.statement.conclude()
+    step("conclude", state.statement.conclude)
     if is_settled and begun is not None and memory.may_settle and not settings.extra_actions:
         finished = FinishedCycle(begun, turns, known, plan, settings.victim_probes)
-        until = None if unchanged else next_deadline(snapshot, settings, memory)
-        memory.settled = before if unchanged else settle(state, finished, until)
-    return plan
+        memory.settled = before if unchanged else _settled(state, finished, settings, memory)
+    return with_failures(plan, state.turns)
+
+
+def _open(
+    snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, watch: CycleWatch | None
+) -> tuple[CycleState, Mapping[str, ReadyRule]]:
+    """The state of the cycle, and by queue how long gangs may take to get ready."""
+    failure: Exception | None = None
+    ready_times: Mapping[str, ReadyRule] = {}
+    try:
+        ready_times = ready_rules(snapshot.queues)
+    except Exception as error:
+        failure = error
+    state = open_cycle(snapshot, settings, memory, watch or Unwatched(), ready_times)
+    if failure is not None:
+        state.turns.fail_turn(step_key("ready rules"), failure)
+    return state, ready_times
+
+
+def _settled(
+    state: CycleState, finished: FinishedCycle, settings: CycleSettings, memory: CycleMemory
+) -> SettledCycle | None:
+    """The answers of the cycle; None where they do not hold on, or cannot be found out."""
+
+    def found() -> SettledCycle | None:
+        return settle(state, finished, next_deadline(state.snapshot, settings, memory))
+
+    return state.turns.step("settle", found)
 
 
 def _unplaced(
@@ -123,11 +152,16 @@ def _record_decisions(
     ready_times: Mapping[str, ReadyRule],
 ) -> tuple[Eviction, ...]:
     """The evictions; they and what else a later cycle needs are remembered."""
-    suspends, snapshot = settings.suspend_jobs, state.snapshot
-    listed = state.turns.step("evictions", lambda: list_evictions(state, suspend_jobs=suspends))
-    memory.record_evictions(state, listed or ())
-    state.avoided_devices = memory.startups.record(state.failed_starts.values(), snapshot.now)
-    memory.wake_at = _next_end(state, memory.startups.wake_at(snapshot, ready_times))
+    suspends, snapshot, step = settings.suspend_jobs, state.snapshot, state.turns.step
+    listed = step("evictions", lambda: list_evictions(state, suspend_jobs=suspends))
+    step("record evictions", lambda: memory.record_evictions(state, listed or ()))
+    failed = state.failed_starts.values()
+    avoided = step("record starts", lambda: memory.startups.record(failed, snapshot.now))
+    state.avoided_devices = avoided or ()
+    wake = step(
+        "next end", lambda: _next_end(state, memory.startups.wake_at(snapshot, ready_times))
+    )
+    memory.wake_at = wake
     return listed or ()
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from kai_py.api.choices import FillStrategy
 from kai_py.api.node_departures import DEFAULT_DEPARTURE_RULES, DepartureRules
 from kai_py.plan.actions.registry import ACTIONS
+from kai_py.plan.extensions import extension_keys
 from kai_py.plan.plan import Action
 from kai_py.plan.session.spot_choices import DEFAULT_SPOT_RULES, SpotRules
 from kai_py.policy.ageing import NO_AGEING, Ageing
@@ -43,3 +44,13 @@ class CycleSettings:
     actions: tuple[Action, ...] = tuple(ACTIONS)
     extra_actions: tuple[str, ...] = ()
     """Registered actions that run after ``allocate``, before those that evict."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which gangs wait for pods to end, at most."""
+        return self.loss_rules.patience
+
+    @property
+    def extension_keys(self) -> tuple[str, ...]:
+        """The keys of the scores and actions of installed packages."""
+        return extension_keys(self.scores, self.extra_actions)

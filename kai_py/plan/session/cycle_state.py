@@ -201,6 +201,10 @@ class CycleState:
             self._preconditions[gang.key] = found
         return self._preconditions[gang.key]
 
+    def refuse(self, gang: Gang, reason: Unschedulable) -> None:
+        """Set a precondition that does not hold in this cycle."""
+        self._preconditions[gang.key] = reason
+
     def next_request(self, gang: Gang) -> PlacementRequest | None:
         """The pods to place next; None when none is left."""
         return self._cached_request(gang)[1]
