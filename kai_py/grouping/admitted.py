@@ -23,12 +23,15 @@ from kai_py.api.gpu_share import (
 )
 from kai_py.api.queue import GROUP
 from kai_py.api.records.core import Pod
-from kai_py.grouping.gang import Subgroup
+from kai_py.grouping.gang import FailureLimit, Subgroup
 from kai_py.grouping.gang_settings import Preemptibility
 
 ADMITTED_KEY = f"{GROUP}/admitted"
 MAX_RECORD = 16_384
 """Characters of a record; a longer one is not ours."""
+
+MAX_LIMIT = (1 << 31) - 1
+"""Of failed pods: as good as none."""
 
 PROTECTION = {
     Preemptibility.PREEMPTIBLE: 0,
@@ -44,7 +47,8 @@ class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     ``floors``: by name of a subgroup, the minMember of a leaf, or how many of its subgroups an
     inner node needs. ``expected_runtime``: seconds. ``share``: the part of each of ``gpus``, which
     are indexes on the node by group. ``fragile``: whether its workload had limits of failed pods
-    and could not be suspended; None in records of earlier versions.
+    and could not be suspended; None in records of earlier versions. ``limits``: if so, by key,
+    how many failed pods it survives in all (``FailureLimit.most``).
     """
 
     queue: str
@@ -55,6 +59,7 @@ class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     share: GpuShare | None = None
     gpus: dict[str, int] = {}
     fragile: bool | None = None
+    limits: dict[str, int] | None = None
 
     def text(self) -> str:
         """The annotation."""
@@ -133,6 +138,41 @@ def lowest_floors(records: Iterable[tuple[str, Terms]]) -> dict[str, int]:
         if leaf not in record.floors:
             lowest[leaf] = 0
     return lowest
+
+
+def limits_of(limits: Iterable[FailureLimit]) -> dict[str, int]:
+    """What a record says of ``limits``."""
+    return {each.key: each.most for each in limits}
+
+
+def highest_limits(
+    records: Iterable[tuple[Iterable[FailureLimit], Terms | None]],
+) -> dict[str, int]:
+    """By key of a limit, the most with which a pod was admitted that it concerns.
+
+    ``records``: of each pod, with its limits as they are now. What a record does not name was not
+    limited.
+    """
+    highest: dict[str, int] = {}
+    for limits, record in records:
+        if record is None or record.limits is None:
+            continue
+        for each in limits:
+            admitted = record.limits.get(each.key, MAX_LIMIT)
+            highest[each.key] = max(highest.get(each.key, 0), admitted)
+    return highest
+
+
+def as_admitted_limits(
+    limits: tuple[FailureLimit, ...], admitted: Mapping[str, int]
+) -> tuple[FailureLimit, ...]:
+    """``limits``, none lower than ``admitted``; what has failed since counts."""
+    return tuple(
+        replace(each, remaining=max(most - each.failed, 0), most=most)
+        if (most := admitted.get(each.key, 0)) > each.most
+        else each
+        for each in limits
+    )
 
 
 def shortest_runtime(runtimes: Iterable[float | None]) -> float | None:

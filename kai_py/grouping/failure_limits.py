@@ -22,6 +22,7 @@ training operator v1.9.2 (UpdateJobReplicaStatuses, and UpdateJobStatus of each 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -80,14 +81,15 @@ def _job_limits(link: OwnerLink, job: Job, pod: Pod) -> Iterator[FailureLimit]:
         failed = parse_int64(annotations.get(INDEX_FAILURES_ANNOTATION, "0")) or 0
         remaining = 0 if action == "FailIndex" else per_index - failed
         cause = f"spec.backoffLimitPerIndex is {per_index}"
-        yield _limit(link, remaining, cause, part=f"/{index}")
+        yield _limit(link, remaining, cause, part=f"/{index}", most=remaining + failed)
         if action == "FailIndex":
             return
     default = DEFAULT_BACKOFF_LIMIT if per_index is None else MAX_REMAINING
     backoff = default if spec.backoff_limit is None else spec.backoff_limit
     already = f", and {job.status.failed} pods have failed" if job.status.failed > 0 else ""
     if backoff < MAX_REMAINING:
-        yield _limit(link, backoff - job.status.failed, f"spec.backoffLimit is {backoff}{already}")
+        cause = f"spec.backoffLimit is {backoff}{already}"
+        yield _limit(link, backoff - job.status.failed, cause, most=backoff)
 
 
 def _action_on_eviction(policy: PodFailurePolicy | None) -> tuple[int, str]:
@@ -193,7 +195,7 @@ def _training_job(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
         for each in values_at(found.content, "status.replicaStatuses.*.failed")
         if isinstance(each, int)
     )
-    return (_limit(link, most - failed, f"spec.runPolicy.backoffLimit is {most}"),)
+    return (_limit(link, most - failed, f"spec.runPolicy.backoffLimit is {most}", most=most),)
 
 
 def _volcano_job(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
@@ -211,7 +213,7 @@ def _volcano_job(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
         if action == "RestartJob":
             most = _count(found, "spec.maxRetry", VOLCANO_RETRIES)
             left = most - _count(found, "status.retryCount", 0)
-            return (_limit(link, left, f"spec.maxRetry is {most}"),)
+            return (_limit(link, left, f"spec.maxRetry is {most}", most=most),)
         if action:
             return below
     return below
@@ -246,19 +248,21 @@ def _replica_specs(spec: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from ((name, each) for name, each in value.items() if isinstance(each, dict))
 
 
-def _limit(link: OwnerLink, remaining: int, cause: str, part: str = "") -> FailureLimit:
+def _limit(
+    link: OwnerLink, remaining: int, cause: str, *, part: str = "", most: int = 0
+) -> FailureLimit:
     reference = link.reference
     owner = named_owner(reference, link.found.metadata.namespace)
     bounded = min(max(remaining, 0), MAX_REMAINING)
-    return FailureLimit(f"{reference.uid}{part}", owner, bounded, cause)
+    failed = max(most - remaining, 0)
+    return FailureLimit(f"{reference.uid}{part}", owner, bounded, cause, most, failed)
 
 
 def _also(below: Limits, link: OwnerLink, cause: str) -> Limits:
     """``below``, with why the workload of ``link`` fails with the one below it."""
     above = _limit(link, 0, cause)
     return tuple(
-        FailureLimit(each.key, above.owner, each.remaining, f"{cause}, and its {each}")
-        for each in below
+        replace(each, owner=above.owner, cause=f"{cause}, and its {each}") for each in below
     )
 
 

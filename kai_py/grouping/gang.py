@@ -82,13 +82,15 @@ class FailureLimit:
     """A workload that fails if more than ``remaining`` further pods with this limit are evicted.
 
     Pods with the same ``key`` count together. ``cause``: the field that sets the limit, and its
-    value.
+    value. ``most``: how many it would survive if none had ``failed``.
     """
 
     key: str
     owner: Owner
     remaining: int
     cause: str
+    most: int = 0
+    failed: int = 0
 
     def __str__(self) -> str:
         """The workload and the cause."""

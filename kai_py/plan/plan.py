@@ -193,6 +193,7 @@ class Placement(Struct, frozen=True):
     gpu_share: GpuShare | None = None
     node_claims: tuple[NodeClaim, ...] = ()
     node_amounts: Mapping[str, float] = {}
+    limits: Mapping[str, int] = {}
 
     def consumer(self, claim: ClaimRef) -> ResourceClaimConsumerReference:
         """The consumer for which a claim of the pod is reserved: the pod, or its group."""
@@ -243,6 +244,7 @@ class GangPlacement(Struct, frozen=True):
             floors=floors,
             expected_runtime=self.expected_runtime,
             fragile=self.fragile,
+            limits=dict(placement.limits) if self.fragile else None,
             share=placement.gpu_share if placement.gpus else None,
             gpus={gpu.group: gpu.index for gpu in placement.gpus},
         )

@@ -1,14 +1,17 @@
 """Gangs with no more than their running pods were admitted with (``grouping.admitted``)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from kai_py.grouping.admitted import (
     Terms,
+    as_admitted_limits,
     floors_of,
+    highest_limits,
     least_protected,
+    limits_of,
     lowest_floors,
     preemptibility_of,
     shortest_runtime,
@@ -36,12 +39,17 @@ def as_admitted(gang: Gang, admissions: Admissions) -> Gang:
     }
     if known:
         gang = _limited(gang, [(leaf, record) for (leaf, _), record in known.items()])
+        if any(record.limits is not None for record in known.values()):
+            gang = _with_limits(gang, records)
     if None in records and not gang.problem and gang.queue:
         bound = zip(gang.bound, records, strict=True)
         unrecorded = [member for member, record in bound if record is None]
         leaves = dict.fromkeys(leaf.name for leaf in gang.tree.leaves())
         wanted = {member.subgroup for member in unrecorded}
-        terms = {leaf: _terms(gang, leaf) for leaf in leaves if leaf in wanted}
+        limits: dict[str, dict[str, int]] = {}
+        for member in unrecorded if is_fragile(gang) else ():
+            limits.setdefault(member.subgroup, {}).update(limits_of(member.failure_limits))
+        terms = {leaf: _terms(gang, leaf, limits) for leaf in leaves if leaf in wanted}
         for member in unrecorded:
             if member.subgroup in terms:
                 admissions.adopt(member.pod.uid, terms[member.subgroup])
@@ -94,8 +102,27 @@ def _limited(gang: Gang, terms: Sequence[tuple[str, Terms]]) -> Gang:
     )
 
 
-def _terms(gang: Gang, leaf: str) -> Terms:
-    """What a pod of the subgroup ``leaf`` is admitted with in ``gang`` as it is."""
+def _with_limits(gang: Gang, records: Sequence[Terms | None]) -> Gang:
+    """``gang`` with no limit of failed pods lower than it was admitted with."""
+    limits = [member.failure_limits for member in gang.bound]
+    admitted = highest_limits(zip(limits, records, strict=True))
+    # Mostly all pods of a gang share one set of limits.
+    sets = {id(each): each for each in limits}
+    raised = {key: as_admitted_limits(each, admitted) for key, each in sets.items()}
+    if all(raised[key] == each for key, each in sets.items()):
+        return gang
+    members = [
+        replace(member, failure_limits=raised.get(id(member.failure_limits), member.failure_limits))
+        for member in gang.members
+    ]
+    return replace(gang, members=tuple(members))
+
+
+def _terms(gang: Gang, leaf: str, limits: Mapping[str, dict[str, int]]) -> Terms:
+    """What a pod of the subgroup ``leaf`` is admitted with in ``gang`` as it is.
+
+    ``limits``: of failed pods, by subgroup.
+    """
     return Terms(
         queue=gang.queue,
         priority=gang.priority,
@@ -105,4 +132,5 @@ def _terms(gang: Gang, leaf: str) -> Terms:
         floors=floors_of(gang.tree, leaf, dict(expected_pods(gang)).get(leaf, 0)),
         expected_runtime=gang.expected_runtime,
         fragile=is_fragile(gang),
+        limits=limits.get(leaf, {}) if is_fragile(gang) else None,
     )

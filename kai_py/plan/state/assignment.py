@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.references import ClaimRef
+from kai_py.grouping.admitted import limits_of
 from kai_py.plan.plan import (
     Action,
     ClaimAllocation,
@@ -93,6 +94,7 @@ def gang_placement(
                 gpu_share=p.member.shape.gpu_share,
                 node_claims=p.node_claims,
                 node_amounts=p.node_amounts,
+                limits=limits_of(p.member.failure_limits),
             )
             for p in pods
         ),
