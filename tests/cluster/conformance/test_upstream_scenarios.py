@@ -11,7 +11,15 @@ import pytest
 
 from tests.cluster.conformance.both_schedulers import OURS, THEIRS, play
 from tests.cluster.fake_kubelet import FakeKubelet, FakeNode
-from tests.dra.upstream import test_e2e, test_integration, test_plugin
+from tests.dra.upstream import (
+    test_e2e,
+    test_e2e_extended_resources,
+    test_integration,
+    test_integration_node_resources,
+    test_integration_slices,
+    test_plugin,
+    test_plugin_extended_resources,
+)
 from tests.support.cluster.api import Api
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.manifests import queue
@@ -40,7 +48,15 @@ PLAYED = {
     table.__name__.rpartition("test_")[2]: [
         each for each in table.SCENARIOS if each.is_plain and each.source not in NOT_PLAYED
     ]
-    for table in (test_plugin, test_integration, test_e2e)
+    for table in (
+        test_plugin,
+        test_plugin_extended_resources,
+        test_integration,
+        test_integration_node_resources,
+        test_integration_slices,
+        test_e2e,
+        test_e2e_extended_resources,
+    )
 }
 DIFFERENCES: dict[str, str] = {}
 """By source of a scenario, why kube-scheduler starts other pods."""

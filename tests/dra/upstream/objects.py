@@ -94,6 +94,11 @@ def on(node: str, *names: str) -> Json:
     return {node: [device(name) for name in names]}
 
 
+def container(name: str, claims: tuple[str, ...] = (), **limits: str) -> Json:
+    resources = {"claims": [{"name": each} for each in claims], "limits": limits}
+    return {"name": name, "image": "none", "resources": resources}
+
+
 ONE = {"=t": [exactly()]}
 SHARED = {"c": [exactly()]}
 P = {"p": ["=t"]}

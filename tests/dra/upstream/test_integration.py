@@ -10,7 +10,6 @@ from tests.dra.upstream.objects import (
     SHARED,
     P,
     attribute,
-    counters,
     device,
     device_class,
     exactly,
@@ -18,8 +17,6 @@ from tests.dra.upstream.objects import (
     memory,
     of_class,
     on,
-    partition,
-    resource_slice,
     selecting,
     shareable,
     sub,
@@ -30,27 +27,6 @@ from tests.dra.upstream.play import Scenario, differences, scenario
 
 TWO_NODES = on("a", "d0") | on("b", "d1")
 ALL = exactly(allocationMode="All")
-CPU = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "4"}}}
-POOL = {
-    "name": "pool",
-    "allowMultipleAllocations": True,
-    "capacity": {"cpu": {"value": "8"}},
-    "nodeAllocatableResourceMappings": {"cpu": {"capacityKey": "cpu"}},
-}
-
-
-def plain(cpu: str, **pod: object) -> dict:
-    main = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}
-    return {"containers": [main], **pod}
-
-
-def with_claim(cpu: str, name: str = "t", **pod: object) -> dict:
-    resources = {"requests": {"cpu": cpu}, "claims": [{"name": name}]}
-    return {"containers": [{"name": "main", "image": "none", "resources": resources}], **pod}
-
-
-def drawing(amount: str) -> dict:
-    return {"=t": [exactly(capacity={"requests": {"cpu": amount}})]}
 
 
 def listed(values: list[str]) -> dict:
@@ -130,124 +106,6 @@ SCENARIOS = [
         devices=A1,
         extended_resource="1",
         pods={"p": [], "-p": [], "q": []},
-    ),
-    scenario(
-        "integration/PartitionableDevices",
-        {"p": "1", "q": "1", "r": "!insufficient"},
-        devices={"a": [partition("p4", 4), partition("p3", 3), partition("p1", 1)]},
-        counters=counters(7),
-        requests=ONE,
-        pods={**PQ, "r": ["=t"]},
-    ),
-    scenario(
-        "integration/PartitionableDevices freed",
-        {"q": "a: p7"},
-        devices={"a": [partition("p7", 7)]},
-        counters=counters(7),
-        requests=ONE,
-        pods={"p": ["=t"], "-p": [], "q": ["=t"]},
-    ),
-    scenario(
-        "integration/PerDeviceNodeSelection",
-        {"p": "b: d1"},
-        devices={"a": [], "b": []},
-        requests={"=t": [exactly(selectors=attribute("model", "y"))]},
-        pods=P,
-        objects=[
-            resource_slice(
-                "each",
-                {**device("d0", model="x"), "nodeName": "a"},
-                {**device("d1", model="y"), "nodeName": "b"},
-                perDeviceNodeSelection=True,
-                nodeName="",
-            )
-        ],
-    ),
-    scenario(
-        "integration/MultiHostDevice",
-        {"p": "net", "q": "!insufficient"},
-        devices={"a": [], "b": []},
-        requests=ONE,
-        pods=PQ,
-        objects=[
-            resource_slice(
-                "net",
-                device("net"),
-                nodeSelector={
-                    "nodeSelectorTerms": [
-                        {
-                            "matchExpressions": [
-                                {
-                                    "key": "kubernetes.io/hostname",
-                                    "operator": "In",
-                                    "values": ["a", "b"],
-                                }
-                            ]
-                        }
-                    ]
-                },
-            )
-        ],
-    ),
-    scenario(
-        "integration/MultiHostDevice elsewhere",
-        {"p": "b: net"},
-        devices={"a": [], "b": []},
-        requests=ONE,
-        pods=P,
-        objects=[
-            resource_slice(
-                "net",
-                device("net"),
-                nodeSelector={
-                    "nodeSelectorTerms": [
-                        {
-                            "matchExpressions": [
-                                {"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}
-                            ]
-                        }
-                    ]
-                },
-            )
-        ],
-    ),
-    scenario(
-        "integration/InvalidResourceSlices invalid-one-node-and-valid-other",
-        {"p": "b: d1"},
-        devices={"a": []} | on("b", "d1"),
-        requests=ONE,
-        pods=P,
-        objects=[resource_slice("bad", device("d0"), device("d0"))],
-    ),
-    scenario(
-        "integration/InvalidResourceSlices only-invalid-for-one-node",
-        {"p": "!"},
-        devices={"a": []},
-        requests=ONE,
-        pods=P,
-        objects=[resource_slice("bad", device("d0"), device("d0"))],
-    ),
-    scenario(
-        "integration/InvalidResourceSlices invalid-for-all-nodes",
-        {"p": "!"},
-        devices={"a": [], "b": []},
-        requests=ONE,
-        pods=P,
-        objects=[resource_slice("bad", device("d0"), device("d0"), allNodes=True)],
-    ),
-    scenario(
-        "integration/MaxResourceSlice",
-        {"p": "32"},
-        devices={"a": [device(f"d{i}") for i in range(128)]},
-        requests={"=t": [exactly(count=32)]},
-        pods=P,
-    ),
-    scenario(
-        "integration/MaxResourceSlice too many",
-        {"p": "!exceeds"},
-        devices={"a": [device(f"d{i}") for i in range(128)]},
-        requests={"=t": [exactly(count=33)]},
-        pods=P,
     ),
     scenario(
         "integration/FilterTimeout identical devices",
@@ -351,99 +209,6 @@ SCENARIOS = [
         requests=ONE,
         pods=P,
         objects=[taint_rule(device="d0", pool="a", driver="CASE.example.com")],
-    ),
-    scenario(
-        "integration/NodeAllocatableResources ConsumablePool",
-        {"p": "a: pool", "q": "a: pool", "r": "!insufficient capacity"},
-        cpu="6",
-        devices={"a": [POOL]},
-        requests=drawing("3"),
-        pods={**PQ, "r": ["=t"]},
-    ),
-    scenario(
-        "integration/NodeAllocatableResources IndividualDevices",
-        {"p": "1", "q": "1", "r": "!Insufficient cpu"},
-        cpu="11",
-        devices={"a": [{**device(f"d{i}"), **CPU} for i in range(3)]},
-        requests=ONE,
-        pods={**PQ, "r": ["=t"]},
-    ),
-    scenario(
-        "integration/NodeAllocatableResources ClaimSharing",
-        {"p": "1", "q": "!cannot be shared across pods"},
-        cpu="20",
-        devices={"a": [{**device("d0"), **CPU}]},
-        requests=SHARED,
-        pods={"p": ["c"], "q": ["c"]},
-    ),
-    scenario(
-        "integration/PodLevelResourceValidation SufficientPodLevelRequest",
-        {"p": "1"},
-        cpu="20",
-        devices={"a": [{**device("d0"), **CPU}]},
-        requests=ONE,
-        pods=P,
-        pod_fields={"p": with_claim("1", resources={"requests": {"cpu": "6"}})},
-    ),
-    scenario(
-        "integration/PodLevelResourceValidation InsufficientPodLevelRequest",
-        {"p": "!pod level request for cpu is insufficient"},
-        cpu="20",
-        devices={"a": [{**device("d0"), **CPU}]},
-        requests=ONE,
-        pods=P,
-        pod_fields={"p": with_claim("1", resources={"requests": {"cpu": "4"}})},
-    ),
-    scenario(
-        "integration/InsufficientNodeResources ExceedNodeResourceCapacityMultiplier",
-        {"p": "!Insufficient cpu"},
-        cpu="3",
-        devices={"a": [{**device("d0"), **CPU}]},
-        requests=ONE,
-        pods=P,
-    ),
-    scenario(
-        "integration/InsufficientNodeResources ExceedNodeCapacityWithCapacityKey",
-        {"p": "!Insufficient cpu"},
-        cpu="4",
-        devices={"a": [POOL]},
-        requests=drawing("5"),
-        pods=P,
-    ),
-    scenario(
-        "integration/StandardPodFailsDueToInsufficientResourcesAfterDRAConsumption",
-        {"p": "1", "q": "!Insufficient cpu"},
-        cpu="6",
-        devices={"a": [{**device("d0"), **CPU}]},
-        requests=ONE,
-        pods={"p": ["=t"], "q": []},
-        pod_fields={"q": plain("3")},
-    ),
-    scenario(
-        "integration/InsufficientNodeResources StandardPodSucceedsAfterDRA",
-        {"p": "1", "q": "0"},
-        cpu="7",
-        devices={"a": [{**device("d0"), **CPU}]},
-        requests=ONE,
-        pods={"p": ["=t"], "q": []},
-        pod_fields={"q": plain("3")},
-    ),
-    scenario(
-        "integration/NodeAllocatableResources ClaimTemplateBasedAllocation",
-        {"p": "1", "q": "1"},
-        cpu="8",
-        devices={"a": [{**device("d0"), **CPU}, {**device("d1"), **CPU}]},
-        requests=ONE,
-        pods=PQ,
-    ),
-    scenario(
-        "integration/NodeAllocatableResources UnreferencedClaimInPod",
-        {"p": "!no container refers to it"},
-        cpu="20",
-        devices={"a": [{**device("d0"), **CPU}]},
-        requests=ONE,
-        pods=P,
-        pod_fields={"p": plain("1")},
     ),
     scenario(
         "integration/ConsumableCapacity",
@@ -550,17 +315,6 @@ SCENARIOS = [
             "=t": [exactly(selectors=selecting("'memory' in device.capacity['CASE.example.com']"))]
         },
         pods=P,
-    ),
-    scenario(
-        "integration/Generation of a pool",
-        {"p": "a: new"},
-        devices={"a": []},
-        requests=ONE,
-        pods=P,
-        objects=[
-            resource_slice("pool-old", device("old"), pool={"name": "pool", "generation": 1}),
-            resource_slice("pool-new", device("new"), pool={"name": "pool", "generation": 2}),
-        ],
     ),
 ]
 

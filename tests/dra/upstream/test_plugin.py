@@ -15,7 +15,6 @@ from tests.dra.upstream.objects import (
     P,
     attribute,
     device,
-    device_class,
     exactly,
     first,
     of_class,
@@ -29,7 +28,6 @@ from tests.dra.upstream.objects import (
 )
 from tests.dra.upstream.play import Scenario, differences, scenario
 
-EXTENDED = "CASE.example.com/device"
 TOLERATE = [{"key": "example.com/ill", "operator": "Exists"}]
 NODE_CPU = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "4"}}}
 CORES = {
@@ -37,24 +35,6 @@ CORES = {
     "allowMultipleAllocations": True,
     "capacity": {"cores": {"value": "64"}},
 }
-
-
-def implicit(count: str) -> dict:
-    name = "deviceclass.resource.kubernetes.io/case"
-    main = {"name": "main", "image": "none", "resources": {"limits": {name: count}}}
-    return {"p": {"containers": [main]}}
-
-
-def containers(*counts: str) -> dict:
-    listed = [
-        {
-            "name": f"c{i}",
-            "image": "none",
-            "resources": {"limits": {"case.example.com/device": count}},
-        }
-        for i, count in enumerate(counts)
-    ]
-    return {"p": {"containers": listed}}
 
 
 def cores(**mapping: str) -> dict:
@@ -67,12 +47,6 @@ def using(count: str) -> dict:
 
 SCENARIOS = [
     scenario("TestPlugin/empty", {"p": "0"}, pods={"p": []}),
-    scenario(
-        "TestPlugin/empty-with-extended-resources-enabled",
-        {"p": "0"},
-        pods={"p": []},
-        objects=[device_class("served", extended="example.com/other")],
-    ),
     scenario(
         "TestPlugin/claim-reference", {"p": "a: d0"}, devices=A1, requests=SHARED, pods={"p": ["c"]}
     ),
@@ -293,80 +267,6 @@ SCENARIOS = [
             ]
         },
         pods=P,
-    ),
-    scenario(
-        "TestPlugin/extended-resource-name-with-node-resource",
-        {"p": "a: "},
-        extended_resource="1",
-        devices={"a": []},
-        plugin=2,
-        pods={"p": []},
-    ),
-    scenario(
-        "TestPlugin/extended-resource-one-device-plugin-one-dra",
-        {"p": "0", "q": "1"},
-        extended_resource="1",
-        devices={"b": [device("d0")]},
-        plugin=1,
-        pods={"p": [], "q": []},
-    ),
-    scenario(
-        "TestPlugin/extended-resource-name-with-zero-allocatable",
-        {"p": "b: d0"},
-        extended_resource="1",
-        devices={"a": [], "b": [device("d0")]},
-        pods={"p": []},
-    ),
-    scenario(
-        "TestPlugin/extended-resource-name-no-resource",
-        {"p": "!cannot allocate"},
-        extended_resource="1",
-        devices={"a": []},
-        pods={"p": []},
-    ),
-    scenario(
-        "TestPlugin/extended-resource-name-with-resources",
-        {"p": "a: d0 d1"},
-        extended_resource="2",
-        devices=A2,
-        pods={"p": []},
-    ),
-    scenario(
-        "TestPlugin/implicit-extended-resource-name-with-resources",
-        {"p": "a: d0 d1"},
-        devices=A2,
-        pods={"p": []},
-        pod_fields=implicit("2"),
-    ),
-    scenario(
-        "TestPlugin/implicit-extended-resource-name-two-containers-with-resources",
-        {"p": "a: d0 d1"},
-        extended_resource="1",
-        devices=A2,
-        pods={"p": []},
-        pod_fields=containers("1", "1"),
-    ),
-    scenario(
-        "TestPlugin/extended-resource-name-with-resources-has-claim",
-        {"p": "a: d0 d1"},
-        extended_resource="1",
-        devices=A2,
-        requests=ONE,
-        pods=P,
-    ),
-    scenario(
-        "TestPlugin/extended-resource-name-with-resources-delete-claim",
-        {"q": "a: d0 d1"},
-        extended_resource="2",
-        devices=A2,
-        pods={"p": [], "-p": [], "q": []},
-    ),
-    scenario(
-        "TestPlugin/extended-resource-name-skip-bind",
-        {"p": "1", "q": "1", "r": "!insufficient"},
-        extended_resource="1",
-        devices=A2,
-        pods={"p": [], "q": [], "r": []},
     ),
     scenario(
         "TestPlugin/node-allocatable-resource-multiplier",
