@@ -308,3 +308,12 @@ def placed(plan: Plan) -> dict[str, str]:
 
 def evicted(plan: Plan) -> list[str]:
     return sorted(eviction.pod.name for eviction in plan.evictions)
+
+
+def moves(plan: Plan) -> dict[str, str]:
+    """The nodes to which evicted pods are relocated; "" for those that are lost."""
+    return {eviction.pod.name: eviction.relocated_to for eviction in plan.evictions}
+
+
+def nominated(plan: Plan) -> dict[str, str]:
+    return {nomination.pod.name: nomination.node for nomination in plan.nominations}

@@ -14,7 +14,7 @@ from kai_py.plan.state.queues import quota_of
 from kai_py.plan.state.statement import Statement
 from tests.plan.state.limits.test_host_ports import listening
 from tests.plan.state.limits.test_numa import report, whole
-from tests.plan.state.limits.test_volumes import bound, local, local_class, takes, unbound, using
+from tests.plan.state.limits.volumes import bound, local, local_class, takes, unbound, using
 from tests.support.scenario import (
     claim,
     claiming,

@@ -1,0 +1,53 @@
+"""Gangs that run below minMember are refilled, or evicted after their grace period."""
+
+from tests.support.scenario import START, cluster, evicted, job, node, pod, queue
+from tests.support.worlds import gang, world
+
+
+def test_a_gang_below_its_floor_is_ended_after_its_grace():
+    broken = gang("broken", nodes="aa", floor=3, stale_since=START)
+    assert evicted(world({"a": 4}, broken).plan(now=59)) == []
+    plan = world({"a": 4}, broken).plan(now=60)
+    assert evicted(plan) == ["broken-0", "broken-1"]
+    assert "below minMember for 60 s" in plan.evictions[0].reason
+
+
+def test_a_gang_below_its_floor_is_refilled_rather_than_ended():
+    broken = gang("broken", nodes="aa-", floor=3, stale_since=START)
+    plan = world({"a": 4}, broken).plan(now=999)
+    assert evicted(plan) == []
+    assert [p.pod.name for g in plan.placements for p in g.pods] == ["broken-2"]
+
+
+def short_gang(*more):
+    owner = job("train", 3, "team")
+    two = [pod(f"train-{i}", owner=owner, node="a") for i in range(2)]
+    return cluster(node("a", 4), queue("team", 8), owner, two, *more)
+
+
+def test_the_grace_runs_from_when_a_gang_was_first_seen_below_its_floor():
+    world = short_gang()
+    assert evicted(world.plan(now=1000)) == []
+    assert evicted(world.plan(now=1059)) == []
+    assert evicted(world.plan(now=1060)) == ["train-0", "train-1"]
+
+
+def test_a_gang_that_was_refilled_has_its_whole_grace_again():
+    world = short_gang()
+    world.plan(now=1000)
+    owner = job("train", 3, "team")
+    third = pod("train-2", owner=owner, node="a")
+    world.add(third)
+    world.plan(now=1050)
+    world.remove(third)
+    assert evicted(world.plan(now=1070)) == []
+    assert evicted(world.plan(now=1130)) == ["train-0", "train-1"]
+
+
+def test_a_gang_with_pods_that_ended_well_is_not_short_of_them():
+    done = pod("train-2", owner=job("train", 3, "team"), node="a", phase="Succeeded")
+    world = short_gang(done)
+    world.plan(now=1000)
+    assert evicted(world.plan(now=2000)) == []
+    world.remove(done)
+    assert evicted(world.plan(now=3000)) == [], "deleting what has ended changes nothing"
