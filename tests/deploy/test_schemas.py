@@ -1,6 +1,6 @@
 """What `kai-py install` prints has no field that Kubernetes does not know, offline, by its schemas.
 
-The chart renders the same objects (test_chart.py), and a server takes them (tests/cluster).
+The chart renders the same objects (test_helm.py), and a server takes them (tests/cluster).
 """
 
 from copy import deepcopy
