@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,19 @@ def workload(case: str, name: str) -> Workload:
         if (each.case, each.name) == (case, name):
             return each
     raise LookupError(f"no workload {case}/{name} in {lists_directory()}")
+
+
+def reduced(full: Workload, divisor: int) -> Workload:
+    """A workload with a fraction of its nodes and pods, at least one of each."""
+    return replace(full, operations=tuple(_reduced(each, divisor) for each in full.operations))
+
+
+def _reduced(operation: Operation, divisor: int) -> Operation:
+    if operation.opcode not in {"createNodes", "createPods"}:
+        return operation
+    count = int(operation.fields["count"])
+    less = max(count // divisor, min(count, 1))
+    return replace(operation, fields={**operation.fields, "count": less})
 
 
 def workloads(directory: Path) -> Iterator[Workload]:
