@@ -1,5 +1,7 @@
 import asyncio
 
+from msgspec.structs import replace
+
 from kai_py.commit.claims.device_holders import DeviceHolders
 from tests.commit.cluster import Cluster, device
 
@@ -69,3 +71,20 @@ async def test_what_is_seen_already_is_not_waited_for():
     cluster.allocate("ours", device("gpu-0", "node-a"))
     holders.apply(None, cluster.claim("ours"))
     assert await holders.wait_until_seen(claim, device("gpu-0", "node-a"), 0.0)
+
+
+def test_what_a_claim_lost_is_known_until_it_is_allocated_or_deleted(cluster):
+    holders, uid = cluster.holders, cluster.add_claim("ours").uid
+    cluster.allocate("ours", device("gpu-0", "node-a"))
+    allocated = cluster.claim("ours")
+    cleared = replace(allocated, status=replace(allocated.status, allocation=None))
+    lost = allocated.status.allocation
+    assert holders.lost_allocation(uid) is None
+    for before in (allocated, cleared):
+        holders.apply(before, cleared)
+        assert holders.lost_allocation(uid) == lost
+    holders.apply(cleared, allocated)
+    assert holders.lost_allocation(uid) is None
+    holders.apply(allocated, cleared)
+    holders.apply(cleared, None)
+    assert holders.lost_allocation(uid) is None

@@ -82,3 +82,9 @@ def test_the_inventory_knows_the_names_of_all_its_slices():
     assert hints(f"{ATTRIBUTE}.brand == 1", inventory.published_names()) == []
     inventory.discard("t")
     assert hints(f"{ATTRIBUTE}.brand == 1", inventory.published_names()) == [""]
+
+
+@pytest.mark.parametrize(("devices", "is_kind"), [(MAX_TEXTS, True), (MAX_TEXTS + 1, False)])
+def test_an_attribute_of_too_many_texts_identifies_devices(devices, is_kind):
+    known = published_names([slice_of(*map(gpu, range(devices)))])
+    assert bool([*unpublished(f'{ATTRIBUTE}.uuid == "GPU-9999"', known)]) is is_kind

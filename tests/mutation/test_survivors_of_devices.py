@@ -17,11 +17,15 @@ from kai_py.api.records.resource import (
     DeviceSelector,
     ResourceSlice,
 )
+from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.dra.counters import groups_with_device
 from kai_py.dra.device_kinds import selector_texts
 from kai_py.dra.divisible_gpus import DivisibleGpu, serving
 from kai_py.dra.expressions import CompiledExpressions, ExpressionCompileError
-from kai_py.dra.rows import node_selector_matches
+from kai_py.dra.rows import Consumption, node_selector_matches
+from kai_py.dra.selectors.derived_attribute import attribute_value
+from kai_py.dra.selectors.device import AttributeList
 from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
 from kai_py.snapshot.snapshot import DeviceObjects
 from tests.dialects.feeding import Cluster, node, placed
@@ -178,3 +182,63 @@ def test_an_alternative_that_no_claim_has_room_for_leaves_the_others():
         for name, count in (("many", 33), ("one", 1))
     ]
     assert starting(objects) == 1
+
+
+def test_devices_of_one_counter_set_need_a_group_in_common_or_none_at_all():
+    def joins(groups, common=None):
+        draws = Consumption("card", (), frozenset(groups))
+        before = {} if common is None else {(0, "card"): frozenset(common)}
+        found = groups_with_device(0, [draws], before)
+        return None if found is None else sorted(found[0, "card"])
+
+    assert joins("ab") == ["a", "b"]
+    assert joins("ab", common="bc") == ["b"]
+    assert joins("", common="") == []
+    for groups, common in (("a", "b"), ("a", ""), ("", "a")):
+        assert joins(groups, common) is None
+
+
+def test_the_elements_of_a_derived_list_have_one_type():
+    assert attribute_value((1, 2)) == AttributeList("ints", (1, 2))
+    with pytest.raises(CELRuntimeError, match="expected list element at index 1 to be int64"):
+        attribute_value((1, "a"))
+
+
+def test_partitions_of_a_counter_set_add_up_to_one_gpu_each():
+    driver, counters = "gpu.nvidia.com", {"slices": {"value": "4"}}
+    cards = [{"name": card, "counters": counters} for card in ("a", "b")]
+    halves = [
+        device(
+            f"{card}{number}",
+            attributes={"type": {"string": "mig"}},
+            consumesCounters=[{"counterSet": card, "counters": {"slices": {"value": "2"}}}],
+        )
+        for card in "ab"
+        for number in range(2)
+    ]
+    spec = {
+        "driver": driver,
+        "nodeName": "n",
+        "pool": POOL_OF_ONE,
+        "devices": halves,
+        "sharedCounters": cards,
+    }
+    published = convert_record({"metadata": {"name": "slice"}, "spec": spec}, ResourceSlice)
+    devices = ClusterDevices()
+    devices.sync(DeviceObjects(slices={"slice": published}, classes={}, generation=1))
+    assert devices.node_gpus(Cluster(node("n", 0)).snapshot().nodes).tolist() == [2.0]
+
+
+def test_shares_go_to_the_fullest_device_that_can_still_give_them():
+    shared = [
+        device(name, allowMultipleAllocations=True, capacity={"mem": {"value": "10"}})
+        for name in "ab"
+    ]
+    objects = list(claims_of(4, {}, *shared))
+    sizes = {"c0": 4, "c1": 7, "c2": 3, "c3": 6}
+    for each in objects:
+        if each["kind"] == "ResourceClaim":
+            wanted = {"requests": {"mem": str(sizes[each["metadata"]["name"]])}}
+            exactly = {"deviceClassName": "any", "capacity": wanted}
+            each["spec"] = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+    assert starting(objects) == 4

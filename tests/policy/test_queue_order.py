@@ -41,17 +41,19 @@ def first(standing, ask, rules=NATIVE):
     return None if leaf is None else queues.names[leaf]
 
 
-def next_queue(standing, request, waiting, rules):
+def next_queue(standing, request, waiting, rules, released=None):
     """The leaf whose gang comes next, or None where no queue has any.
 
     ``waiting`` (queues,) marks the leaves with a gang, ``request`` (resources, queues) what it asks
-    for. One vectorised pass over the tree; ``QueueLine`` does the same step by step.
+    for, ``released`` (resources, queues) what was taken from the queues already. One vectorised
+    pass over the tree; ``QueueLine`` does the same step by step.
     """
     queues = standing.queues
     leaf = np.where(waiting, np.arange(len(queues)), -1)
     for level in reversed(list(queues.levels())):
         at = np.flatnonzero(leaf[level] >= 0).astype(np.int32) + level.start
-        keys = order_keys(standing, at, request[:, leaf[at]], rules)
+        taken = None if released is None else released[:, at]
+        keys = order_keys(standing, at, request[:, leaf[at]], rules, taken)
         parent = queues.parent[at]
         order = np.lexsort((*keys[::-1], parent))
         best = order[np.unique(parent[order], return_index=True)[1]]
@@ -106,6 +108,27 @@ CASES = {
         {"a": (8, 0)},
         {"a": (8, 8), "b": (0, 8)},
         {"a": (1, 0), "b": (0.001, 0)},
+        "a",
+    ),
+    "what it may not hold and does not ask for is of no importance": (
+        [QueueInfo(name=name, deserved={"cpu": 0}) for name in "ab"],
+        {"b": (0, 1)},
+        {"a": (0, 8), "b": (8, 8)},
+        {"a": (0, 1), "b": (0, 1)},
+        "a",
+    ),
+    "a guarantee that is exceeded in what it does not ask for": (
+        two(deserved={"cpu": 1, "gpu": 4}),
+        {"a": (0, 3), "b": (2, 0)},
+        {"a": (9, 9), "b": (9, 9)},
+        {"a": (0, 1), "b": (0, 1)},
+        "b",
+    ),
+    "a guarantee that is just reached": (
+        two(deserved={"cpu": INF, "gpu": 0}),
+        {"a": (0, 3)},
+        {"a": (9, 8), "b": (9, 8)},
+        {"a": (0, 1), "b": (0, 1)},
         "a",
     ),
     "weaker queue": (
@@ -183,7 +206,7 @@ def scenes(draw):
     standing = stand(specs, draw(rows), draw(rows))
     leaves = np.flatnonzero(standing.queues.is_leaf).tolist()
     gang = st.one_of(st.none(), amounts)
-    steps = st.lists(st.tuples(st.sampled_from(leaves), gang, amounts), max_size=12)
+    steps = st.lists(st.tuples(st.sampled_from(leaves), gang, amounts, amounts), max_size=12)
     return standing, draw(steps)
 
 
@@ -192,14 +215,16 @@ def test_line_equals_sorting_anew_after_every_change(scene, rules):
     standing, steps = scene
     line = QueueOrder(standing, rules)
     waiting = np.zeros(len(standing.queues), bool)
-    request = np.zeros(standing.allocated.shape)
-    for leaf, gang, started in steps:
+    request, released = np.zeros((2, *standing.allocated.shape))
+    for leaf, gang, started, taken in steps:
         line_of = standing.queues.ancestors(leaf)
         standing.allocated[:, line_of] += np.array(started, np.float64)[:, None]
+        released[:, line_of] += np.array(taken, np.float64)[:, None]
+        line.release(leaf, np.array(taken, np.float64))
         waiting[leaf] = gang is not None
         request[:, leaf] = gang or 0
         line.update(leaf, None if gang is None else request[:, leaf])
-        assert line.first() == next_queue(standing, request, waiting, rules)
+        assert line.first() == next_queue(standing, request, waiting, rules, released)
 
 
 def test_thousands_of_steps_in_milliseconds():

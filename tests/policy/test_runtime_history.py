@@ -79,6 +79,12 @@ def test_a_declared_runtime_comes_first():
     assert expected_end(history, running("new", declared=100.0), now=200) == 600, "it overstays"
 
 
+def test_a_pod_that_reaches_its_declared_runtime_and_goes_on_has_no_expected_end():
+    ran = running("new", declared=50.0)
+    assert expected_end(RuntimeHistory(), ran, now=49) == 50
+    assert math.isinf(expected_end(RuntimeHistory(), ran, now=50))
+
+
 def test_pods_that_did_not_succeed_tell_nothing():
     history = RuntimeHistory()
     for number in range(5):

@@ -50,7 +50,8 @@ def test_resources_are_filled_side_by_side_as_each_would_be_alone():
     budgets = np.array([[3.0, 4.0], [1e15, 5e14], [0.0, 1.0]])
     rates = np.array([[1.0, 2, 3, 0], [5, 1, 0, 1], [1, 1, 1, 1]])
     caps = np.array([[3.0, 9, 1.5, 1], [1e15, 7, 3, 0.1], [0.1, 0.2, 0.4, 0.8]])
-    filled = water_fill(group, budgets, rates, caps)
+    with np.errstate(divide="raise", invalid="raise"):
+        filled = water_fill(group, budgets, rates, caps)
     alone = [water_fill(group, *row) for row in zip(budgets, rates, caps, strict=True)]
     assert filled.tolist() == [row.tolist() for row in alone]
     assert filled[0].tolist() == [2.5, 3.0, 1.5, 0.0]

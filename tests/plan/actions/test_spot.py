@@ -102,6 +102,13 @@ def test_a_workload_cannot_shorten_the_fallback_of_its_queue():
     assert placed(world(work("a"), spec=spec, spot=0).plan(1900.0)) == {"a-0": "fixed-0"}
 
 
+@pytest.mark.parametrize(("own", "expected"), [({"after": "30m"}, {}), (None, {"a-0": "fixed-0"})])
+def test_the_fallback_of_the_nearest_queue_counts(own, expected):
+    parent = queue("top", 64, spot="only", spotFallback={"after": "1m"})
+    child = queue("q", 64, parent="top", **({"spotFallback": own} if own else {}))
+    assert placed(cluster(parent, child, nodes(spot=0), work("a")).plan(600.0)) == expected
+
+
 def test_a_queue_that_says_only_allows_no_fallback_of_workloads():
     plan = world(work("a", **{AFTER: "1s"}), spec={"spot": "only"}, spot=0).plan(9000.0)
     assert placed(plan) == {}

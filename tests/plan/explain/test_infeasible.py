@@ -119,6 +119,9 @@ def test_a_gang_larger_than_the_cluster():
     assert found.message.startswith(
         "Infeasible: with nothing else on them, the nodes hold 8 of the 12 pods. "
     )
+    taken = pod("taken", 8, queue="q", node="a")
+    found = pending(node("a", 8), queue("q", 64), taken, job_with_pods("train", 8, queue="q"))
+    assert not found.is_infeasible
 
 
 def test_a_gang_larger_than_the_max_of_its_queue():

@@ -1,7 +1,6 @@
 """Who may not be evicted now: kept by a budget, of a queue that lost enough, or just evicted."""
 
-from dataclasses import replace
-
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +18,8 @@ from kai_py.plan.state.eviction_limits import MAX_RECORDS, EvictionHistory, Evic
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.tables.budgets import DisruptionBudget
 from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo
-from tests.support.scenario import cluster, evicted, node, pod, queue
+from tests.support.replacing import replace
+from tests.support.scenario import START, cluster, evicted, node, pod, queue
 from tests.support.worlds import gang, world
 
 
@@ -249,3 +249,16 @@ def test_what_started_lately_is_found_from_what_changed(course):
         expected = {one.key for one in each if one.last_bound > since}
         assert len(found) == len(expected)
         assert all(gangs[one.key] is one for one in found)
+
+
+@pytest.mark.parametrize(("runtime", "until"), [(500.0, 1040.0), (None, None)])
+def test_the_settling_time_ends_for_those_that_it_protected(runtime, until):
+    """Only pods that will end by themselves settle; nothing is waited for if none was wanted."""
+    young = replace(gang("young", nodes="a"), expected_runtime=runtime)
+    young = replace(young, members=(replace(young.members[0], bound_since=START + 940.0),))
+    snapshot = world({"a": 1}, young).snapshot(1000.0)
+    limits = EvictionLimits(snapshot, EvictionHistory(), cooldown=0.0, settling=100.0)
+    assert limits.settled_at is None
+    unit = VictimUnit(young, young.members)
+    assert [*limits.evictable(iter([unit]), {})] == ([] if until else [unit])
+    assert limits.settled_at == (until and START + until)

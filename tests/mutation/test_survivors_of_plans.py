@@ -1,0 +1,167 @@
+"""What no other fast test noticed of how a cycle counts and decides, each by its smallest case."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.dra.explain.diagnosis import AllocationDiagnosis
+from kai_py.dra.physical_devices import PhysicalDevice
+from kai_py.grouping.frameworks.spark import SPARK
+from kai_py.grouping.owner_chain import OwnerChain
+from kai_py.plan.actions.resume import capacity_holds
+from kai_py.plan.cycle import CycleMemory, CycleSettings
+from kai_py.plan.cycle.opening import open_session
+from kai_py.plan.placement.next_pods import next_request
+from kai_py.plan.placement.preferences import IDLE, MAX_SPAN, STATED, rank_nodes
+from kai_py.plan.plan import Action
+from kai_py.plan.session.startups import AVOIDED_SECONDS, Blame, Startups
+from kai_py.plan.session.turns import Unwatched
+from kai_py.plan.state.assignment import Evicted
+from kai_py.plan.victims.count import CapacityCount
+from kai_py.plan.victims.order import VictimPool
+from tests.dialects.feeding import Cluster, node, pod
+from tests.mutation.test_survivors import team
+from tests.support.replacing import replace
+from tests.support.scenario import cluster, job_with_pods
+from tests.support.worlds import gang, world
+
+
+def session(made):
+    memory = CycleMemory(ClusterDevices())
+    return open_session(made.snapshot(1000.0), CycleSettings(), memory, Unwatched())
+
+
+def test_every_shape_of_a_request_must_reach_its_number():
+    one, two = gang("one", pods=3, gpus=1), gang("two", pods=1, gpus=2)
+    both = replace(one, members=(*one.members, *two.members))
+    runs = gang("runs", nodes="aaa", gpus=1)
+    state = session(world({"a": 3}, runs, one, two))
+    counted = CapacityCount(state, both, both.members)
+    needed = []
+    for member in runs.members:
+        needed.append(counted.is_enough)
+        counted.release([member])
+    assert (needed, counted.is_enough) == ([False, False, False], True)
+
+
+@pytest.mark.parametrize(("missing", "said"), [(1, ("a pod", "it")), (2, ("2 pods", "them"))])
+@pytest.mark.parametrize("seconds", [20.0, 5.0])
+def test_the_capacity_that_is_held_is_that_of_one_pod_or_of_several(missing, said, seconds):
+    pods, them = said
+    begun = SimpleNamespace(key="g", owner=None, started=990.0, placeholders=("p",) * missing)
+    snapshot = SimpleNamespace(gangs={"g": begun}, started_in_part=["g"], now=1000.0)
+    (hold,) = capacity_holds(snapshot, seconds)
+    assert hold.is_over is (seconds < 10)
+    expected = {
+        False: f"Capacity for {pods} of the gang is held until its framework creates {them}, "
+        "for 20 s from its start",
+        True: f"Capacity that was held for {pods} of the gang is released: "
+        f"its framework has not created {them} within 5 s",
+    }
+    assert hold.message == expected[hold.is_over]
+
+
+@pytest.mark.parametrize("queues", ["aa", "ab"])
+@pytest.mark.parametrize("namespaces", ["xx", "xy"])
+def test_a_device_that_gangs_of_several_tenants_blame_is_avoided_for_half_an_hour(
+    queues, namespaces
+):
+    known = Startups()
+    known.device_blames["device"] = tuple(
+        Blame(time, queue, namespace, f"g{time}")
+        for time, queue, namespace in zip((100.0, 200.0), queues, namespaces, strict=True)
+    )
+    found = list(known.devices_to_avoid(500.0))
+    several = queues == "ab" and namespaces == "xy"
+    assert found == ([("device", AVOIDED_SECONDS - 300.0)] if several else [])
+
+
+def test_ranks_stay_exact_as_floats_where_tiers_differ_widely():
+    preferences = {STATED: np.array([0, 2**50, 2**50]), IDLE: np.array([3, 0, 3])}
+    ranks = rank_nodes(preferences, 3)
+    assert ranks.argsort().tolist() == [0, 1, 2]
+    assert ranks.max() < MAX_SPAN
+
+
+def test_a_partition_that_takes_all_that_is_left_can_still_be_taken():
+    halves = PhysicalDevice((("slices", 8),), ((("slices", 4),), (("slices", 4),)))
+    assert [halves.is_exhausted(taken) for taken in ((), (0,), (0, 1))] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("faulty", "exceeded", "lasting"), [(0, 0, True), (1, 0, False), (0, 1, False)]
+)
+def test_what_keeps_claims_waiting_lasts_if_all_devices_were_seen(faulty, exceeded, lasting):
+    found = AllocationDiagnosis(
+        nodes=1, devices=1, faulty=("pool",) * faulty, budget_exceeded_nodes=exceeded, options=()
+    )
+    assert found.is_lasting is lasting
+
+
+@pytest.mark.parametrize(("floor", "more"), [(2, True), (3, False)])
+def test_a_request_says_whether_the_gang_has_further_pods(floor, more):
+    one = replace(gang("one", pods=3, floor=floor), placeholders=())
+    split = replace(one, tree=replace(one.tree, children=(replace(one.tree, name="leaf"),)))
+    members = tuple(replace(each, subgroup="leaf") for each in one.members)
+    split = replace(split, tree=replace(split.tree, min_members=1), members=members)
+    for each in (one, split):
+        request = next_request(each, session(world({"a": 8}, each)).statement)
+        assert (len(request.members), request.has_more) == (floor, more)
+
+
+def test_a_pod_beyond_the_minimum_lacks_capacity_for_itself_alone():
+    (unplaced,) = world({"a": 2}, gang("g", nodes=["a", "a", ""], floor=2)).plan().unplaced
+    assert (unplaced.shortage.found, unplaced.shortage.min_members) == (0, 0)
+
+
+@pytest.mark.parametrize(("cpu", "expected"), [({"cpu": 2}, 2000.0), ({}, 1000.0)])
+def test_task_managers_of_flink_are_as_large_as_their_deployment_says(cpu, expected):
+    deployment = {
+        "apiVersion": "flink.apache.org/v1beta1",
+        "kind": "FlinkDeployment",
+        "metadata": {"name": "f", "uid": "f"},
+        "spec": {"taskManager": {"resource": cpu}, "job": {"parallelism": 1}},
+    }
+    owner = {
+        "apiVersion": deployment["apiVersion"],
+        "kind": deployment["kind"],
+        "name": "f",
+        "uid": "f",
+        "controller": True,
+    }
+    first = pod("jm", labels={"component": "jobmanager"})
+    first["metadata"]["ownerReferences"] = [owner]
+    (found,) = Cluster(team(), node("n"), deployment, first).snapshot().gangs.values()
+    assert [each.shape.requests["cpu"] for each in found.placeholders] == [expected]
+
+
+@pytest.mark.parametrize(("unknown", "marked"), [(None, True), ("Pod", True), ("Run", False)])
+def test_an_executor_of_spark_waits_for_unknown_owners_other_than_its_driver(unknown, marked):
+    reference = unknown and OwnerReference(kind=unknown, name="x", uid="x")
+    executor = Pod(metadata=ObjectMeta(name="e", labels={"spark-app-selector": "app"}))
+    assert bool(SPARK.marker(OwnerChain(executor, (), unknown=reference))) is marked
+
+
+def test_pods_that_are_evicted_together_are_no_candidates_once_one_of_them_is_evicted():
+    runs = gang("runs", nodes="ab", floor=2)
+    state = session(world({"a": 1, "b": 1}, runs))
+    pool = VictimPool(state)
+    (queue,) = pool.queues()
+    (unit,) = pool.units(queue)
+    assert len(unit.members) == 2
+    state.statement.evict(Evicted(unit.members[1], runs, Action.STALE, runs, ""))
+    assert [*pool.units(queue)] == []
+
+
+@pytest.mark.parametrize("policies", [("", ""), ("Never", ""), ("", "Never"), ("Never", "Never")])
+def test_a_gang_preempts_if_all_of_its_pods_may(policies):
+    owner, *pods = job_with_pods("train", 2, queue="q")
+    given = [
+        replace(each, spec=replace(each.spec, preemption_policy=policy))
+        for each, policy in zip(pods, policies, strict=True)
+    ]
+    (found,) = cluster(owner, *given).snapshot().gangs.values()
+    assert found.may_preempt is (policies == ("", ""))

@@ -1,0 +1,71 @@
+"""What no other fast test noticed of the objects that commit writes, each by its smallest case."""
+
+import asyncio
+from contextlib import suppress
+from types import SimpleNamespace
+
+import pytest
+
+from kai_py.api.records.core import ObjectMeta, Pod, PodSchedulingGate, PodSpec
+from kai_py.api.records.unstructured import unstructured
+from kai_py.api.references import PodRef
+from kai_py.commit.provisioner import Provisioner
+from kai_py.commit.provisioning_request import MANAGED_BY
+from kai_py.commit.scheduling_gates import ADMISSION_GATE, GateRemover
+from kai_py.commit.settings import CommitSettings
+from kai_py.plan.plan import Admission, Plan
+
+
+async def for_a_moment(running):
+    """Run what never ends by itself until it waits for something else."""
+    task = asyncio.create_task(running)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_the_gate_of_admission_is_removed_from_admitted_pods_once_and_from_no_other():
+    gates = {"ours": (ADMISSION_GATE, "other"), "theirs": ("other",), "none": ()}
+    refs = tuple(PodRef("ns", name, name) for name in (*gates, "gone"))
+    pods = {
+        name: Pod(
+            metadata=ObjectMeta(name=name, namespace="ns", uid=name),
+            spec=PodSpec(scheduling_gates=tuple(PodSchedulingGate(name=each) for each in given)),
+        )
+        for name, given in gates.items()
+    }
+    written = []
+
+    async def patch_pod(ref, patch, *, patch_type):
+        written.append((ref.name, patch["spec"]["schedulingGates"]))
+
+    remover = GateRemover(SimpleNamespace(patch_pod=patch_pod), lambda ref: pods.get(ref.name))
+    for _ in range(2):
+        remover.update((Admission("g", refs),))
+    await for_a_moment(remover.run())
+    assert written == [("ours", [{"$patch": "delete", "name": ADMISSION_GATE}])]
+    remover.update((Admission("g", refs),))
+    await for_a_moment(remover.run())
+    assert len(written) == 2  # as the first write may have been lost
+
+
+@pytest.mark.parametrize(("manager", "removed"), [("ours", ["r"]), ("theirs", [])])
+async def test_requests_for_nodes_that_others_made_are_left_to_them(manager, removed):
+    meta = {"name": "r", "namespace": "ns", "uid": "u", "labels": {MANAGED_BY: manager}}
+    requests, deleted = {("ns", "r"): unstructured({"metadata": meta}, ("spec", "status"))}, []
+
+    async def delete(_resource, name, **_where):
+        deleted.append(name)
+
+    machine = SimpleNamespace(now=lambda: 0.0)
+    mirror = SimpleNamespace(
+        served=lambda _kind: SimpleNamespace(),
+        objects=lambda kind: requests if kind.name == "ProvisioningRequest" else {},
+    )
+    client = SimpleNamespace(delete=delete, machine=machine)
+    provisioner = Provisioner(client, mirror, CommitSettings(scheduler_name="ours"))
+    provisioner.update(Plan(), [])
+    await for_a_moment(provisioner.run())
+    assert deleted == removed
