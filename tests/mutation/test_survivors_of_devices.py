@@ -21,7 +21,7 @@ from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.counters import groups_with_device
 from kai_py.dra.device_kinds import selector_texts
-from kai_py.dra.divisible_gpus import DivisibleGpu, serving
+from kai_py.dra.divisible_gpus import MIB, DivisibleGpu, memory_mib, serving
 from kai_py.dra.expressions import CompiledExpressions, ExpressionCompileError
 from kai_py.dra.rows import Consumption, node_selector_matches
 from kai_py.dra.selectors.derived_attribute import attribute_value
@@ -242,3 +242,9 @@ def test_shares_go_to_the_fullest_device_that_can_still_give_them():
             exactly = {"deviceClassName": "any", "capacity": wanted}
             each["spec"] = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
     assert starting(objects) == 4
+
+
+def test_the_smallest_memory_that_is_known_counts():
+    sizes = [DivisibleGpu("d", size * MIB, capacities=(), identifier="") for size in (0, 80, 40)]
+    assert memory_mib(sizes) == 40.0
+    assert memory_mib(sizes[:1]) == 0.0

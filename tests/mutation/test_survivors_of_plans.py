@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from kai_py.api.gpu_share import GpuShare, SharedGpu
 from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.explain.diagnosis import AllocationDiagnosis
@@ -14,6 +15,7 @@ from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.plan.actions.resume import capacity_holds
 from kai_py.plan.cycle import CycleMemory, CycleSettings
 from kai_py.plan.cycle.opening import open_session
+from kai_py.plan.placement.fit import dominates
 from kai_py.plan.placement.next_pods import next_request
 from kai_py.plan.placement.preferences import IDLE, MAX_SPAN, STATED, rank_nodes
 from kai_py.plan.plan import Action
@@ -22,6 +24,8 @@ from kai_py.plan.session.turns import Unwatched
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.victims.count import CapacityCount
 from kai_py.plan.victims.order import VictimPool
+from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.tables.gpus import SharedGpuTable, SharedGpuUsage
 from tests.dialects.feeding import Cluster, node, pod
 from tests.mutation.test_survivors import team
 from tests.support.replacing import replace
@@ -165,3 +169,37 @@ def test_a_gang_preempts_if_all_of_its_pods_may(policies):
     ]
     (found,) = cluster(owner, *given).snapshot().gangs.values()
     assert found.may_preempt is (policies == ("", ""))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "gpus", "found"),
+    [
+        (None, None, 0, True),
+        (0.5, None, 0, True),
+        (0.5, 0.5, 0, True),
+        (0.4, 0.5, 0, False),
+        (None, 0.5, 1, True),
+        (None, 0.5, 0, False),
+    ],
+)
+def test_a_part_of_a_gpu_fits_wherever_as_large_a_part_or_a_whole_one_does(
+    ours, theirs, gpus, found
+):
+    def shape(number, part, requests):
+        share = None if part is None else GpuShare(fraction=part)
+        return Shape(number=number, requests=requests, gpu_share=share)
+
+    state = session(world({"a": 1}))
+    request = shape(1, ours, {"nvidia.com/gpu": float(gpus)}), shape(2, theirs, {})
+    fits = state.placer.shapes.fits
+    assert dominates(state.statement, fits, *request) is found
+
+
+def test_parts_of_gpus_in_mib_are_released_by_pods_that_terminate():
+    table = SharedGpuTable()
+    nodes = Cluster(node("n", 2)).snapshot().nodes
+    for memory, releasing in ((1000.0, True), (500.0, False)):
+        usage = SharedGpuUsage((SharedGpu("g", 0),), GpuShare(memory=memory))
+        table.add("n", usage, 1.0, releasing=releasing)
+    shown = table.snapshot(nodes)
+    assert (shown.used.tolist(), shown.releasing.tolist()) == ([1500.0], [1000.0])

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kai_py.api.records.core import ObjectMeta, Pod, PodSchedulingGate, PodSpec
+from kai_py.api.records.core import ObjectMeta, Pod, PodSchedulingGate, PodSpec, PodStatus
 from kai_py.api.records.unstructured import unstructured
 from kai_py.api.references import PodRef
 from kai_py.commit.provisioner import Provisioner
@@ -14,6 +14,8 @@ from kai_py.commit.provisioning_request import MANAGED_BY
 from kai_py.commit.scheduling_gates import ADMISSION_GATE, GateRemover
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.plan import Admission, Plan
+from kai_py.snapshot.assumptions import Assumptions
+from kai_py.snapshot.tables.pod_table import AssumedBinding
 
 
 async def for_a_moment(running):
@@ -69,3 +71,18 @@ async def test_requests_for_nodes_that_others_made_are_left_to_them(manager, rem
     provisioner.update(Plan(), [])
     await for_a_moment(provisioner.run())
     assert deleted == removed
+
+
+@pytest.mark.parametrize(
+    ("on", "phase", "known"), [("", "Pending", "n"), ("n", "Running", ""), ("", "Failed", "")]
+)
+def test_a_binding_is_assumed_until_the_pod_is_shown_on_a_node_or_finished(on, phase, known):
+    assumptions = Assumptions(60.0)
+    pod = Pod(
+        metadata=ObjectMeta(name="p", uid="p"),
+        spec=PodSpec(node_name=on),
+        status=PodStatus(phase=phase),
+    )
+    assumptions.assume(AssumedBinding("p", "n"))
+    assumptions.observe(pod)
+    assert assumptions.node_of("p") == known
