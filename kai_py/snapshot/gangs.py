@@ -291,6 +291,13 @@ class Gang(Struct, frozen=True, dict=True):
         return _total_charge((*charged, *self.pending)) if self.pending else self.allocated
 
     @cached_property
+    def outlives_all_pods(self) -> bool:
+        """Whether no limit of failed pods is exceeded even if every pod is lost."""
+        most = len(self.members)
+        limits = {id(m.failure_limits): m.failure_limits for m in self.members}
+        return all(limit.remaining >= most for each in limits.values() for limit in each)
+
+    @cached_property
     def shares_claims(self) -> bool:
         """Whether a pod relies on the charge of another, of this gang or not."""
         return any(m.relies_on for m in self.members)

@@ -97,7 +97,10 @@ class _EmptyNodes:
 
     def hold(self, shape: Shape, count: int) -> bool:
         """Whether all nodes together hold ``count`` pods of ``shape``."""
-        if shape.number in self.totals or self.first is None or shape.has_claims:
+        known = self.totals.get(shape.number)
+        if known is not None:
+            return known >= count
+        if self.first is None or shape.has_claims:
             return self.total(shape) >= count
         # As a rule few nodes suffice, and what the others hold need not be counted.
         found = self.first.totals.get(shape.number)
@@ -167,8 +170,9 @@ def _infeasible_charge(gang: Gang, nodes: _EmptyNodes) -> Charge:
         return {}
     if len(gang.pending_shapes) == 1 and nodes.hold(gang.pending[0].shape, len(gang.members)):
         # The cheap case, which is that of most gangs: empty nodes hold all pods.
-        found = gang.pending if _is_larger_than_domain(gang, nodes) else ()
-        return total(member.charge for member in found)
+        if gang.tree.topology is None or not _is_larger_than_domain(gang, nodes):
+            return {}
+        return total(member.charge for member in gang.pending)
     able = list(_feasible_pods(gang, nodes))
     never = [m for m in gang.pending if not nodes.total(m.shape)]
     present = gang.counts(PodState.BOUND, PodState.PENDING)

@@ -244,13 +244,15 @@ def cheapest_claims(
     Alternatives that would exceed a bound even if the queues were empty are left out. Claims whose
     cost would still depend on the devices found are left as they are.
     """
+    if not _own_claims(state, request.members):
+        return None
     accounting, quota = state.accounting, state.quota
     nothing = np.zeros_like(quota.usage.allocated)
     usage = replace(quota.usage, allocated=nothing, non_preemptible=nothing).with_owed(
         nothing, nothing
     )
     choices = ClaimChoices.of(state, gang, request.members, usage)
-    options = choices.within({}) if choices.own else None
+    options = choices.within({})
     if options is None:
         return None
     cheapest = choices.cheapest(options).specs

@@ -40,6 +40,7 @@ class GangQueue:
         self._next = dict.fromkeys(sorted(self._gangs), 0)
         self._order = QueueOrder(state.quota.usage, state.quota.rules)
         self._lets_pass = state.quota.rules.compared_resources is not ComparedResources.ALL
+        self._fair: list[list[float]] = state.quota.usage.fair.T.tolist()
         for queue in self._next:
             self._gangs[queue].sort()
             self.update(queue)
@@ -86,21 +87,21 @@ class GangQueue:
         waiting = self._gangs.get(queue)
         if waiting is not None and len(self._next) > 1:
             at = self._next[queue]
-            if self._lets_pass:
+            if self._lets_pass and at + 1 < len(waiting):
                 self._let_pass(queue, waiting, at)
             request = self._state.request_cost(waiting[at][1]) if at < len(waiting) else None
             self._order.update(queue, request)
 
     def _let_pass(self, queue: int, waiting: list[tuple[GangKey, Gang]], at: int) -> None:
         """Put the first gang that stays within the fair share before those that do not."""
-        usage = self._state.quota.usage
-        left: list[float] = (usage.fair[:, queue] - usage.allocated[:, queue]).tolist()
+        allocated: list[float] = self._state.quota.usage.allocated[:, queue].tolist()
+        left = [most - has for most, has in zip(self._fair[queue], allocated, strict=True)]
         for position in range(at, min(at + MAX_PASSED, len(waiting))):
             gang = waiting[position][1]
             if gang.priority != waiting[at][1].priority:
                 return
             cost: list[float] = self._state.request_cost(gang).tolist()
-            if all(c <= rest + 1e-9 for c, rest in zip(cost, left, strict=True) if c > 0):
+            if not [1 for c, rest in zip(cost, left, strict=True) if c > 0 and c > rest + 1e-9]:
                 if position > at:
                     waiting.insert(at, waiting.pop(position))
                 return

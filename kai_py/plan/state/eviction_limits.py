@@ -241,7 +241,8 @@ class EvictionLimits:
 
     def evictions_of(self, gang: Gang) -> int:
         """How often the gang was evicted within the last day, without this cycle."""
-        return self._history.evictions_of(gang.key, self._now)
+        history = self._history
+        return history.evictions_of(gang.key, self._now) if history.by_gang else 0
 
     @cached_property
     def evicted_often(self) -> frozenset[str]:

@@ -52,11 +52,15 @@ def lost_work(state: CycleState, unit: VictimUnit, at: float | None = None) -> f
     """
     quota, lost, cost = state.quota, 0.0, state.loss_rules.restart_cost
     now = state.snapshot.now if at is None else at
+    is_later, charge, since, of_pod = now > state.snapshot.now, None, 0.0, 0.0
     for member in unit.members:
-        if now > state.snapshot.now and state.expected_ends.end_of(unit.gang, member) <= now:
+        if is_later and state.expected_ends.end_of(unit.gang, member) <= now:
             continue
-        seconds = lost_seconds(unit.gang, member, now, cost)
-        lost += part_of_cluster(state, quota.cost(member.charge)) * seconds
+        if member.charge is not charge or member.bound_since != since:
+            charge, since = member.charge, member.bound_since
+            seconds = lost_seconds(unit.gang, member, now, cost)
+            of_pod = part_of_cluster(state, quota.cost(charge)) * seconds
+        lost += of_pod
     return lost * (1 + state.eviction_limits.evictions_of(unit.gang))
 
 
@@ -103,7 +107,8 @@ class VictimPool:
     def _remaining(self, queue: int) -> Iterator[VictimUnit]:
         if queue not in self._units:
             self._units[queue] = self._in_eviction_order(self.gangs(queue))
-            self._limits[queue] = next(filter(None, map(_limit_of, self.gangs(queue))), None)
+            limited = [gang for gang in self.gangs(queue) if not gang.outlives_all_pods]
+            self._limits[queue] = next(filter(None, map(_limit_of, limited)), None)
         limit = self._limits[queue]
         if limit is not None:
             name = self._state.quota.queues.names[queue]

@@ -20,12 +20,8 @@ def exceeded_limit(gang: Gang, leaving: Iterable[Member]) -> FailureLimit | None
 
     A workload that was admitted without such limits and cannot be suspended has none.
     """
-    if gang.admitted_as_evictable and not can_be_suspended(gang):
-        return None
-    leaving, most = tuple(leaving), len(gang.members)
-    # Mostly all pods of a gang share one set of limits, and a small gang can't exceed them.
-    found = {id(member.failure_limits): member.failure_limits for member in leaving}
-    if all(limit.remaining >= most for each in found.values() for limit in each):
+    # The limits of most gangs are out of reach.
+    if gang.outlives_all_pods or (gang.admitted_as_evictable and not can_be_suspended(gang)):
         return None
     limits: dict[str, FailureLimit] = {}
     counts: dict[str, int] = {}

@@ -62,7 +62,7 @@ def victim_units(gang: Gang, statement: Statement) -> list[VictimUnit]:
     units = _units_in_order(gang, statement)
     if gang.semi_preemptible:
         units = [unit for unit in units if gang.is_preemptible(unit.members)]
-    if any(member.failure_limits for unit in units for member in unit.members):
+    if not gang.outlives_all_pods and any(m.failure_limits for m in pods_of(units)):
         return _survivable_units(gang, units, statement)
     return units
 
