@@ -4,6 +4,7 @@ import asyncio
 import re
 from dataclasses import replace
 
+import aiohttp
 import pytest
 
 from kai_py.demo.run import DemoOptions, run_demo
@@ -25,16 +26,29 @@ from tests.observe.page import IN_BROWSER, NARROW, PAINTED, WIDE, look, texts
 from tests.observe.shown import Shown, large_cluster
 from tests.observe.tenants import tenants
 from tests.support import scenario
+from tests.support.cluster.eventually import eventually
 from tests.support.worlds import gang, world
 
 pytestmark = IN_BROWSER
+
+
+async def first_cycle(url):
+    """Wait until there is a state to show: before, the answer is 503, an error on the console."""
+    async with aiohttp.ClientSession(url) as session:
+
+        async def is_there():
+            async with session.get("/v1/state") as answer:
+                return answer.ok
+
+        await eventually(is_there, within=30.0)
 
 
 async def test_the_demo_is_shown_while_it_runs(tab):
     stop, told = asyncio.Event(), asyncio.get_running_loop().create_future()
     wishes = DemoOptions(speed=4.0, keep=True, http=("127.0.0.1", 0), announce=told.set_result)
     playing = asyncio.create_task(run_demo(script_for(6), wishes, lambda _: None, stop=stop))
-    await look(tab, await told)
+    await first_cycle(url := await told)
+    await look(tab, url)
     assert await texts(tab, "#queues .name span") == ["inference", "research", "training"]
     await tab.until("document.querySelector('.gpu.allocated')")
     await tab.until("document.querySelector('#gangs [data-gang]')")
