@@ -1,8 +1,8 @@
 """Passes over the cluster that mend what no plan speaks of, now and then, beside the cycles.
 
-Leftover claims are released, damaged pods repaired, grace periods of pods of suspended Jobs
-shortened, reservation pods of shared GPUs deleted when no pod needs them, and lasting problems of
-objects reported. Nothing is decided on a stale view.
+Leftover claims are released, damaged pods repaired, bindings that the API has lost forgotten, grace
+periods of pods of suspended Jobs shortened, reservation pods of shared GPUs deleted when no pod
+needs them, and lasting problems of objects reported. Nothing is decided on a stale view.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from kai_py.commit.gpus.reservations import GpuReservations
 from kai_py.commit.gpus.upkeep import GpuUpkeep
 from kai_py.commit.reports import NamedTask
 from kai_py.commit.retry import ObjectBackoff
+from kai_py.commit.unseen_bindings import UnseenBindings
 from kai_py.grouping.gang import Owner
 from kai_py.plan.observations import ObjectProblem
 from kai_py.plan.plan import Plan
@@ -61,6 +62,7 @@ class Maintenance:
         """What runs beside the cycles."""
         yield "recovery", self._recover
         yield "repair", self._repair
+        yield "unseen bindings", self._end_unseen
         yield "grace periods", self._shorten_graces
         if self._gpu_reservations is not None:
             yield "shared GPUs", self._keep_gpus
@@ -107,6 +109,20 @@ class Maintenance:
             await asyncio.sleep(settings.repair_interval)
             if not dependencies.freshness.behind():
                 await passes.run_once()
+
+    async def _end_unseen(self) -> None:
+        """Not gated by the view: what is decided here rests on a read, as the view may be wrong."""
+        dependencies, settings = self._dependencies, self._dependencies.settings
+        unseen = UnseenBindings(
+            dependencies.access(settings.status_concurrency),
+            dependencies.assume_cache,
+            lambda: self._committer.pods_in_flight,
+            settings.claim_grace,
+        )
+        while True:
+            await asyncio.sleep(settings.claim_grace / 3)
+            pods = dependencies.mirror.objects(PODS)
+            await unseen.run_once(pods.values, asyncio.get_running_loop().time())
 
     async def _shorten_graces(self) -> None:
         dependencies, settings = self._dependencies, self._dependencies.settings
