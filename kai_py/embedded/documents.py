@@ -100,7 +100,7 @@ def with_condition(status: Json, condition: Json, *, now: float) -> Json:
     """Return `status` with `condition` in the place of the one of its type."""
     conditions = list(status.get("conditions") or ())
     for index, present in enumerate(conditions):
-        if present["type"] == condition["type"]:
+        if (present or {}).get("type") == condition["type"]:
             conditions[index] = _replaced(present, condition, now)
             return {**status, "conditions": conditions}
     conditions.append({**condition, "lastTransitionTime": format_time(now)})
@@ -109,12 +109,21 @@ def with_condition(status: Json, condition: Json, *, now: float) -> Json:
 
 def is_true(document: Json, condition_type: str) -> bool:
     """Whether the object's status has the condition with status True."""
+    return (condition_type, "True") in condition_states(document)
+
+
+def condition_states(document: Json) -> set[tuple[str, str]]:
+    """The type and status of each condition of an object; what has no type is none."""
     conditions = (document.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == condition_type and each["status"] == "True" for each in conditions)
+    return {
+        (str(each["type"]), str(each.get("status") or "Unknown"))
+        for each in conditions
+        if each and each.get("type")
+    }
 
 
 def _replaced(present: Json, condition: Json, now: float) -> Json:
-    same = present["status"] == condition["status"]
+    same = present.get("status") == condition["status"]
     since = present.get("lastTransitionTime") if same else None
     return {**condition, "lastTransitionTime": since or format_time(now)}
 

@@ -188,7 +188,8 @@ def _running(pod: Json, node: Json, now: float, *, restarts: int) -> Json:
     for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
         status = with_condition(status, {"type": kind, "status": "True"}, now=now)
     addresses = (node.get("status") or {}).get("addresses") or ()
-    host = next((each["address"] for each in addresses if each["type"] == "InternalIP"), "")
+    internal = (each for each in addresses if each.get("type") == "InternalIP")
+    host = next((each.get("address") or "" for each in internal), "")
     changed: Json = {
         "phase": "Running",
         "startTime": format_time(now),
@@ -216,7 +217,7 @@ def _container_running(container: Json, now: float, restarts: int) -> Json:
 
 def _restarted(status: Json, now: float) -> Json:
     running = {"running": {"startedAt": format_time(now)}}
-    return {**status, "restartCount": status["restartCount"] + 1, "state": running}
+    return {**status, "restartCount": (status.get("restartCount") or 0) + 1, "state": running}
 
 
 def _finished(pod: Json, code: int, now: float) -> Json:

@@ -104,7 +104,7 @@ class Interruptions:
     def _answer(self, pod: PodRef) -> None:
         api = self._cluster.embedded.api
         known = api.find(PODS, pod.name, pod.namespace)
-        by = known and known["metadata"].get("annotations", {}).get(CHECKPOINT_BY_KEY)
+        by = known and (known["metadata"].get("annotations") or {}).get(CHECKPOINT_BY_KEY)
         if not known or not by or known["metadata"]["uid"] != pod.uid:
             return
 

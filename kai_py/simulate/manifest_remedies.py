@@ -167,9 +167,9 @@ def pod_specs(owners: Sequence[Document]) -> list[Spec]:
 def _pod_spec(document: Document) -> Spec | None:
     """The spec of an object's pods; None if its form is unknown."""
     if document["kind"] == "Pod":
-        spec = document["spec"]
+        spec = document.get("spec")
     else:
-        spec = (document.get("spec") or {}).get("template", {}).get("spec")
+        spec = ((document.get("spec") or {}).get("template") or {}).get("spec")
     return spec if isinstance(spec, dict) else None
 
 

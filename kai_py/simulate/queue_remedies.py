@@ -45,7 +45,7 @@ def open_queue(search: RemedySearch) -> Iterator[Suggestion]:
     name = search.gang.queue
     while (queue := search.queue_object(name)) is not None and name not in closed:
         rule = queue["spec"].get("namespaces")
-        if rule is not None and namespace not in rule.get("names", ()):
+        if rule is not None and namespace not in (rule.get("names") or ()):
             closed[name] = {**rule, "names": [*rule.get("names", ()), namespace]}
         name = queue["spec"].get("parent", "")
     steps = [set_field(each, "namespaces", rule) for each, rule in closed.items()]

@@ -275,9 +275,11 @@ def _manifest(document: Document) -> Document:
     """The manifest with which a user would create the object again."""
     copy: Document = _copied({key: value for key, value in document.items() if key != "status"})
     copy["metadata"] = {k: v for k, v in copy["metadata"].items() if k not in SERVER_FIELDS}
-    if copy["kind"] == "Job":
-        copy["spec"].pop("selector", None)
-        labels = copy["spec"]["template"].get("metadata", {}).get("labels") or {}
+    spec = copy.get("spec")
+    if copy["kind"] == "Job" and spec:
+        spec.pop("selector", None)
+        template = spec.get("template") or {}
+        labels = (template.get("metadata") or {}).get("labels") or {}
         for name in JOB_CONTROLLER_LABELS:
             labels.pop(name, None)
             labels.pop(f"batch.kubernetes.io/{name}", None)

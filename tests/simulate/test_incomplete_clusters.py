@@ -93,3 +93,12 @@ def test_each_field_may_be_absent_null_or_empty(documents, seed):
 @pytest.mark.parametrize("seed", range(12, 400))
 def test_each_field_may_be_absent_null_or_empty_at_length(documents, seed):
     test_each_field_may_be_absent_null_or_empty(documents, seed)
+
+
+@pytest.mark.parametrize("template", [None, {}, {"spec": None}])
+def test_a_waiting_job_may_have_half_a_template(documents, template):
+    halved = copy.deepcopy([each for each in documents if each["kind"] != "Pod"])
+    for each in halved:
+        if each["metadata"]["name"] == "waits":
+            each["spec"]["template"] = template
+    ask(halved)

@@ -47,11 +47,12 @@ def create_claims(work: Work) -> None:
     pod = work.api.find(PODS, name, namespace)
     if pod is None or is_deleting(pod) or is_finished(pod):
         return
-    statuses = {each["name"]: each for each in pod["status"].get("resourceClaimStatuses") or ()}
+    known = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    statuses = {each["name"]: each for each in known if each.get("name")}
     before = dict(statuses)
     for reference in pod["spec"].get("resourceClaims") or ():
         template = reference.get("resourceClaimTemplateName")
-        if template and reference["name"] not in statuses:
+        if template and reference.get("name") and reference["name"] not in statuses:
             claim = _claim_of_pod(work, pod, reference["name"], template)
             if claim is not None:
                 entry = {"name": reference["name"], "resourceClaimName": name_of(claim)}

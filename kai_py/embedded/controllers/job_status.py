@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING
 
 from kai_py.api.times import format_time
 from kai_py.embedded.controllers.owned_pods import is_active, is_finished, is_ready
-from kai_py.embedded.documents import is_deleting, is_true, seconds_of, with_condition
+from kai_py.embedded.documents import (
+    condition_states,
+    is_deleting,
+    is_true,
+    seconds_of,
+    with_condition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,9 +78,9 @@ def failure_action(job: Json, pod: Json) -> tuple[FailureAction, str]:
 
 
 def _matches_conditions(rule: Json, pod: Json) -> bool:
-    present = {(each["type"], each["status"]) for each in pod["status"].get("conditions") or ()}
+    present = condition_states(pod)
     patterns = rule.get("onPodConditions") or ()
-    return any((each["type"], each.get("status", "True")) in present for each in patterns)
+    return any((each.get("type"), each.get("status") or "True") in present for each in patterns)
 
 
 def _matches_exit_code(rule: Json, pod: Json) -> bool:
@@ -84,9 +90,9 @@ def _matches_exit_code(rule: Json, pod: Json) -> bool:
     container = exit_codes.get("containerName")
     for status in pod["status"].get("containerStatuses") or ():
         terminated = (status.get("state") or {}).get("terminated")
-        if not terminated or (container and status["name"] != container):
+        if not terminated or (container and status.get("name") != container):
             continue
-        code = terminated["exitCode"]
+        code = terminated.get("exitCode", 0)
         if code != 0 and (code in exit_codes["values"]) is (exit_codes["operator"] == "In"):
             return True
     return False
@@ -207,7 +213,7 @@ def _exceeded_limit(
 ) -> tuple[str, str] | None:
     spec = job["spec"]
     restarts = sum(
-        each.get("restartCount", 0)
+        each.get("restartCount") or 0
         for pod in pods
         for each in pod["status"].get("containerStatuses") or ()
         if spec["template"]["spec"]["restartPolicy"] == "OnFailure"

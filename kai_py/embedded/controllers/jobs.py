@@ -150,9 +150,9 @@ def _delete_after_ttl(work: Work, job: Json) -> None:
     ended = [
         seconds_of(each["lastTransitionTime"])
         for each in job["status"]["conditions"]
-        if each["type"] in ("Complete", "Failed")
+        if each.get("type") in ("Complete", "Failed") and each.get("lastTransitionTime")
     ]
-    remaining = max(ended) + lifetime - work.now
+    remaining = max(ended, default=work.now) + lifetime - work.now
     if remaining > 0:
         work.requeue_after(remaining)
     else:
