@@ -305,3 +305,12 @@ def test_a_pod_whose_part_of_a_gpu_is_claimed_has_none_of_a_device_plugin():
     status = PodExtendedResourceClaimStatus(request_mappings=(mapping,))
     claimed = PodStatus(extended_resource_claim_status=status)
     assert list(shared_groups(replace(shares, status=claimed))) == []
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "PreferNoSchedule"])
+def test_a_taint_that_no_node_had_before_keeps_pods_away(effect):
+    cluster = Cluster(team(), node("n"), node("other"), in_team("runs", 8, nodeName="other"))
+    cluster.snapshot()
+    taints = [{"key": "k", "value": "v", "effect": effect}]
+    cluster.add({**node("n"), "spec": {"taints": taints}}).add(in_team("waits"))
+    assert placed(cluster.plan()) == ({} if effect == "NoSchedule" else {"waits": "n"})

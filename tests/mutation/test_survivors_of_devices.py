@@ -12,11 +12,15 @@ from kai_py.api.records.core import (
 from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import (
+    AllocationResult,
     CELDeviceSelector,
+    DeviceAllocationResult,
     DeviceClass,
+    DeviceRequestAllocationResult,
     DeviceSelector,
     ResourceSlice,
 )
+from kai_py.api.references import PodRef
 from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.counters import groups_with_device
@@ -248,3 +252,15 @@ def test_the_smallest_memory_that_is_known_counts():
     sizes = [DivisibleGpu("d", size * MIB, capacities=(), identifier="") for size in (0, 80, 40)]
     assert memory_mib(sizes) == 40.0
     assert memory_mib(sizes[:1]) == 0.0
+
+
+def test_devices_of_a_binding_that_is_being_written_are_taken_until_it_is_withdrawn():
+    cluster = Cluster(team(), node("n", 0), list(claims_of(2, {}, device("a"))))
+    result = DeviceRequestAllocationResult(request="r", driver="d", pool="n", device="a")
+    allocation = AllocationResult(devices=DeviceAllocationResult(results=(result,)))
+    first, builder = PodRef("default", "p0", "uid-Pod-p0"), cluster.planner.builder
+    assert len(placed(cluster.plan())) == 1
+    builder.assume(first, "n", {"uid-ResourceClaim-c0": allocation})
+    assert placed(cluster.plan()) == {}
+    builder.forget(first.uid)
+    assert len(placed(cluster.plan())) == 1

@@ -1,5 +1,7 @@
 """Ten rounds without arrivals: what one cycle starts or moves, the next does not evict.
 
+Where no rule waits for a time, no round evicts any pod after one that has decided nothing.
+
 Promises are kept (the memory of the scheduler goes on) or forgotten, as after crashes.
 """
 
@@ -10,7 +12,7 @@ import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
-from kai_py.policy.lost_work import LossRules
+from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.plan.test_long_run import lived
 from tests.support.replacing import replace
@@ -65,11 +67,11 @@ def running_on(made, where):
     return replace(made, members=members)
 
 
-def course(world, kept):
+def course(world, kept, rules=WEIGHED):
     """The plans of ten rounds, each carried out before the next."""
     memory, now = CycleMemory(ClusterDevices()), NOW
     for _ in range(ROUNDS):
-        plan = run_cycle(world.snapshot(now), CycleSettings(loss_rules=WEIGHED), memory)
+        plan = run_cycle(world.snapshot(now), CycleSettings(loss_rules=rules), memory)
         yield plan
         world, now = lived(world, plan, now), now + SECONDS
         memory = memory if kept else CycleMemory(ClusterDevices())
@@ -88,3 +90,14 @@ def test_what_is_started_or_moved_stays(first, kept):
             started |= {each.pod.uid for each in plan.evictions if each.relocated_to}
             restarts.update((each.pod.uid, each.preemptor) for each in plan.evictions)
         assert max(restarts.values(), default=0) <= 1, seed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "forgotten"])
+def test_no_round_evicts_after_one_that_decides_nothing(kept):
+    for seed in range(50):
+        rests = False
+        for plan in course(drawn(random.Random(seed)), kept, NO_LOSS_RULES):
+            assert not (rests and plan.evictions), seed
+            rests |= not (plan.placements or plan.nominations or plan.evictions)
+        assert rests, seed

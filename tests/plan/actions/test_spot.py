@@ -122,6 +122,14 @@ def test_the_budget_of_the_fallback_counts_what_fell_back():
     assert 'maxGPUs of spotFallback of queue "q" is used' in plan.unplaced[0].message
 
 
+def test_the_fallback_is_told_to_those_that_lack_capacity_only():
+    waits = work("a", **{SPOT: "only", AFTER: "1h"})
+    [short] = world(waits, spot=0).plan(1000.0).unplaced
+    [over] = world(waits, spec={"deservedGPUs": 4, "maxGPUs": 4}).plan(1000.0).unplaced
+    assert "It may use on-demand nodes from" in short.message
+    assert "on-demand" not in over.message
+
+
 def test_spot_nodes_come_first_after_the_fallback():
     marks = {SPOT: "only", AFTER: "1s"}
     assert placed(world(work("a", **marks)).plan()) == {"a-0": "spot-0"}
