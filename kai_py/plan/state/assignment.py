@@ -73,6 +73,9 @@ def gang_placement(
 ) -> GangPlacement:
     """The placement of a gang with these pods; ``names``: of nodes."""
     gang = pods[0].gang
+    # Mostly all pods of a gang share one set of limits.
+    sets = {id(p.member.failure_limits): p.member.failure_limits for p in pods}
+    limits = {key: limits_of(each) for key, each in sets.items()}
     return GangPlacement(
         gang=gang.key,
         owner=gang.owner,
@@ -94,7 +97,7 @@ def gang_placement(
                 gpu_share=p.member.shape.gpu_share,
                 node_claims=p.node_claims,
                 node_amounts=p.node_amounts,
-                limits=limits_of(p.member.failure_limits),
+                limits=limits[id(p.member.failure_limits)],
             )
             for p in pods
         ),
