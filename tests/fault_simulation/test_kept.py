@@ -8,6 +8,7 @@ import pytest
 
 from kai_py import scheduler
 from kai_py.commit import pod_state
+from kai_py.commit.unseen_bindings import UnseenBindings
 from kai_py.process_settings import commit_settings
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.watch.client import Client
@@ -68,12 +69,21 @@ def test_a_late_binding_is_found():
 
 @pytest.mark.slow
 def test_a_page_taken_for_an_answer_is_found():
-    """It finds pods that wait for ever where any answer to a binding says that it was made."""
+    """It finds pods that wait for ever where any answer to a binding says that it was made.
+
+    Nor may it ask later for bindings that the watch never shows.
+    """
 
     async def act(client, call):
         await client.transport.send(call)
 
-    with mock.patch.object(Client, "_act", act):
+    async def ask_for_none(*_):
+        pass
+
+    with (
+        mock.patch.object(Client, "_act", act),
+        mock.patch.object(UnseenBindings, "run_once", ask_for_none),
+    ):
         assert_found("binding-answered-by-a-page", "is not finished: Pending on no node")
 
 

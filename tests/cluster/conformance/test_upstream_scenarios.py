@@ -45,7 +45,7 @@ NOT_PLAYED = {
 """By source of a scenario, why it is played in process only."""
 
 PLAYED = {
-    table.__name__.rpartition("test_")[2]: [
+    table.__name__.rpartition("test_")[2].replace("_", "-"): [
         each for each in table.SCENARIOS if each.is_plain and each.source not in NOT_PLAYED
     ]
     for table in (

@@ -9,7 +9,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from tests.cluster.controlplane.binaries import binaries
+from tests.cluster.controlplane.binaries import binaries, discard_compiled
+from tests.cluster.controlplane.filters import filter_program
 from tests.cluster.controlplane.server import control_plane
 
 
@@ -22,7 +23,9 @@ def main() -> None:
     if parser.parse_args().serve:
         _serve()
     else:
+        filter_program()
         print(binaries())
+        discard_compiled()
 
 
 def _serve() -> None:

@@ -49,38 +49,56 @@ def binaries() -> Path:
             return Path(assets)
         # Programs of different releases do not make a control plane: all from there, or none.
         _say(f"KUBEBUILDER_ASSETS lacks {', '.join(missing)}; using the pinned build instead")
-    cache_directory = user_cache() / "kai-py" / "controlplane"
-    target = cache_directory / _fingerprint()
+    cached = controlplane_cache()
+    target = cached / _fingerprint()
     if not target.exists():
-        cache_directory.mkdir(parents=True, exist_ok=True)
-        with locked(cache_directory / "lock"):
+        with locked(cached / "lock"):
             if not target.exists():
-                _build(target, cache_directory)
+                _build(target)
     return target
 
 
-def _build(target: Path, cache_directory: Path) -> None:
-    go = find_go(MODULE, cache_directory)
-    environment = go_environment(cache_directory)
+def controlplane_cache() -> Path:
+    """Return the directory of the user's cache for programs and what compiles them."""
+    directory = user_cache() / "kai-py" / "controlplane"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def build(package: str, target: Path) -> None:
+    """Compile one program of the module.
+
+    :raises BuildError: the compiler failed.
+    """
+    cached = controlplane_cache()
+    _say(f"building {target.stem} (once; minutes when nothing is compiled yet)")
+    started = time.monotonic()
+    answer = subprocess.run(
+        [find_go(MODULE, cached), "build", _LINK, "-o", target, package],
+        cwd=MODULE,
+        env=go_environment(cached),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if answer.returncode != 0:
+        raise BuildError(f"go build {package} failed:\n{answer.stderr[-4000:].strip()}")
+    _say(f"built {target.stem} in {time.monotonic() - started:.0f} s")
+
+
+def discard_compiled() -> None:
+    """Remove the packages that were compiled on the way, gigabytes of them."""
+    shutil.rmtree(compiled_packages(controlplane_cache()), ignore_errors=True)
+
+
+def _build(target: Path) -> None:
     unfinished = target.with_name(target.name + ".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     for name, package in PACKAGES.items():
-        _say(f"building {name} (once; minutes when nothing is compiled yet)")
-        started = time.monotonic()
-        answer = subprocess.run(
-            [go, "build", _LINK, "-o", unfinished / name, package],
-            cwd=MODULE,
-            env=environment,
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if answer.returncode != 0:
-            raise BuildError(f"go build {package} failed:\n{answer.stderr[-4000:].strip()}")
-        _say(f"built {name} in {time.monotonic() - started:.0f} s")
+        build(package, unfinished / name)
     unfinished.rename(target)
-    shutil.rmtree(compiled_packages(cache_directory), ignore_errors=True)
+    discard_compiled()
 
 
 def _fingerprint() -> str:
