@@ -354,7 +354,7 @@ class Scheduler:
                 self._executor.execute(plan, snapshot, now)
 
     def _decide(self, snapshot: Snapshot) -> tuple[Plan, Floats]:
-        watch = CycleTimer(self._configuration.budgets.cycle_time, self._client.machine.boot_time)
+        watch = CycleTimer(self._configuration.budgets.cycle_time)
         plan = self._planner.decide(snapshot, watch=watch)
         return plan, self._planner.node_gpus(snapshot)
 

@@ -1,8 +1,9 @@
-"""The watchdog of a cycle: wall-clock time by gang, and an end to a cycle over its limit.
+"""The watchdog of a cycle: processor time by gang, and an end to a cycle over its limit.
 
 The pure cycle tells whose turn begins and polls wherever a search spends from a budget; here is the
 clock. A cycle over its limit is ended at the next poll, and the gang whose turns took the most time
-of it is named: not merely the one that happened to be planned then.
+of it is named: not merely the one that happened to be planned then. Only what the cycle's own
+thread computes counts: where other processes keep it waiting, no gang is to blame.
 """
 
 import time
@@ -12,9 +13,10 @@ from kai_py.plan.session.turns import CycleOverLimitError
 
 
 class CycleTimer:
-    """The time of one cycle, from its creation on; ``limit`` in seconds."""
+    """The time of one cycle, from its creation on, in the thread that plans it."""
 
-    def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limit: float, clock: Callable[[], float] = time.thread_time) -> None:
+        """``limit`` in seconds."""
         self._limit, self._clock = limit, clock
         self._started = self._turn_began = clock()
         self._gang = ""

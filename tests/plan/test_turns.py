@@ -1,5 +1,7 @@
 """What goes wrong while one gang is planned stays with that gang."""
 
+import time
+
 import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -12,6 +14,7 @@ from kai_py.plan.placement.gang import Placer
 from kai_py.plan.plan import Action, Stage
 from kai_py.plan.session.spot_choices import SpotChoices
 from kai_py.plan.session.startups import Startups
+from kai_py.plan.session.turns import CycleOverLimitError
 from kai_py.plan.state import assignment
 from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.statement import Statement
@@ -205,6 +208,22 @@ def test_what_a_cycle_decided_before_its_end_stands(monkeypatch):
     before = world({"n": 6}, mixed("good", created=0), mixed("hog", created=5))
     plan = played(before, CycleMemory(ClusterDevices()), watch=CycleTimer(10.0, clock))
     assert set(placed(plan)) == {"good-a", "good-b"}
+
+
+def test_waiting_for_a_processor_counts_for_no_gang():
+    timer = CycleTimer(0.05)
+    timer.begin("waits")
+    time.sleep(0.1)
+    timer.poll()
+    timer.begin("computes")
+
+    def compute():
+        while True:
+            timer.poll()
+
+    with pytest.raises(CycleOverLimitError) as ended:
+        compute()
+    assert ended.value.gang == "computes"
 
 
 def test_the_timer_names_the_longest_turn_and_not_the_last():
