@@ -15,6 +15,7 @@ from kai_py.dra.rows import DeviceRow
 from kai_py.dra.selectors.derived_attribute import attribute_value, compile_attribute
 from kai_py.dra.selectors.device import AttributeList, AttributeValue
 from kai_py.dra.selectors.masks import mask
+from kai_py.dra.selectors.outcomes import attempt
 from kai_py.dra.selectors.selector import as_bool, compile_selector, explain
 from kai_py.dra.spending import SelectorAllowance
 
@@ -75,7 +76,7 @@ class CompiledExpressions:
         """The value of an expression on a device; an error costs what was evaluated before it."""
         row.cel.require_sound()
         self.allowance.require()
-        value, cost = expression.program.attempt(row.cel.activation)
+        value, cost = attempt(expression, row.cel)
         self.allowance.spend(cost)
         if not isinstance(value, CELRuntimeError):
             return value

@@ -167,7 +167,8 @@ def _hashable(value: Value) -> Value:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, dict):
-        return tuple(sorted((key, _hashable(item)) for key, item in value.items()))
+        # In their order, which a loop over them sees.
+        return tuple((key, _hashable(item)) for key, item in value.items())
     return (value.kind if isinstance(value, AttributeList) else type(value).__name__, value)
 
 
