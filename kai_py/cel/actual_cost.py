@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 
-from kai_py.cel.values import Value, size_of
+from kai_py.cel.values import Uint, Value, size_of
 
 LIMIT = 1_000_000
 TEXT, PATTERN = 0.1, 0.25
 NEW_LIST, NEW_MAP = 10, 30
+SCALAR_PAIRS = frozenset(product((bool, int, Uint, float), repeat=2))
+"""Classes of two arguments without a size: a call with them costs 1, whatever it calls."""
 
 Args = tuple[Value, ...]
 CallCost = Callable[[Args], int]

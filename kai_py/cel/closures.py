@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kai_py.cel import values
-from kai_py.cel.actual_cost import LIMIT, NEW_LIST, NEW_MAP, CallCost
+from kai_py.cel.actual_cost import LIMIT, NEW_LIST, NEW_MAP, SCALAR_PAIRS, CallCost
 from kai_py.cel.functions import Function, choose, no_overload
 from kai_py.cel.values import (
     CELRuntimeError,
@@ -89,8 +89,18 @@ def read_path(variable: str, keys: tuple[str, ...]) -> Closure:
     return path
 
 
+def read_element(slot: int) -> Closure:
+    """A closure that reads the variable of a loop, which is never an error."""
+
+    def read(frame: Frame) -> Value:
+        frame.cost += 1
+        return frame.slots[slot]
+
+    return read
+
+
 def read_slot(slot: int) -> Closure:
-    """A closure that reads a local variable."""
+    """A closure that reads a local variable; raises the error that it may hold."""
 
     def read(frame: Frame) -> Value:
         frame.cost += 1
@@ -243,10 +253,11 @@ def _call_with_two(
 
     def evaluate(frame: Frame) -> Value:
         first, second = left(frame), right(frame)
-        implementation = chosen.get((type(first), type(second)))
+        classes = (type(first), type(second))
+        implementation = chosen.get(classes)
         if implementation is None:
             return apply(frame, (first, second))
-        frame.cost += 1 if cost is None else cost((first, second))
+        frame.cost += 1 if cost is None or classes in SCALAR_PAIRS else cost((first, second))
         if frame.cost > LIMIT:
             raise CostLimitError
         return implementation(first, second)
@@ -309,13 +320,17 @@ def fold(
     ``absorbs``: keep an error until a later round decides.
     """
 
+    first, *others = variables
+
     def evaluate(frame: Frame) -> Value:
         slots = frame.slots
-        elements = _elements(over(frame), len(variables))
+        elements = _pairs(over(frame)) if others else values.iterate(over(frame))
         slots[accumulator] = initial(frame)
         for element in elements:
-            for slot, value in zip(variables, element, strict=True):
-                slots[slot] = value
+            if others:
+                slots[first], slots[others[0]] = element
+            else:
+                slots[first] = element
             if condition(frame) is False:
                 break
             try:
@@ -326,16 +341,14 @@ def fold(
                 if not absorbs:
                     raise
                 slots[accumulator] = error.as_value()
-            frame.add_cost(0)
+            if frame.cost > LIMIT:
+                raise CostLimitError
         return result(frame)
 
     return evaluate
 
 
-def _elements(over: Value, count: int) -> Iterable[tuple[Value, ...]]:
-    elements = values.iterate(over)
-    if count == 1:
-        return ((element,) for element in elements)
-    if isinstance(over, tuple):
-        return enumerate(over)
-    return ((values.from_key(key), value) for key, value in over.items())
+def _pairs(over: Value) -> Iterable[tuple[Value, Value]]:
+    """The elements of a list with their positions, or the entries of a map."""
+    keys = values.iterate(over)
+    return enumerate(over) if isinstance(over, tuple) else zip(keys, over.values(), strict=True)

@@ -154,7 +154,7 @@ def _bind(node: Bind, scope: _Scope) -> Closure:
 
 def _loop(node: Comprehension, scope: _Scope) -> Closure:
     accumulator, *variables = (scope.slot() for _ in range(len(node.variables) + 1))
-    names = dict(zip(node.variables, map(closures.read_slot, variables), strict=True))
+    names = dict(zip(node.variables, map(closures.read_element, variables), strict=True))
     names[node.accumulator] = closures.read_slot(accumulator)
     inside = scope.with_readers(names)
     return closures.fold(

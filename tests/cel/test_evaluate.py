@@ -1,16 +1,19 @@
 """Expressions and what they give, library by library."""
 
 import gc
+from itertools import product
 
 import pytest
 
 from kai_py.api.quantity import parse_quantity
+from kai_py.cel.actual_cost import CALL_COSTS, SCALAR_PAIRS
 from kai_py.cel.check import Environment
 from kai_py.cel.expression import CompileError, compile_expression
+from kai_py.cel.functions import REGISTRY, choose
 from kai_py.cel.library.convert import to_string
 from kai_py.cel.library.versions import parse_semver
 from kai_py.cel.types import DYN, QUANTITY, STRING, Type, map_of
-from kai_py.cel.values import CELRuntimeError
+from kai_py.cel.values import CELRuntimeError, Uint
 
 ENVIRONMENT = Environment(
     {"gpu": Type("Gpu"), "name": STRING},
@@ -357,3 +360,38 @@ def test_an_error_leaves_nothing_to_the_garbage_collector(text):
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_calls_with_two_scalars_cost_one():
+    """The evaluator does not ask their cost."""
+    samples = {bool: True, int: 2, Uint: Uint(2), float: 2.0}
+    assert set(product(samples, repeat=2)) == SCALAR_PAIRS
+    asked = 0
+    for name, function in REGISTRY.items():
+        for classes in SCALAR_PAIRS:
+            arguments = tuple(map(samples.__getitem__, classes))
+            if name in CALL_COSTS and choose(function, arguments) is not None:
+                asked += 1
+                assert CALL_COSTS[name](arguments) == 1, (name, classes)
+    assert asked > 50
+
+
+@pytest.mark.parametrize("text", ["dyn({0}) {1} {2}", "[dyn({0})].exists(x, x {1} {2})"])
+@pytest.mark.parametrize(
+    ("left", "right", "holds"),
+    [
+        ("1", "2u", ("<", "<=")),
+        ("2.5", "2", (">", ">=")),
+        ("9007199254740993", "9007199254740992.0", (">", ">=")),
+        ("18446744073709551615u", "-1", (">", ">=")),
+        ("double('NaN')", "1", ()),
+        ("double('NaN')", "double('NaN')", ()),
+        ("true", "false", (">", ">=")),
+        ("'a'", "'b'", ("<", "<=")),
+        ("b'b'", "b'b'", ("<=", ">=")),
+        ("duration('1s')", "duration('2s')", ("<", "<=")),
+    ],
+)
+def test_order(text, left, right, holds):
+    for operator in ("<", "<=", ">", ">="):
+        assert evaluate(text.format(left, operator, right)) is (operator in holds)

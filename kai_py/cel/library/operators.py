@@ -9,6 +9,7 @@ Source: CEL specification "List of Standard Definitions"; cel-go for the wording
 from __future__ import annotations
 
 import math
+import operator
 
 from kai_py.cel import values
 from kai_py.cel.functions import declare, function
@@ -189,9 +190,9 @@ def _register() -> None:
     declare("_?_:_(bool, A, A) -> A", lambda condition, a, b: a if condition else b)
     numbers = [f"{a}, {b}" for a in _NUMBERS for b in _NUMBERS]
     others = [f"{kind}, {kind}" for kind in ("bool", "string", "bytes", "timestamp", "duration")]
-    for operator, holds in _ORDER.items():
+    for name, holds in _ORDER.items():
         for pair in numbers + others:
-            declare(f"{operator}({pair}) -> bool", lambda a, b, holds=holds: order(a, b, holds))
+            declare(f"{name}({pair}) -> bool", holds)
 
 
 def divide_uint(left: int, right: int) -> int:
@@ -201,18 +202,7 @@ def divide_uint(left: int, right: int) -> int:
     return int(left) // int(right)
 
 
-def order(left: Value, right: Value, holds: frozenset[int]) -> bool:
-    """Whether the comparison has one of the results in ``holds``; NaN is unordered."""
-    if values.is_nan(left) or values.is_nan(right):
-        return False
-    return values.compare(left, right) in holds
-
-
 _NUMBERS = ("int", "uint", "double")
-_ORDER = {
-    "_<_": frozenset({-1}),
-    "_<=_": frozenset({-1, 0}),
-    "_>_": frozenset({1}),
-    "_>=_": frozenset({0, 1}),
-}
+_ORDER = {"_<_": operator.lt, "_<=_": operator.le, "_>_": operator.gt, "_>=_": operator.ge}
+"""Python compares as CEL does: numbers of any two types by value, none with NaN."""
 _register()
