@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.cluster.controlplane.binaries import binaries, discard_compiled
-from tests.cluster.controlplane.filters import filter_program
 from tests.cluster.controlplane.server import control_plane
 
 
@@ -23,7 +22,6 @@ def main() -> None:
     if parser.parse_args().serve:
         _serve()
     else:
-        filter_program()
         print(binaries())
         discard_compiled()
 

@@ -88,7 +88,9 @@ def build(package: str, target: Path) -> None:
 
 def discard_compiled() -> None:
     """Remove the packages that were compiled on the way, gigabytes of them."""
-    shutil.rmtree(compiled_packages(controlplane_cache()), ignore_errors=True)
+    cached = controlplane_cache()
+    with locked(cached / "lock"):
+        shutil.rmtree(compiled_packages(cached), ignore_errors=True)
 
 
 def _build(target: Path) -> None:
@@ -98,7 +100,7 @@ def _build(target: Path) -> None:
     for name, package in PACKAGES.items():
         build(package, unfinished / name)
     unfinished.rename(target)
-    discard_compiled()
+    shutil.rmtree(compiled_packages(target.parent), ignore_errors=True)
 
 
 def _fingerprint() -> str:

@@ -1,4 +1,7 @@
-"""kube-scheduler's filter plugins as a program, compiled once from the control plane's module."""
+"""kube-scheduler's filter plugins as a program, compiled once from the control plane's module.
+
+python -m tests.cluster.controlplane.filters    builds it if needed
+"""
 
 import hashlib
 import os
@@ -26,3 +29,7 @@ def filter_program() -> Path:
             build("./filters", unfinished)
             os.replace(unfinished, target)
     return target
+
+
+if __name__ == "__main__":
+    filter_program()
