@@ -38,7 +38,8 @@ from kai_py.plan.plan import Action, Plan
 from kai_py.plan.session.spot_choices import SpotRules
 from kai_py.plan.session.startups import GANGS_NOT_READY, StartupRecord
 from kai_py.plan.session.turns import CycleWatch
-from kai_py.plan.state.queues import PastUsage, Quota, gpus_of_nodes, quota_of
+from kai_py.plan.state.cluster_totals import gpus_of_nodes
+from kai_py.plan.state.queues import PastUsage, Quota, quota_of
 from kai_py.policy.ageing import Ageing
 from kai_py.policy.fairness_rules import PROFILES, FairnessRules
 from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules

@@ -90,7 +90,6 @@ class NodeUsageTable(PodTable):
         self._releasing = self._used.copy()
         self._generation = 0
         self._stale = True
-        self._handed_out = False
         self._shared_gpus = SharedGpuTable()
         self._legacy_mig: dict[str, int] = {}
 
@@ -152,7 +151,6 @@ class NodeUsageTable(PodTable):
         """The current state; the arrays must not be written to."""
         if self._stale:
             self._rebuild()
-        self._handed_out = True
         for array in (self._used, self._releasing):
             array.flags.writeable = False
         if self._items is None:
@@ -202,11 +200,12 @@ class NodeUsageTable(PodTable):
         row = self._columns.positions.get(usage.node)
         if row is None:
             return
-        if self._handed_out:
-            self._used, self._releasing = self._used.copy(), self._releasing.copy()
-            self._handed_out = False
+        if not self._used.flags.writeable:
+            self._used = self._used.copy()
         _add(self._used, self._resources, row, usage.requests, sign)
         if usage.releasing:
+            if not self._releasing.flags.writeable:
+                self._releasing = self._releasing.copy()
             _add(self._releasing, self._resources, row, usage.requests, sign)
 
     def _count_legacy_mig(self, node: str, change: int) -> None:
@@ -226,7 +225,7 @@ class NodeUsageTable(PodTable):
         )
         shape = (len(self._resources.names), len(self._columns))
         self._used, self._releasing = np.zeros(shape), np.zeros(shape)
-        self._stale = self._handed_out = False
+        self._stale = False
         self._items = None
         on_nodes = [each for each in self._usages.values() if each.node in self._columns.positions]
         self._add_all(self._used, on_nodes)

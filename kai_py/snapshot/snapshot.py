@@ -151,6 +151,11 @@ class Snapshot:
     misnamed_schedulers: tuple[MisnamedScheduler, ...] = ()
 
     @cached_property
+    def has_releasing(self) -> bool:
+        """Whether any terminating pod occupies part of a node. O(nodes)."""
+        return bool(self.releasing.any())
+
+    @cached_property
     def claim_holders(self) -> Mapping[str, tuple[Gang, Member]]:
         """The pods that have claims by uid, and their gangs. O(pods)."""
         return {

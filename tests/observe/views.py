@@ -5,7 +5,7 @@ import numpy as np
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
-from kai_py.plan.state.queues import gpus_of_nodes
+from kai_py.plan.state.cluster_totals import gpus_of_nodes
 
 
 def view_of(snapshot, number=1):

@@ -60,6 +60,8 @@ def _could_help_any(state: CycleState, gangs: Iterable[Gang]) -> bool:
     """Whether the idle resources of all nodes together suffice for any of the gangs."""
     requests = (state.next_request(gang) for gang in gangs if gang.preemptible)
     kinds = {tuple(m.shape.number for m in each.members): each for each in requests if each}
+    if not kinds:
+        return False
     idle = _total_future_idle(state)
     return any(_is_enough(state, idle, request) for request in kinds.values())
 

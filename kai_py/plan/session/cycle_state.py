@@ -127,7 +127,7 @@ class CycleState:
         """Whether capacity is being released, so that waiting for it can make sense."""
         snapshot = self.snapshot
         released = bool(snapshot.releasable_claims) or not all(snapshot.group_claim_users.values())
-        return released or bool(snapshot.releasing.any()) or bool(self.statement.evicted)
+        return released or snapshot.has_releasing or bool(self.statement.evicted)
 
     @cached_property
     def evictable(self) -> Mapping[int, Sequence[Gang]]:

@@ -6,11 +6,12 @@ on every placement and eviction changes the counts that it concerns, and its und
 As long as no rule concerns any of the shapes, nothing is counted.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from kai_py.plan.state.assignment import Assignment, Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.policy.pod_rules import DomainCounts, PodRules
 from kai_py.snapshot.gangs import Member
@@ -56,6 +57,20 @@ def placed_pod(member: Member, row: int, capacity: Capacity) -> PodDecision:
 def evicted_pod(member: Member, row: int) -> PodDecision:
     """The decision that the pod leaves its node."""
     return PodDecision(member, row, 0, -1)
+
+
+def decided_pods(
+    positions: Mapping[str, int],
+    placed: Mapping[str, Assignment],
+    evicted: Mapping[str, Evicted],
+) -> Iterator[PodDecision]:
+    """What was decided so far, for rules between pods; ``positions``: of nodes."""
+    for each in placed.values():
+        yield placed_pod(each.member, each.row, each.capacity)
+    for victim in evicted.values():
+        row = positions.get(victim.member.node)
+        if row is not None:
+            yield evicted_pod(victim.member, row)
 
 
 DecisionKey = tuple[str, bool]

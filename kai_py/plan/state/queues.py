@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.dra.device_limits import selector_problems
+from kai_py.plan.state.cluster_totals import ClusterTotals
 from kai_py.plan.state.shared_claims import SharedClaims
 from kai_py.plan.state.undo import no_undo
 from kai_py.policy.fair_share import FairShare, fair_share
@@ -22,15 +22,12 @@ from kai_py.policy.fairness_rules import FairnessRules
 from kai_py.policy.queue_usage import ExternalUsage, QueueUsage
 from kai_py.policy.round_robin import GangCosts, cumulative_usage
 from kai_py.policy.usage_history import UsageHistory
-from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting
+from kai_py.snapshot.accounting import GPU, Accounting
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.gpu_nodes import REPLICA_RESOURCE, gpu_replicas
 from kai_py.snapshot.resources import Floats, amounts_at
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_tree import Index, QueueTable, build_queue_table
 from kai_py.snapshot.tables.queues import (
-    DEVICE_ATTRIBUTE,
-    DEVICE_SELECTOR,
     QueueInfo,
     QueueProblem,
     UsageRecord,
@@ -48,12 +45,13 @@ ShareInputs = tuple[bytes, bytes, bytes | None, FairnessRules]
 
 @dataclass(slots=True)
 class FairShareCache:
-    """The last tree and shares with their inputs. The results are read-only."""
+    """The last tree, totals and shares with their inputs. The results are read-only."""
 
     _tree_inputs: TreeInputs = ((), ())
     _tree: QueueTree | None = None
     _share_inputs: ShareInputs | None = None
     _shares: FairShare | None = None
+    totals: ClusterTotals = field(default_factory=ClusterTotals)
 
     def tree(self, specs: Sequence[QueueInfo], resources: Sequence[str]) -> QueueTree:
         """The queues of ``specs`` over ``resources``, as of ``build_queue_table``."""
@@ -267,7 +265,7 @@ def quota_of(
     for table, amounts in zip(tables, sums, strict=True):
         for queue, charge in amounts.items():
             _add_charge(table, queues, positions, queue, charge)
-    totals = _cluster_totals(snapshot, resources, accounting, device_gpus)
+    totals = cached.totals.of(snapshot, resources, accounting, device_gpus)
     demand, never = queues.subtree_sums(demand), queues.subtree_sums(never)
     allocated = queues.subtree_sums(own)
     past = _past_fractions(history, snapshot, queues, resources, allocated=allocated, total=totals)
@@ -343,39 +341,6 @@ def _add_charge(
     for name, amount in charge.items():
         if name in positions:
             table[positions[name], column] += amount
-
-
-def _cluster_totals(
-    snapshot: Snapshot,
-    resources: tuple[str, ...],
-    accounting: Accounting,
-    device_gpus: Floats,
-) -> Floats:
-    nodes = snapshot.nodes
-    usable = slice(None) if nodes.ready.all() else nodes.ready
-    totals = np.zeros(len(resources))
-    for name, row in snapshot.resources.positions.items():
-        if name in resources:
-            totals[resources.index(name)] = nodes.allocatable[row, usable].sum()
-    for row, name in enumerate(resources):
-        if name.startswith((DEVICE_CLASS, DEVICE_ATTRIBUTE, DEVICE_SELECTOR)):
-            totals[row] = accounting.device_count(name)
-    gpus = gpus_of_nodes(snapshot, accounting, device_gpus)
-    totals[resources.index(GPU)] = gpus[usable].sum()
-    return totals
-
-
-def gpus_of_nodes(snapshot: Snapshot, accounting: Accounting, device_gpus: Floats) -> Floats:
-    """(nodes,) GPUs of each node, ready or not; arguments as of ``quota_of``."""
-    plugin_gpus = np.zeros(len(snapshot.nodes))
-    replicas = gpu_replicas(snapshot.nodes)
-    for name, row in snapshot.resources.positions.items():
-        counted = GPU_RESOURCE if name == REPLICA_RESOURCE else name
-        per_unit = accounting.gpus_per_unit(counted)
-        if per_unit:
-            each = 1.0 / replicas if counted == GPU_RESOURCE else 1.0
-            plugin_gpus += per_unit * each * snapshot.nodes.allocatable[row]
-    return np.maximum(plugin_gpus, device_gpus)
 
 
 def _add_repeatedly(allocated: Floats, cost: Floats, count: int) -> Floats:

@@ -12,8 +12,8 @@ Undoing runs the log backwards, so trials nest. Costs are per pod, never per nod
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from kai_py.plan.state.limits.gpu_sharing import ShareReplicas
 from kai_py.plan.state.limits.node_limits import node_limits
 from kai_py.plan.state.limits.numa import NumaZones
 from kai_py.plan.state.limits.volumes import AssumedVolumes
-from kai_py.plan.state.pod_rules import PodDecision, PodRuleCounts, evicted_pod, placed_pod
+from kai_py.plan.state.pod_rules import PodRuleCounts, decided_pods, evicted_pod, placed_pod
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.undo import Trial
 from kai_py.policy.round_robin import GangCosts
@@ -59,9 +59,7 @@ class Statement:
         self.snapshot = snapshot
         self.quota = quota
         self.devices = devices
-        self.idle: Floats = snapshot.nodes.allocatable - snapshot.used
-        self.future_idle: Floats = self.idle + snapshot.releasing
-        self._has_releasing = bool(snapshot.releasing.any())
+        self._has_released = False
         self.gpu_parts = GpuParts(snapshot, devices, sharing)
         self.volumes = AssumedVolumes(snapshot)
         self.numa_zones = NumaZones(snapshot)
@@ -70,12 +68,28 @@ class Statement:
         self.placed: dict[str, Assignment] = {}
         self.evicted: dict[str, Evicted] = {}
         # Not a method of this statement: the counts that it owns must not keep it alive.
-        decided = partial(_pod_decisions, snapshot.nodes.positions, self.placed, self.evicted)
+        decided = partial(decided_pods, snapshot.nodes.positions, self.placed, self.evicted)
         self.pod_rules = PodRuleCounts(snapshot, decided)
         self._vectors: dict[int, Floats] = {}
         self.claim_shortages: dict[tuple[int, int], str] = {}
         """By shape and row, what the claims of a pod were refused there."""
         self._undo: list[Callable[[], None]] = []
+
+    @cached_property
+    def idle(self) -> Floats:
+        """(resources, nodes) free now. O(nodes) when it is first asked for."""
+        idle: Floats = self.snapshot.nodes.allocatable - self.snapshot.used
+        return idle
+
+    @cached_property
+    def future_idle(self) -> Floats:
+        """(resources, nodes) free later; what changes ``idle`` asks for this first."""
+        return self.idle + self.snapshot.releasing
+
+    @property
+    def _has_releasing(self) -> bool:
+        """Whether later anything else is free than now."""
+        return self._has_released or self.snapshot.has_releasing
 
     def trial(self) -> Trial:
         """Undo everything done in the block unless ``keep`` was called."""
@@ -342,7 +356,7 @@ class Statement:
         if capacity is Capacity.IDLE:
             self.idle[:, rows] += amounts
         else:
-            self._has_releasing = True
+            self._has_released = True
         self.changed_rows += rows
 
     def _shift(self, row: int, amounts: Floats, capacity: Capacity) -> None:
@@ -370,7 +384,7 @@ class Statement:
         if capacity is Capacity.IDLE:
             self.idle[:, row] += amounts
         else:
-            self._has_releasing = True
+            self._has_released = True
         self.changed_rows.append(row)
 
     def _unplace(self, uids: Iterable[str]) -> None:
@@ -383,17 +397,3 @@ class Statement:
         del self.evicted[uid]
         if self.pod_rules.is_counting:
             self.pod_rules.undo(uid, placed=False)
-
-
-def _pod_decisions(
-    positions: Mapping[str, int],
-    placed: Mapping[str, Assignment],
-    evicted: Mapping[str, Evicted],
-) -> Iterator[PodDecision]:
-    """What was decided so far, for rules between pods; ``positions``: of nodes."""
-    for each in placed.values():
-        yield placed_pod(each.member, each.row, each.capacity)
-    for victim in evicted.values():
-        row = positions.get(victim.member.node)
-        if row is not None:
-            yield evicted_pod(victim.member, row)

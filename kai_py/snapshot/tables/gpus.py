@@ -106,9 +106,11 @@ class SharedGpuTable:
         self._nodes = NO_NODES
         self._memory: tuple[Floats, Bools] = (np.zeros(0), np.zeros(0, dtype=np.bool_))
         self._published: Mapping[str, float] = {}
+        self._frozen: GpuSharing | None = None
 
     def add(self, node: str, usage: SharedGpuUsage, sign: float, *, releasing: bool) -> None:
         """Add a pod on ``node`` (or with -1 take it away)."""
+        self._frozen = None
         for gpu in usage.gpus:
             slot = self._slot(node, gpu.group)
             self._index[slot] = max(self._index[slot], gpu.index)
@@ -134,9 +136,15 @@ class SharedGpuTable:
         """Set what drivers publish: MiB of a GPU by node."""
         if published is not self._published:
             self._published, self._memory = published, node_gpu_memory(self._nodes, published)
+            self._frozen = None
 
     def snapshot(self, nodes: NodeColumns) -> GpuSharing:
-        """The shared GPUs of ``nodes``."""
+        """The shared GPUs of ``nodes``; the same object as long as nothing of it changes."""
+        if self._frozen is None or nodes is not self._nodes:
+            self._frozen = self._snapshot(nodes)
+        return self._frozen
+
+    def _snapshot(self, nodes: NodeColumns) -> GpuSharing:
         if nodes.positions is not self._nodes.positions:
             found = [nodes.positions.get(node, -1) for node, _ in self._names]
             self._rows[: len(found)] = found

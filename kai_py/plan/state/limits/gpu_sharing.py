@@ -57,8 +57,7 @@ class SharedGpus:
 
     def __init__(self, sharing: GpuSharing) -> None:
         """Start from the shared GPUs of the snapshot."""
-        self._memory = np.where(sharing.memory_known, sharing.memory, 0.0)
-        self._nominal = sharing.memory
+        self._memory_known, self._nominal = sharing.memory_known, sharing.memory
         free = sharing.memory[sharing.rows] - sharing.used
         self._count = len(free)
         self._rows = sharing.rows.copy()
@@ -72,7 +71,7 @@ class SharedGpus:
         """(nodes,) MiB of each GPU; inf where the memory of the node's GPUs is unknown."""
         if not share.memory:
             return share.fraction * self._nominal
-        return np.where(self._memory > 0, share.memory, np.inf)
+        return np.where(self._memory_known, share.memory, np.inf)
 
     def replicas(
         self, share: GpuShare, idle_gpus: Floats, capacity: Capacity, max_replicas: int
