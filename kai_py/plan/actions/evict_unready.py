@@ -14,6 +14,7 @@ from kai_py.plan.session.startups import (
     FailedStart,
     ReadyRule,
     Startups,
+    has_ready_limit,
     min_member_is_ready,
     ready_rule,
 )
@@ -30,11 +31,16 @@ def evict_unready(state: CycleState, startups: Startups, rules: Mapping[str, Rea
     """Run for every gang with pods that are not ready; ``rules``: by queue."""
     snapshot = state.snapshot
     state.avoided_nodes = startups.avoided_nodes()
-    found = [snapshot.gangs[key] for key in sorted(snapshot.starting) if key in snapshot.gangs]
+    # Of the others nothing is known that could be said, nor is there a time to obey.
+    concerned = [
+        key
+        for key, pods in snapshot.starting.items()
+        if (gang := snapshot.gangs.get(key))
+        and (has_ready_limit(gang, rules) or any(pods.values()))
+    ]
+    found = [snapshot.gangs[key] for key in sorted(concerned)]
     for gang in state.turns.eligible(found):
         rule = ready_rule(gang, rules)
-        if not rule.timeout and not any(snapshot.starting[gang.key].values()):
-            continue  # nothing is known that could be said, nor is there a time to obey
         if min_member_is_ready(snapshot, gang) or not gang.bound:
             continue
         with state.turns.of(gang):

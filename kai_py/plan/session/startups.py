@@ -126,7 +126,7 @@ class Startups:
         limited = (
             gangs[key]
             for key in snapshot.starting
-            if key in gangs and ready_rule(gangs[key], rules).timeout
+            if key in gangs and has_ready_limit(gangs[key], rules)
         )
         unready = {
             gang.key: None
@@ -317,6 +317,11 @@ def ready_rule(gang: Gang, rules: Mapping[str, ReadyRule]) -> ReadyRule:
     if own and (not rule.timeout or own < rule.timeout):
         return ReadyRule(own, rule.attempts)
     return rule
+
+
+def has_ready_limit(gang: Gang, rules: Mapping[str, ReadyRule]) -> bool:
+    """Whether the rule of a gang sets a timeout."""
+    return bool(gang.ready_timeout or (rules and ready_rule(gang, rules).timeout))
 
 
 def _recent(blames: Iterable[Blame], now: float) -> tuple[Blame, ...]:
