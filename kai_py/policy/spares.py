@@ -12,6 +12,7 @@ seen. After a restart of the scheduler a gang is known to have run by the pods t
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kai_py.grouping.gang import is_satisfied
 from kai_py.snapshot.gangs import Gang
@@ -82,7 +83,7 @@ class Spares:
     queues: QueueTable | None = None
     started: StartedGangs = field(default_factory=StartedGangs)
 
-    @property
+    @cached_property
     def exist(self) -> bool:
         """Whether any node is a spare."""
         return any(self.rows.values())

@@ -130,6 +130,12 @@ class CycleState:
         return released or snapshot.has_releasing or bool(self.statement.evicted)
 
     @cached_property
+    def idle_totals(self) -> Sequence[float]:
+        """(resources,) future idle on all nodes together when this was first asked for."""
+        totals: list[float] = self.statement.future_idle.sum(axis=1).tolist()
+        return totals
+
+    @cached_property
     def evictable(self) -> Mapping[int, Sequence[Gang]]:
         """Preemptible gangs that ran when the cycle began, by queue."""
         found: dict[int, list[Gang]] = {}

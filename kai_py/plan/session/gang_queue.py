@@ -95,13 +95,12 @@ class GangQueue:
     def _let_pass(self, queue: int, waiting: list[tuple[GangKey, Gang]], at: int) -> None:
         """Put the first gang that stays within the fair share before those that do not."""
         allocated: list[float] = self._state.quota.usage.allocated[:, queue].tolist()
-        left = [most - has for most, has in zip(self._fair[queue], allocated, strict=True)]
         for position in range(at, min(at + MAX_PASSED, len(waiting))):
             gang = waiting[position][1]
             if gang.priority != waiting[at][1].priority:
                 return
             cost: list[float] = self._state.request_cost(gang).tolist()
-            if not [1 for c, rest in zip(cost, left, strict=True) if c > 0 and c > rest + 1e-9]:
+            if _stays_within(cost, allocated, self._fair[queue]):
                 if position > at:
                     waiting.insert(at, waiting.pop(position))
                 return
@@ -131,6 +130,14 @@ class GangQueue:
     def _rank(self, gang: Gang) -> GangKey:
         rank = elastic_rank(gang, self._state.statement)
         return gang_key(gang, rank, self._state.ageing.points(gang))
+
+
+def _stays_within(cost: Sequence[float], allocated: Sequence[float], fair: Sequence[float]) -> bool:
+    """Whether a queue stays within its fair share with ``cost``; (quota resources,) each."""
+    for added, has, most in zip(cost, allocated, fair, strict=True):
+        if added > 0 and added > most - has + 1e-9:
+            return False
+    return True
 
 
 MAX_BATCH_PODS = 16

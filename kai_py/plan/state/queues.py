@@ -10,6 +10,7 @@ change. Comparing the inputs costs O(resources x queues).
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -106,6 +107,11 @@ class Quota:
     """Past usage by queue, where it counts."""
     _positions: Mapping[str, int] = field(default_factory=dict)
     _costs: dict[int, tuple[Mapping[str, float], Floats]] = field(default_factory=dict)
+
+    @cached_property
+    def has_leaving(self) -> bool:
+        """Whether terminating pods are about to leave any of the allocated amounts."""
+        return bool(self.leaving.any())
 
     def cost(self, charge: Mapping[str, float]) -> Floats:
         """(resources,) the charge on the quota axis, without resources that no queue counts.

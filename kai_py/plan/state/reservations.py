@@ -87,6 +87,8 @@ class Reservations:
 
 def refusing_rows(snapshot: Snapshot, gang: Gang) -> tuple[int, ...]:
     """Rows of the nodes whose kubelets refused pods of ``gang``, which are left out for it."""
+    if not gang.refusals:
+        return ()
     positions = snapshot.nodes.positions
     return tuple(positions[each.node] for each in gang.refusals if each.node in positions)
 

@@ -206,8 +206,7 @@ class ShapeCount:
             if name in resources.positions
         ]
         # What is scarcest comes first, as it mostly decides that no replica fits.
-        idle = statement.future_idle.sum(axis=1)
-        self._request.sort(key=lambda each: float(idle[each[0]]) / each[1])
+        self._request.sort(key=lambda each: state.idle_totals[each[0]] / each[1])
         self._one_per_node = bool(shape.host_ports)
         self._share = shape.gpu_share
         self._gpu_row = resources.positions.get(GPU_RESOURCE)
@@ -217,11 +216,11 @@ class ShapeCount:
         fitting = state.placer.shapes.fits.future_replicas(statement, shape)
         parts = statement.gpu_share_replicas(shape, Capacity.FUTURE_IDLE, self._count)
         self._gpu_share_replicas: list[int] = [] if parts is None else parts.total.tolist()
-        self._idle_gpus = (
-            [] if self._gpu_row is None else statement.future_idle[self._gpu_row].tolist()
-        )
+        self._idle_gpus: list[float] = []
         if parts is not None:
             fitting = np.minimum(fitting, parts.total)
+            if self._gpu_row is not None:
+                self._idle_gpus = statement.future_idle[self._gpu_row].tolist()
         self._shares_per_gpu: list[float] = _max_shares_per_gpu(state, shape)
         self._device_replicas: list[int] = []
         if shape.needs_devices:
