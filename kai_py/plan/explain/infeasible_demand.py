@@ -27,6 +27,7 @@ from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.topology import TopologyLevel
 
 EXACT_COUNT = "ExactCount"
 FIRST_NODES = 512
@@ -108,6 +109,15 @@ class _EmptyNodes:
             found = int(self._by_resources(shape, self.first.nodes).sum())
             self.first.totals[shape.number] = found
         return found >= count or self.total(shape) >= count
+
+    def hold_in_domain(self, shape: Shape, count: int, level: TopologyLevel) -> bool:
+        """Whether any domain of ``level`` holds ``count`` pods of ``shape``."""
+        if self.first is not None and not shape.has_claims and not shape.extended.requests:
+            # As in ``hold``: mostly one of the domains of the first nodes does.
+            found = self._by_resources(shape, self.first.nodes)
+            if int(level.sums(found).max()) >= count:
+                return True
+        return int(level.sums(self.replicas(shape)).max()) >= count
 
     def _by_resources(self, shape: Shape, nodes: NodeColumns) -> Ints:
         admitted = eventually_admitted(shape, nodes)
@@ -214,4 +224,4 @@ def _is_larger_than_domain(gang: Gang, nodes: _EmptyNodes) -> bool:
     level = level_of(nodes.snapshot, constraint, constraint.required_level)
     if level is None or not len(level.names) or gang.bound:
         return False
-    return int(level.sums(nodes.replicas(gang.pending[0].shape)).max()) < gang.tree.min_pods()
+    return not nodes.hold_in_domain(gang.pending[0].shape, gang.tree.min_pods(), level)

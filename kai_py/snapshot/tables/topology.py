@@ -45,10 +45,9 @@ class TopologyLevel:
     first: Ints
 
     def sums(self, amounts: Ints) -> Ints:
-        """(domains,) ``amounts`` (nodes,) added up per domain."""
-        shifted = np.bincount(
-            self.codes - NO_DOMAIN, weights=amounts, minlength=len(self.names) + 1
-        )
+        """(domains,) ``amounts`` (nodes,), or of the first nodes, added up per domain."""
+        codes = self.codes[: len(amounts)] - NO_DOMAIN
+        shifted = np.bincount(codes, weights=amounts, minlength=len(self.names) + 1)
         return shifted[1:].astype(np.int64)
 
 

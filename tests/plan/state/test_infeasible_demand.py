@@ -193,3 +193,14 @@ def test_a_shape_is_counted_once_on_the_first_nodes_and_once_on_all(monkeypatch)
     large = [job_with_pods(f"large-{n}", 9, 2, queue="big") for n in range(5)]
     cluster(*QUEUES, *RACKS, *small, *large).plan()
     assert sorted(counted) == [1, 1, 4]
+
+
+@pytest.mark.parametrize("first", [1, 2, 3])
+@pytest.mark.parametrize(("pods", "infeasible"), [(8, 0), (16, 0), (17, 17)])
+def test_domains_are_found_alike_however_many_nodes_are_looked_at_first(
+    monkeypatch, first, pods, infeasible
+):
+    module = "kai_py.plan.explain.infeasible_demand"
+    monkeypatch.setattr(f"{module}.FIRST_NODES", first)
+    monkeypatch.setattr(f"{module}.MANY_NODES", 2)
+    assert shares(*in_one_rack(pods))["big"].infeasible.get(GPU, 0.0) == infeasible
