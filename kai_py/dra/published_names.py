@@ -19,7 +19,7 @@ from kai_py.dra.selectors.selector import compile_selector
 MAX_TEXTS = 64
 """Different texts of an attribute; one with more (a uuid) identifies devices, not kinds of them."""
 ATTRIBUTES, CAPACITY = MAPS
-DRIVER = "driver"
+DEVICE, DRIVER = "device", "driver"
 FULL_PATH = len(("map", "domain", "name"))
 NOUNS = {ATTRIBUTES: "attribute", CAPACITY: "capacity"}
 
@@ -165,6 +165,9 @@ def unpublished_reference(
 
 def unpublished(expression: str, known: PublishedNames) -> Iterator[Unpublished]:
     """What a selector reads, or compares an attribute with, and no device has."""
+    if DEVICE not in expression:
+        # It is not worth parsing.
+        return
     compiled = compile_selector(expression)
     if isinstance(compiled, CompileError):
         return

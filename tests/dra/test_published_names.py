@@ -10,6 +10,7 @@ from kai_py.api.records.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
+from kai_py.dra import published_names as published_names_module
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.published_names import MAX_TEXTS, published_names, unpublished
 
@@ -88,3 +89,15 @@ def test_the_inventory_knows_the_names_of_all_its_slices():
 def test_an_attribute_of_too_many_texts_identifies_devices(devices, is_kind):
     known = published_names([slice_of(*map(gpu, range(devices)))])
     assert bool([*unpublished(f'{ATTRIBUTE}.uuid == "GPU-9999"', known)]) is is_kind
+
+
+def test_a_selector_that_reads_no_device_is_not_parsed(monkeypatch):
+    parsed, compile_ = [], published_names_module.compile_selector
+    monkeypatch.setattr(
+        published_names_module,
+        "compile_selector",
+        lambda text: parsed.append(text) or compile_(text),
+    )
+    assert hints("[1, 2].all(a, a > 0)") == []
+    assert hints(f'{ATTRIBUTE}.architecture == "Hoper"') != []
+    assert len(parsed) == 1
