@@ -244,7 +244,7 @@ def cheapest_claims(
     Alternatives that would exceed a bound even if the queues were empty are left out. Claims whose
     cost would still depend on the devices found are left as they are.
     """
-    if not _own_claims(state, request.members):
+    if not _have_alternatives(request.members):
         return None
     accounting, quota = state.accounting, state.quota
     nothing = np.zeros_like(quota.usage.allocated)
@@ -299,6 +299,13 @@ class _Trials:
             if reason is None:
                 return None
         return UNAFFORDABLE
+
+
+def _have_alternatives(members: Sequence[Member]) -> bool:
+    """Whether a request of their claims may be served in several ways."""
+    shapes = {member.shape.number: member.shape for member in members}
+    uses = (use for shape in shapes.values() for use in shape.claims)
+    return any(len(each.first_available) > 1 for use in uses for each in use.spec.devices.requests)
 
 
 def _own_claims(
