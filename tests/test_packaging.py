@@ -11,10 +11,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.support import yaml_text
 from tests.support.repository import CRDS, ROOT
 
 pytestmark = pytest.mark.slow
@@ -86,13 +86,13 @@ def test_an_installed_command_needs_no_repository(kai_py):
 
 
 def test_installed_definitions_are_those_of_the_repository(kai_py):
-    printed = list(yaml.safe_load_all(kai_py("crds")))
+    printed = yaml_text.read_all(kai_py("crds"))
     files = sorted(CRDS.glob("*.yaml"))
-    assert printed == [yaml.safe_load(path.read_text(encoding="utf-8")) for path in files]
+    assert printed == [yaml_text.read(path.read_text(encoding="utf-8")) for path in files]
 
 
 def test_rules_and_dashboards_are_installed_too(kai_py):
-    printed = list(yaml.safe_load_all(kai_py("install", "--image", "kai-py", "--monitoring")))
+    printed = yaml_text.read_all(kai_py("install", "--image", "kai-py", "--monitoring"))
     kinds = {document["kind"] for document in printed}
     assert {"ServiceMonitor", "PrometheusRule"} <= kinds
 

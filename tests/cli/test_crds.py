@@ -1,17 +1,17 @@
 import subprocess
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from kai_py.cli import main
+from tests.support import yaml_text
 from tests.support.program import KAI_PY
 
 
 def test_prints_crds_that_kubectl_can_read_from_a_pipe():
     command = [*KAI_PY, "crds"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    documents = list(yaml.safe_load_all(result.stdout))
+    documents = yaml_text.read_all(result.stdout)
     assert [document["metadata"]["name"] for document in documents] == ["queues.scheduling.kai.io"]
 
 

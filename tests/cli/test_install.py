@@ -1,8 +1,8 @@
 import pytest
-import yaml
 
 from kai_py.cli.errors import CommandError
 from kai_py.cli.install import command
+from tests.support import yaml_text
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_names_of_images_are_taken(image, capsys):
 
 def printed(capsys, **options):
     command(image="i", **options)
-    return list(yaml.safe_load_all(capsys.readouterr().out))
+    return yaml_text.read_all(capsys.readouterr().out)
 
 
 def test_kais_api_is_left_out_unless_it_is_wanted(capsys):

@@ -20,13 +20,13 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
+from tests.support import yaml_text
 from tests.support.repository import DATA, needs
 from tests.support.totals import TOTALS
 
 HERE = Path(__file__).parent
-DEVIATIONS = yaml.safe_load((HERE / "deviations.yaml").read_text()) or {}
+DEVIATIONS = yaml_text.read((HERE / "deviations.yaml").read_text()) or {}
 
 
 def pytest_generate_tests(metafunc):

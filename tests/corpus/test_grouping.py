@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 
 from kai_py.api.records.core import PartialObjectMetadata, Pod
 from kai_py.api.records.job import Job
@@ -22,6 +21,7 @@ from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.snapshot import Snapshot
+from tests.support import yaml_text
 
 CASES = sorted((Path(__file__).parent / "grouping").glob("*.yaml"))
 TABLE = RuleTable(shipped_rules())
@@ -29,7 +29,7 @@ TABLE = RuleTable(shipped_rules())
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_pods_become_the_gangs_of_their_framework(path):
-    case = yaml.safe_load(path.read_text())
+    case = yaml_text.read(path.read_text())
     snapshot, classes = grouped(case)
     assert sorted(snapshot.gangs) == sorted(case["gangs"])
     for key, wanted in case["gangs"].items():
@@ -55,7 +55,7 @@ def test_pods_become_the_gangs_of_their_framework(path):
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_the_order_of_arrival_does_not_matter(path):
-    case = yaml.safe_load(path.read_text())
+    case = yaml_text.read(path.read_text())
     forwards, _ = grouped(case)
     backwards, _ = grouped(case, pods_first=True)
     assert told(forwards) == told(backwards)

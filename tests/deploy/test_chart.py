@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-import yaml
-
 from kai_py.deploy.chart import IMAGE, NAMESPACE, PORT, REPLICAS, SCHEDULER, WEBHOOK_PORT, chart
+from tests.support import yaml_text
 
 
 def test_no_stand_in_is_left():
@@ -36,7 +35,7 @@ def test_every_object_but_the_namespace_has_a_template():
 def test_values_have_a_schema_of_the_configuration():
     schema = json.loads(chart()["values.schema.json"])
     assert schema["properties"]["config"]["properties"]["schedulerName"]
-    assert set(yaml.safe_load(chart()["values.yaml"])) <= set(schema["properties"])
+    assert set(yaml_text.read(chart()["values.yaml"])) <= set(schema["properties"])
 
 
 def test_webhooks_stand_behind_a_value():
@@ -47,7 +46,7 @@ def test_webhooks_stand_behind_a_value():
             assert text.endswith("{{- end }}\n")
         elif name.startswith("templates/"):
             assert "kai-py-webhook" not in text
-    assert yaml.safe_load(chart()["values.yaml"])["webhook"] == {"enabled": False}
+    assert yaml_text.read(chart()["values.yaml"])["webhook"] == {"enabled": False}
 
 
 def test_every_value_is_explained():

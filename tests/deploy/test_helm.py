@@ -10,6 +10,7 @@ from kai_py.config import Configuration, LeaderElectionConfig, WebhookConfig
 from kai_py.deploy.objects import CONFIGURATION_FILE, NAME, Installation, manifests
 from kai_py.deploy.permissions import Right, cluster_rules
 from tests.deploy.helm import render
+from tests.support import yaml_text
 from tests.support.patience import patience
 from tests.support.repository import CHART
 
@@ -21,7 +22,7 @@ def built_once(test):
 
 def documents(done):
     assert done.returncode == 0, done.stderr
-    return [each for each in yaml.safe_load_all(done.stdout) if each]
+    return [each for each in yaml_text.read_all(done.stdout) if each]
 
 
 def without_nothing(document):
@@ -37,7 +38,7 @@ def without_nothing(document):
 def comparable(document):
     document = without_nothing(document)
     if document["kind"] == "ConfigMap" and CONFIGURATION_FILE in document["data"]:
-        document["data"] = yaml.safe_load(document["data"][CONFIGURATION_FILE])
+        document["data"] = yaml_text.read(document["data"][CONFIGURATION_FILE])
     if document["kind"] == "Deployment":
         del document["spec"]["template"]["metadata"]["annotations"]
     return document
@@ -128,7 +129,7 @@ def test_values_reach_their_objects():
     for name in ("nodeSelector", "tolerations", "imagePullSecrets"):
         assert pod[name] == values[name]
     assert kinds["Service"]["spec"]["ports"][0]["port"] == 9090
-    config = yaml.safe_load(kinds["ConfigMap"]["data"][CONFIGURATION_FILE])
+    config = yaml_text.read(kinds["ConfigMap"]["data"][CONFIGURATION_FILE])
     assert config == {**values["config"], "leaderElection": {"namespace": "gpu"}}
 
 
@@ -213,7 +214,7 @@ def test_the_definition_of_queues_is_upgraded_unless_it_is_left_to_others():
 def test_values_of_an_earlier_release_may_be_reused(groups_are_there, tmp_path):
     """With --reuse-values Helm has the values of the earlier chart in place of this one's."""
     shutil.copytree(CHART, tmp_path / "chart")
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    values = yaml_text.read((CHART / "values.yaml").read_text())
     groups = {name: {} for name, value in values.items() if value and isinstance(value, dict)}
     kept = {name: each for name, each in groups.items() if groups_are_there and name != "resources"}
     (tmp_path / "chart" / "values.yaml").write_text(yaml.safe_dump(kept))
@@ -318,7 +319,7 @@ def test_webhooks_ask_about_pods_of_the_configured_schedulers():
     assert expression == 'object.spec.schedulerName in ["kai-scheduler","other"]'
     deployment = by_name["Deployment", "kai-py-webhook"]["spec"]["template"]["spec"]
     assert deployment["containers"][0]["ports"][0]["containerPort"] == 9444
-    written = yaml.safe_load(by_name["ConfigMap", "kai-py"]["data"][CONFIGURATION_FILE])
+    written = yaml_text.read(by_name["ConfigMap", "kai-py"]["data"][CONFIGURATION_FILE])
     assert written["webhook"] == {"namespace": "gpu", "port": 9444}
 
 

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from kai_py.api.gpu_reservation import RESERVATION_ACCOUNT
@@ -14,6 +13,7 @@ from kai_py.deploy.objects import SHARING
 from kai_py.deploy.permissions import cluster_rules, webhook_cluster_grants, webhook_grants
 from kai_py.deploy.readers import reader_objects
 from kai_py.watch.kinds import WATCHED
+from tests.support import yaml_text
 from tests.support.repository import ROOT
 
 
@@ -21,7 +21,7 @@ def printed(*arguments):
     command = ["manifests", "--image", "registry.example/kai-py:1", *arguments]
     result = CliRunner().invoke(main.app, command, obj=main.Invocation())
     assert result.exit_code == 0, result.output
-    return list(yaml.safe_load_all(result.output))
+    return yaml_text.read_all(result.output)
 
 
 def of_kind(documents, kind):
@@ -197,7 +197,7 @@ def test_every_rule_of_a_role_says_why_it_is_needed():
         for role in roles:
             lines = role.splitlines()
             reasons = [lines[at - 1] for at, line in enumerate(lines) if line == "- apiGroups:"]
-            assert len(reasons) == len(yaml.safe_load(role)["rules"])
+            assert len(reasons) == len(yaml_text.read(role)["rules"])
             assert all(reason.startswith("# ") and reason.endswith(".") for reason in reasons)
 
 

@@ -4,8 +4,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import yaml
-
 from kai_py.api.records.unstructured import unstructured_decoder
 from kai_py.config import Configuration
 from kai_py.grouping.owner_chain import GroupKind
@@ -13,6 +11,7 @@ from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.kinds import WATCHED
+from tests.support import yaml_text
 
 NOW = 1_800_000_000.0
 CREATED = "2027-01-15T07:00:00Z"
@@ -21,7 +20,7 @@ Document = Mapping[str, Any]
 
 def documents(text: str) -> list[Document]:
     """The documents of a YAML text."""
-    return [each for each in yaml.safe_load_all(text) if each]
+    return [each for each in yaml_text.read_all(text) if each]
 
 
 class Cluster:

@@ -2,9 +2,8 @@
 
 import textwrap
 
-import yaml
-
 from kai_py.lint.check import lint
+from tests.support import yaml_text
 
 CLAIM = """\
 apiVersion: resource.k8s.io/v1
@@ -68,4 +67,4 @@ def fixed(text):
     again = lint(report.corrected)
     assert again.corrected == report.corrected
     assert len(again.errors) == len(report.unfixed), again.errors
-    return list(yaml.safe_load_all(report.corrected))
+    return yaml_text.read_all(report.corrected)

@@ -10,6 +10,7 @@ from kai_py.api.queue import read_queue
 from kai_py.dra.selectors.device import CELDevice
 from kai_py.dra.selectors.selector import Selector, compile_selector
 from kai_py.lint.check import lint, lint_together
+from tests.support import yaml_text
 from tests.support.repository import ARTICLES, EXAMPLES, needs
 
 WRITTEN = {path.name[:2]: path for path in sorted(ARTICLES.glob("*.yaml"))}
@@ -24,11 +25,11 @@ def corrected(number):
     again = lint(report.corrected)
     assert again.corrected == report.corrected
     assert again.errors == ()
-    return {document["kind"]: document for document in yaml.safe_load_all(report.corrected)}
+    return {document["kind"]: document for document in yaml_text.read_all(report.corrected)}
 
 
 def original(number):
-    documents = yaml.safe_load_all(WRITTEN[number].read_text(encoding="utf-8"))
+    documents = yaml_text.read_all(WRITTEN[number].read_text(encoding="utf-8"))
     return {document["kind"]: document for document in documents}
 
 
@@ -163,7 +164,7 @@ def test_a_start_order_of_some_cliques_is_explicit():
             },
         }
     )
-    (document,) = yaml.safe_load_all(lint(text).corrected)
+    (document,) = yaml_text.read_all(lint(text).corrected)
     template = document["spec"]["template"]
     assert template["cliqueStartupType"] == "CliqueStartupTypeExplicit"
     starts = {it["name"]: it["spec"].get("startsAfter") for it in template["cliques"]}
@@ -180,7 +181,7 @@ def test_example_queues_and_selectors_are_accepted():
     documents = [
         document
         for path in VALID
-        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        for document in yaml_text.read_all(path.read_text(encoding="utf-8"))
     ]
     queues = [document for document in documents if document["kind"] == "Queue"]
     assert len(queues) == 2

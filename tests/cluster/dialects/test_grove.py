@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
-
 from kai_py.lint.check import lint_together
 from tests.cluster.dialects.test_kai_dialect import kai_queue
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.gangs.test_frameworks import Framework, served
+from tests.support import yaml_text
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -78,7 +77,7 @@ async def test_the_pod_group_that_newer_groves_make_goes_before_the_gang(
 
 def example() -> tuple[Document, Document]:
     """Its template of claims, and the set of cliques."""
-    template, clique_set = yaml.safe_load_all(EXAMPLE.read_text(encoding="utf-8"))
+    template, clique_set = yaml_text.read_all(EXAMPLE.read_text(encoding="utf-8"))
     template["metadata"]["namespace"] = "default"
     return template, clique_set
 

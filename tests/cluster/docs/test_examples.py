@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
 from kai_py.lint.check import lint_together
 from tests.cluster.fake_kubelet import gpu_nodes
+from tests.support import yaml_text
 from tests.support.cluster.api import ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.view import View
@@ -26,7 +26,7 @@ def example(name: str) -> str:
 
 def documents(text: str, prefix: str) -> Iterator[Document]:
     """The documents of a text in namespaces of one test's own."""
-    for document in yaml.safe_load_all(text):
+    for document in yaml_text.read_all(text):
         metadata = document["metadata"]
         if document["kind"] == "Namespace":
             metadata["name"] = prefix + metadata["name"]

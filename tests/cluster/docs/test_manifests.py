@@ -4,11 +4,11 @@ Only on the real API server: it alone has the rules of every built-in kind and o
 """
 
 import pytest
-import yaml
 
 from kai_py.api.crd import queue_crd
 from kai_py.api.queue import InvalidQueueError, read_queue
 from kai_py.lint.check import lint
+from tests.support import yaml_text
 from tests.support.cluster.api import Api, ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -150,7 +150,7 @@ async def test_a_queue_gets_its_defaults(real: Cluster) -> None:
 
 async def apply(real: Cluster, text: str, *, prefix: str) -> None:
     """Create the documents of a text in namespaces of this test's own."""
-    for document in yaml.safe_load_all(text):
+    for document in yaml_text.read_all(text):
         metadata = document["metadata"]
         if document["kind"] == "Namespace":
             await real.create_namespace(prefix + metadata["name"])

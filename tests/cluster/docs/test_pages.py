@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.docs.pages import PAGES, label, manifests
+from tests.support import yaml_text
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.scheduling import install_definitions
@@ -44,7 +44,7 @@ async def test_the_server_takes_them(real: Cluster, page) -> None:
     await install_definitions(real.api)
     texts = [text for text in manifests(page) if "apiVersion:" in text]
     sent = 0
-    for document in (each for text in texts for each in yaml.safe_load_all(text)):
+    for document in (each for text in texts for each in yaml_text.read_all(text)):
         for taken in (document, *map(pod, pod_specs(document.get("spec")))):
             sent += await _taken(real, taken)
     assert sent

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.cluster.controlplane.access import answers
 from tests.cluster.controlplane.ports import unlikely_port
 from tests.cluster.controlplane.processes import Process, running
 from tests.cluster.frameworks.binaries import framework_binaries
 from tests.cluster.frameworks.modules import definitions, documents, module_directory
+from tests.support import yaml_text
 from tests.support.cluster.api import Api, ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -260,7 +259,7 @@ def webhook_configurations(which: Controller, ports: Ports, authority: bytes) ->
 
 
 def _patches(which: Controller, path: str) -> list[dict[str, Any]]:
-    patches = yaml.safe_load((module_directory(which.module) / path).read_text())
+    patches = yaml_text.read((module_directory(which.module) / path).read_text())
     assert all(each["op"] == "replace" for each in patches), f"{path}: only replacements are known"
     return list(patches)
 

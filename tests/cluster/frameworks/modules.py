@@ -12,14 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.cluster.controlplane.binaries import user_cache
 from tests.cluster.controlplane.toolchain import find_go, go_environment
+from tests.support import yaml_text
 
 MODULE = Path(__file__).parent
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The definitions of Ray's kinds have 100,000 lines."""
 
 
 class DownloadError(RuntimeError):
@@ -74,7 +71,7 @@ def documents(module: str, *patterns: str) -> Iterator[dict[str, Any]]:
         paths = sorted(root.glob(pattern))
         assert paths, f"{module} {version(module)} has no {pattern}"
         for path in paths:
-            yield from (each for each in yaml.load_all(path.read_text(), LOADER) if each)
+            yield from (each for each in yaml_text.read_all(path.read_text()) if each)
 
 
 def definitions(module: str, pattern: str) -> list[dict[str, Any]]:

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.rule_table import RuleTable, read_rules, shipped_rules
 from tests.cluster.frameworks.modules import definitions
+from tests.support import yaml_text
 
 DEFINED = {
     "sigs.k8s.io/jobset": "config/components/crd/bases/*.yaml",
@@ -20,7 +20,7 @@ DEFINED = {
     "github.com/kubeflow/trainer/v2": "manifests/base/crds/*.yaml",
     "github.com/kserve/kserve": "config/crd/full/**/serving*.yaml",
 }
-WRITTEN_DOWN = yaml.safe_load(Path(__file__).with_name("published_fields.yaml").read_text())
+WRITTEN_DOWN = yaml_text.read(Path(__file__).with_name("published_fields.yaml").read_text())
 POD_RESOURCES = "spec.mpiReplicaSpecs.Launcher.template.spec.resources"
 """Resources of a whole pod are younger than this CRD, which drops them."""
 ABSENT = {

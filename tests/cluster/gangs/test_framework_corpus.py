@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from kai_py.grouping.gang import is_satisfied
 from kai_py.snapshot.gangs import Gang, PodState
 from tests.cluster.fake_kubelet import FakeNode
 from tests.cluster.gangs.test_frameworks import Framework, definition
 from tests.corpus.test_grouping import CASES, grouped
+from tests.support import yaml_text
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -71,7 +70,7 @@ def starts(gang: Gang) -> bool:
 
 def read_case(path: Path) -> Case | None:
     """The case, or None where what is left out decides."""
-    written = yaml.safe_load(path.read_text(encoding="utf-8"))
+    written = yaml_text.read(path.read_text(encoding="utf-8"))
     whole, _ = grouped(written)
     objects, pods = without_sets(written)
     same, _ = grouped({"objects": objects, "pods": pods})

@@ -3,12 +3,11 @@
 import json
 from pathlib import Path
 
-import yaml
-
 from kai_py.deploy.objects import reservation_objects
 from kai_py.deploy.parts import permissions
 from kai_py.deploy.permissions import cluster_rules, lease_rules
 from kai_py.deploy.policies import admission_policies
+from tests.support import yaml_text
 from tests.support.cluster.api import Api, Document
 
 NAME = "scheduler-under-test"
@@ -39,7 +38,7 @@ async def kubeconfig_of(api: Api, namespace: str, name: str, path: Path) -> Path
     spec = {"expirationSeconds": DAY}
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     issued = await api.post(accounts, body)
-    document = yaml.safe_load(api.kubeconfig.read_text())
+    document = yaml_text.read(api.kubeconfig.read_text())
     document["users"] = [{"name": "admin", "user": {"token": issued["status"]["token"]}}]
     _write(path, document)
     return path

@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
-import yaml
 from yarl import URL
 
+from tests.support import yaml_text
 from tests.support.patience import patience
 
 Document = dict[str, Any]
@@ -60,7 +60,7 @@ class Api:
         self._types: dict[str, dict[str, ResourceType]] = {}
 
     async def __aenter__(self) -> Self:
-        document = yaml.safe_load(self.kubeconfig.read_text())
+        document = yaml_text.read(self.kubeconfig.read_text())
         cluster = document["clusters"][0]["cluster"]
         token = document["users"][0]["user"].get("token")
         self._session = aiohttp.ClientSession(

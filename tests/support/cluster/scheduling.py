@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 
-import yaml
 from prometheus_client import CollectorRegistry
 
 from kai_py.cli.connection import cluster_client
 from kai_py.config import CommitConfig, Configuration, LeaderElectionConfig
 from kai_py.observe.metrics import Metrics
 from kai_py.scheduler import Scheduler
+from tests.support import yaml_text
 from tests.support.cluster.api import Api, ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
@@ -61,7 +61,7 @@ async def install_definitions(api: Api) -> None:
 
 @cache
 def _shipped() -> tuple[Document, ...]:
-    return tuple(yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml")))
+    return tuple(yaml_text.read(path.read_text()) for path in sorted(CRDS.glob("*.yaml")))
 
 
 async def install(api: Api, definition: Document) -> None:
