@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -27,6 +28,10 @@ for size in ("COLUMNS", "LINES"):
 # that tests start and interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Kopf imports the client of Kubernetes, and that jsonschema, which takes a second for a grammar of
+# international addresses. No schema here speaks of these, and every worker would take that second.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 settings.register_profile(
     "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
