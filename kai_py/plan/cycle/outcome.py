@@ -245,12 +245,13 @@ def list_unplaced(
     ``answers``: by key of a gang what is known of it already; None: nothing of it is unplaced.
     """
     unplaced: list[Unplaced] = []
+    placed = state.statement.placed
     for gang in pending:
         if gang.key in answers:
             answer = answers[gang.key]
             unplaced += () if answer is None else (answer,)
             continue
-        pods = tuple(m.pod for m in gang.members if _is_unplaced(state, m))
+        pods = tuple([m.pod for m in gang.members if _is_unplaced(placed.get(m.pod.uid), m)])
         if not pods:
             continue
         try:
@@ -300,8 +301,7 @@ def _message(gang: Gang, reason: Unschedulable) -> str:
     return f"{reason.message} Capacity is also needed for {expected}."
 
 
-def _is_unplaced(state: CycleState, member: Member) -> bool:
-    assignment = state.statement.placed.get(member.pod.uid)
+def _is_unplaced(assignment: Assignment | None, member: Member) -> bool:
     return not member.node if assignment is None else assignment.capacity is Capacity.FUTURE_IDLE
 
 
@@ -317,8 +317,9 @@ def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
     not_ready = next((m for m in gang.pending if m.waiting_for), None)
     if not_ready is not None and not_ready.pod.uid not in state.statement.placed:
         return pod_not_ready(gang, not_ready)
+    placed = state.statement.placed
     nominated = [
-        m for m in gang.pending if m.pod.uid in state.statement.placed and _is_unplaced(state, m)
+        m for m in gang.pending if m.pod.uid in placed and _is_unplaced(placed[m.pod.uid], m)
     ]
     incomplete = None if nominated else incomplete_subgroup(gang)
     return incomplete or Unschedulable(

@@ -72,7 +72,7 @@ def next_request(gang: Gang, statement: Statement) -> PlacementRequest | None:
     left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting_for]
     if not left:
         return None
-    if [m for m in left if m.relies_on]:
+    if gang.shares_claims:
         left.sort(key=lambda m: bool(m.relies_on))
     if (
         not gang.placeholders
@@ -99,7 +99,7 @@ def _charged(gang: Gang, members: Sequence[Member], statement: Statement) -> tup
 
     :returns: the same pods if none relies on the charge of another.
     """
-    if not [m for m in members if m.relies_on]:
+    if not gang.shares_claims or not any(m.relies_on for m in members):
         return tuple(members)
     starting = {m.pod.uid for m in members}
     counted: set[str] = set()

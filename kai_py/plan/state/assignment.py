@@ -74,8 +74,8 @@ def gang_placement(
     """The placement of a gang with these pods; ``names``: of nodes."""
     gang = pods[0].gang
     # Mostly all pods of a gang share one set of limits.
-    sets = {id(p.member.failure_limits): p.member.failure_limits for p in pods}
-    limits = {key: limits_of(each) for key, each in sets.items()}
+    shared = pods[0].member.failure_limits
+    limits = limits_of(shared)
     return GangPlacement(
         gang=gang.key,
         owner=gang.owner,
@@ -97,11 +97,13 @@ def gang_placement(
                 gpu_share=p.member.shape.gpu_share,
                 node_claims=p.node_claims,
                 node_amounts=p.node_amounts,
-                limits=limits[id(p.member.failure_limits)],
+                limits=limits
+                if p.member.failure_limits is shared
+                else limits_of(p.member.failure_limits),
             )
             for p in pods
         ),
-        resume=any(is_placeholder(p.member.pod.uid) for p in pods),
+        resume=bool([p for p in pods if is_placeholder(p.member.pod.uid)]),
         tree=gang.tree,
         priority=gang.priority,
         preemptible=gang.preemptible,

@@ -132,12 +132,12 @@ class Quota:
     def cost_of(self, members: Sequence[Member]) -> Floats:
         """(resources,) the joint cost of pods, with what they owe."""
         charge = members[0].charge if members else {}
-        owes = [joined.charge for member in members for joined in member.owes]
-        if len(members) == 1 and not owes:
-            return self.cost(charge)
-        if all(member.charge is charge for member in members) and not owes:
-            cost: Floats = self.cost(charge) * len(members)
+        if not [m for m in members if m.charge is not charge or m.owes]:
+            cost: Floats = self.cost(charge)
+            if len(members) != 1:
+                cost = cost * len(members)
             return cost
+        owes = [joined.charge for member in members for joined in member.owes]
         joint = np.zeros(len(self.resources))
         for each in (*(member.charge for member in members), *owes):
             joint += self.cost(each)
@@ -145,6 +145,8 @@ class Quota:
 
     def usage_beside(self, gang: Gang, members: Sequence[Member]) -> QueueUsage:
         """What a request comes on top of: without what queues count already of what it owes."""
+        if not gang.shares_claims:
+            return self.usage
         owes = [joined for member in members for joined in member.owes]
         return self.shared_claims.without_counted(gang, owes) if owes else self.usage
 
