@@ -40,7 +40,7 @@ def etcd_flags(directory: Path, client_url: str, peer_url: str) -> dict[str, Fla
 
 
 def apiserver_flags(directory: Path, etcd_url: str, port: int, tokens: Path) -> dict[str, Flag]:
-    """Return the flags of kube-apiserver: RBAC, bearer tokens and a certificate it makes itself."""
+    """Return the flags of kube-apiserver: RBAC, bearer tokens and our certificate."""
     return {
         "etcd-servers": etcd_url,
         "bind-address": "127.0.0.1",
@@ -53,8 +53,8 @@ def apiserver_flags(directory: Path, etcd_url: str, port: int, tokens: Path) -> 
         "authorization-mode": "RBAC",
         "service-cluster-ip-range": "10.0.0.0/16",
         "service-account-issuer": "https://kubernetes.default.svc",
-        "service-account-key-file": _key(directory),
-        "service-account-signing-key-file": _key(directory),
+        "service-account-key-file": key(directory),
+        "service-account-signing-key-file": key(directory),
         "allow-privileged": True,
         "max-requests-inflight": 4000,
         "max-mutating-requests-inflight": 2000,
@@ -65,7 +65,7 @@ def controller_manager_flags(directory: Path, kubeconfig: Path) -> dict[str, Fla
     """Return the flags of kube-controller-manager: every default controller."""
     return {
         "kubeconfig": kubeconfig,
-        "service-account-private-key-file": _key(directory),
+        "service-account-private-key-file": key(directory),
         "root-ca-file": certificate(directory),
         "leader-elect": False,
         "secure-port": 0,
@@ -105,11 +105,12 @@ def runtime_config_flags(versions: Mapping[str, bool]) -> dict[str, Flag]:
 
 
 def certificate(directory: Path) -> Path:
-    """Return where kube-apiserver puts its certificate, which is its own authority."""
+    """Return where kube-apiserver has its certificate, which is its own authority."""
     return directory / "certificates" / "apiserver.crt"
 
 
-def _key(directory: Path) -> Path:
+def key(directory: Path) -> Path:
+    """Return where the key of that certificate is, which signs tokens as well."""
     return directory / "certificates" / "apiserver.key"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.controlplane import components
-from tests.cluster.controlplane.access import answers, write_kubeconfig
+from tests.cluster.controlplane.access import answers, write_certificate, write_kubeconfig
 from tests.cluster.controlplane.binaries import binaries
 from tests.cluster.controlplane.components import Flag
 from tests.cluster.controlplane.ports import reserved_port
@@ -103,6 +103,7 @@ def control_plane(
     gates = dict(feature_gates or {})
     gate_flags = components.feature_gate_flags(gates)
     token, tokens = _administrator(directory)
+    write_certificate(components.certificate(directory), components.key(directory))
     with ExitStack() as stack:
         etcd_url = f"http://127.0.0.1:{stack.enter_context(reserved_port())}"
         peer_url = f"http://127.0.0.1:{stack.enter_context(reserved_port())}"
