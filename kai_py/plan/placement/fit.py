@@ -165,6 +165,7 @@ class ShapeFits:
         if not only_resources_decide(statement, shape):
             return None
         static = self.static_fit(statement, shape, capacity)
+        idle = self._running_fits.get((shape.number, Capacity.IDLE, avoid_devices))
         made = RunningFit(
             statement,
             shape,
@@ -172,6 +173,7 @@ class ShapeFits:
             rank_nodes(static_preferences(statement, shape, static), len(static.mask)),
             slack_row(shape, statement.snapshot.resources),
             capacity=capacity,
+            idle=idle if idle is not None and idle.statement is statement else None,
         )
         if len(self._running_fits) >= MAX_RUNNING_FITS:
             del self._running_fits[next(iter(self._running_fits))]

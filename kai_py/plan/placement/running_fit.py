@@ -54,7 +54,8 @@ class RunningFit:
 
     ``allowed``: (nodes,) bool, where its pods may go. ``preference``: (nodes,) ranks, higher is
     better; for future idle capacity the tier ``IDLE`` is added. ``slack_row``: the resource of
-    which the node with the least left is preferred; None if no node has it.
+    which the node with the least left is preferred; None if no node has it. ``idle``: for future
+    idle capacity, the same fit in idle capacity if it is known.
 
     ``replicas``: (nodes,) int64, the pods that fit; current after ``refresh``.
     """
@@ -68,6 +69,7 @@ class RunningFit:
         slack_row: int | None,
         *,
         capacity: Capacity = Capacity.IDLE,
+        idle: "RunningFit | None" = None,
     ) -> None:
         resources, free = statement.snapshot.resources, statement.free(capacity)
         self.statement = statement
@@ -78,10 +80,13 @@ class RunningFit:
         self.replicas = replicas_that_fit(shape, resources, free, allowed, allocatable)
         self.preference = preference
         if capacity is Capacity.FUTURE_IDLE:
-            idle = replicas_that_fit(
-                shape, resources, statement.free(Capacity.IDLE), allowed, allocatable
-            )
-            self.preference = with_idle(preference, idle=idle > 0)
+            if idle is None:
+                free_now = statement.free(Capacity.IDLE)
+                starts = replicas_that_fit(shape, resources, free_now, allowed, allocatable)
+            else:
+                idle.refresh()
+                starts = idle.replicas
+            self.preference = with_idle(preference, idle=starts > 0)
         self._static_preference = preference
         self.slack = np.zeros(len(allowed)) if slack_row is None else free[slack_row].copy()
         self._slack_row = slack_row

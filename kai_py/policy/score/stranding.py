@@ -9,8 +9,9 @@ Where none can, bin-packing without a score packs as well, and faster. A shape c
 Pods with claims have devices that scores do not see, and don't count. O(nodes x shapes).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from operator import is_
 
 import numpy as np
@@ -52,12 +53,13 @@ def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, static_fits: Stati
     if any(shape.gpu_share is not None for shape in plain):
         return True
     having = snapshot.nodes.allocatable[card] > 0
+    free = cache(partial(_free, snapshot))
     accepted: Bools | None = None
     for shape in plain:
         accepts = static_fits.of(shape, snapshot.nodes).mask & having
         if not accepts.any():
             continue
-        if GPU_RESOURCE not in shape.requests or _exhausts_node_first(shape, snapshot, accepts):
+        if GPU_RESOURCE not in shape.requests or _exhausts_node_first(shape, free, accepts):
             return True
         if accepted is not None and not np.array_equal(accepts, accepted):
             return True
@@ -65,15 +67,17 @@ def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, static_fits: Stati
     return False
 
 
-def _exhausts_node_first(shape: Shape, snapshot: Snapshot, accepts: Bools) -> bool:
-    """Whether pods of the shape alone fill the CPU or memory of a node before its GPUs."""
+def _exhausts_node_first(shape: Shape, free: Callable[[str], Floats], accepts: Bools) -> bool:
+    """Whether pods of the shape alone fill the CPU or memory of a node before its GPUs.
+
+    ``free``: (nodes,) how much of a resource is free, by its name.
+    """
     asked = [name for name in ("cpu", "memory") if name in shape.requests]
     if not asked:
         return False
-    needed = _free(snapshot, GPU_RESOURCE) / shape.requests[GPU_RESOURCE]
+    needed = free(GPU_RESOURCE) / shape.requests[GPU_RESOURCE]
     return any(
-        bool(((_free(snapshot, name) < shape.requests[name] * needed) & accepts).any())
-        for name in asked
+        bool(((free(name) < shape.requests[name] * needed) & accepts).any()) for name in asked
     )
 
 
