@@ -116,6 +116,10 @@ class SelectorAllowance:
             self._read.add(text)
             self.spend(READING_COST * len(text))
 
+    def has_read(self, text: str) -> bool:
+        """Whether a selector has been parsed within the allowances: to parse it again is cheap."""
+        return text in self._read
+
     def require(self) -> None:
         """Go on with the next evaluation.
 

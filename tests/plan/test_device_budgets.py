@@ -176,6 +176,25 @@ def test_selectors_that_cost_too_much_are_told_and_stop_no_other_gang():
     assert reasons(second)["costly"].message == told.message
 
 
+@pytest.mark.parametrize(("allowed", "hinted"), [(1_000_000, True), (1, False)])
+def test_what_the_search_may_not_parse_is_not_parsed_for_a_hint(allowed, hinted):
+    misspelt = 'device.attributes["gpu.nvidia.com"].productNam == "T4"'
+    selectors = [{"cel": {"expression": text}} for text in ("1 == 1", misspelt)]
+    exact = {"deviceClassName": "gpu.nvidia.com", "selectors": selectors}
+    cluster = Spent(Spending(StepAllowance(), SelectorAllowance(allowed))).add(
+        node("n", 0),
+        gpu_slice("n"),
+        device_class(),
+        queue("team", 8),
+        claim_of("odd", "odd", [{"name": "r", "exactly": exact}]),
+        claiming(pod("odd", 0, queue="team"), "odd"),
+    )
+    told = reasons(cluster.plan())["odd"]
+    assert told.stage is Stage.DEVICES
+    assert ("productName" in told.message) == hinted
+    assert cluster.devices.spending.selectors.has_read(misspelt) == hinted
+
+
 def test_accounting_evaluates_no_expensive_selector():
     """A claim for all devices is counted as its objects come in; too expensive, by its class."""
     with cpu_limit(processor_seconds(5.0)):

@@ -54,15 +54,19 @@ def nearest_object(snapshot: Snapshot, namespace: str, missing: MissingObject) -
 
 
 def device_hint(state: CycleState, gang: Gang) -> str:
-    """The first name in its claims that has no device or DeviceClass, as a sentence."""
+    """The first name in its claims that has no device or DeviceClass, as a sentence.
+
+    Selectors that the search has not parsed are left out: it had no allowance for them.
+    """
     classes = state.snapshot.devices.classes
+    has_read = state.turns.spending.selectors.has_read
     for name, selectors in _device_requests(gang):
         if name and name not in classes:
             nearest = closest_match(name, sorted(classes))
             return f"Did you mean DeviceClass {nearest}?" if nearest else ""
-        for selector in selectors:
+        for text in (each.cel.expression for each in selectors if each.cel):
             published = state.statement.devices.published_names()
-            for found in unpublished(selector.cel.expression if selector.cel else "", published):
+            for found in unpublished(text, published) if has_read(text) else ():
                 if found.hint:
                     return found.hint
     for map_name, full_name in _named_values(gang):
