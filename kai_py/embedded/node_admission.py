@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.quantity import QuantityError, parse_quantity
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
+
+T = TypeVar("T")
 
 Device = tuple[str, str, str]
 """Driver, pool, device."""
@@ -39,7 +41,7 @@ class NodeAdmission:
 
     def admit_resources(self, pod: Json, node: Json) -> str:
         """Admit the pod; return the resource that is short instead, empty if none is."""
-        admitted = self._allocated.setdefault(name_of(node), {})
+        admitted = self._allocated.get(name_of(node), {})
         if uid_of(pod) in admitted:
             return ""
         requests = requests_of(pod)
@@ -48,7 +50,7 @@ class NodeAdmission:
         for resource, amount in requests.items():
             if resource in allocatable and used[resource] + amount > _nano(allocatable[resource]):
                 return resource
-        admitted[uid_of(pod)] = requests
+        self._allocated.setdefault(name_of(node), {})[uid_of(pod)] = requests
         if count := requests[GPU_RESOURCE] // 10**9:
             given = self._gpus.setdefault(name_of(node), {})
             in_use = {index for indexes in given.values() for index in indexes}
@@ -80,8 +82,8 @@ class NodeAdmission:
 
     def release(self, pod_uid: str, node: str) -> None:
         """Remove a stopped pod, and the devices of claims that no started pod uses."""
-        self._allocated.get(node, {}).pop(pod_uid, None)
-        self._gpus.get(node, {}).pop(pod_uid, None)
+        _release(self._allocated, node, pod_uid)
+        _release(self._gpus, node, pod_uid)
         idle = [claim for claim, pods in self._claims.items() if pods <= {pod_uid}]
         for pods in self._claims.values():
             pods.discard(pod_uid)
@@ -90,6 +92,14 @@ class NodeAdmission:
         if idle:
             device_claim = self._devices.items()
             self._devices = {device: claim for device, claim in device_claim if claim not in idle}
+
+
+def _release(by_node: dict[str, dict[str, T]], node: str, pod_uid: str) -> None:
+    """Remove a pod, and its node after the last one: names of nodes come and go, too."""
+    pods = by_node.get(node, {})
+    pods.pop(pod_uid, None)
+    if not pods:
+        by_node.pop(node, None)
 
 
 def requests_of(pod: Json) -> Counter[str]:

@@ -4,7 +4,7 @@ from kai_py.api.gpu_reservation import GpuGroup, ReservationTemplate, reservatio
 from kai_py.api.gpu_share import RESERVATION
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.kubelet import EXIT_CODE, RUN_SECONDS
-from kai_py.embedded.node_admission import requests_of
+from kai_py.embedded.node_admission import NodeAdmission, requests_of
 from kai_py.embedded.resources import CLAIMS, EVENTS, PODS
 from tests.embedded.manifests import claim, job, node, pod
 from tests.embedded.placing import allocate, bind_all, names, phases
@@ -105,6 +105,21 @@ def test_a_stopped_pod_frees_its_room(busy):
     bind_all(busy)
     busy.clock.advance(5)
     assert phases(busy) == ["Succeeded", "Running"]
+
+
+def test_a_node_is_forgotten_with_its_last_pod():
+    admission = NodeAdmission()
+    gpus = {"nvidia.com/gpu": "1"}
+    stored = node("n") | {"status": {"allocatable": gpus}}
+    for name in ("a", "b"):
+        meta = {"name": name, "namespace": "default", "uid": name}
+        spec = {"containers": [{"name": "main", "resources": {"requests": gpus}}]}
+        started = not admission.admit_resources({"metadata": meta, "spec": spec}, stored)
+        assert started == (name == "a")
+    admission.release("b", "n")
+    assert admission.plugin_gpus("a", "n") == ("GPU-n-0",)
+    admission.release("a", "n")
+    assert not any(vars(admission).values())
 
 
 def test_a_resource_the_node_does_not_know_is_not_checked(busy):
