@@ -90,8 +90,12 @@ async def test_a_higher_priority_job_takes_the_room_of_a_lower_one(cluster: Clus
         assert len(set(await view.held())) == 8
         await view.wait_pending("late", 1, reason="Unschedulable")
         name = leaving[0]["metadata"]["name"]
-        notes = await view.events(kind="Pod", name=name, reason="Preempted")
-        assert notes == [condition(leaving[0], "DisruptionTarget")["message"]]
+
+        async def noted() -> bool:
+            notes = await view.events(kind="Pod", name=name, reason="Preempted")
+            return notes == [condition(leaving[0], "DisruptionTarget")["message"]]
+
+        await eventually(noted, what="one event that says what the condition does")
         assert await view.events(kind="Job", name="low", reason="Preempted") != []
 
 
