@@ -251,7 +251,7 @@ def list_unplaced(
             answer = answers[gang.key]
             unplaced += () if answer is None else (answer,)
             continue
-        pods = tuple([m.pod for m in gang.members if _is_unplaced(placed.get(m.pod.uid), m)])
+        pods = tuple([m.pod for m in gang.members if _is_unplaced(placed, m)])
         if not pods:
             continue
         try:
@@ -301,7 +301,8 @@ def _message(gang: Gang, reason: Unschedulable) -> str:
     return f"{reason.message} Capacity is also needed for {expected}."
 
 
-def _is_unplaced(assignment: Assignment | None, member: Member) -> bool:
+def _is_unplaced(placed: Mapping[str, Assignment], member: Member) -> bool:
+    assignment = placed.get(member.pod.uid)
     return not member.node if assignment is None else assignment.capacity is Capacity.FUTURE_IDLE
 
 
@@ -318,9 +319,7 @@ def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
     if not_ready is not None and not_ready.pod.uid not in state.statement.placed:
         return pod_not_ready(gang, not_ready)
     placed = state.statement.placed
-    nominated = [
-        m for m in gang.pending if m.pod.uid in placed and _is_unplaced(placed[m.pod.uid], m)
-    ]
+    nominated = [m for m in gang.pending if m.pod.uid in placed and _is_unplaced(placed, m)]
     incomplete = None if nominated else incomplete_subgroup(gang)
     return incomplete or Unschedulable(
         Stage.NOMINATED,

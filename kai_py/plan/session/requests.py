@@ -60,7 +60,7 @@ def request_signature(state: CycleState, gang: Gang, request: PlacementRequest) 
     if domains is not None and domains.domain_of(gang, request.members[0]) is not None:
         return None
     first = request.members[0].shape.number
-    return None if [m for m in request.members if m.shape.number != first] else first
+    return first if all(member.shape.number == first for member in request.members) else None
 
 
 def request_kind(state: CycleState, gang: Gang, request: PlacementRequest) -> Hashable | None:

@@ -103,7 +103,7 @@ def gang_placement(
             )
             for p in pods
         ),
-        resume=bool([p for p in pods if is_placeholder(p.member.pod.uid)]),
+        resume=any(is_placeholder(p.member.pod.uid) for p in pods),
         tree=gang.tree,
         priority=gang.priority,
         preemptible=gang.preemptible,

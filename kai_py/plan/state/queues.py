@@ -132,10 +132,10 @@ class Quota:
     def cost_of(self, members: Sequence[Member]) -> Floats:
         """(resources,) the joint cost of pods, with what they owe."""
         charge = members[0].charge if members else {}
-        if not [m for m in members if m.charge is not charge or m.owes]:
-            cost: Floats = self.cost(charge)
-            if len(members) != 1:
-                cost = cost * len(members)
+        if len(members) == 1 and not members[0].owes:
+            return self.cost(charge)
+        if all(member.charge is charge and not member.owes for member in members):
+            cost: Floats = self.cost(charge) * len(members)
             return cost
         owes = [joined.charge for member in members for joined in member.owes]
         joint = np.zeros(len(self.resources))
