@@ -64,9 +64,8 @@ def device_hint(state: CycleState, gang: Gang) -> str:
         if name and name not in classes:
             nearest = closest_match(name, sorted(classes))
             return f"Did you mean DeviceClass {nearest}?" if nearest else ""
-        for text in (each.cel.expression for each in selectors if each.cel):
-            published = state.statement.devices.published_names()
-            for found in unpublished(text, published) if has_read(text) else ():
+        for text in filter(has_read, (each.cel.expression for each in selectors if each.cel)):
+            for found in unpublished(text, state.statement.devices.published_names()):
                 if found.hint:
                     return found.hint
     for map_name, full_name in _named_values(gang):

@@ -321,7 +321,7 @@ def ready_rule(gang: Gang, rules: Mapping[str, ReadyRule]) -> ReadyRule:
 
 def has_ready_limit(gang: Gang, rules: Mapping[str, ReadyRule]) -> bool:
     """Whether the rule of a gang sets a timeout."""
-    return bool(gang.ready_timeout or (rules and ready_rule(gang, rules).timeout))
+    return bool(_own_timeout(gang) or rules.get(gang.queue, NO_RULE).timeout)
 
 
 def _recent(blames: Iterable[Blame], now: float) -> tuple[Blame, ...]:

@@ -50,17 +50,17 @@ def lost_work(state: CycleState, unit: VictimUnit, at: float | None = None) -> f
     seconds since the epoch, None for now; pods that are expected to have ended by then lose
     nothing. The work of one pod: ``policy.lost_work``.
     """
-    quota, lost, cost = state.quota, 0.0, state.loss_rules.restart_cost
+    restart_cost = state.loss_rules.restart_cost
     now = state.snapshot.now if at is None else at
-    is_later, charge, since, of_pod = now > state.snapshot.now, None, 0.0, 0.0
+    is_later, lost = now > state.snapshot.now, 0.0
+    of_pod: dict[tuple[int, float], float] = {}  # by what it is charged and when it was bound
     for member in unit.members:
         if is_later and state.expected_ends.end_of(unit.gang, member) <= now:
             continue
-        if member.charge is not charge or member.bound_since != since:
-            charge, since = member.charge, member.bound_since
-            seconds = lost_seconds(unit.gang, member, now, cost)
-            of_pod = part_of_cluster(state, quota.cost(charge)) * seconds
-        lost += of_pod
+        if (alike := (id(member.charge), member.bound_since)) not in of_pod:
+            part = part_of_cluster(state, state.quota.cost(member.charge))
+            of_pod[alike] = part * lost_seconds(unit.gang, member, now, restart_cost)
+        lost += of_pod[alike]
     return lost * (1 + state.eviction_limits.evictions_of(unit.gang))
 
 
