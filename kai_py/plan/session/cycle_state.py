@@ -130,7 +130,7 @@ class CycleState:
         return released or snapshot.has_releasing or bool(self.statement.evicted)
 
     @cached_property
-    def idle_totals(self) -> Sequence[float]:
+    def future_idle_totals(self) -> Sequence[float]:
         """(resources,) future idle on all nodes together when this was first asked for."""
         totals: list[float] = self.statement.future_idle.sum(axis=1).tolist()
         return totals
