@@ -34,7 +34,7 @@ controlplane: setup
 	$(BIN)/python -m tests.cluster.controlplane
 
 # Fails, with what is missing, where tests would be skipped for want of a program.
-machine: setup
+machine: controlplane
 	$(BIN)/python -m tests.support.machine
 
 test: controlplane

@@ -1,6 +1,6 @@
 """What the suite wants of a machine beyond Python; tests that miss some of it are skipped.
 
-    python -m tests.support.machine    builds what can be built, names what is missing, then fails
+    python -m tests.support.machine    builds helm, names what is missing, then fails
 
 ``.ci/run`` installs the Debian packages where it may.
 """
@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Iterator
 
-from tests.cluster.controlplane import binaries
 from tests.deploy import helm
 from tests.observe.browser import NAMES, find_browser
 from tests.support.repository import DATA
@@ -29,8 +28,7 @@ def missing() -> Iterator[str]:
 
 
 def main() -> None:
-    """Build, and say what is missing."""
-    print(binaries())
+    """Say what is missing."""
     found = list(missing())
     for sentence in found:
         print(f"tests are skipped: {sentence}", file=sys.stderr)

@@ -1,6 +1,8 @@
 """kube-scheduler's filter plugins as a program, compiled once from the control plane's module.
 
-python -m tests.cluster.controlplane.filters    builds it if needed
+`make controlplane` builds it, as a test would wait for minutes:
+
+    python -m tests.cluster.controlplane.filters    builds it if needed
 """
 
 import hashlib
