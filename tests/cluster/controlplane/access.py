@@ -3,13 +3,11 @@
 import base64
 import json
 import ssl
-import subprocess
 import urllib.request
 from pathlib import Path
 
+from kai_py.admission.certificate import issue
 from tests.support.patience import patience
-
-_NAMES = "IP:127.0.0.1,DNS:localhost,DNS:kubernetes.default.svc"
 
 
 def write_certificate(certificate: Path, key: Path) -> None:
@@ -19,15 +17,10 @@ def write_certificate(certificate: Path, key: Path) -> None:
     of the processor time it takes in tests.
     """
     certificate.parent.mkdir(parents=True, exist_ok=True)
+    issued = issue(["127.0.0.1", "localhost", "kubernetes.default.svc"])
     key.touch(mode=0o600)
-    # The only form in which Kubernetes reads a private key for its public half, as for tokens.
-    _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key)
-    of = ("-days", "7", "-subj", "/CN=kube-apiserver", "-addext", f"subjectAltName={_NAMES}")
-    _openssl("req", "-x509", "-new", "-key", key, *of, "-out", certificate)
-
-
-def _openssl(*arguments: str | Path) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+    key.write_bytes(issued.key)
+    certificate.write_bytes(issued.served)
 
 
 def write_kubeconfig(path: Path, url: str, token: str, authority: Path) -> None:

@@ -53,7 +53,8 @@ def apiserver_flags(directory: Path, etcd_url: str, port: int, tokens: Path) -> 
         "authorization-mode": "RBAC",
         "service-cluster-ip-range": "10.0.0.0/16",
         "service-account-issuer": "https://kubernetes.default.svc",
-        "service-account-key-file": key(directory),
+        # Its public half; the API server reads it from no key in the form that openssl writes.
+        "service-account-key-file": certificate(directory),
         "service-account-signing-key-file": key(directory),
         "allow-privileged": True,
         "max-requests-inflight": 4000,

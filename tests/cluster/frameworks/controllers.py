@@ -6,13 +6,13 @@ certificate of the suite; probes, metrics and webhooks listen on 127.0.0.1 only.
 
 import base64
 import json
-import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kai_py.admission.certificate import CERTIFICATE, KEY, issue
 from tests.cluster.controlplane.access import answers
 from tests.cluster.controlplane.ports import unlikely_port
 from tests.cluster.controlplane.processes import Process, running
@@ -224,21 +224,10 @@ async def submit_with(cluster: Cluster, needed: Sequence[Document], document: Do
 
 def certificate(directory: Path) -> bytes:
     """Write ``tls.crt`` and ``tls.key`` for 127.0.0.1; the certificate is its own authority."""
-    command = [
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-    ]
-    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    files = ["-keyout", str(directory / "tls.key"), "-out", str(directory / "tls.crt")]
-    subprocess.run(["openssl", *command, *subject, *files], check=True, capture_output=True)
-    return (directory / "tls.crt").read_bytes()
+    issued = issue(["127.0.0.1"])
+    (directory / KEY).write_bytes(issued.key)
+    (directory / CERTIFICATE).write_bytes(issued.served)
+    return issued.served
 
 
 def webhook_configurations(which: Controller, ports: Ports, authority: bytes) -> list[Document]:
