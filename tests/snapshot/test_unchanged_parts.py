@@ -55,7 +55,7 @@ def test_totals_are_added_again_when_a_node_changes():
     assert totals(kept, world)[0] == 10.0
 
 
-def test_totals_are_not_changed_by_who_was_given_them():
+def test_totals_handed_out_earlier_stay_as_they_were():
     kept, world = ClusterTotals(), cluster(node("n"))
     snapshot = world.snapshot()
     published = world.devices.node_gpus(snapshot.nodes)

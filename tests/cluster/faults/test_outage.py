@@ -16,7 +16,7 @@ from tests.cluster.fake_kubelet import FakeKubelet, gpu_nodes
 from tests.cluster.faults.test_lease_faults import two
 from tests.support.cluster.account import scheduler_account
 from tests.support.cluster.api import Api
-from tests.support.cluster.audit import bound_without_devices, findings
+from tests.support.cluster.audit import bound_without_devices, wait_without_findings
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import claim_template, job, queue
@@ -80,11 +80,7 @@ async def test_ten_gangs_that_wait_outlive_a_restart(tmp_path: Path, seconds: in
             await view.wait_bound("gang", GANGS * SIZE, within=LONGEST_BACKOFF + 60)
             assert await bound_without_devices(api) == []
             assert len(set(await view.held())) == GANGS * SIZE
-
-            async def silent() -> bool:
-                return await findings(api) == []
-
-            await eventually(silent, within=60, what="nothing that the auditor finds")
+            await wait_without_findings(api, within=60)
             await eventually(replicas.leader, within=60, what="a leader again")
             if seconds < RENEW_SECONDS / 2:
                 assert len(replicas.all) == 2

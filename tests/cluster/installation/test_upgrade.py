@@ -20,7 +20,7 @@ import yaml
 from kai_py.config import CommitConfig, Configuration
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.support.cluster.api import Api, ApiError, Document
-from tests.support.cluster.audit import findings
+from tests.support.cluster.audit import wait_without_findings
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import (
@@ -158,9 +158,4 @@ async def test_work_goes_on_when_the_scheduler_is_replaced(
 
             await eventually(is_recorded, what="the event of the preemption", within=30)
 
-        # The controllers may not have released the claims of the evicted pods yet.
-        async def is_sound() -> bool:
-            assert await findings(api) == []
-            return True
-
-        await eventually(is_sound, what="a cluster without findings", within=30)
+        await wait_without_findings(api, within=30)

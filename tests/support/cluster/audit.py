@@ -2,6 +2,7 @@
 
 from kai_py.audit.documents import audit
 from tests.support.cluster.api import Api
+from tests.support.cluster.eventually import eventually
 from tests.support.cluster.view import devices_of
 
 AUDITED = (
@@ -27,6 +28,16 @@ async def findings(api: Api) -> list[str]:
         for each in await api.items(path)
     ]
     return [str(each) for each in audit(documents)]
+
+
+async def wait_without_findings(api: Api, *, within: float) -> None:
+    """Wait until the auditor finds nothing: claims of evicted pods are released a little later."""
+
+    async def is_sound() -> bool:
+        assert await findings(api) == []
+        return True
+
+    await eventually(is_sound, what="a cluster without findings", within=within)
 
 
 async def bound_without_devices(api: Api) -> list[str]:
