@@ -2,7 +2,8 @@
 
     Job        backoffLimit (6 by default) - failed, unless podFailurePolicy ignores evictions;
                with backoffLimitPerIndex also that limit for the index of the pod
-    JobSet     a Job that fails costs a restart (failurePolicy.maxRestarts, none by default)
+    JobSet     a Job that fails costs a restart (failurePolicy.maxRestarts, none by default); with
+               the action RestartJob each Job that fails costs one
     RayJob     a head, or a submitter's Job, that fails costs a retry (backoffLimit, 0 by default)
     MPIJob     an evicted worker ends the launcher, which costs a retry of runPolicy.backoffLimit
     Volcano    a policy for PodEvicted: RestartJob costs a retry (maxRetry, 3 by default), AbortJob,
@@ -17,8 +18,9 @@ has ended, so both count alike. Of ``podFailurePolicy`` the first rule that matc
 pods have the condition DisruptionTarget, and their processes exit with 143 or 137.
 
 Sources: batch/v1 Job, KEP-3329 (pod failure policy), KEP-3850 (backoff limit per index), KEP-3939
-(pod replacement policy); JobSet KEP-262 (failure policy); kubeflow.org/v1 and v2beta1; ray.io/v1;
-training operator v1.9.2 (UpdateJobReplicaStatuses, and UpdateJobStatus of each kind).
+(pod replacement policy); JobSet KEP-262 (failure policy; RestartJob as of v0.12); kubeflow.org/v1
+and v2beta1; ray.io/v1; training operator v1.9.2 (UpdateJobReplicaStatuses, and UpdateJobStatus of
+each kind).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +41,8 @@ DEFAULT_BACKOFF_LIMIT = 6
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-failure-count"
 REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
+JOB_RESTARTS = "status.replicatedJobsStatus.*.jobRestartsCountTowardsMax"
+"""Of a JobSet: for each replicated job, how often each of its Jobs was restarted by itself."""
 REPLICA_TYPE_LABEL = "training.kubeflow.org/replica-type"
 VOLCANO_TASK_LABEL = "volcano.sh/task-spec"
 VOLCANO_ENDS = frozenset({"AbortJob", "TerminateJob", "CompleteJob"})
@@ -132,10 +136,20 @@ def _job_set(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
     if not action.startswith("Restart"):
         return _also(below, link, f"a rule of spec.failurePolicy has action {action}")
     most = _count(found, "spec.failurePolicy.maxRestarts", 0)
-    restarts = _count(found, "status.restartsCountTowardsMax", _count(found, "status.restarts", 0))
-    if restarts < most:
-        return ()
-    return _also(below, link, f"spec.failurePolicy.maxRestarts is {most}")
+    left, cause = most - _job_set_restarts(found), f"spec.failurePolicy.maxRestarts is {most}"
+    if action == "RestartJob" and most > 0:
+        # Losing any pod may make a Job fail. The pods of the other Jobs run on, and with them the
+        # limit that they were admitted with.
+        job = below[0].owner.name
+        return (replace(_limit(link, left, cause, most=most), counted_once=job),)
+    return () if left > 0 else _also(below, link, cause)
+
+
+def _job_set_restarts(found: Unstructured) -> int:
+    """How many restarts of all Jobs, and of single ones, count towards its maximum."""
+    of_all = _count(found, "status.restartsCountTowardsMax", _count(found, "status.restarts", 0))
+    of_one = values_at(found.content, f"{JOB_RESTARTS}.*")
+    return of_all + sum(each for each in of_one if isinstance(each, int))
 
 
 def _job_set_action(found: Unstructured, replicated_job: str) -> str:
@@ -297,7 +311,12 @@ _WRAPPERS: dict[GroupKind, Callable[[OwnerLink, Pod, Limits], Limits]] = {
     **{GroupKind("kubeflow.org", kind): _training_job for kind in _REPLICA_SPECS},
 }
 _PATHS: dict[GroupKind, tuple[str, ...]] = {
-    JOB_SET: ("spec.failurePolicy", "status.restarts", "status.restartsCountTowardsMax"),
+    JOB_SET: (
+        "spec.failurePolicy",
+        "status.restarts",
+        "status.restartsCountTowardsMax",
+        JOB_RESTARTS,
+    ),
     RAY_JOB: ("spec.backoffLimit", "status.failed"),
     VOLCANO_JOB: (
         "spec.policies",

@@ -82,7 +82,8 @@ class FailureLimit:
     """A workload that fails if more than ``remaining`` further pods with this limit are evicted.
 
     Pods with the same ``key`` count together. ``cause``: the field that sets the limit, and its
-    value. ``most``: how many it would survive if none had ``failed``.
+    value. ``most``: how many it would survive if none had ``failed``. ``counted_once``: pods with
+    the same name count as one; empty: each counts.
     """
 
     key: str
@@ -91,6 +92,7 @@ class FailureLimit:
     cause: str
     most: int = 0
     failed: int = 0
+    counted_once: str = ""
 
     def __str__(self) -> str:
         """The workload and the cause."""

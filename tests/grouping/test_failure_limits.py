@@ -120,6 +120,10 @@ def job_set(policy=None, **status):
     return wrapper("jobset.x-k8s.io/v1alpha2", "JobSet", spec, status)
 
 
+def restarted(*of_each):
+    return {"replicatedJobsStatus": [{"jobRestartsCountTowardsMax": each} for each in of_each]}
+
+
 IN_WORKERS = {"targetReplicatedJobs": ["workers"]}
 
 
@@ -154,12 +158,34 @@ IN_WORKERS = {"targetReplicatedJobs": ["workers"]}
             None,
         ),
         (job_set({"maxRestarts": "many"}), 6),
+        (job_set({"maxRestarts": 2}, restarts=1, **restarted([0], [0, 0])), None),
+        (job_set({"maxRestarts": 2}, restarts=1, **restarted([0], [1, 0])), 6),
+        (job_set({"maxRestarts": 9}, **restarted([4], [3, 2])), 6),
+        (job_set({"maxRestarts": 9}, **restarted([4], ["many", None], 7)), None),
     ],
 )
 def test_a_job_set_restarts_for_a_job_that_failed(given, left):
     labels = {"jobset.sigs.k8s.io/replicatedjob-name": "workers"}
     assert remaining(job(), given, labels=labels) == left
     assert remaining(job(rules=[IGNORE]), given, labels=labels) is None
+
+
+@pytest.mark.parametrize(
+    ("most", "counted", "left"),
+    [(4, (), 4), (4, ([1], [0, 2]), 1), (4, ([4], [0, 2]), 0), (0, (), 6)],
+)
+def test_a_job_that_is_restarted_alone_costs_one_restart(most, counted, left):
+    policy = {"maxRestarts": most, "rules": [{"action": "RestartJob"}]}
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "workers"}
+    given = job_set(policy, **restarted(*counted))
+    (limit,) = limits(job(), given, labels=labels)
+    assert limit.remaining == left
+    assert (limit.key, limit.most, limit.counted_once) == (
+        ("top", most, "train") if most else ("j", 6, "")
+    )
+    assert limits(job(rules=[IGNORE]), given, labels=labels) == ()
+    policy["rules"] = [{"action": "RestartJobAndIgnoreMaxRestarts"}]
+    assert limits(job(), job_set(policy, **restarted(*counted)), labels=labels) == ()
 
 
 def test_a_limit_names_what_fails_and_why():

@@ -49,6 +49,13 @@ def volcano(most, failed=0, action="RestartJob", pods=2):
 LABELS = {"training.kubeflow.org/replica-type": "worker"}
 
 
+def edit(cluster, top):
+    """Create or replace a workload of a kind whose fields are read as the rules name them."""
+    group = GroupKind(top["apiVersion"].partition("/")[0], top["kind"])
+    owner = unstructured(top, RULES.paths(group))
+    cluster.planner.builder.apply(f"{top['kind'].lower()}s.{group.group}", None, owner)
+
+
 class Running:
     """Two pods of a workload on a node, with the records that a scheduler wrote."""
 
@@ -70,10 +77,7 @@ class Running:
         self.cluster.add(copy.deepcopy(pods))
 
     def edit(self, top):
-        group = GroupKind(top["apiVersion"].partition("/")[0], top["kind"])
-        owner = unstructured(top, RULES.paths(group))
-        kind = f"{top['kind'].lower()}s.{group.group}"
-        self.cluster.planner.builder.apply(kind, None, owner)
+        edit(self.cluster, top)
 
     def restarted(self, top):
         """The cluster as a scheduler sees it that starts now."""
@@ -156,6 +160,71 @@ def test_a_job_that_cannot_be_suspended_keeps_its_limit(monkeypatch):
     )
     failed = job("low", 2, backoffLimit=0, failed=3)
     assert lost(Cluster(TEAMS, node("n", 2), failed, pods, urgent(1)).plan()) == NONE
+
+
+def job_set(restarts, most=2):
+    rules = [{"action": "RestartJob"}]
+    template = {"spec": {"parallelism": 2}}
+    counted = {"name": "w", "jobRestartsCountTowardsMax": [restarts, 0]}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": meta(4),
+        "spec": {
+            "failurePolicy": {"maxRestarts": most, "rules": rules},
+            "replicatedJobs": [{"name": "w", "replicas": 2, "template": template}],
+        },
+        "status": {"replicatedJobsStatus": [counted]},
+    }
+
+
+def pods_of_job(index, restarts=0):
+    """A Job of a JobSet and its two pods; restarted by itself, it is another object."""
+    reference = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "controller": True}
+    reference |= {"name": "top", "uid": "uid-top"}
+    owner = job(f"top-w-{index}", 2, owner=reference)
+    owner["metadata"]["uid"] = f"job-{index}-{restarts}"
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "w"}
+    labels["jobset.sigs.k8s.io/job-index"] = str(index)
+    names = [f"{index}-{restarts}-{number}" for number in range(2)]
+    return owner, [pod(name, owner=owner, labels=labels) for name in names]
+
+
+def start(cluster, pods):
+    """Bind what the plan places, with its records."""
+    cluster.add(copy.deepcopy(pods))
+    [placement] = cluster.plan().placements
+    terms = {each.pod.name: placement.terms(each) for each in placement.pods}
+    for each in pods:
+        each["spec"]["nodeName"] = "n"
+        text = terms[each["metadata"]["name"]].text()
+        each["metadata"]["annotations"] = {ADMITTED_KEY: text}
+    cluster.add(copy.deepcopy(pods))
+
+
+@pytest.mark.parametrize(
+    ("most", "after", "evicted"),
+    [(2, job_set(0), 4), (2, job_set(1), 0), (2, job_set(0, most=1), 4), (1, job_set(1, 9), 4)],
+)
+def test_a_job_of_a_job_set_that_was_restarted_alone(most, after, evicted):
+    """Each of two Jobs needs a restart; the pods of one of them were admitted before the other's.
+
+    A limit that its tenant has lowered still counts as admitted, one that was raised as it is.
+    """
+    cluster = Cluster(TEAMS, node("n", 4))
+    edit(cluster, job_set(0, most))
+    jobs = [pods_of_job(index) for index in range(2)]
+    cluster.add([owner for owner, _ in jobs])
+    start(cluster, [each for _, pods in jobs for each in pods])
+    edit(cluster, after)
+    if after["status"]["replicatedJobsStatus"][0]["jobRestartsCountTowardsMax"][0]:
+        cluster.remove(jobs[0][1])
+        again, pods = pods_of_job(0, restarts=1)
+        cluster.add(again)
+        start(cluster, pods)
+    cluster.add([urgent(4)])
+    suspended, lost_pods = lost(cluster.plan())
+    assert (suspended, len(lost_pods)) == ([], evicted)
 
 
 def test_pods_without_a_record_count_as_they_were_first_seen():

@@ -24,16 +24,16 @@ def exceeded_limit(gang: Gang, leaving: Iterable[Member]) -> FailureLimit | None
     if gang.outlives_all_pods or (gang.admitted_as_evictable and not can_be_suspended(gang)):
         return None
     limits: dict[str, FailureLimit] = {}
-    counts: dict[str, int] = {}
+    lost: dict[str, set[str]] = {}
     for member in leaving:
         for limit in member.failure_limits:
             limits[limit.key] = limit
-            counts[limit.key] = counts.get(limit.key, 0) + 1
+            lost.setdefault(limit.key, set()).add(limit.counted_once or member.pod.uid)
     for member in gang.members:
         if member.state is PodState.RELEASING:
             for limit in member.failure_limits:
-                counts[limit.key] = counts.get(limit.key, 0) + 1
-    return next((each for key, each in limits.items() if counts[key] > each.remaining), None)
+                lost.setdefault(limit.key, set()).add(limit.counted_once or member.pod.uid)
+    return next((each for key, each in limits.items() if len(lost[key]) > each.remaining), None)
 
 
 def would_fail(gang: Gang, leaving: Iterable[Member]) -> bool:
