@@ -54,6 +54,7 @@ from kai_py.plan.state.reservations import Reservations, exclude_rows, refusing_
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Ints
+from kai_py.snapshot.shape import Shape
 
 MAX_DOMAINS_TO_TRY = 32
 """Domains that are tried for pods that required affinity ties together."""
@@ -120,12 +121,13 @@ class Placer:
             allowed = exclude_rows(reserved, allowed, len(statement.snapshot.nodes))
         near, anywhere = near_nodes(statement, gang), gang.tree.is_unconstrained_leaf
         parts = self._domain_parts(statement, gang, members)
-        if len(members) == 1 and allowed is None and near is None and anywhere and not parts:
-            running = self.shapes.single_pod_fit(statement, members[0].shape, capacity)
-            row = None if running is None else running.first_row()
+        if len(members) == 1 and near is None and anywhere and not parts:
+            row, fits_nowhere = self._row_for_one(statement, members[0].shape, capacity, allowed)
             if row is not None:
                 statement.place(gang, members, row, action, capacity=capacity)
                 return None
+            if fits_nowhere and not explain:
+                return UNEXPLAINED
         if allowed is None:
             allowed = np.ones(len(statement.snapshot.nodes), np.bool_)
         where = NodeSet(allowed)
@@ -138,6 +140,25 @@ class Placer:
             return reason
         replicas = self._replicas_on(attempt, members, reserved)
         return with_reserved_nodes(reason, len(reserved), replicas)
+
+    def _row_for_one(
+        self, statement: Statement, shape: Shape, capacity: Capacity, allowed: Bools | None
+    ) -> tuple[int | None, bool]:
+        """The row for a single pod, and whether it is known to fit on no node that is ``allowed``.
+
+        Neither is known where more than resources decides, or several nodes are allowed but not
+        all. Of a pod that is nominated one is.
+        """
+        if allowed is None:
+            running = self.shapes.single_pod_fit(statement, shape, capacity)
+            return None if running is None else running.first_row(), False
+        rows = np.flatnonzero(allowed)
+        if len(rows) != 1:
+            return None, not len(rows)
+        fit = self.shapes.fits.running_fit(statement, shape, capacity)
+        if fit is None:
+            return None, False
+        return (int(rows[0]), False) if fit.holds(int(rows[0])) else (None, True)
 
     def _domain_parts(
         self, statement: Statement, gang: Gang, members: Sequence[Member]

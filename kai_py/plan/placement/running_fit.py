@@ -126,6 +126,11 @@ class RunningFit:
         self.refresh()
         return bool(self.replicas.any())
 
+    def holds(self, row: int) -> bool:
+        """Whether one pod fits on the node."""
+        self.refresh()
+        return bool(self.replicas[row])
+
     def first_row(self) -> int | None:
         """The row for a single pod; None when it fits nowhere."""
         self.refresh()
