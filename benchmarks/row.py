@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+OUT_OF_TIME = "not measured: out of time"
+"""The outcome of rows that the time for all of them was not enough for."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.machine import machine
-from benchmarks.row import Row
+from benchmarks.row import OUT_OF_TIME, Row
 
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 COLUMNS = ("part", "problem", "median", "peak MB", "outcome", "peer", "aim", "at", "load")
@@ -26,9 +26,17 @@ def render(rows: Sequence[Row]) -> str:
 
 
 def merged(known: Iterable[Row], new: Iterable[Row], order: Sequence[str]) -> list[Row]:
-    """New rows in place of those known; ``order``: every key there is, as ``part/name``."""
-    rows = {f"{row.part}/{row.name}": row for row in (*known, *new)}
+    """New rows in place of those known, if there was time to measure them.
+
+    ``order``: every key there is, as ``part/name``.
+    """
+    rows = {_key(row): row for row in known}
+    rows |= {_key(row): row for row in new if row.outcome != OUT_OF_TIME or _key(row) not in rows}
     return [rows[key] for key in order if key in rows]
+
+
+def _key(row: Row) -> str:
+    return f"{row.part}/{row.name}"
 
 
 def read_rows(path: Path) -> list[Row]:

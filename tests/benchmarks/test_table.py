@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.row import Row
+from benchmarks.row import OUT_OF_TIME, Benchmark, Row
+from benchmarks.runner import measure_all
 from benchmarks.table import BEGIN, END, duration, merged, read_rows, render, write_document
 from benchmarks.table import write_rows as write
 
@@ -48,6 +49,20 @@ def test_new_rows_replace_known_ones_in_the_order_of_the_registry():
     again = replace(ROW, seconds=1.0)
     rows = merged(known, [again], ["core/other", "core/fill"])
     assert [(row.name, row.seconds) for row in rows] == [("other", 0.0123), ("fill", 1.0)]
+
+
+def test_a_row_that_was_not_measured_replaces_none():
+    missing = replace(ROW, seconds=None, outcome=OUT_OF_TIME)
+    assert merged([ROW], [missing], ["core/fill"]) == [ROW]
+    assert merged([], [missing], ["core/fill"]) == [missing]
+    failed = replace(ROW, seconds=None, outcome="FAILED: no output")
+    assert merged([ROW], [failed], ["core/fill"]) == [failed]
+
+
+def test_rows_without_time_left_are_not_measured():
+    row = Benchmark(part="core", name="fill", title="a fill", run=pytest.fail)
+    (found,) = measure_all([row], limit=1.0, total=0.0)
+    assert (found.seconds, found.outcome) == (None, OUT_OF_TIME)
 
 
 def test_rows_come_back_from_their_file(tmp_path):
