@@ -10,6 +10,7 @@ that it is entitled to, behind queues that have more of their shares.
 
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from kai_py.plan.placement.next_pods import elastic_rank
 from kai_py.plan.session.cycle_state import CycleState
@@ -41,6 +42,7 @@ class GangQueue:
         self._order = QueueOrder(state.quota.usage, state.quota.rules)
         self._lets_pass = state.quota.rules.compared_resources is not ComparedResources.ALL
         self._fair: list[list[float]] = state.quota.usage.fair.T.tolist()
+        self._exceeding: dict[int, _Exceeding] = {}
         for queue in self._next:
             self._gangs[queue].sort()
             self.update(queue)
@@ -73,6 +75,7 @@ class GangQueue:
     def push(self, gang: Gang) -> None:
         """Put back the gang that was popped last, as it has more pods to place."""
         queue = self._state.quota.queues.positions[gang.queue]
+        self._exceeding.pop(queue, None)
         insort(self._gangs[queue], (self._rank(gang), gang), lo=self._next[queue])
 
     def requeue(self, gangs: Sequence[Gang]) -> None:
@@ -95,15 +98,18 @@ class GangQueue:
     def _let_pass(self, queue: int, waiting: list[tuple[GangKey, Gang]], at: int) -> None:
         """Put the first gang that stays within the fair share before those that do not."""
         allocated: list[float] = self._state.quota.usage.allocated[:, queue].tolist()
-        for position in range(at, min(at + MAX_PASSED, len(waiting))):
-            gang = waiting[position][1]
-            if gang.priority != waiting[at][1].priority:
-                return
-            cost: list[float] = self._state.request_cost(gang).tolist()
+        evicted, known = len(self._state.statement.evicted), self._exceeding.pop(queue, None)
+        end, last = at, min(at + MAX_PASSED, len(waiting))
+        if known is not None and known[:2] == (evicted, allocated):
+            end = max(at, known.end)
+        while end < last and waiting[end][1].priority == waiting[at][1].priority:
+            cost: list[float] = self._state.request_cost(waiting[end][1]).tolist()
             if _stays_within(cost, allocated, self._fair[queue]):
-                if position > at:
-                    waiting.insert(at, waiting.pop(position))
+                if end > at:
+                    waiting.insert(at, waiting.pop(end))
                 return
+            end += 1
+        self._exceeding[queue] = _Exceeding(evicted, allocated, end)
 
     def update_all(self) -> None:
         """Reorder all queues, as the usage of any may have changed."""
@@ -130,6 +136,17 @@ class GangQueue:
     def _rank(self, gang: Gang) -> GangKey:
         rank = elastic_rank(gang, self._state.statement)
         return gang_key(gang, rank, self._state.ageing.points(gang))
+
+
+class _Exceeding(NamedTuple):
+    """That all gangs of a queue before position ``end`` would bring it above its fair share.
+
+    It holds while as many pods are ``evicted`` and the queue has the same ``allocated``.
+    """
+
+    evicted: int
+    allocated: list[float]
+    end: int
 
 
 def _stays_within(cost: Sequence[float], allocated: Sequence[float], fair: Sequence[float]) -> bool:

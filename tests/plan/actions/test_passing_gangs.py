@@ -1,0 +1,86 @@
+"""Gangs that would exceed their queue's fair share let others pass, however that is found."""
+
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.plan.cycle import CycleMemory, CycleSettings
+from kai_py.plan.cycle.opening import open_session
+from kai_py.plan.session import gang_queue
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.gang_queue import GangQueue
+from kai_py.plan.session.turns import Unwatched
+from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.worlds import World, gang, world
+
+QUEUES = [QueueInfo(name=name, deserved={"gpu": 6.0}) for name in ("a", "b")]
+SIZES = st.sampled_from([1, 6, 7, 7, 8, 8, 9])
+"""GPUs of gangs; more than six exceed the fair share of a queue that has nothing yet."""
+
+update = GangQueue.update
+
+
+def update_anew(self: GangQueue, queue: int) -> None:
+    """As ``GangQueue.update``, without what it knows of gangs that exceed the share."""
+    self._exceeding.clear()
+    update(self, queue)
+
+
+def opened(each: World) -> CycleState:
+    memory = CycleMemory(ClusterDevices())
+    return open_session(each.snapshot(1000.0), CycleSettings(), memory, Unwatched())
+
+
+def popped(state: CycleState, steps: list[tuple[int, bool, bool]]) -> list[str]:
+    """The gangs popped in turn; after each, a step: GPUs charged, put back, all queues updated."""
+    gangs = [state.snapshot.gangs[key] for key in state.snapshot.pending]
+    waiting, order = GangQueue(state, gangs), list[str]()
+    allocated = state.quota.usage.allocated
+    gpu = state.quota.resources.index("gpu")
+    for charged, put_back, updated in steps:
+        found = waiting.pop()
+        if found is None:
+            break
+        order.append(found.key)
+        allocated[gpu, state.quota.queues.positions[found.queue]] += charged
+        if put_back:
+            waiting.push(found)
+        if updated:
+            waiting.update_all()
+    return order
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    st.lists(st.tuples(SIZES, st.sampled_from("aaab"), st.sampled_from([0, 0, 1])), min_size=3),
+    st.lists(
+        st.tuples(st.sampled_from([0, 0, 1, -1, -2]), st.booleans(), st.booleans()), max_size=40
+    ),
+    st.integers(1, 5),
+)
+def test_the_order_is_that_of_looking_at_all_of_them_again(gangs, steps, passed):
+    waiting = [
+        gang(f"w{i:02d}", gpus=gpus, pods=1, queue=queue, priority=priority, created=i)
+        for i, (gpus, queue, priority) in enumerate(gangs)
+    ]
+    # The demand of the other queue leaves this one no more than what it deserves.
+    each = world({"n0": 12}, *waiting, gang("other", gpus=6, pods=1, queue="b"), queues=QUEUES)
+    with patch.object(gang_queue, "MAX_PASSED", passed):
+        known = popped(opened(each), steps)
+        with patch.object(GangQueue, "update", update_anew):
+            assert popped(opened(each), steps) == known
+
+
+def test_gangs_that_exceed_the_share_are_looked_at_once(monkeypatch):
+    running = [gang(f"r-{name}", gpus=6, pods=1, queue=name, node="n0") for name in ("a", "b")]
+    waiting = [gang(f"w{i:03d}", pods=1, queue="a", created=i) for i in range(200)]
+    looked_at = []
+    stays_within = gang_queue._stays_within
+    monkeypatch.setattr(
+        gang_queue, "_stays_within", lambda *each: looked_at.append(each) or stays_within(*each)
+    )
+    plan = world({"n0": 12}, *running, *waiting, queues=QUEUES).plan()
+    assert len(plan.unplaced) == 200
+    assert len(looked_at) <= 3 * len(waiting)
