@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kai_py.grouping.failure_limits import JOB_RESTARTS
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.rule_table import RuleTable, read_rules, shipped_rules
 from tests.cluster.frameworks.modules import definitions
@@ -24,6 +25,8 @@ WRITTEN_DOWN = yaml_text.read(Path(__file__).with_name("published_fields.yaml").
 POD_RESOURCES = "spec.mpiReplicaSpecs.Launcher.template.spec.resources"
 """Resources of a whole pod are younger than this CRD, which drops them."""
 ABSENT = {
+    # Of JobSet v0.12 (KEP-262, the action RestartJob).
+    ("JobSet.jobset.x-k8s.io", "v1alpha2"): {JOB_RESTARTS},
     ("MPIJob.kubeflow.org", "v1"): {"spec.launcherCreationPolicy", POD_RESOURCES},
     ("MPIJob.kubeflow.org", "v2beta1"): {POD_RESOURCES},
     **{
