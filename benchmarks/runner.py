@@ -43,22 +43,25 @@ def measure_all(chosen: Iterable[Benchmark], *, limit: float, total: float) -> I
 
 def _measure(row: Benchmark, limit: float, left: float) -> Measured:
     """``left``: seconds for this row and all that follow."""
-    out_of_time = Measured(seconds=None, outcome=OUT_OF_TIME)
     if left <= 0:
-        return out_of_time
+        return Measured(seconds=None, outcome=OUT_OF_TIME)
     command = [sys.executable, "-m", "benchmarks.runner", row.key]
-    found = in_process(command, limit=min(limit, left))
-    return out_of_time if found.seconds is None and left < limit else found
+    if left < limit:
+        return in_process(command, limit=left, late=OUT_OF_TIME)
+    return in_process(command, limit=limit)
 
 
-def in_process(command: Sequence[str], *, limit: float) -> Measured:
-    """Run a command that prints a ``Measured`` as its last line."""
+def in_process(command: Sequence[str], *, limit: float, late: str = "") -> Measured:
+    """Run a command that prints a ``Measured`` as its last line.
+
+    ``late``: the outcome if that is not done within ``limit`` seconds.
+    """
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=limit, cwd=ROOT, check=False
         )
     except subprocess.TimeoutExpired:
-        return Measured(seconds=None, outcome=f"not done after {limit:g} s")
+        return Measured(seconds=None, outcome=late or f"not done after {limit:g} s")
     lines = answer.stdout.splitlines()
     if answer.returncode or not lines:
         said = answer.stderr.strip().splitlines() or ["no output"]
