@@ -4,14 +4,9 @@ import copy
 
 import pytest
 
-from kai_py.api.records.unstructured import unstructured
 from kai_py.grouping.admitted import ADMITTED_KEY, read_terms
-from kai_py.grouping.owner_chain import GroupKind
-from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from tests.dialects.feeding import Cluster, node, pod
 from tests.plan.test_survival import MIN_AVAILABLE, QUEUE, TEAMS, job, lost, urgent
-
-RULES = RuleTable(shipped_rules())
 
 
 def meta(pods):
@@ -49,13 +44,6 @@ def volcano(most, failed=0, action="RestartJob", pods=2):
 LABELS = {"training.kubeflow.org/replica-type": "worker"}
 
 
-def edit(cluster, top):
-    """Create or replace a workload of a kind whose fields are read as the rules name them."""
-    group = GroupKind(top["apiVersion"].partition("/")[0], top["kind"])
-    owner = unstructured(top, RULES.paths(group))
-    cluster.planner.builder.apply(f"{top['kind'].lower()}s.{group.group}", None, owner)
-
-
 class Running:
     """Two pods of a workload on a node, with the records that a scheduler wrote."""
 
@@ -77,7 +65,7 @@ class Running:
         self.cluster.add(copy.deepcopy(pods))
 
     def edit(self, top):
-        edit(self.cluster, top)
+        self.cluster.add(top)
 
     def restarted(self, top):
         """The cluster as a scheduler sees it that starts now."""
@@ -212,11 +200,11 @@ def test_a_job_of_a_job_set_that_was_restarted_alone(most, after, evicted):
     A limit that its tenant has lowered still counts as admitted, one that was raised as it is.
     """
     cluster = Cluster(TEAMS, node("n", 4))
-    edit(cluster, job_set(0, most))
+    cluster.add(job_set(0, most))
     jobs = [pods_of_job(index) for index in range(2)]
     cluster.add([owner for owner, _ in jobs])
     start(cluster, [each for _, pods in jobs for each in pods])
-    edit(cluster, after)
+    cluster.add(after)
     if after["status"]["replicatedJobsStatus"][0]["jobRestartsCountTowardsMax"][0]:
         cluster.remove(jobs[0][1])
         again, pods = pods_of_job(0, restarts=1)

@@ -6,9 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.api.records.unstructured import unstructured
-from kai_py.grouping.owner_chain import GroupKind
-from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.plan.plan import Action
 from tests.dialects.feeding import NOW, Cluster, documents, node, pod
 
@@ -217,11 +214,7 @@ def workload(kind, *, survives, nodes="nn", **pods):
 
 def running_workload(kind, *others, survives, nodes="nn", **pods):
     top, objects = workload(kind, survives=survives, nodes=nodes, **pods)
-    group = GroupKind(top["apiVersion"].partition("/")[0], kind)
-    owner = unstructured(top, RuleTable(shipped_rules()).paths(group))
-    cluster = Cluster(TEAMS, others)
-    cluster.planner.builder.apply(f"{kind.lower()}s.{group.group}", None, owner)
-    return cluster.add(objects)
+    return Cluster(TEAMS, others, top, objects)
 
 
 def going(document):

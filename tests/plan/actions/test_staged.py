@@ -1,12 +1,7 @@
 """Gangs whose pods come in stages: a leader starts if its group fits; its room is kept."""
 
-import json
-
 import pytest
 
-from kai_py.api.records.unstructured import unstructured
-from kai_py.grouping.owner_chain import GroupKind
-from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from tests.dialects.feeding import NOW, Cluster, node, placed, pod
 
 QUEUE = {
@@ -18,7 +13,6 @@ QUEUE = {
 MARKS = {"scheduling.kai.io/queue-name": "team"}
 LWS = "leaderworkerset.x-k8s.io"
 TEMPLATE = {"spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "2"}}}]}}
-TABLE = RuleTable(shipped_rules())
 HOLD = 300.0
 
 
@@ -46,12 +40,7 @@ def ray_job(**spec):
 
 def with_owners(cluster, *owners):
     """The cluster, told of objects of kinds that are followed on demand."""
-    for owner in owners:
-        group = owner["apiVersion"].partition("/")[0]
-        kind = GroupKind(group, owner["kind"])
-        record = unstructured(json.loads(json.dumps(owner)), TABLE.paths(kind))
-        cluster.planner.builder.apply(f"{owner['kind'].lower()}s.{group}", None, record)
-    return cluster
+    return cluster.add(owners)
 
 
 def member(owner, index, gpus, group=0, **parts):
