@@ -9,8 +9,8 @@ what was observed.
 
 Only pods that succeeded count: what was deleted or evicted, what failed, and what vanished with its
 node ran for as long as others let it. Pods that serve requests count for nothing. Nothing is kept
-over a restart: an empty history expects no end. O(gangs) per cycle in which any gang changed,
-O(samples of a kind) per question.
+over a restart: an empty history expects no end. O(gangs that changed) per cycle, O(samples of
+a kind) per question.
 """
 
 import math
@@ -19,7 +19,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kai_py.snapshot.gangs import Gang, Member, changed_gangs
+from kai_py.snapshot.gang_changes import NOTHING_KNOWN, GangChanges
+from kai_py.snapshot.gangs import Gang, Member
 
 MAX_SAMPLES = 16
 """Of a kind; the oldest go first."""
@@ -84,13 +85,18 @@ class RuntimeHistory:
         """Whether anything was observed."""
         return bool(self._samples)
 
-    def observe(self, gangs: Mapping[str, Gang], completed: Collection[str], now: float) -> None:
+    def observe(
+        self,
+        gangs: Mapping[str, Gang],
+        completed: Collection[str],
+        now: float,
+        changes: GangChanges = NOTHING_KNOWN,
+    ) -> None:
         """Record what has ended since the last call; ``completed``: pods that succeeded, by uid."""
         before, self._gangs = self._gangs, gangs
-        if before is gangs:
-            return
-        for gang in changed_gangs(before, gangs):
-            if gang.bound and not is_service(gang):
+        for key in changes.between(before, gangs):
+            gang = before.get(key)
+            if gang is not None and gang.bound and not is_service(gang):
                 self._record_ended(gang, completed, now)
 
     def expected_runtime(self, gang: Gang, member: Member, age: float = 0.0) -> float | None:

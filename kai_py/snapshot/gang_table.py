@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.admitted_gangs import as_admitted
+from kai_py.snapshot.gang_changes import GangChanges
 from kai_py.snapshot.gangs import NOT_CHARGED, Gang, Member, PodState
 from kai_py.snapshot.placeholders import ExpectedMembers, missing_placeholders
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
@@ -58,7 +59,7 @@ class GangTable:
         self._tracked: dict[str, GangMember] = {}
         self._members: dict[str, dict[str, GangMember]] = {}
         self._unordered: dict[str, None] = {}
-        self._frozen: Mapping[str, Gang] | None = None
+        self._changed_since: dict[str, None] = {}
         self._changed: dict[str, None] = {}
         self._succeeded: dict[str, str] = {}
         self._succeeded_counts: dict[str, int] = {}
@@ -70,6 +71,7 @@ class GangTable:
         self._sharing: dict[str, None] = {}
         self._disrupted: dict[str, str] = {}
         self.gangs: dict[str, Gang] = {}
+        self.changes = GangChanges()
         self._pending = SortedKeys()
         self.terminating: dict[str, Member] = {}
         self.allocated = QueueSums()
@@ -125,11 +127,13 @@ class GangTable:
         tracked = self._tracked.get(uid)
         return "" if tracked is None or tracked.member.claims else tracked.spec.key
 
-    def snapshot(self) -> Mapping[str, Gang]:
-        """The gangs as of the last ``update``; copied only after a change."""
-        if self._frozen is None:
-            self._frozen = self.gangs.copy()
-        return self._frozen
+    def snapshot(self) -> GangChanges:
+        """The gangs as of the last ``update``, and how they differ from those before them."""
+        if self._changed_since:
+            now = self.gangs.copy()
+            self.changes = GangChanges(self.changes.now, now, self._changed_since)
+            self._changed_since = {}
+        return self.changes
 
     def charge_again(self, pods: Iterable[str]) -> None:
         """Whether these pods, by uid, are charged may have changed: their node came or went."""
@@ -180,7 +184,7 @@ class GangTable:
         for key in tuple(islice(self._changed, at_most)):
             del self._changed[key]
             self._rebuild(key, now)
-            self._frozen = None
+            self._changed_since[key] = None
         return bool(self._changed)
 
     def _count_success(self, key: str, change: int) -> None:

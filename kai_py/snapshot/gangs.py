@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from itertools import compress
-from operator import is_not
 
 from msgspec import Struct
 
@@ -358,13 +356,6 @@ class Gang(Struct, frozen=True, dict=True):
         return not any(m.problem for m in self.members) and not any(
             m.waiting_for for m in self.pending
         )
-
-
-def changed_gangs(gangs: Mapping[str, Gang], others: Mapping[str, Gang]) -> list[Gang]:
-    """Those of ``gangs`` that are not the same objects in ``others``, in order; both by key."""
-    # Without a loop of our own this takes a fraction of the time, and there may be 100,000 gangs.
-    differ = map(is_not, map(others.get, gangs), gangs.values())
-    return list(compress(gangs.values(), differ))
 
 
 def _total_charge(members: Sequence[Member]) -> Charge:

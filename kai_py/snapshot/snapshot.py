@@ -12,6 +12,7 @@ from functools import cached_property
 from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.references import ClaimRef, PodRef
+from kai_py.snapshot.gang_changes import NOTHING_KNOWN, GangChanges
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.quarantine import InvalidObject
@@ -76,6 +77,7 @@ class Snapshot:
     ``queue_allocated``: queue name to what its bound pods cost, and those that linger;
     ``queue_requested`` adds pending pods, ``queue_non_preemptible`` is the part of the former that
     cannot be preempted, ``queue_leaving`` the part of lingering pods that are not overdue.
+    ``gang_changes``: how ``gangs`` differ from those of the last snapshot.
     ``below_min_members``: keys of gangs that run below minMember; ``started_in_part``: of those
     that have started while some of their pods are created once others run; ``choosing_spot``: of
     those whose workloads say whether they go to spot nodes; ``sharing``: of those with pods that
@@ -113,6 +115,7 @@ class Snapshot:
     queue_requested: Mapping[str, Mapping[str, float]]
     queue_non_preemptible: Mapping[str, Mapping[str, float]]
     queue_leaving: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    gang_changes: GangChanges = NOTHING_KNOWN
     below_min_members: tuple[str, ...] = ()
     started_in_part: tuple[str, ...] = ()
     choosing_spot: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ from kai_py.plan.search_cache.inputs import (
 )
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
+from kai_py.snapshot.gang_changes import GangChanges
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.snapshot import Snapshot
 from tests.support.replacing import replace
@@ -191,6 +192,7 @@ FACTS = {
     "next_device": "devices",
     "next_overdue": "usage",
     "gangs": "gangs with pods on nodes",
+    "gang_changes": "gangs with pods on nodes",
     "pending": "which gangs are tried",
     "in_backoff": "which gangs are tried",
     "ignored_markers": "which gangs are tried",
@@ -217,11 +219,15 @@ def test_a_device_that_failed_counts_by_its_taint():
 TIMES = {"now", "next_device", "next_overdue"}
 
 
-@pytest.mark.parametrize("name", sorted(set(FACTS) - {"gangs"} - TIMES))
+@pytest.mark.parametrize("name", sorted(set(FACTS) - {"gangs", "gang_changes"} - TIMES))
 def test_fields_that_enter_as_facts_do_not_count_themselves(name):
     value = getattr(SNAPSHOT, name)
     more = {**value, "more": {}} if isinstance(value, Mapping) else (*value, "more")
     assert used_after(with_snapshot(**{name: more}))
+
+
+def test_what_is_known_of_changes_does_not_count():
+    assert used_after(with_snapshot(gang_changes=GangChanges(keys=tuple(SNAPSHOT.gangs))))
 
 
 def test_gangs_that_only_wait_do_not_count():

@@ -15,6 +15,7 @@ from kai_py.dra import cluster_devices
 from kai_py.grouping.grouper import Grouper
 from kai_py.snapshot import builder
 from kai_py.snapshot.builder import SnapshotBuilder
+from kai_py.snapshot.gang_changes import NOTHING_KNOWN
 from kai_py.snapshot.tables.pod_table import PodTables
 from tests.snapshot.history import ALIGNED_POD, NODES, PLAIN, WAITS, history_of
 from tests.support.scenario import Cluster
@@ -175,6 +176,25 @@ def test_the_order_of_the_tables_is_of_no_importance(changes, order):
     for change, *arguments in changes:
         getattr(history, change)(*arguments)
     same_contents(history.snapshot(), history_of(*changes).snapshot())
+
+
+@settings(max_examples=100, deadline=None)
+@given(events)
+def test_the_gangs_that_changed_since_the_last_snapshot_are_known(changes):
+    history = history_of()
+    before = history.snapshot()
+    for change, *arguments in changes:
+        getattr(history, change)(*arguments)
+        now = history.snapshot()
+        known = set(now.gang_changes.between(before.gangs, now.gangs))
+        compared = set(NOTHING_KNOWN.between(before.gangs, now.gangs))
+        came_and_went = known - before.gangs.keys() - now.gangs.keys()
+        assert known - came_and_went == compared
+        every_key = before.gangs.keys() | now.gangs.keys()
+        assert compared == {
+            key for key in every_key if before.gangs.get(key) is not now.gangs.get(key)
+        }
+        before = now
 
 
 def test_a_running_pod_that_moves_to_another_pool_leaves_its_gang():

@@ -149,7 +149,8 @@ def _observe(
         found.snapshot = with_avoided_nodes(found.snapshot, memory.startups)
 
     def observe_ends() -> None:
-        memory.runtimes.observe(found.snapshot.gangs, snapshot.completed, snapshot.now)
+        gangs, changes = found.snapshot.gangs, found.snapshot.gang_changes
+        memory.runtimes.observe(gangs, snapshot.completed, snapshot.now, changes)
 
     for name, run in (
         ("spot nodes", choose_spot),

@@ -7,13 +7,14 @@ from the start; these enter as the facts that they decide:
 
     now                        which running gangs are within their min runtimes
     next_device                the device that may be allocated again then (``devices``)
-    gangs, pending             the gangs with pods on nodes
+    gangs, gang_changes, pending
+                               the gangs with pods on nodes
     queue_*, sharing           usage and shares of queues (``Decisions``)
     in_backoff, below_min_members, started_in_part, ignored_markers, misnamed_schedulers, starting
                                which gangs are tried, and pods placed before (``Decisions``)
 
-Parts that did not change mostly are the same objects, so that comparing costs O(gangs); amounts
-cost O(nodes x resources).
+Parts that did not change mostly are the same objects, so that comparing costs O(gangs that
+changed); amounts cost O(nodes x resources).
 """
 
 from collections.abc import Hashable
@@ -35,6 +36,7 @@ ENTER_AS_FACTS = frozenset(
         "next_device",
         "next_overdue",
         "gangs",
+        "gang_changes",
         "pending",
         "queue_allocated",
         "queue_requested",
@@ -157,22 +159,16 @@ def _field_equal(before: Snapshot, now: Snapshot, name: str) -> bool:
 def _gangs_change(before: Snapshot, now: Snapshot) -> InputsChange:
     """How the gangs with pods on nodes differ."""
     found = InputsChange.UNCHANGED
-    if before.gangs is now.gangs:
-        return found
-    for key, gang in now.gangs.items():
-        known = before.gangs.get(key)
-        if known is gang:
-            continue
+    for key in now.gang_changes.between(before.gangs, now.gangs):
+        known, gang = before.gangs.get(key), now.gangs.get(key)
         ran, runs = _members_on_nodes(known), _members_on_nodes(gang)
-        if (ran or runs) and known != gang:
-            if known is not None and (
-                ran != runs[: len(ran)] or not _equally_evictable(known, gang)
-            ):
-                return InputsChange.CHANGED
-            found = InputsChange.NO_DEPARTURES
-    ended = before.gangs.keys() - now.gangs.keys()
-    if any(_members_on_nodes(before.gangs[key]) for key in ended):
-        return InputsChange.CHANGED
+        if known == gang or not (ran or runs):
+            continue
+        if known is not None and (
+            gang is None or ran != runs[: len(ran)] or not _equally_evictable(known, gang)
+        ):
+            return InputsChange.CHANGED
+        found = InputsChange.NO_DEPARTURES
     return found
 
 

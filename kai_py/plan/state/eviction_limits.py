@@ -31,7 +31,8 @@ from typing import Protocol, TypeVar
 from kai_py.plan.plan import Action, Eviction
 from kai_py.plan.state.assignment import Evicted
 from kai_py.policy.runtime_history import ExpectedEnds, RuntimeHistory
-from kai_py.snapshot.gangs import Gang, Member, changed_gangs
+from kai_py.snapshot.gang_changes import NOTHING_KNOWN, GangChanges
+from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo, inherited
 
@@ -89,10 +90,12 @@ class EvictionHistory:
                 break
             del self.by_gang[first]
 
-    def started_since(self, gangs: Mapping[str, Gang], since: float) -> Sequence[Gang]:
+    def started_since(
+        self, gangs: Mapping[str, Gang], since: float, changes: GangChanges = NOTHING_KNOWN
+    ) -> Sequence[Gang]:
         """All gangs of which a pod started later than ``since``, and maybe others.
 
-        O(gangs that have changed), but for one comparison of each.
+        O(gangs that have changed).
         """
         if self._started is None or since < self._started[1]:
             found = [gang for gang in gangs.values() if gang.last_bound > since]
@@ -100,7 +103,8 @@ class EvictionHistory:
         before, _, started = self._started
         if before is not gangs:
             stay = [g for g in started if g.last_bound > since and gangs.get(g.key) is g]
-            new = [gang for gang in changed_gangs(gangs, before) if gang.last_bound > since]
+            changed = [gangs[key] for key in changes.between(before, gangs) if key in gangs]
+            new = [gang for gang in changed if gang.last_bound > since]
             self._started = gangs, since, [*stay, *new]
         return self._started[2]
 
@@ -194,7 +198,7 @@ class EvictionLimits:
             return {}
         return {
             member.pod.uid: member.bound_since
-            for gang in self._history.started_since(self._snapshot.gangs, since)
+            for gang in self._started_gangs(since)
             for member in gang.bound
             if member.bound_since > since
         }
@@ -207,7 +211,7 @@ class EvictionLimits:
         since = self._now - self._settling_time
         return frozenset(
             member.pod.uid
-            for gang in self._history.started_since(self._snapshot.gangs, since)
+            for gang in self._started_gangs(since)
             for member in gang.bound
             if member.pod.uid in self._started and self._ends.will_end(gang, member)
         )
@@ -344,6 +348,10 @@ class EvictionLimits:
             self._lost[queue] = self._lost.get(queue, 0) + 1
         self._count_disruptions(self._disrupted, added)
         self._counted = pods
+
+    def _started_gangs(self, since: float) -> Sequence[Gang]:
+        snapshot = self._snapshot
+        return self._history.started_since(snapshot.gangs, since, snapshot.gang_changes)
 
     def _exceeds_rate(self, queue: str, evicted: int, more: int) -> bool:
         limit = self._hourly_limits.get(queue)

@@ -116,7 +116,7 @@ class SnapshotTables:
 
         ``next_device``: when the next device that failed may be allocated again.
         """
-        gangs = self.gangs
+        gangs, changes = self.gangs, self.gangs.snapshot()
         return Snapshot(
             now=now,
             resources=state.resources,
@@ -130,7 +130,8 @@ class SnapshotTables:
             exclusive_claims=state.exclusive_claims,
             available_volumes=self._available_volumes.snapshot(),
             storage_capacities=self._storage_capacities.snapshot(),
-            gangs=gangs.snapshot(),
+            gangs=changes.now,
+            gang_changes=changes,
             pending=gangs.pending(),
             queues=self._queues.specs(),
             queue_allocated=gangs.allocated.snapshot(),
