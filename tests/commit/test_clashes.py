@@ -5,6 +5,7 @@ import contextlib
 
 import pytest
 
+from kai_py.api.references import PodRef
 from kai_py.commit.claims.device_conflicts import DeviceConflictResolver
 from kai_py.config import DoubleAllocationPolicy
 from kai_py.embedded.resources import CLAIMS, PODS
@@ -149,6 +150,20 @@ async def test_an_eviction_that_is_refused_is_tried_again_and_told_once():
         world.theirs()
     assert world.left() == {"ours"}
     assert len(world.told.said) == 1
+
+
+async def test_all_pods_of_a_claim_give_way_although_one_is_refused_at_first():
+    world = World()
+    await world.ours()
+    [first] = world.pods()
+    second = world.add_pod("second")
+    bind = world.access().client.bind
+    await bind(namespace=NAMESPACE, pod="second", uid=second.uid, node="node-a")
+    world.allocate("ours", GPU, PodRef.of(first.metadata), second)
+    world.fail_once("create", "Pod/eviction", refuse(429, "TooManyRequests"))
+    async with world.watching():
+        world.theirs()
+    assert {pod.metadata.name for pod in world.pods()} - set(world.leaving()) == {"theirs"}
 
 
 async def test_pods_of_a_group_give_way_together():

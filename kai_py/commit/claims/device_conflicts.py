@@ -154,7 +154,9 @@ class DeviceConflictResolver:
             return True  # one of them has started meanwhile
         other = conflict.earlier if claim == conflict.later else conflict.later
         reason = f"device {'/'.join(conflict.device)} is also allocated to claim {other}"
-        results = [await self.evictions.evict(pod, reason) for pod in bound]
+        # Of an earlier attempt some may be terminating already.
+        staying = [pod for pod in bound if pod.metadata.deletion_timestamp is None]
+        results = [await self.evictions.evict(pod, reason) for pod in staying]
         released = (EvictionOutcome.EVICTED, EvictionOutcome.DELETED)
         return all(outcome in released for outcome, _ in results)
 
