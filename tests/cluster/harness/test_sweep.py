@@ -9,24 +9,26 @@ from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.sweep import Sweep
 
-GADGETS = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "gadgets.kai-py.test"},
-    "spec": {
-        "group": "kai-py.test",
-        "scope": "Cluster",
-        "names": {"kind": "Gadget", "plural": "gadgets"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object"}},
-            }
-        ],
-    },
-}
+
+def definition(group: str, kind: str) -> dict[str, object]:
+    """Return the definition of a custom resource of the cluster."""
+    plural = f"{kind.lower()}s"
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object"}},
+    }
+    names = {"kind": kind, "plural": plural}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "scope": "Cluster", "names": names, "versions": [version]},
+    }
+
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 # Python writes the parameters with blanks, which a patch takes away.
 OPAQUE = {"driver": "gpu.test", "parameters": {"sharing": {"strategy": "TimeSlicing", "slots": 2}}}
@@ -44,6 +46,19 @@ def held(api_version: str, kind: str, name: str, **rest: object) -> dict[str, ob
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
 
 
+async def create_when_defined(api: Api, document: dict[str, object]) -> None:
+    """Create an object whose definition was created just now."""
+
+    async def accepted() -> bool:
+        try:
+            await api.create(document)
+        except LookupError:
+            return False
+        return True
+
+    await eventually(accepted)
+
+
 async def test_objects_of_every_kind_go_with_their_finalizers(real_control_plane: ControlPlane):
     container = {"name": "main", "image": "none"}
     template = {
@@ -58,7 +73,7 @@ async def test_objects_of_every_kind_go_with_their_finalizers(real_control_plane
     sweep = Sweep(real_control_plane.etcd_url)
     async with Api(real_control_plane.kubeconfig) as api:
         await sweep.remember(api)
-        await api.create(GADGETS)
+        await api.create(definition("kai-py.test", "Gadget"))
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "swept"}}
         await api.create(namespace)
         await api.create(held("v1", "ConfigMap", "settings"), namespace="swept")
@@ -67,14 +82,7 @@ async def test_objects_of_every_kind_go_with_their_finalizers(real_control_plane
         await api.create(held("v1", "Pod", "bound", spec={"nodeName": "n", **template["spec"]}))
         await api.create(held("apps/v1", "Deployment", "web", spec=deployment))
 
-        async def gadget_accepted() -> bool:
-            try:
-                await api.create(held("kai-py.test/v1", "Gadget", "gadget"))
-            except LookupError:
-                return False
-            return True
-
-        await eventually(gadget_accepted)
+        await create_when_defined(api, held("kai-py.test/v1", "Gadget", "gadget"))
         await sweep.clean(api)
 
         assert await api.items("/api/v1/pods") == []
@@ -84,9 +92,23 @@ async def test_objects_of_every_kind_go_with_their_finalizers(real_control_plane
         names = {c["metadata"]["name"] for c in await api.items("/api/v1/configmaps")}
         assert "settings" not in names
         assert await api.get("/api/v1/namespaces/default/serviceaccounts/default")
-        await api.delete(
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.kai-py.test"
-        )
+        await api.delete(f"{DEFINITIONS}/gadgets.kai-py.test")
+
+
+async def test_kinds_of_two_groups_may_have_one_name(real_control_plane: ControlPlane):
+    """Of the first the sweep knows already when the second is defined."""
+    groups = ("kai-py.test", "other.kai-py.test")
+    sweep = Sweep(real_control_plane.etcd_url)
+    async with Api(real_control_plane.kubeconfig) as api:
+        await sweep.remember(api)
+        for group in groups:
+            await api.create(definition(group, "Gadget"))
+            await create_when_defined(api, held(f"{group}/v1", "Gadget", "gadget"))
+            await sweep.clean(api)
+        left = [await api.items(f"/apis/{group}/v1/gadgets") for group in groups]
+        for group in groups:
+            await api.delete(f"{DEFINITIONS}/gadgets.{group}")
+    assert left == [[], []]
 
 
 async def test_the_default_namespace_gets_its_marks_back(real_control_plane: ControlPlane):

@@ -13,6 +13,7 @@ import base64
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import aiohttp
 
@@ -55,6 +56,13 @@ class _Found:
     @property
     def is_terminating_namespace(self) -> bool:
         return self.terminating and self.type.plural == "namespaces"
+
+
+class _Name(NamedTuple):
+    """What a key of etcd says of a kind; ``group``: "" where it does not say."""
+
+    group: str
+    plural: str
 
 
 class Sweep:
@@ -106,13 +114,14 @@ class Sweep:
             each for each in found if each.uid not in kept and not each.is_terminating_namespace
         ]
 
-    async def _named(self, api: Api, names: set[str]) -> list[ResourceType]:
+    async def _named(self, api: Api, names: set[_Name]) -> list[ResourceType]:
         """The kinds of these names; all, where one is of no kind that is served."""
-        names -= _KEPT_PLURALS | _INTERNAL
-        if names - {kind.plural for kind in self._kinds}:  # it may have been defined meanwhile
-            self._kinds = await _deletable(api)
-        is_named = [kind for kind in self._kinds if kind.plural in names]
-        return is_named if names <= {kind.plural for kind in is_named} else self._kinds
+        names = {name for name in names if name.plural not in _KEPT_PLURALS | _INTERNAL}
+        if not all(_kinds_of(name, self._kinds) for name in names):
+            self._kinds = await _deletable(api)  # it may have been defined meanwhile
+        by_name = [_kinds_of(name, self._kinds) for name in names]
+        named = dict.fromkeys(kind for kinds in by_name for kind in kinds)
+        return list(named) if all(by_name) else self._kinds
 
     async def _keys(self) -> frozenset[tuple[str, str]]:
         """The keys of all objects, with the revision at which each was created."""
@@ -134,11 +143,19 @@ async def _marks(api: Api) -> Document:
     return {field: metadata.get(field, {}) for field in _MARKS}
 
 
-def _kind_in(key: str) -> str:
+def _kind_in(key: str) -> _Name:
     """The kind's name: /registry/PLURAL/…, /registry/GROUP/PLURAL/… or /registry/services/…."""
     first, second, *_ = f"{key.removeprefix(_PREFIX)}/".split("/")
-    written = second if "." in first or first == "services" else first
-    return _WRITTEN_AS.get(written, written)
+    if "." in first:
+        return _Name(first, second)
+    written = second if first == "services" else first
+    return _Name("", _WRITTEN_AS.get(written, written))
+
+
+def _kinds_of(name: _Name, kinds: Iterable[ResourceType]) -> list[ResourceType]:
+    """Those of ``kinds`` that have the name: several groups may have one plural."""
+    root = f"/apis/{name.group}/" if name.group else ""
+    return [kind for kind in kinds if kind.plural == name.plural and kind.root.startswith(root)]
 
 
 async def _objects(api: Api, kinds: Iterable[ResourceType]) -> tuple[list[_Found], bool]:
