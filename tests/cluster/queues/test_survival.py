@@ -153,7 +153,9 @@ async def wait_moved(view: View, before: dict[str, str], gone: str) -> None:
     """Wait until all pods of the Job were made again and are on other nodes."""
 
     async def moved() -> bool:
-        now = await view.bound("train")
-        return len(now) == GPUS and not now.keys() & before.keys() and gone not in now.values()
+        now, job = await view.bound("train"), await view.api.get(f"{view.path('jobs')}/train")
+        anew = len(now) == GPUS and not now.keys() & before.keys() and gone not in now.values()
+        assert anew, f"pods {now}; Job {job['spec'].get('suspend')}, {job['status']}"
+        return True
 
     await eventually(moved, what=f"all pods made again, none on {gone}", within=30)
