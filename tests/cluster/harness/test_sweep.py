@@ -4,7 +4,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.fake_kubelet import gpu_nodes
-from tests.support.cluster.api import Api
+from tests.support.cluster.api import Api, ApiError
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.sweep import Sweep
@@ -53,6 +53,10 @@ async def create_when_defined(api: Api, document: dict[str, object]) -> None:
         try:
             await api.create(document)
         except LookupError:
+            return False
+        except ApiError as error:  # listed, and not served yet
+            if error.code != 404:
+                raise
             return False
         return True
 
