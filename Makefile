@@ -44,8 +44,9 @@ test: controlplane
 test-again: controlplane
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
+# A quarter of the examples of each property; `make test` tries all of them.
 test-fast: setup
-	$(PYTEST) --numprocesses auto --maxprocesses 8 -m "not cluster and not slow and not nightly and not node"
+	HYPOTHESIS_PROFILE=fast $(PYTEST) --numprocesses auto --maxprocesses 8 -m "not cluster and not slow and not nightly and not node"
 
 # Real nodes as processes of this machine; where that can't be, says why and is content.
 test-node: setup

@@ -2,7 +2,7 @@
 
 Properties are judged by their answer, not by the time it takes, and deadlines grow with what the
 machine is busy with (``tests.support.patience``). The same commit gives the same verdict;
-``HYPOTHESIS_PROFILE=explore`` looks for new examples instead.
+``HYPOTHESIS_PROFILE=explore`` looks for new examples instead, ``fast`` tries a quarter of them.
 """
 
 import gc
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.examples import DEFAULT, FAST, PROFILE, examples
 from tests.support.patience import patience
 from tests.support.skips import NoSkips, strict
 from tests.support.totals import Totals
@@ -39,7 +40,8 @@ settings.register_profile(
 settings.register_profile(
     "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+settings.register_profile(FAST, settings.get_profile("repeatable"), max_examples=examples(DEFAULT))
+settings.load_profile(PROFILE)
 
 
 TEST_SECONDS = 300

@@ -7,6 +7,7 @@ from kai_py.api.records.node import Node
 from kai_py.dra.allocator import Allocation, BudgetExceeded, Infeasible, allocate
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.identity import AllocationError
+from tests.support.examples import examples
 
 from .instances import CLASSES, as_objects, crowded, questions
 from .naive import Fatal
@@ -23,7 +24,9 @@ def bounds(request, monkeypatch):
 
 @pytest.mark.slow
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(question=questions())
 def test_w13_first_fit_is_what_exhaustive_search_finds(bounds, question):
@@ -43,7 +46,7 @@ def test_w13_first_fit_is_what_exhaustive_search_finds(bounds, question):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(question=questions())
 def test_no_device_gets_two_holders_and_no_counter_is_overdrawn(question):
     claims, inventory, state = as_objects(question, choice=AllocationStrategy.FIRST_FIT)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.node import Node
 from kai_py.dra.allocator import Allocation, Infeasible, allocate
+from tests.support.examples import examples
 
 from .crowds import CLASSES, as_objects, crowds
 from .feasible import assignments, is_valid
@@ -14,7 +15,7 @@ NODE = Node(metadata=ObjectMeta(name="n", labels={"rack": "r"}))
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(question=crowds())
 def test_an_answer_is_found_where_there_is_one(question):
     claims, inventory, state = as_objects(question)

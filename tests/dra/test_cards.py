@@ -12,6 +12,7 @@ from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.inventory import Inventory
+from tests.support.examples import examples
 
 NODES = tuple(Node(metadata=ObjectMeta(name=f"n{i}")) for i in range(3))
 CLASSES = {
@@ -61,7 +62,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps=STEPS, choice=st.sampled_from(AllocationStrategy))
 def test_a_walk_of_the_fleet_is_that_of_the_allocator(steps, choice):
     pieces = [piece for node in NODES for piece in slices(node.metadata.name)]

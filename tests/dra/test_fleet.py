@@ -13,6 +13,7 @@ from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.inventory import Inventory
+from tests.support.examples import examples
 
 from .instances import CLASSES, as_claims, as_slices, crowded, hold_initial, questions
 
@@ -55,7 +56,7 @@ def one_by_one(claims, node, inventory, state, limit):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(on_nodes=fleets(), choice=st.sampled_from(AllocationStrategy))
 def test_a_fleet_answers_what_the_allocator_answers_node_by_node(on_nodes, choice):
     nodes, inventory, state, claims = build(on_nodes, choice)
@@ -72,7 +73,7 @@ def test_a_fleet_answers_what_the_allocator_answers_node_by_node(on_nodes, choic
 
 
 @pytest.mark.parametrize("limit", [0, 5, 40])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(on_nodes=fleets())
 def test_dropping_what_is_too_much_costs_only_time(on_nodes, limit):
     nodes, inventory, state, claims = build(on_nodes, AllocationStrategy.BEST_FIT)
@@ -87,7 +88,7 @@ def test_dropping_what_is_too_much_costs_only_time(on_nodes, limit):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(on_nodes=fleets())
 def test_answers_follow_the_state_and_return_with_it(on_nodes):
     nodes, inventory, state, claims = build(on_nodes, AllocationStrategy.BEST_FIT)

@@ -16,6 +16,7 @@ from kai_py.dra.explain.diagnosis_message import diagnosis_message
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.identity import AllocationError, DeviceID
 from kai_py.dra.inventory import Inventory
+from tests.support.examples import examples
 
 from .instances import CLASSES
 from .test_fleet import build, fleets
@@ -166,7 +167,7 @@ def test_a_fault_in_the_claim_comes_instead():
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(on_nodes=fleets())
 def test_every_device_is_counted_once_per_option(on_nodes):
     nodes, inventory, state, claims = build(on_nodes, AllocationStrategy.BEST_FIT)

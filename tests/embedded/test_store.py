@@ -12,6 +12,7 @@ from kai_py.embedded.resources import CONFIG_MAPS
 from kai_py.embedded.store import Store
 from kai_py.embedded.watching import Watch
 from tests.embedded.manifests import config_map
+from tests.support.examples import examples
 
 STORAGE = CONFIG_MAPS.storage
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -124,7 +125,9 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = pytest.mark.slow(StoreMachine.TestCase)
-TestStoreMachine.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestStoreMachine.settings = settings(
+    max_examples=examples(200), stateful_step_count=40, deadline=None
+)
 
 
 def put(store, name, uid, **meta):

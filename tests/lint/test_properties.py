@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.lint.check import lint
+from tests.support.examples import examples
 
 EXPRESSIONS = st.sampled_from(
     [
@@ -52,7 +53,7 @@ def claims(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(claims(), st.sampled_from([None, False, True]))
 def test_every_field_asked_for_ends_under_exactly(drawn, flow):
     document, asked = drawn
@@ -71,7 +72,7 @@ def test_every_field_asked_for_ends_under_exactly(drawn, flow):
         assert exactly.get(key) == asked.get(key)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(claims())
 def test_findings_point_into_the_file(drawn):
     text = "# head\n---\n" + yaml.safe_dump(drawn[0], sort_keys=False)

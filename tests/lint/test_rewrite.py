@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kai_py.api.manifests import read_documents
 from kai_py.lint.rewrite import dump, rewrite, same_value
+from tests.support.examples import examples
 
 TEXT = """\
 # head
@@ -152,7 +153,7 @@ def changes(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(changes(), st.booleans(), st.sampled_from([None, True, False]))
 def test_any_change_reads_back_as_meant(change, commented, flow):
     before, after = change

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.resource_versions import from_json
 from kai_py.plan.plan import Stage
+from tests.support.examples import examples
 from tests.support.scenario import (
     claiming,
     cluster,
@@ -112,7 +113,7 @@ def first_within(lists, most):
     return next((found for found in product(*lists) if sum(found) <= most), None)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given_examples(lists, st.integers(1, 16), st.integers(1, 8))
 @example([[8, 4, 2], [4, 2, 1], [1]], 6, 8)
 @example([[4, 1], [4, 1]], 5, 8)
@@ -124,7 +125,7 @@ def test_requests_of_one_claim_take_the_first_combination(asked, limit, devices)
     assert given(plan) == expected
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given_examples(lists, st.integers(1, 16))
 @example([[8, 4, 2], [4, 2], [1]], 7)
 def test_pods_of_a_gang_take_the_first_combination(asked, limit):

@@ -30,6 +30,7 @@ from tests.support.admitted_work import (
     write,
 )
 from tests.support.cluster.api import Document
+from tests.support.examples import examples
 from tests.support.poison.process import Process
 
 
@@ -102,7 +103,7 @@ IN_A_LARGE_GROUP = [
 ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     edits=st.lists(edit(), min_size=1, max_size=4),
     deleted=st.sampled_from(("", *WAYS)),

@@ -27,6 +27,7 @@ from kai_py.plan.plan import Action, Stage
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.policy.score.registry import WeightedScore
+from tests.support.examples import examples
 from tests.support.scenario import cluster, job_with_pods, node, pod, queue, shared
 
 NODES, QUEUES = 3, ("a", "b", "c")
@@ -152,7 +153,7 @@ def budget(allowed):
 
 
 @pytest.mark.slow
-@settings(max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(70), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(events, st.sampled_from([0.0, 10.0])), min_size=8, max_size=30),
     configurations,

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from kai_py.api.records.core import PodResourceClaim
 from kai_py.api.records.resource import ResourceClaimConsumerReference
 from kai_py.snapshot.accounting import GPU
+from tests.support.examples import examples
 from tests.support.scenario import claim, cluster, device_class, gpu_slice, job, node, pod, queue
 
 LEAVES = ("a", "b", "c")
@@ -133,7 +134,7 @@ class World:
                 assert held <= bound, (name, held, bound)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(BOUNDS, SIZES, STEPS, ENDS)
 def test_no_queue_rises_above_its_bounds(bounds, sizes, steps, ends):
     world = World(bounds, sizes)

@@ -14,6 +14,7 @@ from kai_py.policy.reclaim_rules import (
 )
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.policy.test_reclaim_rules import RESOURCES, as_victims, asks, queue, stand
+from tests.support.examples import examples
 from tests.support.replacing import replace
 
 TREE = (("x", ""), ("y", ""), ("x1", "x"), ("x2", "x"), ("y1", "y"), ("z", ""))
@@ -69,7 +70,7 @@ def each_in_its_turn(standing, reclaimer, steps, rules):
 
 
 @pytest.mark.slow
-@settings(max_examples=800, deadline=None, derandomize=True)
+@settings(max_examples=examples(800), deadline=None, derandomize=True)
 @given(scenes(), st.sampled_from([NATIVE, KAI]))
 def test_yes_means_yes_for_each(scene, rules):
     standing, reclaimer, steps = scene

@@ -16,6 +16,7 @@ from kai_py.simulate.fifo import simulate_fifo
 from kai_py.simulate.goodput import policy_figures
 from kai_py.simulate.scenario import arrivals, parse_scenario
 from kai_py.simulate.simulation import simulate
+from tests.support.examples import examples
 from tests.support.repository import ROOT
 
 DAYS = ROOT / "benchmarks" / "goodput"
@@ -120,7 +121,7 @@ def test_fifo_packs_each_pod_where_the_fewest_gpus_are_free():
     assert fifo(text).waits.max == 0
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     jobs=st.lists(
         st.tuples(

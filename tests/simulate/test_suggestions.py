@@ -13,6 +13,7 @@ from kai_py.simulate.steps import ApplySteps
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import Comparison, LoadedCluster
 from tests.simulate.clusters import job, queue, running, simulated
+from tests.support.examples import examples
 
 
 def suggestions(cluster, name, may_try=lambda: True):
@@ -134,7 +135,7 @@ SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(SIZES, st.integers(2, 12), st.integers(1, 12))
 def test_with_any_of_them_the_gang_starts(sizes, wanted, maximum):
     others = [job(f"job-{i}", pods, "team") for i, pods in enumerate(sizes)]

@@ -20,6 +20,7 @@ from kai_py.simulate.what_if import (
     what_if,
 )
 from tests.simulate.clusters import NOW, job, queue, running, simulated
+from tests.support.examples import examples
 
 
 def settled(*documents, **hardware):
@@ -168,7 +169,7 @@ CHANGES = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(JOBS, CHANGES)
 def test_what_was_told_is_what_then_happens(jobs, change):
     """Asked on a copy, then done on the cluster itself."""

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.snapshot.resources import MAX_NODE_GPUS
+from tests.support.examples import examples
 from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
 
 ABSURD = st.sampled_from(["9223372036854775807", "1e19", "1e30", "100E", str(2**30), "1e-30", "0"])
@@ -47,7 +48,7 @@ def test_more_shared_gpus_than_the_node_has_break_no_score():
     assert placed(plan) == {"canary": "m", "w": "m"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(gpus=ABSURD, cpu=ABSURD, memory=ABSURD, on=st.sampled_from(["", "n"]))
 def test_no_amount_of_one_pod_stops_another(gpus, cpu, memory, on):
     wanted = {"nvidia.com/gpu": gpus, "cpu": cpu, "memory": memory}

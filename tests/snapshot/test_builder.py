@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from kai_py.api.references import PodRef
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.gangs import PodState
+from tests.support.examples import examples
 from tests.support.scenario import (
     claim,
     claiming,
@@ -115,7 +116,7 @@ class Followed:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(events)
 def test_incremental_equals_rebuilt(changes):
     told = Followed()

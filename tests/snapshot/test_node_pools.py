@@ -14,6 +14,7 @@ from kai_py.grouping.grouper import Grouper
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.settings import SnapshotSettings
+from tests.support.examples import examples
 from tests.support.scenario import KINDS, START, gpu_slice, node, placed, pod, queue
 
 LABEL = "kai.scheduler/node-pool"
@@ -83,7 +84,7 @@ def fabric(name):
     return replace(made, spec=spec)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 2**32))
 def test_whatever_moves_between_ten_pools_is_always_in_exactly_one(seed):
     chance, world = random.Random(seed), Cluster()

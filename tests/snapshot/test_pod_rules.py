@@ -17,6 +17,7 @@ from kai_py.api.records.core import (
 from kai_py.snapshot.pod_selection import rules_of, selects
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.pod_rules import PodEntry, PodRuleTable
+from tests.support.examples import examples
 from tests.support.scenario import cluster, node, pod, queue
 
 KEYS = ("rack", "kubernetes.io/hostname")
@@ -130,7 +131,7 @@ def by_counting(pods, namespaces):
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(events)
 def test_the_index_kept_is_the_index_built(changes):
     table, pods, namespaces = PodRuleTable(), {}, {}
@@ -155,7 +156,7 @@ def test_the_index_kept_is_the_index_built(changes):
     assert (dict(kept.selected), dict(kept.refusing)) == by_counting(pods, namespaces)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("pqrs"), st.none() | entries()), max_size=15))
 def test_pods_whose_labels_begin_to_matter_are_named(changes):
     table, pods, known = PodRuleTable(), {}, {}

@@ -18,6 +18,7 @@ from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.gang_changes import NOTHING_KNOWN
 from kai_py.snapshot.tables.pod_table import PodTables
 from tests.snapshot.history import ALIGNED_POD, NODES, PLAIN, WAITS, history_of
+from tests.support.examples import examples
 from tests.support.scenario import Cluster
 
 states = st.fixed_dictionaries(
@@ -151,7 +152,7 @@ def same_contents(one, other):
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(events)
 def test_incremental_snapshots_equal_rebuilt_ones(changes):
     history = history_of(*changes)
@@ -159,7 +160,7 @@ def test_incremental_snapshots_equal_rebuilt_ones(changes):
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(events)
 def test_changes_between_the_steps_of_a_snapshot_reach_it(changes):
     with mock.patch.object(builder, "STEP", 1), mock.patch.object(cluster_devices, "STEP", 1):
@@ -167,7 +168,7 @@ def test_changes_between_the_steps_of_a_snapshot_reach_it(changes):
         same_contents(history.snapshot(), history.rebuilt())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(events, st.permutations(range(TABLES)))
 def test_the_order_of_the_tables_is_of_no_importance(changes, order):
     history = history_of()
@@ -178,7 +179,7 @@ def test_the_order_of_the_tables_is_of_no_importance(changes, order):
     same_contents(history.snapshot(), history_of(*changes).snapshot())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(events)
 def test_the_gangs_that_changed_since_the_last_snapshot_are_known(changes):
     history = history_of()

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kai_py.watch import reflector
+from tests.support.examples import examples
 from tests.watch.collection_server import CollectionServer, Fault, MemoryTransport
 from tests.watch.staging import Stage
 from tests.watch.virtual_time import VirtualTimeLoop
@@ -121,4 +122,4 @@ class ReflectorMachine(RuleBasedStateMachine):
 
 
 TestReflector = ReflectorMachine.TestCase
-TestReflector.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestReflector.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)

@@ -20,6 +20,7 @@ from kai_py.cel.expression import CompileError
 from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.selectors.selector import compile_selector
 from tests.dra.selectors.expressions import common_atoms, selectors, typed_atoms, typed_devices
+from tests.support.examples import examples
 
 for logger in ("celpy", "Environment", "Evaluator", "evaluation", "InterpretedRunner"):
     logging.getLogger(logger).setLevel(logging.CRITICAL)
@@ -100,7 +101,7 @@ def ours(text, device):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     text=selectors(common_atoms | typed_atoms),
     found=st.lists(typed_devices, min_size=1, max_size=3),

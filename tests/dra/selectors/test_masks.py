@@ -16,6 +16,7 @@ from kai_py.dra.selectors.selector import compile_selector
 from kai_py.dra.selectors.table import DeviceBlock, DeviceTable, Encoding
 from tests.dra.selectors.expressions import attributes, common_atoms, devices, own_atoms, selectors
 from tests.dra.selectors.expressions import versions as version_values
+from tests.support.examples import examples
 
 A = 'device.attributes["gpu.example.com"]'
 any_device = devices(st.one_of(attributes, version_values, st.just(attribute_value())))
@@ -40,7 +41,7 @@ def selector_of(text):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     texts=st.lists(selectors(common_atoms | own_atoms), min_size=1, max_size=3),
     generations=st.lists(st.lists(any_device, max_size=8), min_size=1, max_size=3),
@@ -57,7 +58,7 @@ def test_a_mask_says_what_the_selector_says_of_each_device(texts, generations):
             assert (value.tolist(), error.tolist()) == answers(selector, table.devices)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     text=selectors(common_atoms | own_atoms),
     found=st.lists(any_device, min_size=1, max_size=6),

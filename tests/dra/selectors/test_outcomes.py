@@ -14,6 +14,7 @@ from kai_py.dra.selectors.outcomes import attempt
 from kai_py.dra.selectors.selector import compile_selector
 from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
 from tests.dra.selectors.expressions import common_atoms, devices, own_atoms, selectors
+from tests.support.examples import examples
 
 A = 'device.attributes["gpu.example.com"]'
 LOOP = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
@@ -25,7 +26,7 @@ def shown(outcome):
     return (str(value) if isinstance(value, CELRuntimeError) else value), cost
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(text=selectors(common_atoms | own_atoms), found=st.lists(devices(), max_size=6))
 def test_an_outcome_is_that_of_an_evaluation(text, found):
     expression = compile_selector(text).expression

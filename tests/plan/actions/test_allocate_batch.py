@@ -14,6 +14,7 @@ from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.snapshot import NominatedNode
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.examples import examples
 from tests.support.replacing import replace
 from tests.support.worlds import World, gang, world
 
@@ -62,7 +63,10 @@ def worlds(draw):
 
 @pytest.mark.slow
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=examples(80),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
 )
 @given(worlds())
 def test_the_plan_is_that_of_one_by_one(each: World):

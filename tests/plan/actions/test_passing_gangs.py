@@ -13,6 +13,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.session.turns import Unwatched
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.examples import examples
 from tests.support.worlds import World, gang, world
 
 QUEUES = [QueueInfo(name=name, deserved={"gpu": 6.0}) for name in ("a", "b")]
@@ -52,7 +53,7 @@ def popped(state: CycleState, steps: list[tuple[int, bool, bool]]) -> list[str]:
     return order
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(
     st.lists(st.tuples(SIZES, st.sampled_from("aaab"), st.sampled_from([0, 0, 1])), min_size=3),
     st.lists(

@@ -12,6 +12,7 @@ from kai_py.api.records.core import Container, Pod, ResourceRequirements
 from kai_py.api.records.node import Taint
 from kai_py.policy.score.registry import WeightedScore
 from tests.plan.state.limits.test_numa import report, whole
+from tests.support.examples import examples
 from tests.support.scenario import cluster, job_with_pods, node, placed, queue
 
 FRUGAL, SPREAD = (
@@ -94,7 +95,7 @@ def test_who_must_leave_frees_the_zone_that_counts():
 ZONES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(ZONES, st.integers(1, 5), st.integers(1, 4), st.sampled_from([{}, FRUGAL, SPREAD]))
 def test_a_gang_needs_as_few_zones_as_any_placement(free, cpus, pods, chosen):
     """Against every way to share the pods out; a pod may get what is in no zone."""

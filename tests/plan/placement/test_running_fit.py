@@ -16,6 +16,7 @@ from kai_py.plan.state.queues import quota_of
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fill import fill
 from kai_py.policy.fit import replicas_that_fit
+from tests.support.examples import examples
 from tests.support.scenario import cluster, node, placed, pod, queue, shared
 
 NODES = 24
@@ -80,7 +81,7 @@ steps = st.lists(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(steps, st.booleans(), st.sampled_from(list(Capacity)))
 def test_kept_equals_fresh(done, tiers, kept_for):
     trial = statement()

@@ -14,6 +14,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.registry import WeightedScore
 from tests.plan.state.test_statement import statement
+from tests.support.examples import examples
 from tests.support.replacing import replace
 from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
 from tests.support.worlds import gang, member, world
@@ -41,7 +42,7 @@ steps = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps, st.sampled_from(SCORES), st.sampled_from(Capacity), st.booleans())
 def test_remembered_levels_are_those_scored_anew(done, scores, room, keep):
     trial = statement()

@@ -18,6 +18,7 @@ from kai_py.plan.state.statement import Statement
 from kai_py.policy.fairness_rules import NATIVE
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.registry import WeightedScore
+from tests.support.examples import examples
 from tests.support.scenario import cluster, node, pod, queue
 
 SCORES = [
@@ -61,7 +62,7 @@ def kinds(trial):
     return list(found.values())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     machines,
     asks,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.resource import ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
+from tests.support.examples import examples
 from tests.support.scenario import at, claim, claiming, cluster, device_class, job, node, pod, queue
 
 DRIVER = "gpu.nvidia.com"
@@ -168,7 +169,7 @@ STEPS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps=st.lists(STEPS, min_size=4, max_size=14))
 def test_nothing_is_given_twice(steps):
     world = World()

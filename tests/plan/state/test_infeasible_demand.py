@@ -9,6 +9,7 @@ from kai_py.grouping.topology_annotations import REQUIRED_LEVEL_KEY
 from kai_py.plan.state.empty_nodes import replicas_on_empty
 from kai_py.policy.fairness_rules import KAI
 from kai_py.snapshot.accounting import GPU
+from tests.support.examples import examples
 from tests.support.scenario import (
     claiming_job,
     cluster,
@@ -148,7 +149,7 @@ def test_a_cordoned_or_unready_node_still_could():
 SIZES = st.lists(st.tuples(st.integers(1, 10), st.integers(1, 12)), min_size=1, max_size=4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SIZES, SIZES)
 def test_shares_are_as_without_what_can_never_run_and_do_not_depend_on_what_runs(ours, theirs):
     def waiting(sizes, name):

@@ -16,6 +16,7 @@ from kai_py.api.records.core import (
 )
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.pod_rules import PodDecision, PodRuleCounts, evicted_pod, placed_pod
+from tests.support.examples import examples
 from tests.support.scenario import cluster, node, placed, pod, queue
 
 HOST = "kubernetes.io/hostname"
@@ -102,7 +103,7 @@ def counts_of(decided=()):
     return PodRuleCounts(SNAPSHOT, lambda: decided)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(steps, steps)
 def test_counts_kept_are_counts_built(before, course):
     """``before``: decided when the first rule is asked for."""

@@ -15,6 +15,7 @@ from kai_py.plan.state.statement import Statement
 from tests.plan.state.limits.test_host_ports import listening
 from tests.plan.state.limits.test_numa import report, whole
 from tests.plan.state.limits.volumes import bound, local, local_class, takes, unbound, using
+from tests.support.examples import examples
 from tests.support.scenario import (
     claim,
     claiming,
@@ -124,7 +125,7 @@ steps = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps, steps)
 def test_undoing_restores_everything(kept, undone):
     trial = statement()
@@ -144,7 +145,7 @@ def test_undoing_restores_everything(kept, undone):
         assert np.array_equal(ours, theirs)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(steps, steps)
 def test_limits_say_how_many_pods_they_take(kept, undone):
     """Answers that were kept while others were placed, evicted and undone are still true."""

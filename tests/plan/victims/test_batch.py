@@ -12,6 +12,7 @@ from kai_py.plan.victims.batch import VictimBatch
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.examples import examples
 from tests.support.worlds import World, gang, world
 
 LEAVES = ("a1", "a2", "b1", "b2", "c")
@@ -78,7 +79,10 @@ def worlds(draw):
 
 @pytest.mark.slow
 @settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=examples(120),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
 )
 @given(worlds())
 def test_the_plan_is_that_of_a_search_for_each(each: World):

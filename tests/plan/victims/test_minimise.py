@@ -9,12 +9,16 @@ from hypothesis import strategies as st
 from kai_py.plan.plan import Action
 from kai_py.policy.fairness_rules import KAI, NATIVE, VictimPreference
 from tests.plan.victims.test_device_victims import hardware, high, holder, sharers
+from tests.support.examples import examples
 from tests.support.replacing import replace
 from tests.support.scenario import cluster, evicted, queue
 from tests.support.worlds import at_node, gang, kept_world, world
 
 SETTINGS = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
 )
 YOUNGEST = replace(NATIVE, victim_preference=VictimPreference.YOUNGEST)
 ACTIONS = (Action.ALLOCATE, Action.PREEMPT)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.cpu_limit import cpu_limit
+from tests.support.examples import examples
 from tests.support.patience import processor_seconds
 from tests.support.replacing import replace
 from tests.support.scenario import cluster, evicted, job_with_pods, node, pod, queue
@@ -16,7 +17,10 @@ SECONDS = 5.0
 
 QUEUES = ("x", "x", "y")
 SETTINGS = settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=examples(200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
 )
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kai_py.plan.plan import Action, Stage
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.examples import examples
 from tests.support.replacing import replace
 from tests.support.scenario import cluster, evicted, job, node, placed, pod, queue
 from tests.support.worlds import World, at_node, gang, replayed, subgroup, world
@@ -136,7 +137,7 @@ def worlds(draw):
     return World({"a": 5, "b": 5}, tuple(gangs), queues)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds())
 def test_cores_stay_whole_and_within_what_is_deserved(world):
     after = replayed(world, world.plan())

@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 from kai_py.plan.plan import Action
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.examples import examples
 from tests.support.replacing import replace
 from tests.support.scenario import evicted
 from tests.support.worlds import World, at_node, gang, replayed, world
 
 QUEUES = ("x", "y", "z")
 SETTINGS = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
 )
 
 
@@ -99,7 +103,7 @@ def test_every_victim_is_legal(world):
 
 
 @pytest.mark.slow
-@settings(SETTINGS, max_examples=300)
+@settings(SETTINGS, max_examples=examples(300))
 @given(worlds())
 def test_no_victim_is_superfluous(world):
     """If the pods of one unit stayed, nobody could take the room that was won with it."""
@@ -152,7 +156,7 @@ def elastic_worlds(draw):
 
 
 @pytest.mark.slow
-@settings(SETTINGS, max_examples=300)
+@settings(SETTINGS, max_examples=examples(300))
 @given(elastic_worlds())
 def test_no_gang_loses_its_core_where_less_of_it_would_do(before):
     """With the winner where it is, no pods that leave could stay, unless too few for their floor.

@@ -18,6 +18,7 @@ from kai_py.policy.score.workload import (
     TargetWorkload,
     scarcity_weights,
 )
+from tests.support.examples import examples
 
 SUPPLY = [0.0, 0.25, 1.0]
 
@@ -106,7 +107,7 @@ def test_a_measure_is_its_definition(rows, machine, waste):
     assert found == pytest.approx(MEASURES[waste](target, *machine), abs=1e-5)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     shapes,
     machines,

@@ -14,6 +14,7 @@ from kai_py.plan.state.limits.gpu_sharing import SharedGpus
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.gpus import GpuSharing
+from tests.support.examples import examples
 
 MIB = 100.0
 
@@ -62,7 +63,7 @@ def most_pods(free, need, parts):
 tenths = st.integers(1, 9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(tenths, max_size=5), st.integers(0, 3), tenths, st.integers(1, 3))
 def test_room_is_what_trying_finds(taken, whole, portion, parts):
     shared = gpus()
@@ -79,7 +80,7 @@ def test_room_is_what_trying_finds(taken, whole, portion, parts):
     assert found.shared[0] == most_pods(free, MIB * portion / 10, parts)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.tuples(tenths, st.integers(1, 2), st.booleans()), max_size=12),
     st.sampled_from(list(FillStrategy)),
