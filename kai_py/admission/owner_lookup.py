@@ -62,7 +62,10 @@ class OwnerLookup:
 
     client: Client
     _kinds: dict[GroupKind, Kind[Any] | None] = field(default_factory=dict)
-    _cache: dict[str, tuple[float, OwnerObject | Absence]] = field(default_factory=dict)
+    _cache: dict[tuple[str, OwnerReference], tuple[float, OwnerObject | Absence]] = field(
+        default_factory=dict
+    )
+    """By namespace and reference: what one pod says of an owner is not asked of another."""
 
     async def lineage(self, pod: Pod) -> OwnerChain:
         """The chain of owners of ``pod``."""
@@ -77,7 +80,8 @@ class OwnerLookup:
         return owner_chain(pod, _KnownOwners(found))
 
     async def _owner(self, reference: OwnerReference, namespace: str) -> OwnerObject | Absence:
-        cached = self._cache.get(reference.uid)
+        key = namespace, reference
+        cached = self._cache.get(key)
         if cached is not None and time.monotonic() - cached[0] < CACHE_SECONDS:
             return cached[1]
         try:
@@ -88,7 +92,7 @@ class OwnerLookup:
             return Absence.NOT_FOUND
         if len(self._cache) >= CACHE_SIZE:
             self._cache.clear()
-        self._cache[reference.uid] = (time.monotonic(), found)
+        self._cache[key] = (time.monotonic(), found)
         return found
 
     async def _read(self, reference: OwnerReference, namespace: str) -> OwnerObject | Absence:

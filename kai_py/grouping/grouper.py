@@ -45,6 +45,7 @@ from kai_py.grouping.gang_template import (
 )
 from kai_py.grouping.group_sources import GroupSource, PodContext, gang_from_sources, markers_of
 from kai_py.grouping.owner_chain import (
+    GroupKind,
     LookupRecorder,
     OwnerChain,
     OwnerLink,
@@ -114,7 +115,7 @@ class Grouper:
         self._table = table or RuleTable(shipped_rules())
         self._sources = sources
         self._default_queue = QueueChoice(default_queue, defaults)
-        self._cache: dict[tuple[str, object, bool], _CachedTemplate] = {}
+        self._cache: dict[tuple[str, GroupKind, Defaults, bool], _CachedTemplate] = {}
 
     def identify(self, pod: Pod, owners: Owners) -> GangSpec:
         """The gang of ``pod``, as far as its owners are known."""
@@ -180,7 +181,7 @@ class Grouper:
         self, context: PodContext, owner: _DecidingOwner, link: OwnerLink
     ) -> _CachedTemplate:
         has_queue = bool(context.queue.name)
-        key = (link.found.metadata.uid, context.queue.defaults, has_queue)
+        key = (link.found.metadata.uid, link.kind, context.queue.defaults, has_queue)
         objects = (link.found, *(above.found for above in owner.above))
         cached = self._cache.get(key)
         if cached is not None and _is_current(cached, objects, context.owners):

@@ -3,6 +3,8 @@
 The walk follows controller references, or the only reference where none controls. It ends at an
 object without an owner, at a kind that is not served or that we may not read, and at an owner that
 is not known (yet): then ``unknown`` names it, because a decision from below would be premature.
+Whoever creates an object writes its owner references. One with the uid of an object of another name
+or namespace names an owner that does not exist, as it does for the garbage collector.
 
 Access of grouping to other objects: by reference or name, from a cache that the caller keeps.
 
@@ -32,6 +34,10 @@ class GroupKind(NamedTuple):
     def __str__(self) -> str:
         """As CRDs and kubectl write it: ``JobSet.jobset.x-k8s.io``."""
         return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
+JOB = GroupKind("batch", "Job")
+POD = GroupKind("", "Pod")
 
 
 class Absence(Enum):
@@ -137,6 +143,8 @@ def owner_chain(pod: Pod, owners: Owners) -> OwnerChain:
     reference = controlling_owner(pod.metadata)
     while reference is not None and len(links) < MAX_CHAIN_LENGTH:
         found = owners.owner(reference)
+        if not isinstance(found, Absence) and not _is_owner(found, reference, metas[-1]):
+            found = Absence.NOT_FOUND
         if isinstance(found, Absence):
             unknown = reference if found is Absence.NOT_FOUND else None
             break
@@ -144,6 +152,14 @@ def owner_chain(pod: Pod, owners: Owners) -> OwnerChain:
         metas.append(found.metadata)
         reference = controlling_owner(found.metadata)
     return OwnerChain(pod, tuple(metas), tuple(links), unknown)
+
+
+def _is_owner(found: OwnerObject, reference: OwnerReference, owned: ObjectMeta) -> bool:
+    """Whether the object with the uid of a reference is the one that the reference names."""
+    meta, kind = found.metadata, kind_of(reference)
+    if (isinstance(found, Job) and kind != JOB) or (isinstance(found, Pod) and kind != POD):
+        return False
+    return meta.name == reference.name and meta.namespace in ("", owned.namespace)
 
 
 def controlling_owner(meta: ObjectMeta) -> OwnerReference | None:

@@ -148,7 +148,7 @@ def test_an_owner_of_a_broken_spec_holds_up_nobody_else():
     world = World()
     world.builder.apply(COLLECTION, None, lws(size="huge"))
     world.builder.apply("pods", None, pod("a"))
-    alone = PartialObjectMetadata(metadata=ObjectMeta(name="nb", namespace="default", uid="nb"))
+    alone = PartialObjectMetadata(metadata=ObjectMeta(name="llm", namespace="default", uid="nb"))
     notebook = GroupKind("kubeflow.org", "Notebook")
     world.builder.apply("notebooks.kubeflow.org", None, alone)
     world.builder.apply("pods", None, pod("b", owner=notebook, uid="nb"))
@@ -189,3 +189,40 @@ def test_the_owner_chain_may_be_a_circle():
     world.builder.apply(COLLECTION, None, circle)
     world.builder.apply("pods", None, pod("a"))
     assert list(world.gangs) == ["default/LeaderWorkerSet/llm/0"]
+
+
+def test_a_reference_with_the_uid_of_another_namespace_names_no_owner():
+    """Nor is the gang of the pods that the object owns another one because of it."""
+    for names in (("forged", "mine"), ("mine", "forged")):
+        world = World()
+        world.builder.apply(COLLECTION, None, lws(size=4))
+        pods = {"forged": pod("forged", GroupKind("example.com", "Other")), "mine": pod("mine")}
+        meta = msgspec.structs.replace(pods["forged"].metadata, namespace="other")
+        pods["forged"] = msgspec.structs.replace(pods["forged"], metadata=meta)
+        for name in names:
+            world.builder.apply("pods", None, pods[name])
+        gangs = world.gangs
+        assert gangs["other/Other/llm"].owner_unknown
+        assert gangs["other/Other/llm"].queue == ""
+        assert gangs["default/LeaderWorkerSet/llm/0"].tree.min_pods() == 4
+
+
+def test_a_reference_with_another_kind_does_not_change_the_gang_of_others():
+    for names in (("other", "mine"), ("mine", "other")):
+        world = World()
+        world.builder.apply(COLLECTION, None, lws(size=4))
+        pods = {"other": pod("other", GroupKind("example.com", "Other")), "mine": pod("mine")}
+        for name in names:
+            world.builder.apply("pods", None, pods[name])
+        assert world.gangs["default/LeaderWorkerSet/llm/0"].tree.min_pods() == 4
+
+
+def test_a_reference_with_another_name_names_no_owner():
+    world = World()
+    world.builder.apply(COLLECTION, None, lws())
+    other = pod("a")
+    [reference] = other.metadata.owner_references
+    reference = msgspec.structs.replace(reference, name="another")
+    meta = msgspec.structs.replace(other.metadata, owner_references=(reference,))
+    world.builder.apply("pods", None, msgspec.structs.replace(other, metadata=meta))
+    assert world.gangs["default/LeaderWorkerSet/another"].owner_unknown
