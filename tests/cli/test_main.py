@@ -1,4 +1,5 @@
 import os
+import runpy
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -178,3 +179,11 @@ def test_a_reader_that_leaves_is_no_fault(monkeypatch, capsys, tmp_path):
         monkeypatch.setattr(main.sys, "stdout", out)
         assert run_with(monkeypatch, write_on) == ExitCode.FOUND
     assert capsys.readouterr().err == ""
+
+
+def test_the_package_can_be_run(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["kai_py", "--version"])
+    with pytest.raises(SystemExit) as left:
+        runpy.run_module("kai_py", run_name="__main__")
+    assert left.value.code == 0
+    assert capsys.readouterr().out.startswith("kai-py ")
