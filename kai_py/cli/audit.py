@@ -6,7 +6,6 @@ found: only what both readings show counts, since lists of several kinds are not
 """
 
 import asyncio
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,11 +19,13 @@ from kai_py.audit.rules import audit_cluster
 from kai_py.cli.cluster_objects import read_now
 from kai_py.cli.connection import ClusterOptions
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.options import takes_groups
+from kai_py.cli.input_files import paths_of, read_objects
+from kai_py.cli.options import LATEST_TIME, takes_groups
 from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
 from kai_py.config import Configuration
-from kai_py.simulate.object_files import RejectedObject, files_below, read_object_files
+from kai_py.simulate.object_files import RejectedObject, files_below
 
+LONGEST_WAIT = 3600.0
 HEADINGS = ("KIND", "OBJECT", "FINDING")
 
 
@@ -39,7 +40,7 @@ class Report(NamedTuple):
 @takes_groups
 def command(
     files: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(
             metavar="FILE",
             help="Objects instead of a cluster: kubectl's lists, YAML streams, directories, a file "
@@ -51,13 +52,16 @@ def command(
     now: Annotated[
         float | None,
         typer.Option(
-            help="When the files were written, seconds since 1970; by default their own time."
+            min=0.0,
+            max=LATEST_TIME,
+            help="When the files were written, seconds since 1970; by default their own time.",
         ),
     ] = None,
     again_after: Annotated[
         float,
         typer.Option(
             min=0.0,
+            max=LONGEST_WAIT,
             help="Seconds until a cluster is read again to confirm findings; 0: read it once.",
         ),
     ] = 5.0,
@@ -66,7 +70,7 @@ def command(
     """Look for lost claims, devices used twice, broken gangs, limits and capacity exceeded."""
     configuration = cluster.configuration()
     if files:
-        report = _audit_files(files, configuration, now)
+        report = _audit_files(paths_of(files), configuration, now)
     else:
         report = _audit_cluster(cluster, configuration, again_after)
     if not print_document(report._asdict(), output.form):
@@ -79,11 +83,8 @@ def command(
 
 def _audit_files(files: Sequence[Path], configuration: Configuration, now: float | None) -> Report:
     with progress("reading"):
-        try:
-            given = read_object_files(files, sys.stdin.buffer.read)
-            written = max(map(_written, files_below(files)), default=0.0)
-        except OSError as error:
-            raise CommandError(f"{error.filename}: {error.strerror}") from None
+        given = read_objects(files)
+        written = max(map(_written, files_below(files)), default=0.0)
     if not given.documents and not given.rejected:
         raise CommandError(f"{', '.join(map(str, files))}: there are no Kubernetes objects")
     report = _audit(given.documents, configuration, written if now is None else now)

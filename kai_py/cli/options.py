@@ -10,6 +10,9 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any
 
+LATEST_TIME = 32_503_680_000.0
+"""Seconds since 1970 until the year 3000: what is added to a time stays one of the calendar."""
+
 
 def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
     """The command, with each parameter that is a group replaced by the options of the group."""

@@ -3,24 +3,21 @@
 Nothing is read from or written to a cluster.
 """
 
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kai_py.cli.connection import ConfigFile, configuration_from
-from kai_py.cli.errors import CommandError
-from kai_py.cli.options import takes_groups
+from kai_py.cli.input_files import paths_of, read_objects
+from kai_py.cli.options import LATEST_TIME, takes_groups
 from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
-from kai_py.simulate.object_files import read_object_files
 from kai_py.simulate.offline_plan import MAX_CYCLES, OfflinePlan, plan_objects
 
 
 @takes_groups
 def command(
     files: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="FILE",
             help="Objects: kubectl's lists, YAML streams, directories, a file of `kai-py "
@@ -37,17 +34,18 @@ def command(
     config: ConfigFile = None,
     now: Annotated[
         float | None,
-        typer.Option(help="Time of the cycles, seconds since 1970; by default that of the files."),
+        typer.Option(
+            min=0.0,
+            max=LATEST_TIME,
+            help="Time of the cycles, seconds since 1970; by default that of the files.",
+        ),
     ] = None,
     output: OutputOptions,
 ) -> None:
     """Print what the scheduler decides, as if everything it decides happened at once."""
     configuration = configuration_from(config)
     with progress("reading"):
-        try:
-            given = read_object_files(files, sys.stdin.buffer.read)
-        except OSError as error:
-            raise CommandError(f"{error.filename}: {error.strerror}") from None
+        given = read_objects(paths_of(files))
     with progress("planning") as report:
         found = plan_objects(
             given,

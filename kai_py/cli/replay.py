@@ -23,7 +23,7 @@ from kai_py.cli.connection import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import text_of
 from kai_py.cli.kai_archive import Archive, ArchiveError, read_archive
-from kai_py.cli.options import takes_groups
+from kai_py.cli.options import LATEST_TIME, takes_groups
 from kai_py.cli.output import (
     Output,
     OutputOptions,
@@ -104,7 +104,11 @@ def command(
     ] = None,
     now: Annotated[
         float | None,
-        typer.Option(help="Time of the cycle, seconds since 1970; by default that of the file."),
+        typer.Option(
+            min=0.0,
+            max=LATEST_TIME,
+            help="Time of the cycle, seconds since 1970; by default that of the file.",
+        ),
     ] = None,
     report_file: ReportFile = None,
     output: OutputOptions,

@@ -101,14 +101,15 @@ def read_object_files(
         name = "stdin" if str(path) == "-" else os.fsencode(path).decode(errors="replace")
         try:
             content = read_input() if str(path) == "-" else read_file(path)
-            for part in _values(_as_utf8(expanded(content))):
+            for part in _values(as_utf8(expanded(content))):
                 _collect(part, name, found)
         except ValueError as error:
             found.rejected.append(RejectedObject(name, str(error)))
     return found
 
 
-def _as_utf8(content: bytes) -> bytes:
+def as_utf8(content: bytes) -> bytes:
+    """The content without the mark of its encoding; raises UnicodeDecodeError."""
     for mark, encoding in _ENCODINGS:
         if content.startswith(mark):
             return content[len(mark) :].decode(encoding).encode()

@@ -10,7 +10,7 @@ import gzip
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 
@@ -141,9 +141,18 @@ def write_objects(path: Path, documents: Iterable[Document]) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """The content of a file; raises OSError, and ValueError if it is enormous."""
-    with path.open("rb") as opened:
-        content = opened.read(MAX_BYTES + 1)
+    """The content of a file; raises OSError that names it, and ValueError if it is enormous."""
+    try:
+        with path.open("rb") as opened:
+            return read_stream(opened)
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
+def read_stream(stream: BinaryIO) -> bytes:
+    """What is left of a stream; raises OSError, and ValueError if it is enormous."""
+    content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise ValueError(f"is larger than {MAX_BYTES >> 30} GiB")
     return content
@@ -177,7 +186,9 @@ def load_objects(path: Path) -> Sequence[Document]:
         documents = msgspec.json.decode(expanded(read_file(path)), type=_Saved).items
     except RecursionError:
         raise ObjectsError(f"{path}: is nested too deeply") from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ObjectsError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
         raise ObjectsError(f"{path}: is not a snapshot of a cluster: {error}") from None
     for number, document in enumerate(documents):
         name = isinstance(document.get("metadata"), dict) and document["metadata"].get("name")

@@ -6,6 +6,7 @@ import json
 import random
 import unicodedata
 import zipfile
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -202,3 +203,58 @@ def test_what_is_no_object_is_told(tmp_path, command, text):
 def test_json_with_escaped_characters_beyond_16_bits_is_read():
     [document] = manifests.read_documents(json.dumps({"a": "💥", "💥": "\ud83d"}))
     assert document.value == {"a": "💥", "💥": "\ufffd"}
+
+
+NODE = '{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {allocatable: {cpu: "1"}}}\n'
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("command", ["lint", "migrate", "plan", "audit"])
+def test_files_of_other_editors_are_read(tmp_path, command, encoding):
+    file = tmp_path / "manifest.yaml"
+    file.write_bytes(NODE.replace("\n", "\r\n").encode(encoding))
+    code, told = run(command, file)
+    assert code == ExitCode.OK
+    assert "is not" not in told
+
+
+@pytest.mark.parametrize("command", ["lint", "migrate", "plan", "audit"])
+def test_an_empty_name_is_not_the_working_directory(command):
+    code, told = run(command, "")
+    assert (code, "name of a FILE is empty" in told) == (ExitCode.USAGE, True)
+
+
+def test_standard_input_may_be_closed(monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    for read in (lambda: input_files.text_of("-"), lambda: input_files.read_objects([Path("-")])):
+        with pytest.raises(CommandError, match="stdin: is closed"):
+            read()
+
+
+@pytest.mark.parametrize("time", ["nan", "inf", "1e400", "-1", "253402300800", "-1e300"])
+@pytest.mark.parametrize("command", ["plan", "audit", "replay"])
+def test_times_beyond_the_calendar_are_refused(tmp_path, command, time):
+    file = tmp_path / "cluster.json"
+    file.write_text('{"items": []}')
+    code, told = run(command, file, f"--now={time}")
+    assert (code, "--now" in told) == (ExitCode.USAGE, True)
+
+
+@pytest.mark.parametrize("arguments", [("replay",), ("explain", "gang", "x", "--from")])
+def test_a_cluster_that_does_not_exist_is_named(tmp_path, arguments):
+    file = tmp_path / "none"
+    assert run(*arguments, file) == (ExitCode.USAGE, f"{file}: No such file or directory")
+
+
+@pytest.mark.parametrize("command", ["lint", "migrate", "plan", "audit"])
+def test_a_file_that_breaks_off_is_named(command):
+    """The memory of a process can be opened, and not be read from its beginning."""
+    file = "/proc/self/mem"
+    assert run(command, file) == (ExitCode.USAGE, f"{file}: Input/output error")
+
+
+def test_standard_input_has_a_limit(monkeypatch):
+    monkeypatch.setattr(objects, "MAX_BYTES", 1 << 20)
+    large = b"#" * (2 << 20)
+    result = CliRunner().invoke(main.app, ["plan", "-"], obj=main.Invocation(), input=large)
+    assert "is larger than" in result.output
