@@ -8,9 +8,11 @@ prevent the reading of the rest.
 
 import codecs
 import contextlib
+import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,13 +98,13 @@ def read_object_files(
 
     ``read_input`` gives the content of the path ``-``.
     """
-    found = ObjectsInFiles()
+    found, generated = ObjectsInFiles(), _GeneratedNames()
     for path in files_below(paths):
         name = "stdin" if str(path) == "-" else os.fsencode(path).decode(errors="replace")
         try:
             content = read_input() if str(path) == "-" else read_file(path)
             for part in _values(as_utf8(expanded(content))):
-                _collect(part, name, found)
+                _collect(part, name, found, generated)
         except ValueError as error:
             found.rejected.append(RejectedObject(name, str(error)))
     return found
@@ -181,7 +183,7 @@ def _documents(text: str, line: int) -> Iterator[_Part]:
         yield _Part(line + error.line - 1, problem=error.reason)
 
 
-def _collect(part: _Part, file: str, found: ObjectsInFiles) -> None:
+def _collect(part: _Part, file: str, found: ObjectsInFiles, generated: "_GeneratedNames") -> None:
     where = f"{file}:{part.line}"
     if part.problem:
         found.rejected.append(RejectedObject(where, part.problem))
@@ -194,6 +196,7 @@ def _collect(part: _Part, file: str, found: ObjectsInFiles) -> None:
             named = ((f"{place} items[{index}]", item) for index, item in enumerate(items))
             values += reversed([*named])
             continue
+        value = generated.named(value)
         problem = _problem(value)
         if problem:
             found.rejected.append(RejectedObject(place, problem))
@@ -242,6 +245,32 @@ def _problem(value: Any) -> str:
         ),
         "",
     )
+
+
+class _GeneratedNames:
+    """Names of objects that leave them to the API server, which adds five characters at random.
+
+    The same objects get the same names, in whatever order they are read.
+    """
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+
+    def named(self, value: Any) -> Any:
+        """The value; with a name if it is an object with ``generateName`` alone."""
+        metadata = value.get("metadata") if isinstance(value, dict) else None
+        if not isinstance(metadata, dict) or metadata.get("name"):
+            return value
+        prefix = metadata.get("generateName")
+        if not isinstance(prefix, str) or not _is_name(prefix):
+            return value
+        text = json.dumps(value, sort_keys=True, default=str)
+        suffix = hashlib.sha256(f"{self._seen[text]} {text}".encode()).hexdigest()[:5]
+        self._seen[text] += 1
+        return {**value, "metadata": {**metadata, "name": prefix[:_LONGEST_PREFIX] + suffix}}
+
+
+_LONGEST_PREFIX = 58
 
 
 def _is_name(value: Any) -> bool:

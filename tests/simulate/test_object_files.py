@@ -107,3 +107,18 @@ def test_metadata_that_cannot_be_read_is_told(tmp_path, metadata, problem):
     items = {"apiVersion": "v1", "kind": "PodList", "items": 5}
     found = read(tmp_path, a_json=json.dumps([value, items]))
     assert [each.problem for each in found.rejected] == [problem, "items of PodList is not a list"]
+
+
+def test_names_are_generated_as_by_an_api_server(tmp_path):
+    """The same ones in any order, and two for two objects with the same content."""
+    meta = {"generateName": "job-" + "x" * 60, "namespace": "default"}
+    jobs = [
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"parallelism": size}}
+        for size in (1, 2, 2)
+    ]
+    found = read(tmp_path, a_yaml=yaml.safe_dump_all(jobs))
+    assert found.rejected == []
+    assert len(set(names(found))) == 3
+    assert all(len(each) == 63 and each.startswith("job-xxx") for each in names(found))
+    again = read(tmp_path, a_yaml=yaml.safe_dump_all(reversed(jobs)))
+    assert sorted(names(again)) == sorted(names(found))
