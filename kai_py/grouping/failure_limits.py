@@ -83,9 +83,11 @@ def _job_limits(link: OwnerLink, job: Job, pod: Pod) -> Iterator[FailureLimit]:
     if per_index is not None:
         index = annotations.get(INDEX_ANNOTATION, "")
         failed = parse_int64(annotations.get(INDEX_FAILURES_ANNOTATION, "0")) or 0
-        remaining = 0 if action == "FailIndex" else per_index - failed
+        # The count is that of the pod's creation, so the limit that it was admitted with is what
+        # was left then: what its tenant writes there later protects nothing.
+        remaining = 0 if action == "FailIndex" else max(per_index - failed, 0)
         cause = f"spec.backoffLimitPerIndex is {per_index}"
-        yield _limit(link, remaining, cause, part=f"/{index}", most=remaining + failed)
+        yield _limit(link, remaining, cause, part=f"/{index}", most=remaining)
         if action == "FailIndex":
             return
     default = DEFAULT_BACKOFF_LIMIT if per_index is None else MAX_REMAINING

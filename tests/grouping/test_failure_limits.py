@@ -6,6 +6,7 @@ import pytest
 from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod
 from kai_py.api.records.job import Job
 from kai_py.api.records.unstructured import Unstructured, unstructured
+from kai_py.grouping.admitted import as_admitted_limits, limits_of
 from kai_py.grouping.failure_limits import failure_limits
 from kai_py.grouping.owner_chain import GroupKind, OwnerChain, OwnerLink
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
@@ -113,6 +114,15 @@ def test_an_index_has_a_limit_of_its_own(given, failures, left):
     found = limits(given, annotations=annotations)
     assert [each.remaining for each in found] == left
     assert [each.key for each in found] == ["j/3", "j"][: len(left)]
+
+
+def test_failures_that_a_tenant_writes_on_a_running_pod_protect_nothing():
+    index = {"batch.kubernetes.io/job-completion-index": "3"}
+    count = "batch.kubernetes.io/job-index-failure-count"
+    given = job(backoffLimitPerIndex=4)
+    admitted = limits_of(limits(given, annotations={**index, count: "1"}))
+    edited = limits(given, annotations={**index, count: "999"})
+    assert [each.remaining for each in as_admitted_limits(edited, admitted)] == [3]
 
 
 def job_set(policy=None, **status):
