@@ -13,6 +13,7 @@ at even or (``random: true``) at random distances with that mean. Arrivals are d
 ``seed``.
 """
 
+import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from kai_py.api.queue import API_VERSION, Queue, QueueSpec, read_queue
 from kai_py.api.spot import SpotUse
 
 Count = Annotated[int, Field(ge=1, le=100_000, strict=True)]
+MAX_ARRIVALS = 1_000_000
+"""Jobs of a scenario, in all."""
 Minutes = Annotated[float, Field(ge=0, le=10_000_000)]
 
 
@@ -140,13 +143,29 @@ def parse_scenario(text: str, *, name: str = "scenario") -> Scenario:
         raise ScenarioError(f"{name}: one document is expected, there are {len(documents)}")
     value = documents[0].value
     try:
-        return Scenario.model_validate(value, by_alias=True, by_name=False)
+        scenario = Scenario.model_validate(value, by_alias=True, by_name=False)
     except ValidationError as error:
         problems = field_problems(error, Scenario)
         lines = sorted((line_at(value, problem.path), str(problem)) for problem in problems)
         raise ScenarioError(
             "\n".join(f"{name}:{line}: {problem_text}" for line, problem_text in lines)
         ) from None
+    endless = _first_beyond_the_maximum(scenario)
+    if endless is not None:
+        place = f"{name}:{line_at(value, ('jobs', endless))}: jobs[{endless}]"
+        raise ScenarioError(f"{place}: with it more than {MAX_ARRIVALS:,} Jobs are created")
+    return scenario
+
+
+def _first_beyond_the_maximum(scenario: Scenario) -> int | None:
+    """The position of the job with which too many are created; None without one."""
+    left = MAX_ARRIVALS
+    for index, job in enumerate(scenario.jobs):
+        times = itertools.islice(_times(scenario, job, index), left // job.burst + 1)
+        left -= job.burst * sum(1 for _ in times)
+        if left < 0:
+            return index
+    return None
 
 
 def arrivals(scenario: Scenario) -> list[Arrival]:

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.config import Configuration
+from kai_py.simulate import scenario
 from kai_py.simulate.report import jain_index, summarise, waiting_times
 from kai_py.simulate.scenario import ScenarioError, arrivals, parse_scenario
 from kai_py.simulate.simulation import GangWait, simulate
@@ -160,6 +161,22 @@ def test_random_arrivals_keep_their_mean_and_follow_from_the_seed():
 def test_what_is_wrong_with_a_scenario_is_told_with_its_line(text, message):
     with pytest.raises(ScenarioError, match=message):
         parse_scenario(text, name="s")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "at: 1, every: 1e-300",
+        "every: 1e-300, random: true",
+        "every: 1e-320, random: true",
+        "count: 100000, burst: 100000",
+    ],
+)
+def test_jobs_without_end_are_refused(monkeypatch, fields):
+    monkeypatch.setattr(scenario, "MAX_ARRIVALS", 1000)
+    jobs = f"jobs:\n- {{name: i, queue: a, every: 60}}\n- {{name: j, queue: a, {fields}}}"
+    with pytest.raises(ScenarioError, match=r"s:5: jobs\[1\]: with it more than 1,000 Jobs"):
+        parse_scenario(f"nodes: [{{name: n}}]\nqueues: [{{name: a}}]\n{jobs}", name="s")
 
 
 @given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=20))
