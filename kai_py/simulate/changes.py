@@ -5,6 +5,7 @@ object and says what is wrong with it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -55,6 +56,27 @@ class ClusterChange(Protocol):
         """Make the change; raises ChangeError."""
 
 
+def _label(document: Document) -> str:
+    meta = document.get("metadata")
+    named = meta if isinstance(meta, dict) else {}
+    return f"{document.get('kind')} {named.get('name') or named.get('generateName') or '-'}"
+
+
+@contextmanager
+def _refusals(label: str) -> Iterator[None]:
+    """What keeps objects from being created becomes a ChangeError that names them."""
+    try:
+        yield
+    except ChangeError:
+        raise
+    except RequestError as error:
+        raise ChangeError(f"{label}: {error.message}") from None
+    except KeyError as error:
+        raise ChangeError(f"{label}: {error.args[0]} is missing") from None
+    except (AttributeError, TypeError, ValueError) as error:  # a value of another type
+        raise ChangeError(f"{label}: cannot be read: {error}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class AddObjects:
     """Create objects as a user would: Jobs get their pods, pods their claims."""
@@ -64,13 +86,8 @@ class AddObjects:
     def apply(self, cluster: SimulatedCluster) -> None:
         """Create them in their order."""
         for document in self.documents:
-            label = f"{document.get('kind')} {document.get('metadata', {}).get('name')}"
-            try:
+            with _refusals(_label(document)):
                 cluster.embedded.create(document)
-            except RequestError as error:
-                raise ChangeError(f"{label}: {error.message}") from None
-            except KeyError as error:
-                raise ChangeError(f"{label}: {error.args[0]} is missing") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +105,16 @@ class AddNodes:
     def apply(self, cluster: SimulatedCluster) -> None:
         """Create the nodes, and the ResourceSlices that their drivers would publish."""
         embedded = cluster.embedded
-        node, slices = self._node_documents(cluster)
-        old = node["metadata"]["name"]
-        for name in _free_names(embedded, self.like, self.count):
-            added = _renamed(node, old, name)
-            added["metadata"]["name"] = name
-            added["metadata"].setdefault("labels", {})[HOSTNAME] = name
-            try:
+        with _refusals(f"node like {self.like}"):
+            node, slices = self._node_documents(cluster)
+            old = node["metadata"]["name"]
+            for name in _free_names(embedded, self.like, self.count):
+                added = _renamed(node, old, name)
+                added["metadata"]["name"] = name
+                added["metadata"].setdefault("labels", {})[HOSTNAME] = name
                 embedded.create(added)
                 for each in slices:
                     embedded.create(_renamed_slice(each, old, name))
-            except RequestError as error:
-                raise ChangeError(f"node like {self.like}: {error.message}") from None
 
     def _node_documents(self, cluster: SimulatedCluster) -> tuple[Document, list[Document]]:
         api, group = cluster.embedded.api, cluster.node_groups.get(self.like)
@@ -185,7 +200,7 @@ def _node(api: ApiServer, name: str, others: Iterable[str] = ()) -> Document:
 
 
 def _cordoned(node: Document) -> Document:
-    return {**node, "spec": {**node.get("spec", {}), "unschedulable": True}}
+    return {**node, "spec": {**(node.get("spec") or {}), "unschedulable": True}}
 
 
 def _is_of(slice_: Document, node: str) -> bool:

@@ -1,3 +1,5 @@
+from contextlib import suppress
+
 import pytest
 
 from kai_py.simulate.change_texts import SetQueue, parse_set_queue
@@ -59,7 +61,7 @@ def test_a_removed_gang_gives_its_room_back():
         (SetQueue("none", ("maxGPUs",), 1), "Queue none: "),
         (SetQueue("team", ("maxGPUs",), -1), "Queue team: "),
         (SetQueue("team", ("maximum",), 1), "Queue team: "),
-        (AddObjects([{"apiVersion": "v1", "kind": "Pod"}]), "Pod None: "),
+        (AddObjects([{"apiVersion": "v1", "kind": "Pod"}]), "Pod -: "),
         (
             AddObjects([{"apiVersion": "x/v1", "kind": "Unknown", "metadata": {"name": "u"}}]),
             "Unknown u: ",
@@ -152,3 +154,22 @@ def test_names_with_dots_are_told_apart_and_entries_of_lists_found():
     assert spec.max == {"gpu": 3, "deviceclass/gpu.nvidia.com": 2, "example.com/card": 4}
     with pytest.raises(ChangeError, match="h200: no such entry"):
         parse_set_queue("team.a.devices[h200].max=2").apply(cluster)
+
+
+@pytest.mark.parametrize("field", ["metadata", "spec", "status"])
+@pytest.mark.parametrize("value", ["text", 5, ["item"], {"labels": "text", "allocatable": 5}])
+def test_manifests_of_other_types_are_refused_or_simulated(field, value):
+    """Never is there another error: it would be one of ours."""
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "like"}}
+    given = {**node, field: value}
+    for change in (AddObjects([given]), AddNodes("like", 1, [{**given, "spec": {}}])):
+        cluster = simulated()
+        with suppress(ChangeError):
+            change.apply(cluster)
+
+
+def test_a_manifest_without_a_name_is_told_by_the_one_it_asks_for():
+    meta = {"generateName": "hello-", "namespace": "default"}
+    workflow = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta}
+    with pytest.raises(ChangeError, match=r"^Workflow hello-: "):
+        AddObjects([workflow]).apply(simulated())
