@@ -1,11 +1,12 @@
 """Exact search for gangs whose pods, placed the largest first, do not all fit.
 
 Where capacity alone decides, pods of several sizes are assigned to nodes (``exact_assignment``).
-Where rules between pods decide as well, the order matters as much as the node: a pod may need
-another one beside it, or keep others away. So pods are placed one by one in the statement itself,
-every part on every node that differs from the others; a set of placements that was reached before
-in another order is skipped. Both searches are for few pods and bounded by steps, and they are left
-out when victims are evicted for the gang: each of the many trial placements would need a search.
+Where more decides (rules between pods, domains of subgroups, host ports, parts of GPUs), pods are
+placed one by one in the statement itself, on every node that differs from the others. With rules
+between pods the order matters as much as the node: a pod may need another one beside it, or keep
+others away. So every part is tried next; a set of placements that was reached before in another
+order is skipped. Both searches are for few pods and bounded by steps, and they are left out when
+victims are evicted for the gang: each of the many trial placements would need a search.
 """
 
 from collections.abc import Sequence
@@ -19,10 +20,11 @@ from kai_py.plan.plan import Action
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.exact_assignment import PodClass, assign
-from kai_py.policy.fit import replicas_that_fit
 from kai_py.policy.pod_rules import DomainCounts
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Ints
+from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.tables.topology import NO_DOMAIN
 
 MAX_SEARCH_PODS = 64
 MAX_SEARCH_STEPS = 256
@@ -46,15 +48,21 @@ class SearchSteps:
         self.left -= min(steps, self.left)
 
 
-def can_place_exactly(
-    statement: Statement, parts: Sequence[Sequence[Member]], action: Action
-) -> bool:
+def can_search(statement: Statement, parts: Sequence[Sequence[Member]], action: Action) -> bool:
     """Whether an exact search may place ``parts``, each of one shape."""
-    if action is not Action.ALLOCATE or sum(map(len, parts)) > MAX_SEARCH_PODS:
+    if action is not Action.ALLOCATE or not 1 < sum(map(len, parts)) <= MAX_SEARCH_PODS:
         return False
     known = statement.snapshot.resources.positions
-    plain = all(fits_by_resources(part[0].shape, statement.limits) for part in parts)
-    return plain and all(name in known for part in parts for name in part[0].shape.requests)
+    shapes = [part[0].shape for part in parts]
+    claiming = any(shape.has_claims or shape.plugin_equivalents for shape in shapes)
+    return not claiming and all(
+        shape.requests and known.keys() >= shape.requests.keys() for shape in shapes
+    )
+
+
+def can_assign(statement: Statement, parts: Sequence[Sequence[Member]]) -> bool:
+    """Whether capacity alone decides where pods of ``parts`` fit, apart from pod rules."""
+    return all(fits_by_resources(part[0].shape, statement.limits) for part in parts)
 
 
 def place_exactly(
@@ -80,7 +88,11 @@ def place_exactly(
 
 @dataclass
 class RuleSearch:
-    """The search with pod rules for one gang; ``mask``: (nodes,) bool, where its pods may go."""
+    """The search pod by pod for one gang; ``mask``: (nodes,) bool, where its pods may go.
+
+    ``domains``: (nodes,) by subgroup that must stay in one domain, the domain of each node.
+    ``subgroups``: for each part, the positions in ``domains`` of those that its pods belong to.
+    """
 
     statement: Statement
     gang: Gang
@@ -89,16 +101,23 @@ class RuleSearch:
     mask: Bools
     capacity: Capacity
     steps: SearchSteps
+    domains: Sequence[Ints] = ()
+    subgroups: Sequence[Sequence[int]] = ()
     _rows: list[list[int]] = field(init=False)
     _reached: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Begin with no pod placed."""
         self._rows = [[] for _ in self.parts]
+        self.subgroups = self.subgroups or [()] * len(self.parts)
         nodes = max(1, len(self.statement.snapshot.nodes))
         pods = sum(map(len, self.parts))
         bound = max(pods, min(MAX_SEARCH_STEPS, MAX_NODES_TO_SEARCH // nodes))
         self._last_step = self.steps.left - min(self.steps.left, bound)
+        shapes = [part[0].shape for part in self.parts]
+        concern, limits = self.statement.pod_rules.concern, self.statement.limits
+        self._in_any_order = any(map(concern, shapes))
+        self._equal_nodes = not any(shape.gpu_share or limits.refusing(shape) for shape in shapes)
 
     def place(self) -> bool:
         """Place all pods that are left, or nothing."""
@@ -111,7 +130,7 @@ class RuleSearch:
             left = len(part) - len(self._rows[at])
             if not left:
                 continue
-            replicas, at_most = self._replicas(part[0])
+            replicas, at_most = self._replicas(at)
             if at_most < left:
                 return False
             open_parts.append((at, replicas))
@@ -119,7 +138,7 @@ class RuleSearch:
             return True
         return any(
             self._place_next(at, row)
-            for at, replicas in open_parts
+            for at, replicas in open_parts[: None if self._in_any_order else 1]
             for row in self._distinct_rows(at, replicas)
         )
 
@@ -141,29 +160,46 @@ class RuleSearch:
                 self._rows[at].pop()
         return trial.kept
 
-    def _replicas(self, member: Member) -> tuple[Ints, int]:
-        """(nodes,) how many pods like ``member`` fit now, and a bound of how many may fit later.
+    def _replicas(self, at: int) -> tuple[Ints, int]:
+        """(nodes,) how many pods of a part fit now, and a bound of how many may fit later.
 
         A node from which the anti-affinity of others keeps the pod stays excluded. A node from
         which its own affinity or spread keeps it now may be allowed once further pods are placed.
         """
-        statement, shape = self.statement, member.shape
-        snapshot = statement.snapshot
-        mask = self.fits.static_fits.of(shape, snapshot.nodes).mask & self.mask
+        statement, shape = self.statement, self.parts[at][0].shape
+        mask = self._static_mask(shape) & self.mask
+        for subgroup in self.subgroups[at]:
+            mask &= self._open_nodes(subgroup)
         rules = statement.pod_rules.rules(self.capacity)
         for _, passes in rules.refusals(shape):
             mask &= passes
-        replicas = replicas_that_fit(
-            shape,
-            snapshot.resources,
-            statement.free(self.capacity),
-            mask,
-            snapshot.nodes.allocatable,
-        )
-        at_most = int(np.minimum(replicas, MAX_SEARCH_PODS).sum())
+        capacity = self.fits.capacity(statement, shape, mask, MAX_SEARCH_PODS, self.capacity)
+        replicas = capacity.replicas
+        by_domain = self._by_domain(at, np.minimum(replicas, MAX_SEARCH_PODS))
         for _, passes in rules.attractions(shape):
             replicas = np.where(passes, replicas, 0)
-        return replicas, at_most
+        return replicas, int(by_domain.max(initial=0))
+
+    def _chosen(self, subgroup: int) -> int | None:
+        """The domain in which pods of a subgroup were placed; None if none was."""
+        for rows, own in zip(self._rows, self.subgroups, strict=True):
+            if rows and subgroup in own:
+                return int(self.domains[subgroup][rows[0]])
+        return None
+
+    def _open_nodes(self, subgroup: int) -> Bools:
+        """(nodes,) bool: where a subgroup may still go."""
+        codes, chosen = self.domains[subgroup], self._chosen(subgroup)
+        open_nodes: Bools = codes != NO_DOMAIN if chosen is None else codes == chosen
+        return open_nodes
+
+    def _by_domain(self, at: int, replicas: Ints) -> Ints:
+        """How many pods of a part fit, by domain of its innermost subgroup; else in total."""
+        if not self.subgroups[at]:
+            return np.array([replicas.sum()])
+        codes = self.domains[self.subgroups[at][-1]]
+        inside = codes != NO_DOMAIN
+        return np.bincount(codes[inside], weights=replicas[inside]).astype(np.int64)
 
     def _distinct_rows(self, at: int, replicas: Ints) -> list[int]:
         """Rows on which a pod of part ``at`` fits, tightest first; one for equivalent nodes."""
@@ -171,23 +207,30 @@ class RuleSearch:
         rows = np.flatnonzero(replicas)
         free = statement.free(self.capacity)
         empty = slack(shape, statement.snapshot.resources, free)
-        order = rows[np.lexsort((rows, empty[rows], replicas[rows]))].tolist()
-        masks = [self._static_mask(part[0]) for part in self.parts]
+        order: list[int] = rows[np.lexsort((rows, empty[rows], replicas[rows]))].tolist()
+        if not self._equal_nodes:
+            return order
+        masks = [self._static_mask(part[0].shape) for part in self.parts]
         rules = statement.pod_rules.rules(self.capacity)
         counted = [counts for part in self.parts for counts in rules.counts(part[0].shape)]
         alone = [np.bincount(counts.codes, minlength=len(counts.now)) == 1 for counts in counted]
+        subgroups = [
+            (codes, np.bincount(codes + 1, minlength=2) == 1, self._chosen(subgroup))
+            for subgroup, codes in enumerate(self.domains)
+        ]
         first: dict[object, int] = {}
         for row in order:
             key = (
                 free[:, row].tobytes(),
                 *(bool(mask[row]) for mask in masks),
                 *(_domain(c, row, is_alone) for c, is_alone in zip(counted, alone, strict=True)),
+                *(_subgroup_domain(*each, row) for each in subgroups),
             )
             first.setdefault(key, row)
         return list(first.values())
 
-    def _static_mask(self, member: Member) -> Bools:
-        return self.fits.static_fits.of(member.shape, self.statement.snapshot.nodes).mask
+    def _static_mask(self, shape: Shape) -> Bools:
+        return self.fits.static_fits.of(shape, self.statement.snapshot.nodes).mask
 
 
 def _domain(counts: DomainCounts, row: int, alone: Bools) -> tuple[int, ...]:
@@ -199,3 +242,10 @@ def _domain(counts: DomainCounts, row: int, alone: Bools) -> tuple[int, ...]:
     if code and alone[code]:
         return -1, int(counts.now[code]), int(counts.later[code])
     return (code,)
+
+
+def _subgroup_domain(codes: Ints, alone: Bools, chosen: int | None, row: int) -> tuple[int, bool]:
+    """What tells the domain of a node from others, for a subgroup with one ``chosen``, or none."""
+    code = int(codes[row])
+    is_alone = code != NO_DOMAIN and bool(alone[code + 1])
+    return -2 if is_alone else code, code == chosen

@@ -4,9 +4,9 @@ A subgroup with a topology constraint is tried in one domain after the other; it
 placed inside that domain. The caller opens a trial and undoes it if placing fails. Each fill sees
 what the fills before it took, so the result is the same as placing pod by pod.
 
-Small gangs that do not fit this way, because of the sizes of their pods or of rules between pods,
-are placed by an exact search (``exact``). Pods that required affinity ties together are placed in
-one domain (``affinity``).
+Small gangs that do not fit this way, because of the sizes of their pods, of rules between them or
+of the domains of their subgroups, are placed by an exact search (``exact``). Pods that required
+affinity ties together are placed in one domain (``affinity``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,8 @@ from kai_py.plan.placement.compute_domains import (
 from kai_py.plan.placement.exact import (
     RuleSearch,
     SearchSteps,
-    can_place_exactly,
+    can_assign,
+    can_search,
     place_exactly,
 )
 from kai_py.plan.placement.fit import by_shape, largest_first
@@ -46,6 +47,7 @@ from kai_py.plan.placement.topology import (
     domain_candidates,
     largest_domain,
     near_nodes,
+    subgroup_domains,
     topology_unsatisfied,
 )
 from kai_py.plan.plan import Action
@@ -255,20 +257,62 @@ class Placer:
     def _place_inside(
         self, attempt: Attempt, group: Subgroup, members: Sequence[Member], node_set: NodeSet
     ) -> Unschedulable | None:
-        if not any(has_topology_constraint(child) for child in group.children):
-            parts = self._most_constrained_first(attempt, by_shape(members), node_set)
-            pod_rules = attempt.statement.pod_rules
-            if len(members) > 1 and any(pod_rules.concern(part[0].shape) for part in parts):
-                return self._place_with_rules(attempt, parts, node_set)
-            if len(parts) > 1 and can_place_exactly(attempt.statement, parts, attempt.action):
-                return self._place_mixed(attempt, parts, node_set)
-            return self._place_in_turn(attempt, parts, [node_set] * len(parts))
-        steps = (
-            self._place_group(attempt, child, own, node_set)
-            for child in group.children
-            if (own := _members_of(child, members))
+        if any(has_topology_constraint(child) for child in group.children):
+            return self._place_subgroups(attempt, group, members, node_set)
+        parts = self._most_constrained_first(attempt, by_shape(members), node_set)
+        pod_rules = attempt.statement.pod_rules
+        if len(members) > 1 and any(pod_rules.concern(part[0].shape) for part in parts):
+            return self._place_with_rules(attempt, parts, node_set)
+        if len(parts) > 1 and can_search(attempt.statement, parts, attempt.action):
+            return self._place_mixed(attempt, parts, node_set)
+        return self._place_in_turn(attempt, parts, [node_set] * len(parts))
+
+    def _place_subgroups(
+        self, attempt: Attempt, group: Subgroup, members: Sequence[Member], node_set: NodeSet
+    ) -> Unschedulable | None:
+        """Place one subgroup after the other; if some do not fit, all by exact search."""
+        with attempt.statement.trial() as trial:
+            steps = (
+                self._place_group(attempt, child, own, node_set)
+                for child in group.children
+                if (own := _members_of(child, members))
+            )
+            reason = next((each for each in steps if each is not None), None)
+            if reason is None:
+                trial.keep()
+                return None
+        domains, leaves = subgroup_domains(attempt.statement, attempt.gang, group)
+        by_domains: dict[tuple[int, ...], list[Member]] = {}
+        for member in members:
+            by_domains.setdefault(leaves[member.subgroup], []).append(member)
+        by_size = largest_first(part for own in by_domains.values() for part in by_shape(own))
+        if not can_search(attempt.statement, by_size, attempt.action):
+            return reason
+        parts = dependents_last(attempt.statement, by_size)
+        subgroups = [leaves[part[0].subgroup] for part in parts]
+        return None if self._search(attempt, parts, node_set, domains, subgroups) else reason
+
+    def _search(
+        self,
+        attempt: Attempt,
+        parts: Sequence[Sequence[Member]],
+        node_set: NodeSet,
+        domains: Sequence[Ints] = (),
+        subgroups: Sequence[Sequence[int]] = (),
+    ) -> bool:
+        """Place all parts by the search pod by pod, or nothing; arguments as of ``RuleSearch``."""
+        search = RuleSearch(
+            attempt.statement,
+            attempt.gang,
+            parts,
+            self.shapes.fits,
+            node_set.mask,
+            attempt.capacity,
+            self.search_steps,
+            domains,
+            subgroups,
         )
-        return next((reason for reason in steps if reason is not None), None)
+        return search.place()
 
     def _place_in_turn(
         self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_sets: Sequence[NodeSet]
@@ -284,7 +328,7 @@ class Placer:
         self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_set: NodeSet
     ) -> Unschedulable | None:
         """Place pods with rules: those of an affinity group in one domain, then without that."""
-        statement, gang, action, capacity, _ = attempt
+        statement = attempt.statement
         parts = dependents_last(statement, parts)
         for node_sets in (*self._shared_domains(attempt, parts, node_set), [node_set] * len(parts)):
             with statement.trial() as trial:
@@ -292,18 +336,9 @@ class Placer:
                 if reason is None:
                     trial.keep()
                     return None
-        if not can_place_exactly(statement, parts, action):
+        if not can_search(statement, parts, attempt.action):
             return reason
-        search = RuleSearch(
-            statement,
-            gang,
-            parts,
-            self.shapes.fits,
-            node_set.mask,
-            capacity,
-            self.search_steps,
-        )
-        return None if search.place() else reason
+        return None if self._search(attempt, parts, node_set) else reason
 
     def _shared_domains(
         self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_set: NodeSet
@@ -343,6 +378,8 @@ class Placer:
             if reason is None:
                 trial.keep()
                 return None
+        if not can_assign(statement, parts):
+            return None if self._search(attempt, parts, node_set) else reason
         masks = [
             self.shapes.fits.static_fit(statement, part[0].shape, capacity).mask
             & node_set.of(part[0].shape).mask

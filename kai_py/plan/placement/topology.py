@@ -86,6 +86,30 @@ def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints 
     return np.where(np.isin(level.codes, level.codes[pinned]), level.codes, NO_DOMAIN)
 
 
+def subgroup_domains(
+    statement: Statement, gang: Gang, group: Subgroup
+) -> tuple[list[Ints], dict[str, tuple[int, ...]]]:
+    """``required_domains`` of the subgroups below ``group`` that require a level.
+
+    Also, by name of each leaf, the positions of those that it belongs to, the innermost last.
+    """
+    domains: list[Ints] = []
+    leaves: dict[str, tuple[int, ...]] = {}
+
+    def descend(parent: Subgroup, outer: tuple[int, ...]) -> None:
+        for child in parent.children:
+            found, own = required_domains(statement, gang, child), outer
+            if found is not None:
+                own = (*outer, len(domains))
+                domains.append(found)
+            if not child.children:
+                leaves[child.name] = own
+            descend(child, own)
+
+    descend(group, ())
+    return domains, leaves
+
+
 def resolved_constraint(
     snapshot: Snapshot, gang: Gang, group: Subgroup
 ) -> TopologyConstraint | None:
