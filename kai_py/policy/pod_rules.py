@@ -139,12 +139,13 @@ class PodRules:
     def _present(self, counts: DomainCounts) -> Ints:
         return counts.now if self.starts_now else counts.later
 
+    def _at_any_time(self, counts: DomainCounts) -> Ints:
+        """(domains,) the pods that are there when the pod starts or come after it."""
+        return np.maximum(counts.now, counts.later) if self.starts_now else counts.later
+
     def _without(self, counts: DomainCounts) -> Bools:
         """(nodes,) the nodes in whose domain no such pod is or is promised to be."""
-        present = counts.later
-        if self.starts_now:
-            present = np.maximum(counts.now, counts.later)
-        passes: Bools = counts.of_nodes(present) <= 0
+        passes: Bools = counts.of_nodes(self._at_any_time(counts)) <= 0
         return passes
 
     def _passes_affinity(self, shape: Shape) -> Bools:
@@ -155,7 +156,7 @@ class PodRules:
             counts = self.pods.selected(DomainTerm(rules.affinity, key))
             labelled &= counts.codes != 0
             with_selected &= counts.of_nodes(self._present(counts)) > 0
-            any_selected |= bool((np.maximum(counts.now, counts.later)[1:] > 0).any())
+            any_selected |= bool((self._at_any_time(counts)[1:] > 0).any())
         # kube-scheduler: the first pod of a group with affinity to itself may start.
         if not any_selected and selects_itself(shape, self.namespaces):
             return labelled

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.pod_rules import selects_itself
 from kai_py.policy.topology import DomainCandidate, candidate_domains
@@ -41,9 +42,11 @@ class AffinityGroup:
         return candidate_domains(levels, replicas, counts, required=0, preferred=None)
 
 
-def dependents_last(statement: Statement, parts: Sequence[Part]) -> Sequence[Part]:
+def dependents_last(
+    statement: Statement, parts: Sequence[Part], capacity: Capacity
+) -> Sequence[Part]:
     """The parts, those that require pods of another part after that one."""
-    waiting = [part for part in parts if _unmet_affinity(statement, part[0].shape)]
+    waiting = [part for part in parts if _unmet_affinity(statement, part[0].shape, capacity)]
     if all(selects_itself(part[0].shape, statement.snapshot.namespaces) for part in waiting):
         return parts
     done = [part for part in parts if part not in waiting]
@@ -54,9 +57,13 @@ def dependents_last(statement: Statement, parts: Sequence[Part]) -> Sequence[Par
     return done
 
 
-def affinity_group(statement: Statement, parts: Sequence[Part]) -> AffinityGroup | None:
+def affinity_group(
+    statement: Statement, parts: Sequence[Part], capacity: Capacity
+) -> AffinityGroup | None:
     """The parts that must share a domain; None if the required affinity of all is satisfied."""
-    unmet = {at: _unmet_affinity(statement, part[0].shape) for at, part in enumerate(parts)}
+    unmet = {
+        at: _unmet_affinity(statement, part[0].shape, capacity) for at, part in enumerate(parts)
+    }
     first = next((at for at, selection in unmet.items() if selection), None)
     if first is None:
         return None
@@ -71,14 +78,19 @@ def affinity_group(statement: Statement, parts: Sequence[Part]) -> AffinityGroup
     return AffinityGroup(finest, frozenset(together))
 
 
-def _unmet_affinity(statement: Statement, shape: Shape) -> Selection:
-    """What the shape's required affinity selects while no such pod is placed; else empty."""
+def _unmet_affinity(statement: Statement, shape: Shape, capacity: Capacity) -> Selection:
+    """What the shape's required affinity selects while no such pod is placed; else empty.
+
+    Pods that are terminating do not count for pods that wait for their capacity.
+    """
     rules = rules_of(shape)
     if not rules.affinity:
         return ()
     counts = statement.pod_rules.selected(DomainTerm(rules.affinity, rules.affinity_keys[0]))
-    placed = np.maximum(counts.now, counts.later)[1:] > 0
-    return () if placed.any() else rules.affinity
+    placed = counts.later
+    if capacity is Capacity.IDLE:
+        placed = np.maximum(counts.now, counts.later)
+    return () if (placed[1:] > 0).any() else rules.affinity
 
 
 def _may_start(statement: Statement, part: Part, done: Sequence[Part]) -> bool:

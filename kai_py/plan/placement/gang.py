@@ -288,7 +288,7 @@ class Placer:
         by_size = largest_first(part for own in by_domains.values() for part in by_shape(own))
         if not can_search(attempt.statement, by_size, attempt.action):
             return reason
-        parts = dependents_last(attempt.statement, by_size)
+        parts = dependents_last(attempt.statement, by_size, attempt.capacity)
         subgroups = [leaves[part[0].subgroup] for part in parts]
         return None if self._search(attempt, parts, node_set, domains, subgroups) else reason
 
@@ -329,7 +329,7 @@ class Placer:
     ) -> Unschedulable | None:
         """Place pods with rules: those of an affinity group in one domain, then without that."""
         statement = attempt.statement
-        parts = dependents_last(statement, parts)
+        parts = dependents_last(statement, parts, attempt.capacity)
         for node_sets in (*self._shared_domains(attempt, parts, node_set), [node_set] * len(parts)):
             with statement.trial() as trial:
                 reason = self._place_in_turn(attempt, parts, node_sets)
@@ -344,7 +344,7 @@ class Placer:
         self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_set: NodeSet
     ) -> Iterator[list[NodeSet]]:
         """The node sets of all parts, for one domain of their affinity group after the other."""
-        tied = affinity_group(attempt.statement, parts)
+        tied = affinity_group(attempt.statement, parts, attempt.capacity)
         if tied is None:
             return
         inside = sorted(tied.parts)
