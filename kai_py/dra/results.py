@@ -108,7 +108,7 @@ def _config(
     for option in chosen:
         by_class.setdefault(option.device_class.metadata.name, []).append(option)
     for options in by_class.values():
-        names = tuple(option.name for option in options)
+        names = _unless_all(tuple(option.name for option in options), chosen)
         for config in options[0].device_class.spec.config:
             yield DeviceAllocationConfiguration(
                 source="FromClass",
@@ -121,9 +121,14 @@ def _config(
             continue
         yield DeviceAllocationConfiguration(
             source="FromClaim",
-            requests=config_entry.requests,
+            requests=_unless_all(config_entry.requests, chosen),
             opaque=config_entry.opaque,
         )
+
+
+def _unless_all(requests: tuple[str, ...], chosen: Sequence[Option]) -> tuple[str, ...]:
+    """Names of requests; none, which means all, where they cover every request of the claim."""
+    return () if all(_applies_to(requests, option) for option in chosen) else requests
 
 
 def _applies_to(requests: Sequence[str], option: Option) -> bool:

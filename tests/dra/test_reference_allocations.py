@@ -1,0 +1,79 @@
+"""Allocations and errors that the allocator of Kubernetes 1.37 gives, rule by rule."""
+
+import pytest
+
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.node import Node
+from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource_versions import from_json
+from kai_py.dra.allocator import Allocation, Infeasible, allocate
+from kai_py.dra.device_state import DeviceState
+from kai_py.dra.features import ALL_FEATURES, AllocationStrategy, Features
+from kai_py.dra.identity import AllocationError
+from kai_py.dra.inventory import Inventory
+
+NODE = Node(metadata=ObjectMeta(name="n"))
+OPAQUE = {"opaque": {"driver": "d", "parameters": {"kind": "K"}}}
+WITHOUT_LISTS = Features.only("device_binding_and_status", "prioritized_list")
+
+
+def piece(*devices, pool="p", count=1):
+    spec = {"pool": {"name": pool, "generation": 1, "resourceSliceCount": count}}
+    spec |= {"driver": "d", "nodeName": "n", "devices": list(devices)}
+    return {"metadata": {"name": f"slice-{pool}"}, "spec": spec}
+
+
+def device(name, **fields):
+    return {"name": name, **fields}
+
+
+def listing(name, *values):
+    return device(name, attributes={"a": {"strings": list(values)}})
+
+
+def exactly(name, count=1, **fields):
+    asked = {"deviceClassName": "c", "allocationMode": "ExactCount", "count": count, **fields}
+    return {"name": name, "exactly": asked}
+
+
+def one_of(name, *alternatives):
+    options = [{"name": each["name"], **each["exactly"]} for each in alternatives]
+    return {"name": name, "firstAvailable": options}
+
+
+def answer(slices, *requests, features=ALL_FEATURES, class_spec=None, **devices):
+    claim = {"metadata": {"name": "claim", "namespace": "ns"}}
+    claim["spec"] = {"devices": {"requests": list(requests), **devices}}
+    inventory = Inventory.of(
+        [from_json(ResourceSlice, each) for each in slices],
+        features=features,
+        strategy=AllocationStrategy.FIRST_FIT,
+    )
+    classes = {"c": from_json(DeviceClass, {"metadata": {"name": "c"}, "spec": class_spec or {}})}
+    claims = [from_json(ResourceClaim, claim)]
+    return allocate(claims, NODE, inventory, DeviceState(inventory.device), classes)
+
+
+def devices_of(outcome):
+    assert isinstance(outcome, Allocation), outcome
+    return [each.device for each in outcome.allocations[0].devices.results]
+
+
+@pytest.mark.parametrize(
+    ("requests", "config", "named"),
+    [
+        ([exactly("r")], [{"requests": ["r"]}], [(), ()]),
+        ([exactly("r")], [{}], [(), ()]),
+        ([one_of("r", exactly("s"))], [{"requests": ["r/s"]}], [(), ()]),
+        ([exactly("r"), exactly("q")], [{"requests": ["q", "r"]}], [(), ()]),
+        ([exactly("r"), exactly("q")], [{"requests": ["q"]}], [(), ("q",)]),
+    ],
+)
+def test_configuration_of_all_requests_names_none(requests, config, named):
+    outcome = answer(
+        [piece(device("x"), device("y"))],
+        *requests,
+        class_spec={"config": [OPAQUE]},
+        config=[OPAQUE | each for each in config],
+    )
+    assert [each.requests for each in outcome.allocations[0].devices.config] == named
