@@ -237,12 +237,18 @@ def _constraint_rules_out(problem: _CountingProblem, eligible: EligibleDevices) 
 def _satisfiable(
     problem: _CountingProblem, eligible: EligibleDevices, index: int, bound: Sequence[Option]
 ) -> bool:
-    values = {
+    read = problem.search_state.eligibility.elements
+    found = {
         option.position: {
-            device: problem.search_state.eligibility.elements(option, index, device) or frozenset()
-            for device in eligible[option.position]
+            device: read(option, index, device) for device in eligible[option.position]
         }
         for option in bound
+    }
+    if any(elements == frozenset() for each in found.values() for elements in each.values()):
+        return True
+    values = {
+        option: {device: elements or frozenset() for device, elements in by_device.items()}
+        for option, by_device in found.items()
     }
     occurring = {
         e for by_device in values.values() for elements in by_device.values() for e in elements

@@ -47,16 +47,14 @@ def with_device(
 ) -> ConstraintState:
     """The state with a device of ``values`` added; None means that it must not join.
 
-    ``values`` is None where the device lacks a usable value.
+    ``values`` is None where the device lacks the attribute; it is empty for a type that can't be
+    compared, which only the first device may have.
     """
-    if values is None:
-        return None
+    if values is None or state is None:
+        return values
     if kind is ConstraintKind.DISTINCT:
-        if state is None:
-            return values
-        return state | values if state.isdisjoint(values) else None
-    common = values if state is None else state & values
-    return common or None
+        return state | values if values and state.isdisjoint(values) else None
+    return (state & values) or None
 
 
 def find_attribute(row: DeviceRow, name: str) -> DeviceAttribute | None:
@@ -71,17 +69,17 @@ def find_attribute(row: DeviceRow, name: str) -> DeviceAttribute | None:
 def attribute_elements(
     attribute: DeviceAttribute | None, *, lists: bool
 ) -> frozenset[AttributeElement] | None:
-    """The values of an attribute, None for a type that constraints can't use."""
+    """The values of an attribute: none for a list without ``lists``; None without any value."""
     if attribute is None:
         return None
     for kind in ("int", "bool", "string", "version"):
         value = getattr(attribute, f"{kind}_value")
         if value is not None:
             return frozenset(((kind, value),))
-    if not lists:
-        return None
     for kind in ("int", "bool", "string", "version"):
         values = getattr(attribute, f"{kind}_values")
-        if values is not None:
+        if values is not None and not lists:
+            return frozenset()
+        if values:
             return frozenset((kind, value) for value in values)
     return None

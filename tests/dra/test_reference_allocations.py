@@ -77,3 +77,35 @@ def test_configuration_of_all_requests_names_none(requests, config, named):
         config=[OPAQUE | each for each in config],
     )
     assert [each.requests for each in outcome.allocations[0].devices.config] == named
+
+
+@pytest.mark.parametrize("kind", ["matchAttribute", "distinctAttribute"])
+def test_only_the_first_device_may_have_a_list_while_lists_are_disabled(kind):
+    slices = [piece(listing("x", "1"), listing("y", "2"))]
+    constraints = [{kind: "d/a"}]
+    one = answer(slices, exactly("r"), features=WITHOUT_LISTS, constraints=constraints)
+    assert devices_of(one) == ["x"]
+    two = answer(slices, exactly("r", 2), features=WITHOUT_LISTS, constraints=constraints)
+    assert two == Infeasible()
+
+
+def test_a_first_list_is_taken_after_a_dead_end_too():
+    attributes = {"a": {"string": "1"}}
+    outcome = answer(
+        [piece(device("x", attributes=attributes), listing("y", "1"))],
+        one_of("r", exactly("s", 2), exactly("t", selectors=[selector("y")])),
+        features=WITHOUT_LISTS,
+        constraints=[{"matchAttribute": "d/a"}],
+    )
+    assert devices_of(outcome) == ["y"]
+
+
+def selector(name):
+    values = {"x": "false", "y": 'type(device.attributes["d"].a) == list'}
+    return {"cel": {"expression": values[name]}}
+
+
+@pytest.mark.parametrize("kind", ["matchAttribute", "distinctAttribute"])
+def test_a_device_with_an_empty_list_satisfies_no_constraint(kind):
+    outcome = answer([piece(listing("x"))], exactly("r"), constraints=[{kind: "d/a"}])
+    assert outcome == Infeasible()
