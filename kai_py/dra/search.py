@@ -169,8 +169,17 @@ class Search:
         # Only at the first dead end: most searches succeed without any, and both cost time.
         if self._symmetry is None and self._stack:
             self._symmetry = Symmetry(self.search_state)
+            if self._may_raise():
+                return False
             return provably_infeasible(self.search_state, self._requests, self.all_mode_devices)
         return False
+
+    def _may_raise(self) -> bool:
+        """Whether devices of an All request may break a constraint, which is an error."""
+        eligibility = self.search_state.eligibility
+        return eligibility.strategy is AllocationStrategy.FIRST_FIT and any(
+            option.is_all_mode and option.constraints for option in eligibility.claims.options
+        )
 
     def _next_option(self, frame: _Frame) -> bool | None:
         options = self._requests[frame.request]

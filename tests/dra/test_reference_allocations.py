@@ -109,3 +109,13 @@ def selector(name):
 def test_a_device_with_an_empty_list_satisfies_no_constraint(kind):
     outcome = answer([piece(listing("x"))], exactly("r"), constraints=[{kind: "d/a"}])
     assert outcome == Infeasible()
+
+
+def test_an_all_request_against_a_constraint_is_an_error_after_a_dead_end_too():
+    outcome = answer(
+        [piece(device("x"), device("y"))],
+        one_of("r", exactly("s", 3), exactly("t", allocationMode="All")),
+        constraints=[{"matchAttribute": "d/a"}],
+    )
+    assert isinstance(outcome, AllocationError)
+    assert str(outcome).startswith("claim ns/claim, request t: cannot add device d/p/x because")
