@@ -7,7 +7,8 @@ For every capacity of the device, in nano-units:
     requested, valid range    at least min; with a step: min + ceil((requested - min) / step) * step
     requested, valid values   the smallest valid value that is enough, else as requested
 
-The device is rejected when it lacks a requested capacity (names are compared as written), when the
+A device that is not shareable has to satisfy the same, but consumes nothing. The device is
+rejected when it lacks a requested capacity (names are compared as written), when the
 result breaks the policy (above max, off step, no valid value; the default itself is always valid)
 or when it exceeds what is left. Kubernetes computes ranges in int64 of whole units, or of
 thousandths where the policy has fractions; values that don't fit are an error, not a rejection.
@@ -48,6 +49,11 @@ class ParsedCapacity:
     range: ValidRange | None = None
     valid_values: tuple[int, ...] = ()
 
+    @property
+    def restricts(self) -> bool:
+        """Whether a request that names no amount may be rejected."""
+        return self.default is not None or self.range is not None or bool(self.valid_values)
+
 
 def parse_capacity(name: str, capacity: DeviceCapacity) -> ParsedCapacity:
     """Parse the quantities of a capacity.
@@ -75,13 +81,15 @@ def consumed_capacity(
     """
     if any(name not in {capacity.name for capacity in capacities} for name in requested):
         return None
-    consumed = []
-    for capacity in capacities:
-        amount = _consumed(capacity, requested.get(capacity.name), fractional=fractional)
+    amounts = [
+        _consumed(capacity, requested.get(capacity.name), fractional=fractional)
+        for capacity in capacities
+    ]
+    for capacity, amount in zip(capacities, amounts, strict=True):
         if _breaks_policy(amount, capacity, fractional=fractional) or amount > capacity.value:
             return None
-        consumed.append((capacity.name, amount))
-    return tuple(consumed)
+    names = (capacity.name for capacity in capacities)
+    return tuple(zip(names, amounts, strict=True))
 
 
 def format_amount(capacity: ParsedCapacity, amount: int) -> str:
@@ -105,10 +113,15 @@ def _parse_range(policy: CapacityRequestPolicy) -> ValidRange | None:
 
 
 def _consumed(capacity: ParsedCapacity, requested: int | None, *, fractional: bool) -> int:
+    amount = _adjusted(capacity, requested, fractional=fractional)
+    if amount < 0:
+        raise AllocationError(f'capacity "{capacity.name}": capacity value is negative')
+    return amount
+
+
+def _adjusted(capacity: ParsedCapacity, requested: int | None, *, fractional: bool) -> int:
     if requested is None:
         return capacity.value if capacity.default is None else capacity.default
-    if requested < 0:
-        raise AllocationError(f'capacity "{capacity.name}": capacity value is negative')
     if capacity.range is not None:
         return _round_up(capacity.name, requested, capacity.range, fractional=fractional)
     return min((valid for valid in capacity.valid_values if valid >= requested), default=requested)

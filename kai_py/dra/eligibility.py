@@ -224,7 +224,7 @@ class Eligibility:
     def _check_capacity(self, option: Option, row: DeviceRow) -> CheckResult:
         if not self.features.consumable_capacity:
             return ELIGIBLE_WHOLE
-        if not row.shareable and not option.capacity:
+        if not (row.shareable or option.capacity or any(each.restricts for each in row.capacities)):
             return ELIGIBLE_WHOLE
         try:
             consumed = consumed_capacity(

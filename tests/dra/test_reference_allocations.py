@@ -119,3 +119,28 @@ def test_an_all_request_against_a_constraint_is_an_error_after_a_dead_end_too():
     )
     assert isinstance(outcome, AllocationError)
     assert str(outcome).startswith("claim ns/claim, request t: cannot add device d/p/x because")
+
+
+@pytest.mark.parametrize(
+    "capacity",
+    [
+        {"value": "1", "requestPolicy": {"default": "2"}},
+        {"value": "8", "requestPolicy": {"validValues": ["3"]}},
+        {"value": "8", "requestPolicy": {"validRange": {"min": "1", "max": "4"}}},
+    ],
+)
+def test_a_whole_device_must_satisfy_its_own_request_policy(capacity):
+    slices = [piece(device("x", capacity={"m": capacity}), device("y"))]
+    assert devices_of(answer(slices, exactly("r"))) == ["y"]
+    assert devices_of(answer(slices, exactly("r", allocationMode="All"))) == ["y"]
+
+
+def test_an_amount_that_ends_below_zero_is_an_error():
+    negative = {"value": "8", "requestPolicy": {"default": "-1"}}
+    small = {"value": "1", "requestPolicy": {"default": "2"}}
+    outcome = answer(
+        [piece(device("x", allowMultipleAllocations=True, capacity={"k": small, "m": negative}))],
+        exactly("r"),
+    )
+    assert isinstance(outcome, AllocationError)
+    assert 'capacity "m": capacity value is negative' in str(outcome)
