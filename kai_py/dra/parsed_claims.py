@@ -56,7 +56,7 @@ class Option:
     name: str
     """ "request" or "request/alternative", as in results."""
     location: str
-    """ "claim NS/X, request R", for messages."""
+    """ "claim NS/X, request R", for messages; R is the alternative, if it is one."""
     device_class: DeviceClass
     selectors: tuple[RequestSelector, ...]
     """The selectors of the class, then those of the request."""
@@ -175,7 +175,7 @@ def _options(
     options = []
     for position, each in enumerate(alternatives, request_position.first_option):
         name = f"{request.name}/{each.name}" if isinstance(each, DeviceSubRequest) else request.name
-        location = f"claim {claim}, request {name}"
+        location = f"claim {claim}, request {name.rpartition('/')[2]}"
         _check(each, location, features)
         device_class = _device_class(each, location, classes)
         options.append(
@@ -210,6 +210,8 @@ def _options(
 
 def _check(request: RequestSpec, location: str, features: Features) -> None:
     if request.capacity.requests and not features.consumable_capacity:
+        if isinstance(request, DeviceSubRequest):
+            location = location.replace(", request ", ", subrequest ")
         raise AllocationError(
             f"{location}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
         )

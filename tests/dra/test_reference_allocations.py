@@ -144,3 +144,23 @@ def test_an_amount_that_ends_below_zero_is_an_error():
     )
     assert isinstance(outcome, AllocationError)
     assert 'capacity "m": capacity value is negative' in str(outcome)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        (
+            {"capacity": {"requests": {"m": "1"}}},
+            "claim ns/claim, subrequest s: has capacity requests, but",
+        ),
+        (
+            {"derivedAttributes": [{"name": "d/b", "expression": "1"}]},
+            "claim ns/claim, request s: cannot handle request with derived attributes",
+        ),
+        ({"deviceClassName": "x"}, "claim ns/claim, request s: could not retrieve device class x"),
+    ],
+)
+def test_errors_name_the_alternative_alone(fields, text):
+    request = one_of("r", exactly("s", **fields))
+    outcome = answer([piece(device("x"))], request, features=WITHOUT_LISTS)
+    assert str(outcome).startswith(text)
