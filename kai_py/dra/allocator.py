@@ -5,7 +5,8 @@ themselves. No state is changed: marking the devices as allocated is the caller'
 (``DeviceState.mark_allocated``).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kai_py.api.records.node import Node
@@ -155,18 +156,27 @@ def find_all_mode_devices(eligibility: Eligibility) -> dict[int, tuple[int, ...]
     devices_by_option = {}
     for option in eligibility.claims.options:
         if option.is_all_mode:
-            if eligibility.strategy is AllocationStrategy.FIRST_FIT:
-                _require_complete_pools(option, eligibility.view.pools)
-            selected = tuple(
-                device
-                for device in range(len(eligibility.view.rows))
-                if _is_selected(eligibility, option, device)
-            )
+            selected = tuple(_selected_devices(eligibility, option))
             drivers = {eligibility.view.rows[device].id.driver for device in selected}
             related = [p for p in eligibility.view.pools if not selected or p.id.driver in drivers]
             _require_complete_pools(option, related)
             devices_by_option[option.position] = selected
     return devices_by_option
+
+
+def _selected_devices(eligibility: Eligibility, option: Option) -> Iterator[int]:
+    """The devices that ``option`` selects; first fit requires every pool to be complete."""
+    view = eligibility.view
+    for position, pool in enumerate(view.pools):
+        if eligibility.strategy is AllocationStrategy.FIRST_FIT:
+            _require_complete_pools(option, (pool,))
+        start, end = (
+            bisect_left(view.pool_of_row, position),
+            bisect_right(view.pool_of_row, position),
+        )
+        yield from (
+            device for device in range(start, end) if _is_selected(eligibility, option, device)
+        )
 
 
 def _is_selected(eligibility: Eligibility, option: Option, device: int) -> bool:

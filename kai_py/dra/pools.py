@@ -135,7 +135,8 @@ def _pool(
         counters={key: value for p in complete for key, value in p.counters.items()},
         status=status,
         detail=detail,
-        has_binding_conditions=any(parsed.has_binding_conditions for parsed in visible),
+        has_binding_conditions=status is PoolStatus.READY
+        and any(parsed.has_binding_conditions for parsed in visible),
     )
 
 

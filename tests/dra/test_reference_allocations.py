@@ -164,3 +164,19 @@ def test_errors_name_the_alternative_alone(fields, text):
     request = one_of("r", exactly("s", **fields))
     outcome = answer([piece(device("x"))], request, features=WITHOUT_LISTS)
     assert str(outcome).startswith(text)
+
+
+def test_all_looks_at_pools_in_order_until_the_first_error():
+    broken = {"cel": {"expression": 'device.attributes["d"].missing == 1'}}
+    request = exactly("r", allocationMode="All", selectors=[broken])
+    slices = [piece(device("x")), piece(device("y"), pool="q", count=2)]
+    assert "no such key: missing" in str(answer(slices, request))
+    slices = [piece(device("x"), count=2), piece(device("y"), pool="q")]
+    assert "is currently being updated" in str(answer(slices, request))
+
+
+def test_an_unusable_pool_stays_in_order_whatever_its_binding_conditions():
+    bound = device("x", bindingConditions=["c"], bindingFailureConditions=["f"])
+    slices = [piece(bound, bound), piece(device("y"), pool="q", count=2)]
+    outcome = answer(slices, exactly("r", allocationMode="All"))
+    assert "d/p is currently invalid" in str(outcome)
