@@ -202,6 +202,11 @@ def comparable(body: Json, namespace: str, *, alike: bool) -> Json:
         result["pool"] = "node"
         if alike:
             result["device"] = "any"
+    asked = {each["name"] for each in body["spec"]["devices"]["requests"]}
+    for config in plain["devices"].get("config", ()):
+        # Before 1.37, kube-scheduler names all requests where it leaves the list empty since.
+        if {name.partition("/")[0] for name in config.get("requests", ())} == asked:
+            del config["requests"]
     for term in (plain.get("nodeSelector") or {}).get("nodeSelectorTerms", ()):
         for match in (*term.get("matchFields", ()), *term.get("matchExpressions", ())):
             match["values"] = ["node"]
