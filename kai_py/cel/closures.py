@@ -151,6 +151,18 @@ def select(operand: Closure, field: str, *, optional: bool) -> Closure:
     return evaluate
 
 
+def index(
+    operand: Closure, key: Closure, choose_element: Callable[[Value, Value], Value]
+) -> Closure:
+    """A closure that reads an element at a computed place, whatever the operand turns out to be."""
+
+    def evaluate(frame: Frame) -> Value:
+        frame.cost += 1
+        return choose_element(operand(frame), key(frame))
+
+    return evaluate
+
+
 def logic(operands: Sequence[Closure], *, conjunction: bool) -> Closure:
     """A closure for ``&&`` or ``||``."""
     decisive = not conjunction
@@ -294,10 +306,8 @@ def make_map(entries: Sequence[tuple[Closure, Closure]], optional: frozenset[int
                 if not _present(value):
                     continue
                 value = value.value
-            if not isinstance(key, bool | int | str):
+            if type(key) not in values.KEYS:
                 raise CELRuntimeError(f"unsupported key type: {values.kind_of(key)}")
-            if values.to_key(key) in result:
-                raise CELRuntimeError(f"Failed with repeated key: {values.format_key(key)}")
             result[values.to_key(key)] = value
         return result
 

@@ -125,12 +125,18 @@ def _call(node: Call, scope: _Scope) -> Closure:
         return closures.not_strictly_false(*arguments)
     if method and name in {"or", "orValue"}:
         return closures.alternative(name, *arguments)
+    if name in _INDEXES:
+        operand, key = arguments
+        return closures.index(operand, key, _INDEXES[name])
     function = find(name, method=method)
     assert function is not None
     cost = CALL_COSTS.get(f".{name}" if method else name)
     if name in BY_OVERLOAD and len(scope.checked.overloads.get(id(node), ())) > 1:
         cost = None
     return closures.call(name, function, arguments, cost)
+
+
+_INDEXES = {"_[_]": values.index, "_[?_]": values.optional_index}
 
 
 def _list(node: ListLiteral, scope: _Scope) -> Closure:

@@ -168,12 +168,12 @@ def equal(left: Value, right: Value) -> bool:
     """Compare as ``==`` does: numbers by value, all else only within one type."""
     kind, other = type(left), type(right)
     if kind in NUMERIC and other in NUMERIC:
-        return bool(left == right)
+        return bool(float(left) == float(right) if float in (kind, other) else left == right)
     if isinstance(left, tuple) and isinstance(right, tuple):
         return _equal_lists(left, right)
     if isinstance(left, dict) and isinstance(right, dict):
         return len(left) == len(right) and all(
-            key in right and equal(value, right[key]) for key, value in left.items()
+            key in right and not _differ(value, right[key]) for key, value in left.items()
         )
     if kind is not other:
         return False
@@ -185,7 +185,25 @@ def equal(left: Value, right: Value) -> bool:
 def _equal_lists(left: tuple[Value, ...], right: tuple[Value, ...]) -> bool:
     if isinstance(left, AssociativeList):
         return left.equals(right)
-    return len(left) == len(right) and all(map(equal, left, right))
+    return len(left) == len(right) and not any(map(_differ, left, right))
+
+
+def is_incomparable(left: Value, right: Value) -> bool:
+    """Whether ``left == right`` fails: a Kubernetes type on the left, another on the right."""
+    if right is None or type(left) is type(right):
+        return False
+    return kind_of(left) in _KUBERNETES_KINDS
+
+
+def _differ(left: Value, right: Value) -> bool:
+    """Whether elements of two lists or maps differ; where comparing them fails, they do not."""
+    return not equal(left, right) and not is_incomparable(left, right)
+
+
+_KUBERNETES_KINDS = frozenset(
+    {"kubernetes.Quantity", "kubernetes.Semver", "kubernetes.URL", "kubernetes.NamedFormat",
+     "net.IP", "net.CIDR"}
+)  # fmt: skip
 
 
 ORDERED = frozenset({bool, str, bytes, Duration, Timestamp})
@@ -205,6 +223,8 @@ def compare(left: Value, right: Value) -> int:
     if kind in NUMERIC and other in NUMERIC:
         if is_nan(left) or is_nan(right):
             raise CELRuntimeError("NaN values cannot be ordered")
+        if float in (kind, other):
+            left, right = float(left), float(right)
     elif kind is not other or kind not in ORDERED:
         raise CELRuntimeError("no such overload")
     return int(left > right) - int(left < right)
@@ -261,6 +281,8 @@ def select(value: Value, field: str) -> Value:
             return EMPTY_MAP
     elif type(value) is Optional:
         return optional_select(value, field)
+    elif isinstance(value, tuple):
+        return index(value, field)
     raise CELRuntimeError(f"no such key: {field}")
 
 
@@ -269,10 +291,22 @@ def has(value: Value, key: Value) -> bool:
     if isinstance(value, dict):
         return type(key) in KEYS and (type(value) is DefaultMap or to_key(key) in value)
     if isinstance(value, tuple):
-        return type(key) in NUMERIC and 0 <= key < len(value)
+        return 0 <= _position(key) < len(value)
     if type(value) is Optional:
         return value.present and has(value.value, key)
     return False
+
+
+def _position(key: Value) -> int:
+    """The position in a list that a key stands for.
+
+    :raises CELRuntimeError: it stands for none.
+    """
+    if type(key) not in NUMERIC:
+        raise CELRuntimeError(f"unsupported index type '{kind_of(key)}' in list")
+    if isinstance(key, float) and not key.is_integer():
+        raise CELRuntimeError(f"unsupported index value {key} in list")
+    return int(key)
 
 
 def index(value: Value, key: Value) -> Value:
@@ -285,11 +319,10 @@ def index(value: Value, key: Value) -> Value:
             raise CELRuntimeError(f"no such key: {format_key(key)}")
         return value.get(to_key(key), EMPTY_MAP)
     if isinstance(value, tuple):
-        if type(key) not in NUMERIC or key != int(key):
-            raise CELRuntimeError(f"unsupported index type '{kind_of(key)}' in list")
-        if not 0 <= key < len(value):
-            raise CELRuntimeError(f"index out of bounds: {format_key(key)}")
-        return value[int(key)]
+        position = _position(key)
+        if not 0 <= position < len(value):
+            raise CELRuntimeError(f"index out of bounds: {position}")
+        return value[position]
     if type(value) is Optional:
         return optional_index(value, key)
     raise CELRuntimeError(f"no such key: {format_key(key)}")

@@ -157,6 +157,8 @@ def _sorted(elements: List, keys: List) -> List:
 @function("'lists.range'(int) -> list(int)")
 def number_range(count: int) -> List:
     """The integers 0, 1 .. count - 1."""
+    if count < 0:
+        raise CELRuntimeError(f"lists.range: size must be non-negative, got {count}")
     if count > MAX_ELEMENTS:
         raise CostLimitError
     return tuple(range(count))

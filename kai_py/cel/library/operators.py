@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import math
 import operator
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING
 
 from kai_py.cel import values
 from kai_py.cel.functions import declare, function
@@ -24,6 +27,9 @@ from kai_py.cel.values import (
     Uint,
     Value,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_ELEMENTS = 1_000_000
 """cel-go joins lists lazily, we do not: a longer list counts as exceeding the cost limit."""
@@ -103,6 +109,13 @@ def contains(element: Value, container: Value) -> bool:
     return any(values.equal(element, other) for other in container)
 
 
+def equals(left: Value, right: Value) -> bool:
+    """Compare; a Kubernetes type only compares with itself, unless it is on the right."""
+    if values.is_incomparable(left, right):
+        raise CELRuntimeError("no such overload")
+    return values.equal(left, right)
+
+
 def not_strictly_false(value: Value) -> bool:
     """Whether a loop continues."""
     return value is not False
@@ -130,7 +143,7 @@ def insert(into: dict[Value, Value], key: Value, value: Value) -> dict[Value, Va
 def _insert(into: dict[Value, Value], key: Value, value: Value) -> None:
     if key in into:
         shown = values.format_key(values.from_key(key))
-        raise CELRuntimeError(f"insert failed: key '{shown}' already exists")
+        raise CELRuntimeError(f"insert failed: key {shown} already exists")
     into[key] = value
 
 
@@ -175,7 +188,7 @@ def _register() -> None:
     declare("-_(int) -> int", lambda a: checked_int(-a))
     declare("!_(bool) -> bool", lambda a: not a)
     declare("@not_strictly_false(bool) -> bool", not_strictly_false)
-    declare("_==_(A, A) -> bool", values.equal)
+    declare("_==_(A, A) -> bool", equals)
     declare("_!=_(A, A) -> bool", lambda a, b: not values.equal(a, b))
     declare("@in(A, list(A)) -> bool", contains)
     declare("@in(A, map(A,B)) -> bool", contains)
@@ -188,11 +201,17 @@ def _register() -> None:
     declare("_[?_](optional(list(A)), int) -> optional(A)", values.optional_index)
     declare("_[?_](optional(map(A,B)), A) -> optional(B)", values.optional_index)
     declare("_?_:_(bool, A, A) -> A", lambda condition, a, b: a if condition else b)
-    numbers = [f"{a}, {b}" for a in _NUMBERS for b in _NUMBERS]
-    others = [f"{kind}, {kind}" for kind in ("bool", "string", "bytes", "timestamp", "duration")]
+    numbers = list(product(("int", "uint", "double"), repeat=2))
+    others = [(kind, kind) for kind in ("bool", "string", "bytes", "timestamp", "duration")]
     for name, holds in _ORDER.items():
-        for pair in numbers + others:
-            declare(f"{name}({pair}) -> bool", holds)
+        for left, right in numbers + others:
+            mixed = left != right and "double" in (left, right)
+            implementation = partial(_compare_as_doubles, holds) if mixed else holds
+            declare(f"{name}({left}, {right}) -> bool", implementation)
+
+
+def _compare_as_doubles(holds: Callable[[float, float], bool], left: Value, right: Value) -> bool:
+    return holds(float(left), float(right))
 
 
 def divide_uint(left: int, right: int) -> int:
@@ -202,7 +221,6 @@ def divide_uint(left: int, right: int) -> int:
     return int(left) // int(right)
 
 
-_NUMBERS = ("int", "uint", "double")
 _ORDER = {"_<_": operator.lt, "_<=_": operator.le, "_>_": operator.gt, "_>=_": operator.ge}
-"""Python compares as CEL does: numbers of any two types by value, none with NaN."""
+"""Python compares as CEL does, but for an integer and a double: CEL rounds the integer first."""
 _register()

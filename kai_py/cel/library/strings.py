@@ -42,23 +42,21 @@ def char_at(text: str, place: int) -> str:
 @function("string.indexOf(string) -> int", "string.indexOf(string, int) -> int")
 def index_of(text: str, part: str, start: int = 0) -> int:
     """The first position of a part at or after ``start``, or -1."""
-    if part == "":
-        return start
-    if start < 0 or start > len(text):
+    if start < 0:
         raise CELRuntimeError(f"index out of range: {start}")
-    return text.find(part, start)
+    return text.find(part, start) if part else min(start, len(text))
 
 
 @function("string.lastIndexOf(string) -> int", "string.lastIndexOf(string, int) -> int")
 def last_index_of(text: str, part: str, start: int | None = None) -> int:
     """The last position of a part at or before ``start``, or -1."""
-    if part == "":
-        return len(text) if start is None else start
     if start is None:
         return text.rfind(part)
-    if start < 0 or start > len(text):
+    if start < 0:
         raise CELRuntimeError(f"index out of range: {start}")
-    return text.rfind(part, 0, start + len(part))
+    if part == "":
+        return min(start, len(text))
+    return text.rfind(part, 0, start + len(part)) if start < len(text) else -1
 
 
 @function("string.substring(int) -> string", "string.substring(int, int) -> string")

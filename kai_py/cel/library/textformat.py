@@ -5,12 +5,14 @@ Source: cel-go ``ext`` "Strings", ``format``.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
 from kai_py.cel import values
 from kai_py.cel.functions import function
 from kai_py.cel.library.convert import to_string
+from kai_py.cel.library.strings import quote
 from kai_py.cel.values import CELRuntimeError, TypeName, Uint, Value
 
 if TYPE_CHECKING:
@@ -80,40 +82,58 @@ def _text(value: Value, _precision: int = 0) -> str:
     if value is None:
         return "null"
     if isinstance(value, tuple):
-        return "[" + ", ".join(map(_text, value)) + "]"
+        return "[" + ", ".join(map(_inner_text, value)) + "]"
     if isinstance(value, dict):
-        entries = sorted(f"{_text(values.from_key(key))}: {_text(v)}" for key, v in value.items())
+        entries = sorted(
+            f"{_inner_text(values.from_key(key))}:{_inner_text(v)}" for key, v in value.items()
+        )
         return "{" + ", ".join(entries) + "}"
     if isinstance(value, TypeName):
         return value.name
     if values.kind_of(value) not in _PRINTABLE:
-        raise _fault("string", value, "strings, bools, numbers, bytes, times, lists and maps")
+        raise _fault(
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, "
+            "types, durations, and timestamps",
+            value,
+        )
     return to_string(value)
+
+
+def _inner_text(value: Value) -> str:
+    """The text of an element of a list or map: strings in quotes, doubles with decimals."""
+    if isinstance(value, str):
+        return quote(value)
+    return f"{value:.{DEFAULT_PRECISION}f}" if isinstance(value, float) else _text(value)
 
 
 def _decimal(value: Value, _precision: int) -> str:
     if type(value) not in (int, Uint):
-        raise _fault("decimal", value, "integers")
+        raise _fault("decimal clause can only be used on integers", value)
     return str(int(value))
 
 
 def _fixed(value: Value, precision: int) -> str:
-    return f"{_number(value, 'fixed-point'):.{precision}f}"
+    number = _double(value, "fixed-point")
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "∞" if number > 0 else "-∞"
+    return f"{number:,.{precision}f}"
 
 
 def _scientific(value: Value, precision: int) -> str:
-    return f"{_number(value, 'scientific'):.{precision}e}"
+    return f"{_double(value, 'scientific'):.{precision}e}"
 
 
 def _binary(value: Value, _precision: int) -> str:
     if type(value) not in (int, Uint, bool):
-        raise _fault("binary", value, "integers and bools")
+        raise _fault("only integers and bools can be formatted as binary", value)
     return f"{int(value):b}"
 
 
 def _octal(value: Value, _precision: int) -> str:
     if type(value) not in (int, Uint):
-        raise _fault("octal", value, "integers")
+        raise _fault("octal clause can only be used on integers", value)
     return f"{int(value):o}"
 
 
@@ -121,21 +141,19 @@ def _hex(value: Value, _precision: int) -> str:
     if isinstance(value, str | bytes):
         return (value.encode() if isinstance(value, str) else value).hex()
     if type(value) not in (int, Uint):
-        raise _fault("hex", value, "integers, byte buffers, and strings")
+        raise _fault("only integers, byte buffers, and strings can be formatted as hex", value)
     return f"{int(value):x}"
 
 
-def _number(value: Value, clause: str) -> float:
-    if type(value) not in values.NUMERIC:
-        raise _fault(clause, value, "numbers")
-    return float(value)
+def _double(value: Value, clause: str) -> float:
+    if not isinstance(value, float):
+        raise _fault(f"{clause} clause can only be used on doubles", value)
+    return value
 
 
-def _fault(clause: str, value: Value, wanted: str) -> CELRuntimeError:
+def _fault(complaint: str, value: Value) -> CELRuntimeError:
     kind = values.kind_of(value)
-    return CELRuntimeError(
-        f"error during formatting: {clause} clause can only be used on {wanted}, was given {kind}"
-    )
+    return CELRuntimeError(f"error during formatting: {complaint}, was given {kind}")
 
 
 _PRINTABLE = frozenset(

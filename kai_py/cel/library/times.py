@@ -39,12 +39,14 @@ def parse_duration(text: str) -> Duration:
     while rest and position < len(rest):
         match = _PART.match(rest, position)
         if match is None or not (match[1] or match[2]) or len(match[0]) > 40:
-            raise CELRuntimeError("type conversion error from 'string' to 'duration'")
+            raise CELRuntimeError(
+                "type conversion error from 'string' to 'google.protobuf.Duration'"
+            )
         fraction = match[2] or ""
         total += int((match[1] or "") + fraction) * _UNITS[match[3]] // 10 ** len(fraction)
         position = match.end()
     if not rest:
-        raise CELRuntimeError("type conversion error from 'string' to 'duration'")
+        raise CELRuntimeError("type conversion error from 'string' to 'google.protobuf.Duration'")
     return checked_duration(sign * total)
 
 
@@ -53,12 +55,14 @@ def parse_timestamp(text: str) -> Timestamp:
     """Parse a timestamp in the form of RFC 3339."""
     match = _MOMENT.fullmatch(text)
     if match is None:
-        raise CELRuntimeError("type conversion error from 'string' to 'timestamp'")
+        raise CELRuntimeError("type conversion error from 'string' to 'google.protobuf.Timestamp'")
     try:
         year, month, day, hour, minute, second = (int(match[number]) for number in range(1, 7))
         naive = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
-        raise CELRuntimeError("type conversion error from 'string' to 'timestamp'") from None
+        raise CELRuntimeError(
+            "type conversion error from 'string' to 'google.protobuf.Timestamp'"
+        ) from None
     zone = 0 if match[8] in "Zz" else _offset(match[8])
     seconds = (naive - _EPOCH) // timedelta(seconds=1) - zone
     return checked_timestamp(seconds * SECOND + int((match[7] or "0")[:9].ljust(9, "0")))

@@ -93,16 +93,17 @@ def as_bool(value: Value) -> bool:
     if isinstance(value, bool):
         return value
     kind = kind_of(value)
-    conversion = _CONVERSIONS.get(kind, "type conversion error from '{kind}' to 'bool'")
-    raise CELRuntimeError(
-        f"CEL result of type {kind} could not be converted to bool: {conversion.format(kind=kind)}"
-    )
+    name = _GO_NAMES.get(kind, f"'{kind.rpartition('.')[2]}'")
+    conversion = _CONVERSIONS.get(kind, f"type conversion error from {name} to 'bool'")
+    raise CELRuntimeError(f"CEL result of type {kind} could not be converted to bool: {conversion}")
 
 
+_GO_NAMES = {"list": "list", "map": "map", "double": "Double", "bytes": "Bytes"}
 _CONVERSIONS = {
     "string": "unsupported native conversion from string to 'bool'",
     "int": "unsupported type conversion from 'int' to bool",
     "uint": "unsupported type conversion from 'uint' to bool",
+    "type": "type conversion not supported for 'type'",
 }
 
 

@@ -1,0 +1,145 @@
+"""What selectors give on a device in the CEL environment of Kubernetes 1.37, by topic."""
+
+import pytest
+
+from kai_py.api.quantity import parse_quantity
+from kai_py.cel.values import CELRuntimeError
+from kai_py.dra.selectors.device import CELDevice, attribute_value
+from kai_py.dra.selectors.selector import Selector, compile_selector, explain
+
+DEVICE = CELDevice(
+    "d",
+    {
+        "model": attribute_value(string="H100-80GB"),
+        "index": attribute_value(int_=3),
+        "largest": attribute_value(int_=2**63 - 1),
+        "healthy": attribute_value(bool_=True),
+        "version": attribute_value(version="580.65.6"),
+        "links": attribute_value(ints=(1, 2, 3)),
+        "versions": attribute_value(versions=("1.0.0", "2.0.0")),
+    },
+    {"memory": parse_quantity("80Gi")},
+)
+A, M = 'device.attributes["d"]', 'device.capacity["d"].memory'
+
+
+def matches(text):
+    selector = compile_selector(text)
+    assert isinstance(selector, Selector), selector
+    return selector.matches(DEVICE)
+
+
+def failure(text):
+    with pytest.raises(CELRuntimeError) as caught:
+        matches(text)
+    return explain(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{A}.version == "580.65.6"',
+        f"dyn({M}) == 1",
+        'ip("10.0.0.1") == dyn("10.0.0.1")',
+        'url("http://a/") == dyn("http://a/")',
+    ],
+)
+def test_a_kubernetes_type_on_the_left_compares_with_itself_only(text):
+    assert failure(text) == "no such overload"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'!("580.65.6" == {A}.version)',
+        f'{A}.version != "580.65.6"',
+        f"!({A}.version == null)",
+        f'{A}.versions == ["1.0.0", "2.0.0"]',
+        f'!(["1.0.0", "2.0.0"] == {A}.versions)',
+        f'{A}.version == "580.65.6" || {A}.healthy',
+        f"{A}.largest == 9223372036854775807.0",
+        f"!({A}.largest < 9223372036854775808.0)",
+        "dyn(18446744073709551615u) == 18446744073709551615.0",
+    ],
+)
+def test_comparisons(text):
+    assert matches(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{A}.links[1.0] == 2",
+        f"{A}.links[1u] == 2",
+        "[1, 2][dyn(1.0)] == 2",
+        f"!{A}.links[?7].hasValue()",
+    ],
+)
+def test_positions_in_lists(text):
+    assert matches(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{A}.links[1.5] == 2", "unsupported index value 1.5 in list"),
+        (f'{A}.links["x"] == 2', "unsupported index type 'string' in list"),
+        (f"{A}.links.x == 2", "unsupported index type 'string' in list"),
+        (f"has({A}.links.x)", "unsupported index type 'string' in list"),
+        (f'{A}.links[?"x"].hasValue()', "unsupported index type 'string' in list"),
+        ("dyn([1])[true] == 1", "unsupported index type 'bool' in list"),
+        (f"{A}.index[0] == 1", "no such key: 0. consider"),
+        (f"{A}.links[3] == 1", "index out of bounds: 3"),
+    ],
+)
+def test_what_is_no_position_fails(text, message):
+    assert failure(text).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{A}.model.indexOf("0", 20) == -1',
+        f'{A}.model.indexOf("", 20) == 9',
+        f'{A}.model.lastIndexOf("0", 20) == -1',
+        f'{A}.model.lastIndexOf("", 20) == 9',
+        '{"a": device.driver, "a": "x"}.a == "x"',
+        "{dyn(1.5): 1}.size() == 1",
+        '"%.2f".format([12345.678]) == "12,345.68"',
+        '"%f %f".format([double("inf"), double("nan")]) == "∞ NaN"',
+        '"%s".format([["a", 2.5]]) == "[\\"a\\", 2.500000]"',
+        '"%s".format([{"b": 1, "a": [1]}]) == "{\\"a\\":[1], \\"b\\":1}"',
+    ],
+)
+def test_texts_and_maps(text):
+    assert matches(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f'{A}.model.indexOf("", -1) == 0', "index out of range: -1"),
+        ("lists.range(-1) == []", "lists.range: size must be non-negative, got -1"),
+        (
+            f'"%f".format([{A}.index]) == "3"',
+            "error during formatting: fixed-point clause can only be used on doubles, "
+            "was given int",
+        ),
+        (
+            f"timestamp({A}.model) == timestamp(0)",
+            "type conversion error from 'string' to 'google.protobuf.Timestamp'",
+        ),
+        (
+            f"{A}.links",
+            "CEL result of type list could not be converted to bool: "
+            "type conversion error from list to 'bool'",
+        ),
+        (
+            f"{A}.version",
+            "CEL result of type kubernetes.Semver could not be converted to bool: "
+            "type conversion error from 'Semver' to 'bool'",
+        ),
+    ],
+)
+def test_failures_in_the_words_of_kubernetes(text, message):
+    assert failure(text) == message
