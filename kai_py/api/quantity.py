@@ -19,6 +19,7 @@ from functools import lru_cache
 
 NANO = 10**9
 MAX_CAPPED = (2**63 - 1) * NANO
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 MAX_EXPONENT = 400
 """Larger exponents count as this one: no real amount is that large, and 1e1000000000 must not cost
 a gigabyte."""
@@ -49,6 +50,8 @@ class Quantity:
     nano: int
     """The amount in units of 1e-9."""
     format: QuantityFormat = field(default=QuantityFormat.DECIMAL_SI, compare=False)
+    scale: int | None = field(default=0, compare=False)
+    """The power of ten at which Kubernetes keeps the amount in 64 bits; None where it does not."""
 
     def value(self) -> int:
         """Whole units, rounded away from zero."""
@@ -69,14 +72,22 @@ class Quantity:
         """Whether the amount is a whole number of units."""
         return self.nano % NANO == 0
 
+    def as_int64(self) -> int | None:
+        """The whole units, None where Kubernetes does not find them: in ``1000m`` or ``1.5Gi``."""
+        units = self.nano // NANO
+        if self.scale is None or self.scale < 0 or not INT64_MIN <= units <= INT64_MAX:
+            return None
+        return units
+
     def __add__(self, other: Quantity) -> Quantity:
-        return Quantity(self.nano + other.nano, (self if self.nano else other).format)
+        first = self if self.nano else other
+        return Quantity(self.nano + other.nano, first.format, _scale_of_sum(self, other))
 
     def __sub__(self, other: Quantity) -> Quantity:
-        return Quantity(self.nano - other.nano, (self if self.nano else other).format)
+        return self + -other
 
     def __neg__(self) -> Quantity:
-        return Quantity(-self.nano, self.format)
+        return Quantity(-self.nano, self.format, self.scale)
 
     def __bool__(self) -> bool:
         return self.nano != 0
@@ -111,10 +122,31 @@ def parse_quantity(value: str | int | float) -> Quantity:
         )
     sign, whole, fraction, letters, exponent = match.groups(default="")
     whole = whole.lstrip("0")
-    if text == sign or len(whole) + len(fraction) > 4000:
+    if len(whole) + len(fraction) > 4000:
         raise QuantityError(f"quantity {value!r}: unable to parse numeric part of quantity")
     magnitude, form = _magnitude(value, whole, fraction, letters, exponent)
-    return Quantity(-magnitude if sign == "-" else magnitude, form)
+    power = _DECIMAL.get(letters, 0) if not exponent else int(exponent[:12])
+    scale = _scale(len(whole) or 1, len(fraction), power, _BINARY.get(letters))
+    return Quantity(-magnitude if sign == "-" else magnitude, form, scale)
+
+
+def _scale(digits: int, decimals: int, power: int, binary: int | None) -> int | None:
+    """The scale at which Kubernetes keeps a parsed number in 64 bits, None if it does not."""
+    if binary is None:
+        scale = power - decimals
+        return scale if digits + decimals <= 18 and scale >= -9 else None
+    return 0 if not decimals and digits + binary * 3 // 10 <= 14 else None
+
+
+def _scale_of_sum(left: Quantity, right: Quantity) -> int | None:
+    if left.scale is None or right.scale is None:
+        return None
+    if not (left.nano and right.nano):
+        return left.scale if left.nano or not right.nano else right.scale
+    scale = min(left.scale, right.scale)
+    unit = 10 ** (scale + 9)
+    amounts = (left.nano // unit, right.nano // unit, (left.nano + right.nano) // unit)
+    return scale if all(INT64_MIN <= amount <= INT64_MAX for amount in amounts) else None
 
 
 def _magnitude(

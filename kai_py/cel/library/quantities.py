@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
 from kai_py.cel.functions import function
-from kai_py.cel.values import INT_MAX, INT_MIN, CELRuntimeError
+from kai_py.cel.values import CELRuntimeError
 
 
 @function("quantity(string) -> Quantity")
@@ -15,8 +15,9 @@ def quantity(text: str) -> Quantity:
     """Parse a quantity."""
     try:
         return parse_quantity(_exact(text))
-    except QuantityError:
-        raise CELRuntimeError(_FORMAT_FAULT) from None
+    except QuantityError as fault:
+        reasons = (reason for reason in _REASONS if str(fault).endswith(reason))
+        raise CELRuntimeError(next(reasons, _FORMAT_FAULT)) from None
 
 
 @function("isQuantity(string) -> bool")
@@ -36,6 +37,7 @@ def _exact(text: str) -> str:
     return text
 
 
+_REASONS = ("unable to parse quantity's suffix", "unable to parse numeric part of quantity")
 _FORMAT_FAULT = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
@@ -43,16 +45,17 @@ _FORMAT_FAULT = (
 
 @function("Quantity.isInteger() -> bool")
 def is_integer(value: Quantity) -> bool:
-    """Whether an amount is a whole number of 64 bits."""
-    return value.is_integer() and INT_MIN <= value.value() <= INT_MAX
+    """Whether an amount is kept as a whole number of 64 bits; ``1.5Gi`` and ``1000m`` are not."""
+    return value.as_int64() is not None
 
 
 @function("Quantity.asInteger() -> int")
 def as_integer(value: Quantity) -> int:
     """The whole number."""
-    if not is_integer(value):
+    found = value.as_int64()
+    if found is None:
         raise CELRuntimeError("cannot convert value to integer")
-    return value.value()
+    return found
 
 
 @function("Quantity.asApproximateFloat() -> double")

@@ -97,6 +97,51 @@ def test_what_is_no_position_fails(text, message):
 
 
 @pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("80Gi", True),
+        ("1.5Gi", False),
+        ("10Ti", True),
+        ("100Ti", False),
+        ("1000m", False),
+        ("1.0", False),
+        ("1.5k", True),
+        ("0m", False),
+        ("1e18", True),
+        ("1e19", False),
+        ("9223372036854775807", False),
+        ("922337203685477580", True),
+        ("-", True),
+    ],
+)
+def test_whole_numbers_are_those_that_kubernetes_keeps_in_64_bits(text, whole):
+    assert matches(f'quantity("{text}").isInteger()') is whole
+    if not whole:
+        assert failure(f'quantity("{text}").asInteger() == 1') == "cannot convert value to integer"
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ('quantity("1k").add(1)', True),
+        ('quantity("0").add(quantity("1.5k"))', True),
+        ('quantity("500m").add(quantity("500m"))', False),
+        ('quantity("1.5Gi").add(1)', False),
+        ('quantity("1").sub(quantity("1.5Gi"))', False),
+        ('quantity("9E").add(quantity("9E"))', False),
+        ('quantity("9E").sub(quantity("9E")).add(1)', True),
+    ],
+)
+def test_sums_are_whole_as_their_parts_are_kept(text, whole):
+    assert matches(f"{text}.isInteger()") is whole
+
+
+@pytest.mark.parametrize("text", ["1ki", "1K", "1e"])
+def test_a_wrong_suffix_is_told_from_a_wrong_number(text):
+    assert failure(f'quantity("{text}").isInteger()') == "unable to parse quantity's suffix"
+
+
+@pytest.mark.parametrize(
     "text",
     [
         f'{A}.model.indexOf("0", 20) == -1',
