@@ -95,13 +95,21 @@ def _quoted(text: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """Strip a leading ``v`` and leading zeros, and add missing numbers."""
-    text = text.removeprefix("v")
-    core = re.match(r"[^+-]*", text)
-    assert core is not None
-    parts = core[0].split(".")
-    padded = [part.lstrip("0") or part[-1:] for part in parts] + ["0"] * (3 - len(parts))
-    return ".".join(padded) + text[core.end() :]
+    """Strip a leading ``v`` and leading zeros, and add missing numbers.
+
+    :raises ValueError: numbers are missing in front of a pre-release or build meta data.
+    """
+    parts = [_without_zeros(part) for part in text.removeprefix("v").split(".", 2)]
+    if len(parts) < 3 and ("-" in parts[-1] or "+" in parts[-1]):
+        raise ValueError("short version cannot contain PreRelease/Build meta data")
+    return ".".join(parts + ["0"] * (3 - len(parts)))
+
+
+def _without_zeros(part: str) -> str:
+    if len(part) < 2:
+        return part
+    stripped = part.lstrip("0")
+    return stripped if stripped and stripped[0] in "0123456789" else f"0{stripped}"
 
 
 @function("semver(string) -> Semver", "semver(string, bool) -> Semver")

@@ -142,6 +142,32 @@ def test_a_wrong_suffix_is_told_from_a_wrong_number(text):
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1.2-alpha", "short version cannot contain PreRelease/Build meta data"),
+        ("1+b", "short version cannot contain PreRelease/Build meta data"),
+        ("V1.2.3", 'Invalid character(s) found in major number "0V1"'),
+        ("vv1", 'Invalid character(s) found in major number "0v1"'),
+    ],
+)
+def test_versions_that_cannot_be_normalised(text, message):
+    assert failure(f'semver("{text}", true).major() == 1') == message
+    assert not matches(f'isSemver("{text}", true)')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'semver("v1.2", true) == semver("1.2.0")',
+        'semver("01.02.03-rc.1", true) == semver("1.2.3-rc.1")',
+        'semver("00.0", true) == semver("0.0.0")',
+    ],
+)
+def test_versions_that_can_be_normalised(text):
+    assert matches(text)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         f'{A}.model.indexOf("0", 20) == -1',
