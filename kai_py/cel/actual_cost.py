@@ -52,6 +52,10 @@ def _first(args: Args) -> int:
     return text_cost(size_of(args[0])) if isinstance(args[0], str | bytes) else 1
 
 
+def _second(args: Args) -> int:
+    return text_cost(size_of(args[1]))
+
+
 def _first_twice(args: Args) -> int:
     return text_cost(size_of(args[0]) * 2)
 
@@ -88,12 +92,14 @@ def _pairs(args: Args) -> int:
     return size_of(args[0]) * size_of(args[1]) + 1
 
 
-def _square(args: Args) -> int:
-    return size_of(args[0]) ** 2 + 1
+def _new_list(size: float) -> int:
+    return int(size) + 1 + NEW_LIST
 
 
-def _linear(args: Args) -> int:
-    return size_of(args[0]) + 1
+def _compared(elements: Value) -> int:
+    """The cost of comparing all elements with each other."""
+    is_text = bool(elements) and isinstance(elements[0], str | bytes)
+    return _new_list(len(elements) ** 2 * (2 + TEXT * is_text))
 
 
 def _prefix_bytes(value: Value) -> int:
@@ -119,6 +125,8 @@ CALL_COSTS: dict[str, CallCost] = {
     "_>=_": smaller_size,
     "@in": _membership,
     ".contains": _part,
+    ".startsWith": _second,
+    ".endsWith": _second,
     ".matches": _pattern,
     "matches": _pattern,
     ".find": _pattern,
@@ -132,13 +140,15 @@ CALL_COSTS: dict[str, CallCost] = {
     "sets.equivalent": lambda args: _pairs(args) * 2 - 1,
     ".containsIP": _contains_ip,
     ".containsCIDR": _contains_cidr,
-    ".distinct": _square,
-    ".sort": _square,
-    ".@sortByAssociatedKeys": _square,
-    "lists.range": lambda args: max(args[0], 0) + 1,
-    **dict.fromkeys((".slice", ".reverse", ".flatten"), _linear),
+    ".distinct": lambda args: _compared(args[0]),
+    ".sort": lambda args: _compared(args[0]),
+    ".@sortByAssociatedKeys": lambda args: _compared(args[1]),
+    "lists.range": lambda args: _new_list(max(args[0], 0)),
+    ".slice": lambda args: _new_list(min(max(args[2] - args[1], 0), len(args[0]))),
+    ".reverse": lambda args: _new_list(len(args[0])),
+    ".flatten": lambda args: _new_list(len(args[0]) * (max(args[1], 0) if len(args) > 1 else 1)),
     **dict.fromkeys(
-        (".startsWith", ".endsWith", ".lowerAscii", ".upperAscii", ".substring", ".trim",
+        (".lowerAscii", ".upperAscii", ".substring", ".trim",
          ".format", "quantity", "isQuantity", "semver", "isSemver", "url", "cidr", "isIP",
          "isCIDR", "ip", "bytes", "string", "strings.quote"),
         _first,
@@ -152,6 +162,6 @@ CALL_COSTS: dict[str, CallCost] = {
 
 BY_OVERLOAD = frozenset(
     {"_+_", "_<_", "_<=_", "_>_", "_>=_", "@in", "startsWith", "endsWith", "contains", "matches",
-     "bytes", "string"}
+     "bytes", "string", "sort"}
 )  # fmt: skip
 """Functions whose cost depends on the overload: 1 where the checker left several possible."""

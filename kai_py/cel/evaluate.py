@@ -142,9 +142,13 @@ _INDEXES = {"_[_]": values.index, "_[?_]": values.optional_index}
 def _list(node: ListLiteral, scope: _Scope) -> Closure:
     elements = [_compile(element, scope) for element in node.elements]
     make = closures.make_list(elements, node.optional)
-    if node.optional or not all(isinstance(element, Literal) for element in node.elements):
-        return make
-    return closures.constant(make(Frame({}, 0)))
+    return closures.constant(make(Frame({}, 0))) if _is_constant(node) else make
+
+
+def _is_constant(node: Node) -> bool:
+    if isinstance(node, ListLiteral):
+        return not node.optional and all(map(_is_constant, node.elements))
+    return isinstance(node, Literal)
 
 
 def _map(node: MapLiteral, scope: _Scope) -> Closure:

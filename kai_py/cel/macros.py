@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 RESULT = "@result"
 """The accumulator's name, which no identifier of a source text can equal."""
 
+TARGET = "@target"
+"""The optional of ``optMap`` and ``optFlatMap``, which cel-go evaluates at each use."""
+
 SORTED = "@__sortBy_input__"
 """The list of ``sortBy`` while its keys are computed."""
 
@@ -174,7 +177,7 @@ def _optional_flat_map(call: Call) -> Node:
 
 def _optional(call: Call, wrap: Callable[[Node], Node]) -> Node:
     name = _variable(call.args[0], f"{call.function}() variable name must be a simple identifier")
-    target = Ident("@target")
+    target = Ident(TARGET)
     body = Bind(name, Call("value", target, (), call.start), call.args[1], call.start)
     choice = Call(
         "_?_:_",

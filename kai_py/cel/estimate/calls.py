@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kai_py.cel.actual_cost import PATTERN, TEXT
+from kai_py.cel.actual_cost import NEW_LIST, PATTERN, TEXT
 from kai_py.cel.estimate.sizes import ONE, Size, capped, scaled
 from kai_py.cel.syntax import Literal, Node
 from kai_py.cel.values import UINT_MAX
@@ -39,6 +39,10 @@ class Request:
 
 
 Estimate = tuple[int, Size | None]
+FORMAT_LENGTH = 64
+"""Of the longest name of a format."""
+FORMAT_PATTERN = 128
+"""The length that is assumed of a format's regular expression."""
 _OPAQUE = frozenset({"net.IP", "net.CIDR", "kubernetes.Quantity", "kubernetes.Semver"})
 
 
@@ -46,6 +50,8 @@ def _equality(request: Request) -> Estimate:
     left, right = request.types
     if left == right and left.name in _OPAQUE:
         return 1, None
+    if left == right and left.name == "kubernetes.NamedFormat":
+        return scaled(FORMAT_LENGTH, TEXT), None
     return _comparison(request)
 
 
@@ -98,7 +104,19 @@ def _conversion(request: Request) -> Estimate:
 
 
 def _format(request: Request) -> Estimate:
-    return request.sizes[0].cost(), request.sizes[0] + request.sizes[1]
+    return request.sizes[0].cost(), None
+
+
+def _parsed(request: Request) -> Estimate:
+    return (request.sizes[0].cost() if request.kind != "net.CIDR" else 1), None
+
+
+def _parsed_twice(request: Request) -> Estimate:
+    return request.sizes[0].cost(2 * TEXT), None
+
+
+def _validated(request: Request) -> Estimate:
+    return scaled(request.sizes[1].cost(), FORMAT_PATTERN * PATTERN), None
 
 
 def _replace(request: Request) -> Estimate:
@@ -122,7 +140,7 @@ def _split(request: Request) -> Estimate:
 
 
 def _join(request: Request) -> Estimate:
-    size = request.sizes[0] * request.element_size
+    size = request.sizes[0] * request.element_size if request.types[0].params else Size(0, 0)
     if len(request.sizes) > 1:
         count = request.sizes[0]
         between = Size(max(count.least - 1, 0), max(count.most - 1, 0))
@@ -138,6 +156,49 @@ def _each_element(request: Request) -> Estimate:
     if target.params[0].name in {"string", "bytes"}:
         each += request.element_size.cost()
     return capped(request.sizes[0].most * each), None
+
+
+def _new_list(size: Size, factor: float = 1.0) -> Estimate:
+    return capped(scaled(size.most, factor) + NEW_LIST + 1), size
+
+
+def _number(node: Node, default: int) -> int:
+    """The value of a literal, 0 if it is negative."""
+    if isinstance(node, Literal) and isinstance(node.value, int):
+        return max(node.value, 0)
+    return default
+
+
+def _slice(request: Request) -> Estimate:
+    start = _number(request.nodes[1], 0)
+    length = (_number(request.nodes[2], request.sizes[0].most) - start) % (UINT_MAX + 1)
+    return _new_list(Size(length, length))
+
+
+def _range(request: Request) -> Estimate:
+    length = _number(request.nodes[0], UINT_MAX)
+    return _new_list(Size(length, length))
+
+
+def _reverse(request: Request) -> Estimate:
+    return _new_list(request.sizes[0])
+
+
+def _flatten(request: Request) -> Estimate:
+    depth = _number(request.nodes[1], UINT_MAX) if len(request.nodes) > 1 else 1
+    return _new_list(request.sizes[0], depth)
+
+
+def _distinct(request: Request) -> Estimate:
+    return _new_list(request.sizes[0] * request.sizes[0], 2)
+
+
+def _sort(request: Request) -> Estimate:
+    """Each element, or each key, may be compared with each other."""
+    declared, found = request.overload.params[-1], request.types[-1]
+    key = found if declared.params[0].variable else declared
+    is_text = not key.params or key.params[0].dynamic or key.params[0].name in {"string", "bytes"}
+    return _new_list(request.sizes[-1] * request.sizes[-1], 2 + TEXT * is_text)
 
 
 def _includes(request: Request) -> Estimate:
@@ -182,6 +243,18 @@ ESTIMATES: dict[str, Callable[[Request], Estimate]] = {
     "includes": _includes,
     **dict.fromkeys(("sets.contains", "sets.intersects"), _pairs),
     "sets.equivalent": _pairs_twice,
+    **dict.fromkeys(
+        ("quantity", "isQuantity", "semver", "isSemver", "ip", "isIP", "cidr", "isCIDR"), _parsed
+    ),
+    "strings.quote": _parsed,
+    "ip.isCanonical": _parsed_twice,
+    "validate": _validated,
+    "slice": _slice,
+    "lists.range": _range,
+    "reverse": _reverse,
+    "flatten": _flatten,
+    "distinct": _distinct,
+    **dict.fromkeys(("sort", "@sortByAssociatedKeys"), _sort),
     "containsIP": _contains_ip,
     "containsCIDR": _contains_cidr,
 }

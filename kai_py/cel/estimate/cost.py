@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kai_py.cel.actual_cost import NEW_LIST, NEW_MAP
 from kai_py.cel.estimate.calls import ESTIMATES, Request
 from kai_py.cel.estimate.sizes import ONE, UNKNOWN, Limits, Path, Size, capped, is_scalar, union
+from kai_py.cel.macros import TARGET
 from kai_py.cel.syntax import (
     Bind,
     Call,
@@ -47,6 +48,8 @@ class _Local:
     path: Path
     size: Size | None = None
     entries: Size | None = None
+    cost: int = 1
+    """Of each use."""
 
 
 @dataclass(slots=True)
@@ -68,8 +71,9 @@ class _Estimator:
             case Literal():
                 pass
             case Ident(name):
-                self.paths[id(node)] = self.locals[name].path if name in self.locals else (name,)
-                found = 1
+                local = self.locals.get(name)
+                self.paths[id(node)] = local.path if local else (name,)
+                found = local.cost if local else 1
             case Select():
                 found = self._select(node)
             case Logic(operands):
@@ -133,8 +137,12 @@ class _Estimator:
         return capped(cost)
 
     def _bind(self, node: Bind) -> int:
-        cost = NEW_LIST + self.cost(node.value)
+        cost = self.cost(node.value)
         local = _Local(self.path(node.value), self.size(node.value), self.entry_size(node.value))
+        if node.name == TARGET:
+            local.cost, cost = cost, 0
+        else:
+            cost += NEW_LIST
         cost += self._inside({node.name: local}, [node.body])[0]
         self._copy(node, node.body)
         return capped(cost)
