@@ -1,8 +1,12 @@
 """Recorded sessions whose objects KAI's users would write, fed as such and not as our own state."""
 
+import pytest
+
 from tests.corpus import test_kai_cases
 from tests.corpus.kai_objects import snapshot_of_objects
 from tests.corpus.kai_session import play
+
+pytestmark = pytest.mark.slow
 
 TABLE = "kai-object-cases"
 read_cases = test_kai_cases.read_cases

@@ -10,6 +10,8 @@ import pytest
 from tests.mutation.mutants import SWITCH, sample, switched
 from tests.mutation.switch import REPOSITORY, Switch, nearest_first
 
+pytestmark = pytest.mark.slow
+
 KILLED = 0.9
 """The least part of a sample that tests notice."""
 

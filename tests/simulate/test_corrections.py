@@ -8,6 +8,8 @@ from kai_py.simulate.advisor import explain_cluster
 from kai_py.simulate.steps import ApplySteps
 from tests.simulate.clusters import job, queue, running, simulated, template
 
+pytestmark = pytest.mark.slow
+
 
 def first_suggestion(cluster, name):
     cluster.settle(60)

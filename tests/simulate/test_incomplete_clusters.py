@@ -13,6 +13,8 @@ from kai_py.simulate.what_if import what_if
 from tests.simulate.clusters import NOW, job, priority_class, queue, simulated
 from tests.support.poison.fuzz import paths
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def documents():

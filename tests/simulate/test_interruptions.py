@@ -9,6 +9,8 @@ from kai_py.simulate.report import summarise
 from kai_py.simulate.scenario import parse_scenario
 from kai_py.simulate.simulation import simulate
 
+pytestmark = pytest.mark.slow
+
 SCENARIO = """
 hours: 12
 startUpSeconds: 60

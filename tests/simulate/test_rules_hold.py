@@ -22,6 +22,8 @@ from tests.plan.placement.test_exact_rules import HOST, RACK, ZONE, Kind, as_pod
 from tests.plan.placement.test_rules_hold import broken_rules, random_kind
 from tests.simulate.clusters import NOW, priority_class, queue
 
+pytestmark = pytest.mark.slow
+
 
 class RuleBrokenError(AssertionError):
     """A plan binds a pod where a required rule forbids it."""
