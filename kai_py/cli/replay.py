@@ -81,6 +81,16 @@ def _name(document: Document) -> str:
     return "/".join(filter(None, (document["kind"], meta.get("namespace", ""), meta["name"])))
 
 
+CycleTime = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=LATEST_TIME,
+        help="Time of the cycle, seconds since 1970; by default that of the file.",
+    ),
+]
+
+
 @takes_groups
 def command(
     archive: Annotated[
@@ -102,14 +112,7 @@ def command(
         Path | None,
         typer.Option(metavar="PLAN", help="Show the difference to a plan printed before."),
     ] = None,
-    now: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=LATEST_TIME,
-            help="Time of the cycle, seconds since 1970; by default that of the file.",
-        ),
-    ] = None,
+    now: CycleTime = None,
     report_file: ReportFile = None,
     output: OutputOptions,
 ) -> None:
