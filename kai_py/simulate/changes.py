@@ -77,6 +77,18 @@ def _refusals(label: str) -> Iterator[None]:
         raise ChangeError(f"{label}: cannot be read: {error}") from None
 
 
+def _check_simulated(cluster: SimulatedCluster, document: Document) -> None:
+    """Raise ChangeError for objects of which the simulated cluster has no kind."""
+    api_version, kind = document["apiVersion"], document["kind"]
+    if not any(
+        (each.api_version, each.kind) == (api_version, kind) for each in cluster.embedded.registry
+    ):
+        raise ChangeError(
+            f"{_label(document)}: {kind} of {api_version} is not simulated; "
+            "give the pods that its controller would create"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class AddObjects:
     """Create objects as a user would: Jobs get their pods, pods their claims."""
@@ -87,6 +99,7 @@ class AddObjects:
         """Create them in their order."""
         for document in self.documents:
             with _refusals(_label(document)):
+                _check_simulated(cluster, document)
                 cluster.embedded.create(document)
 
 

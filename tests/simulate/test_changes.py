@@ -171,5 +171,5 @@ def test_manifests_of_other_types_are_refused_or_simulated(field, value):
 def test_a_manifest_without_a_name_is_told_by_the_one_it_asks_for():
     meta = {"generateName": "hello-", "namespace": "default"}
     workflow = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta}
-    with pytest.raises(ChangeError, match=r"^Workflow hello-: "):
+    with pytest.raises(ChangeError, match=r"^Workflow hello-: Workflow of .* not simulated"):
         AddObjects([workflow]).apply(simulated())
