@@ -33,14 +33,11 @@ def is_meant(option, device):
     """Whether a device is one of all that an option may mean, whoever holds it."""
     size = device["size"]
     selected = not option["large"] or (isinstance(size, int) and size > 1)
-    sized = option["ask"] is None and not device["share"]
-    return (
-        selected and device["reach"] != "other" and (sized or consumed(option, device) is not None)
-    )
+    return selected and device["reach"] != "other" and consumed(option, device) is not None
 
 
 def consumed(option, device):
-    """What a share takes of the capacity, None where it is refused."""
+    """What a share takes of the capacity, None where it is refused, as whole devices are too."""
     capacity, ask = device["capacity"], option["ask"]
     if capacity is None:
         return 0 if ask is None else None
@@ -150,7 +147,7 @@ def _holds(rule, claim, picks):
         if c is claim
         and (not names or option["name"] in names or option["name"].split("/")[0] in names)
     ]
-    if any(values is None for values in seen):
+    if not all(seen):  # without the attribute, or of an empty list
         return False
     if kind == "match":
         return not seen or bool(frozenset.intersection(*seen))
