@@ -76,7 +76,7 @@ class Node:
         self._wait("containerd", lambda: self.ctr("version").returncode == 0)
 
     def start_kubelet(self) -> None:
-        """Start the kubelet; the node is ready some seconds later."""
+        """Start the kubelet and wait until drivers can register; the node is ready later."""
         configuration = self.directory / "kubelet.json"
         configuration.write_text(json.dumps(kubelet_configuration(self._cgroup, _SOCKET)))
         self._start(
@@ -87,6 +87,9 @@ class Node:
             f"--hostname-override={self.name}",
             "--v=2",
         )
+        # A driver that finds no directory for its socket ends at once.
+        registrations = self.directory / "kubelet" / "plugins_registry"
+        self._wait("kubelet", registrations.is_dir)
 
     def start_example_driver(self, *, devices: int = 8) -> None:
         """Start the example driver of upstream, `gpu.example.com`, with so many GPUs."""
@@ -132,8 +135,8 @@ class Node:
         return self._ask({"exited": program})["code"] is not None
 
     def runs(self, program: str) -> bool:
-        """Whether a program was started and has not been stopped."""
-        return program in self._started
+        """Whether a program was started and has not ended."""
+        return program in self._started and not self.exited(program)
 
     def ctr(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run containerd's client outside the node, on the node's socket."""
