@@ -6,6 +6,7 @@ A command is a module with a function ``command``, imported only when it is call
 Exit codes are those of ``kai_py.cli.errors.ExitCode``.
 """
 
+import errno
 import gc
 import importlib
 import importlib.metadata
@@ -74,6 +75,9 @@ COMMANDS = (
         "reserve-gpu", "kai_py.cli.reserve_gpu", "Keep the GPU of a reservation pod.", hidden=True
     ),
 )
+
+FULL_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of writing to a stream; those of a file name the file."""
 
 EPILOG = (
     "Exit codes: 0 done, 1 negative result, 2 wrong arguments or configuration, 3 API server "
@@ -180,6 +184,9 @@ def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
             # What is still buffered has nowhere to go; the interpreter would complain at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(ExitCode.FOUND)
+        if isinstance(error, OSError) and error.errno in FULL_OUTPUT and error.filename is None:
+            message = f"cannot write the output: {error.strerror}"
+            _fail(message, ExitCode.USAGE, show_trace=invocation.show_trace)
         message = f"internal error: {type(error).__name__}: {error} (--debug shows the trace)"
         _fail(message, ExitCode.INTERNAL, show_trace=invocation.show_trace)
 

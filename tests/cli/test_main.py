@@ -181,6 +181,15 @@ def test_a_reader_that_leaves_is_no_fault(monkeypatch, capsys, tmp_path):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["--version", "crds"])
+def test_a_full_disk_is_told_in_a_sentence(command):
+    with open("/dev/full", "w") as out:
+        ended = subprocess.run([*KAI_PY, command], stdout=out, stderr=subprocess.PIPE, check=False)
+    assert ended.returncode == ExitCode.USAGE
+    assert ended.stderr == b"kai-py: cannot write the output: No space left on device\n"
+
+
 def test_the_package_can_be_run(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["kai_py", "--version"])
     with pytest.raises(SystemExit) as left:
