@@ -5,8 +5,8 @@ Where more decides (rules between pods, domains of subgroups, host ports, parts 
 placed one by one in the statement itself, on every node that differs from the others. With rules
 between pods the order matters as much as the node: a pod may need another one beside it, or keep
 others away. So every part is tried next; a set of placements that was reached before in another
-order is skipped. Both searches are for few pods and bounded by steps, and they are left out when
-victims are evicted for the gang: each of the many trial placements would need a search.
+order is skipped. Both searches are for few pods and bounded by steps. While victims are sought for
+the gang, only the search pod by pod is used, with steps of the search for victims (``trials``).
 """
 
 from collections.abc import Sequence
@@ -39,18 +39,22 @@ MAX_NODES_TO_SEARCH = 2**18
 
 @dataclass(slots=True)
 class SearchSteps:
-    """``left``: the steps that searches with pod rules may still take in this cycle."""
+    """``left``: the steps that searches pod by pod may still take.
+
+    ``action``: only its placements may be searched; ALLOCATE for the steps of a whole cycle.
+    """
 
     left: int = MAX_STEPS_PER_CYCLE
+    action: Action = Action.ALLOCATE
 
     def spend(self, steps: int) -> None:
         """Spend ``steps``, or all that are left."""
         self.left -= min(steps, self.left)
 
 
-def can_search(statement: Statement, parts: Sequence[Sequence[Member]], action: Action) -> bool:
+def can_search(statement: Statement, parts: Sequence[Sequence[Member]]) -> bool:
     """Whether an exact search may place ``parts``, each of one shape."""
-    if action is not Action.ALLOCATE or not 1 < sum(map(len, parts)) <= MAX_SEARCH_PODS:
+    if not 1 < sum(map(len, parts)) <= MAX_SEARCH_PODS:
         return False
     known = statement.snapshot.resources.positions
     shapes = [part[0].shape for part in parts]
@@ -96,6 +100,7 @@ class RuleSearch:
 
     statement: Statement
     gang: Gang
+    action: Action
     parts: Sequence[Sequence[Member]]
     fits: ShapeFits
     mask: Bools
@@ -150,7 +155,7 @@ class RuleSearch:
         member = self.parts[at][len(self._rows[at])]
         with self.statement.trial() as trial:
             if not self.statement.place(
-                self.gang, [member], row, Action.ALLOCATE, capacity=self.capacity
+                self.gang, [member], row, self.action, capacity=self.capacity
             ):
                 return False
             self._rows[at].append(row)

@@ -263,7 +263,7 @@ class Placer:
         pod_rules = attempt.statement.pod_rules
         if len(members) > 1 and any(pod_rules.concern(part[0].shape) for part in parts):
             return self._place_with_rules(attempt, parts, node_set)
-        if len(parts) > 1 and can_search(attempt.statement, parts, attempt.action):
+        if len(parts) > 1 and self._can_search(attempt, parts):
             return self._place_mixed(attempt, parts, node_set)
         return self._place_in_turn(attempt, parts, [node_set] * len(parts))
 
@@ -286,11 +286,15 @@ class Placer:
         for member in members:
             by_domains.setdefault(leaves[member.subgroup], []).append(member)
         by_size = largest_first(part for own in by_domains.values() for part in by_shape(own))
-        if not can_search(attempt.statement, by_size, attempt.action):
+        if not self._can_search(attempt, by_size):
             return reason
         parts = dependents_last(attempt.statement, by_size, attempt.capacity)
         subgroups = [leaves[part[0].subgroup] for part in parts]
         return None if self._search(attempt, parts, node_set, domains, subgroups) else reason
+
+    def _can_search(self, attempt: Attempt, parts: Sequence[Sequence[Member]]) -> bool:
+        """Whether an exact search may place the parts, with the steps of this placer."""
+        return attempt.action is self.search_steps.action and can_search(attempt.statement, parts)
 
     def _search(
         self,
@@ -304,6 +308,7 @@ class Placer:
         search = RuleSearch(
             attempt.statement,
             attempt.gang,
+            attempt.action,
             parts,
             self.shapes.fits,
             node_set.mask,
@@ -336,7 +341,7 @@ class Placer:
                 if reason is None:
                     trial.keep()
                     return None
-        if not can_search(statement, parts, attempt.action):
+        if not self._can_search(attempt, parts):
             return reason
         return None if self._search(attempt, parts, node_set) else reason
 
@@ -378,7 +383,7 @@ class Placer:
             if reason is None:
                 trial.keep()
                 return None
-        if not can_assign(statement, parts):
+        if action is not Action.ALLOCATE or not can_assign(statement, parts):
             return None if self._search(attempt, parts, node_set) else reason
         masks = [
             self.shapes.fits.static_fit(statement, part[0].shape, capacity).mask

@@ -1,18 +1,26 @@
 """Trial placements: evict units and place the request in the statement, then undo both."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 
+from kai_py.plan.placement.exact import SearchSteps
+from kai_py.plan.placement.gang import Placer
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.queue_usage import check_usage
 
+MAX_EXACT_STEPS = 1_024
+"""Steps of all exact searches in the trial placements of one search for victims."""
+
+STEPS_PER_PROBE = 8
+"""Steps of an exact search that cost as much as a probe."""
+
 
 @dataclass
 class TrialPlacements:
-    """The trial placements of one search; each costs a probe.
+    """The trial placements of one search; each costs a probe, and more with exact search.
 
     ``probes``: how many are left. ``is_exact``: whether the request fits if, and only if, counting
     says so (``count.is_exact``). The search changes both.
@@ -22,6 +30,12 @@ class TrialPlacements:
     probes: int
     _: KW_ONLY
     is_exact: bool
+    _placer: Placer = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with all steps of exact searches left."""
+        steps = SearchSteps(MAX_EXACT_STEPS, self.strategy.action)
+        self._placer = replace(self.strategy.state.placer, search_steps=steps)
 
     def fits(self, units: Sequence[VictimUnit]) -> bool:
         """Whether the request fits without ``units``. Costs a probe; False if none is left."""
@@ -43,7 +57,10 @@ class TrialPlacements:
                 statement.evict(
                     Evicted(member, unit.gang, self.strategy.action, self.strategy.gang, reason)
                 )
-        blocked = self.strategy.state.placer.place(
+        # Without victims there is nothing to find that the gang's own allocation did not.
+        placer = self._placer if units else self.strategy.state.placer
+        steps_left = placer.search_steps.left
+        blocked = placer.place(
             statement,
             self.strategy.gang,
             self.strategy.request.members,
@@ -51,6 +68,7 @@ class TrialPlacements:
             capacity=Capacity.FUTURE_IDLE,
             explain=False,
         )
+        self.probes -= (steps_left - placer.search_steps.left) // STEPS_PER_PROBE
         return blocked is None and self._stays_within_max()
 
     def _stays_within_max(self) -> bool:
