@@ -68,13 +68,14 @@ def _same(one: QueueInfo, other: QueueInfo) -> bool:
 
 
 def _check_queue(queue: QueueInfo, rest: Sequence[QueueInfo]) -> AdmissionVerdict:
-    problems = check_queues((*rest, queue), ()).problems
+    checked = check_queues((*rest, queue), ())
+    problems = checked.problems
     cycles = [p.reason for p in problems if p.queue == queue.name and p.fault is QueueFault.CYCLE]
     others = [
         p.reason for p in problems if p.queue == queue.name and p.fault is not QueueFault.CYCLE
     ]
-    # Walking up the ancestors of a cycle would not end.
-    bounds = [] if cycles else list(_deserved_above_max(queue, rest))
+    # What is above itself has no bounds from above: the cycle is all there is to say.
+    bounds = [] if cycles else list(_deserved_above_max(queue, rest, checked.parents))
     sums = [] if cycles else list(_overcommitted(queue, rest))
     if queue.api_version == API_VERSION:
         selectors = [problem.reason for problem in selector_problems([queue])]
@@ -82,17 +83,27 @@ def _check_queue(queue: QueueInfo, rest: Sequence[QueueInfo]) -> AdmissionVerdic
     return AdmissionVerdict(tuple(cycles), (*others, *bounds, *sums))
 
 
-def _deserved_above_max(queue: QueueInfo, rest: Sequence[QueueInfo]) -> Iterator[str]:
-    """Deserved amounts above an ancestor's max: of the queue itself, and of its children."""
+def _deserved_above_max(
+    queue: QueueInfo, rest: Sequence[QueueInfo], parents: Mapping[str, str]
+) -> Iterator[str]:
+    """Deserved amounts above an ancestor's max: of the queue itself, and of its children.
+
+    ``parents``: of every queue, "" for a root and where the parent can't be used.
+    """
     specs = {each.name: each for each in rest} | {queue.name: queue}
     for each in (queue, *sorted(_children(queue, rest), key=lambda spec: spec.name)):
         for resource in sorted(each.deserved):
-            text = _above_max(each, resource, specs)
+            text = _above_max(each, resource, specs, parents)
             if text:
                 yield text
 
 
-def _above_max(queue: QueueInfo, resource: str, specs: Mapping[str, QueueInfo]) -> str:
+def _above_max(
+    queue: QueueInfo,
+    resource: str,
+    specs: Mapping[str, QueueInfo],
+    parents: Mapping[str, str],
+) -> str:
     deserved, ancestor = queue.deserved[resource], specs.get(queue.parent)
     while ancestor is not None:
         bound = ancestor.max.get(resource, math.inf)
@@ -103,7 +114,8 @@ def _above_max(queue: QueueInfo, resource: str, specs: Mapping[str, QueueInfo]) 
                 f"{field_path(resource, 'max')} {amount_text(bound, resource)}; "
                 "lower the one or raise the other"
             )
-        ancestor = specs.get(ancestor.parent)
+        # Not its own field: the queues above may form a cycle.
+        ancestor = specs.get(parents[ancestor.name])
     return ""
 
 

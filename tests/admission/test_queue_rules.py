@@ -31,6 +31,15 @@ def test_a_cycle_that_was_there_before_does_not_hold_up_another_edit():
     assert "own ancestor" in verdict.warnings[0]
 
 
+def test_a_queue_below_a_cycle_is_judged_by_the_queues_of_the_cycle():
+    others = [spec("a", "b", most=4), spec("b", "a")]
+    verdict = judge_queue(spec("team", "b", deserved=3), None, others)
+    assert verdict.refusals == ()
+    below = [*others, spec("team", "a", deserved=5)]
+    verdict = judge_queue(spec("team", "a", deserved=6), below[2], below)
+    assert "queue 'a' above has spec.maxGPUs 4 GPUs" in verdict.refusals[0]
+
+
 def test_a_parent_that_does_not_exist_is_warned_of():
     verdict = judge_queue(spec("a", "nowhere"), None, [])
     assert verdict.refusals == ()
