@@ -22,7 +22,7 @@ from kai_py.watch.machine import Machine
 from kai_py.watch.own_writes import OwnWrites
 from kai_py.watch.resource import Decode, Resource, T
 from kai_py.watch.transport import JSON, ApiCall, CallObserver, HttpTransport, Transport
-from kai_py.watch.wire import ListPage, decode_kind, decode_page
+from kai_py.watch.wire import ListPage, decode_kind, decode_nested, decode_page
 
 Body = Mapping[str, Any]
 
@@ -305,7 +305,7 @@ class Client:
 
 def _decoded(call: ApiCall, decode: Decode[T], body: bytes | msgspec.Raw) -> T:
     try:
-        return decode(body)
+        return decode_nested(decode, body)
     except ValueError as error:
         raise Malformed(f"{call}: {error}") from error
 

@@ -21,7 +21,7 @@ import msgspec
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.partial import read_partly, unreadable_fields
 from kai_py.watch.resource import Decode, Key, Kind, T, key_of
-from kai_py.watch.wire import decode_envelope
+from kai_py.watch.wire import decode_envelope, decode_nested
 
 logger = logging.getLogger(__name__)
 
@@ -78,12 +78,14 @@ class Collection(Generic[T]):
     def read(self, decode: Decode[T], raw: msgspec.Raw) -> Entry[T]:
         """Decode an object, or return why that fails; raises ValueError if it has no name."""
         try:
-            return decode(raw)
+            return decode_nested(decode, raw)
         except Exception as error:
             identity = decode_envelope(raw).metadata
             if not identity.name:
                 raise ValueError(str(error)) from error
-            partial: T | None = read_partly(decode, raw) if self.kind.holds_capacity else None
+            partial: T | None = None
+            if self.kind.holds_capacity:
+                partial = decode_nested(lambda data: read_partly(decode, data), raw)
             if partial is not None:
                 return partial
             key, version = (identity.namespace, identity.name), identity.resource_version

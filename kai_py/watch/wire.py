@@ -9,11 +9,14 @@ Source: metav1.ListMeta, metav1.WatchEvent; "Efficient detection of changes" in 
 """
 
 import re
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+Decoded = TypeVar("Decoded")
 
 
 class ListMetadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -60,28 +63,41 @@ class _Kind(msgspec.Struct, frozen=True):
 _decode_kind = msgspec.json.Decoder(_Kind).decode
 _decode_page = msgspec.json.Decoder(ListPage).decode
 _decode_event = msgspec.json.Decoder(RawWatchEvent).decode
-decode_envelope = msgspec.json.Decoder(Envelope).decode
+_decode_envelope = msgspec.json.Decoder(Envelope).decode
+
+
+def decode_nested(
+    decode: Callable[[bytes | msgspec.Raw], Decoded], body: bytes | msgspec.Raw
+) -> Decoded:
+    """What ``decode`` makes of JSON of any depth; raises ValueError.
+
+    How deep a decoder can go depends on the calls around it, so every decoding of what a tenant may
+    have written needs this one, also of what was decoded before as a part of something else.
+    """
+    try:
+        return decode(body)
+    except RecursionError:
+        return decode(flattened(bytes(body)))
 
 
 def decode_page(body: bytes) -> ListPage:
     """A page of a list; raises ValueError."""
-    try:
-        return _decode_page(body)
-    except RecursionError:
-        return _decode_page(flattened(body))
+    return decode_nested(_decode_page, body)
 
 
 def decode_kind(body: bytes | msgspec.Raw) -> str:
     """The kind of an answer, "" if it names none; raises ValueError."""
-    return _decode_kind(body).kind
+    return decode_nested(_decode_kind, body).kind
 
 
 def decode_event(line: bytes) -> RawWatchEvent:
     """An event of a watch; raises ValueError."""
-    try:
-        return _decode_event(line)
-    except RecursionError:
-        return _decode_event(flattened(line))
+    return decode_nested(_decode_event, line)
+
+
+def decode_envelope(body: bytes | msgspec.Raw) -> Envelope:
+    """The identity of any object; raises ValueError."""
+    return decode_nested(_decode_envelope, body)
 
 
 MAX_NESTING = 200
