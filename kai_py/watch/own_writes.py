@@ -2,7 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kai_py.watch.resource import Kind
 
@@ -12,6 +12,14 @@ MAX_UNSEEN = 256
 """Most entries of a kind: later writes join the last one."""
 
 
+class _Writes(NamedTuple):
+    """Writes kept as one: the newest version, and when the first and the last were answered."""
+
+    version: int
+    first: float
+    last: float
+
+
 @dataclass
 class OwnWrites:
     """Unseen writes by kind, oldest first; kinds that are not followed are not recorded.
@@ -19,7 +27,7 @@ class OwnWrites:
     A version that is no number can't be compared and is not recorded either.
     """
 
-    _unseen: dict[str, deque[tuple[int, float]]] = field(default_factory=dict)
+    _unseen: dict[str, deque[_Writes]] = field(default_factory=dict)
 
     def follow(self, kind: Kind[Any]) -> None:
         """Record writes to a kind from now on."""
@@ -30,11 +38,11 @@ class OwnWrites:
         unseen = self._unseen.get(kind.permission)
         if unseen is None or not version.isdecimal():
             return
-        written, since = int(version), now
-        if unseen and (now - unseen[-1][1] < COALESCE_SECONDS or len(unseen) >= MAX_UNSEEN):
-            last, since = unseen.pop()
-            written = max(last, written)
-        unseen.append((written, since))
+        written = _Writes(int(version), now, now)
+        if unseen and (now - unseen[-1].first < COALESCE_SECONDS or len(unseen) >= MAX_UNSEEN):
+            before = unseen.pop()
+            written = _Writes(max(before.version, written.version), before.first, now)
+        unseen.append(written)
 
     def unseen_since(self, kind: Kind[Any], seen: str, listed: float) -> float | None:
         """When the oldest write was made that is newer than version ``seen``; None if all are seen.
@@ -44,6 +52,6 @@ class OwnWrites:
         unseen = self._unseen.get(kind.permission)
         if not unseen or not seen.isdecimal():
             return None
-        while unseen and (unseen[0][0] <= int(seen) or unseen[0][1] < listed):
+        while unseen and (unseen[0].version <= int(seen) or unseen[0].last < listed):
             unseen.popleft()
-        return unseen[0][1] if unseen else None
+        return max(unseen[0].first, listed) if unseen else None

@@ -82,6 +82,21 @@ def test_a_list_shows_what_was_written_before_it_began(listed):
     play(scenario)
 
 
+def test_a_list_does_not_show_what_was_written_just_after_it_began():
+    async def scenario(watch, freshness):
+        watch.writes.record(PODS, "99", now())
+        await asyncio.sleep(0.1)
+        watch.listed = now()
+        await asyncio.sleep(0.1)
+        watch.writes.record(PODS, "100", now())
+        watch.seen = "99"
+        (pods,) = freshness.measure()
+        assert watch.listed <= pods.unseen_since <= now()
+        assert "Pod" in await freshness.catch_up()
+
+    play(scenario)
+
+
 def test_catching_up_waits_for_what_was_written_before_and_for_nothing_later():
     async def scenario(watch, freshness):
         watch.writes.record(PODS, "11", now())
