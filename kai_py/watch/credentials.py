@@ -176,6 +176,7 @@ def _token_file(config: Any, context: str) -> Path | None:
 
 
 def _access(configuration: Any, authorization: str = "") -> ServerAccess:
+    """The access that a loaded configuration describes; raises CredentialsError."""
     secure = configuration.host.startswith("https")
     token = configuration.get_api_key_with_prefix("BearerToken") or ""
     return ServerAccess(
@@ -198,14 +199,19 @@ class _TlsFiles:
 
 def _tls(configuration: Any) -> ssl.SSLContext:
     paths = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-    return _tls_context(
-        _TlsFiles(
-            *paths,
-            verify=bool(configuration.verify_ssl),
-            # Part of the cache key: rotated files get a new context.
-            modified=tuple(os.stat(path).st_mtime_ns if path else 0 for path in paths),
+    try:
+        return _tls_context(
+            _TlsFiles(
+                *paths,
+                verify=bool(configuration.verify_ssl),
+                # Part of the cache key: rotated files get a new context.
+                modified=tuple(os.stat(path).st_mtime_ns if path else 0 for path in paths),
+            )
         )
-    )
+    # Between the writes of a certificate and its key they don't match.
+    except OSError as error:
+        named = ", ".join(path for path in paths if path)
+        raise CredentialsError(f"certificates ({named}): {_reason(error)}") from error
 
 
 @lru_cache(maxsize=8)

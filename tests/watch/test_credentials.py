@@ -1,10 +1,12 @@
 import json
 import stat
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
+from kai_py.admission.certificate import issue
 from kai_py.watch.credentials import Anonymous, Kubeconfig, ServiceAccount, find_credentials
 from kai_py.watch.errors import CredentialsError
 
@@ -96,6 +98,24 @@ def test_missing_kubeconfig_and_context_are_named(tmp_path):
 
 
 POD = {"KUBERNETES_SERVICE_HOST": "::1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+@pytest.mark.parametrize("text", [None, "no certificate"])
+def test_certificates_that_cannot_be_read_are_no_credentials(tmp_path, text):
+    authority = tmp_path / "ca.crt"
+    authority.write_bytes(issue(("api.example.com",)).served)
+    config = kubeconfig(tmp_path, {"token": "secret"}, server="https://127.0.0.1:1")
+    document = yaml.safe_load(Path(config).read_text())
+    document["clusters"][0]["cluster"]["certificate-authority"] = str(authority)
+    Path(config).write_text(yaml.safe_dump(document))
+    credentials = Kubeconfig(config)
+    assert credentials.load().tls is not None
+    if text is None:
+        authority.unlink()
+    else:
+        authority.write_text(text)
+    with pytest.raises(CredentialsError, match=r"ca\.crt"):
+        credentials.renew()
 
 
 def test_service_account_without_a_token_says_where_it_looked(tmp_path):
