@@ -55,7 +55,7 @@ async def read_objects(
     With ``on_refused``, an optional kind that we may not read is passed to it and left out.
     """
     documents: list[Document] = []
-    served = await discover(client, WATCHED, {})
+    served = (await discover(client, WATCHED, {})).served
     for resource in served.values():
         try:
             documents += await _read(client, resource)

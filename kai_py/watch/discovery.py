@@ -3,11 +3,13 @@
 Of each kind the first of our versions that the server serves is chosen, if it can be listed and
 watched there. A missing group, version or kind is normal: a CRD that is not installed, an older
 Kubernetes. A group whose server cannot answer now (an aggregated API that is down) keeps its last
-known state. Costs one call for the groups and one for each group and version of ours.
+known state; where there is none, its kinds are unanswered. Costs one call for the groups and one
+for each group and version of ours.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,6 +25,14 @@ METADATA: Decode[PartialObjectMetadata] = record_decoder(PartialObjectMetadata)
 
 Served = Mapping[Kind[Any], Resource[Any]]
 """The kinds that are served, each at the version to use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """``unanswered``: why it is unknown whether a kind is served, of which nothing was known."""
+
+    served: Served
+    unanswered: Mapping[Kind[Any], str]
 
 
 class _Version(msgspec.Struct):
@@ -52,7 +62,7 @@ class _Resources(msgspec.Struct):
 Document = TypeVar("Document")
 
 
-async def discover(client: Client, kinds: Iterable[Kind[Any]], known: Served) -> Served:
+async def discover(client: Client, kinds: Iterable[Kind[Any]], known: Served) -> Discovery:
     """Find the kinds that are served now; raises ApiError if the server cannot be asked at all."""
     groups = await _read(client, "/apis", _Groups)
     versions = {(group.name, item.version) for group in groups.groups for item in group.versions}
@@ -67,14 +77,18 @@ async def discover(client: Client, kinds: Iterable[Kind[Any]], known: Served) ->
     listed = await asyncio.gather(*(_watchable(client, root) for root in roots))
     watchable = dict(zip(roots, listed, strict=True))
     served: dict[Kind[Any], Resource[Any]] = {}
+    unanswered: dict[Kind[Any], str] = {}
     for resource in candidates:
-        names = watchable[resource.root]
-        # None: the group's server is down. Its kinds keep the version they had.
-        if names is None and _same(known.get(resource.kind), resource):
-            served.setdefault(resource.kind, known[resource.kind])
-        elif names is not None and resource.kind.plural in names:
-            served.setdefault(resource.kind, resource)
-    return served
+        kind, names = resource.kind, watchable[resource.root]
+        if not isinstance(names, ApiError):
+            if kind.plural in names:
+                served.setdefault(kind, resource)
+        # The group's server is down. Its kinds keep the version they had.
+        elif _same(known.get(kind), resource):
+            served.setdefault(kind, known[kind])
+        elif kind not in known:
+            unanswered[kind] = str(names)
+    return Discovery(served, {kind: unanswered[kind] for kind in unanswered if kind not in served})
 
 
 async def find_kind(
@@ -113,13 +127,13 @@ def _same(known: Resource[Any] | None, resource: Resource[Any]) -> bool:
     return known is not None and known.version == resource.version
 
 
-async def _watchable(client: Client, root: str) -> frozenset[str] | None:
-    """Collections that can be listed and watched, None if the server cannot answer now."""
+async def _watchable(client: Client, root: str) -> frozenset[str] | ApiError:
+    """Collections that can be listed and watched, or why the server cannot answer now."""
     try:
         found = await _read(client, root, _Resources)
-    except ApiError:
+    except ApiError as error:
         # A 404 as well: the server has just listed the group, so the answer is not its own.
-        return None
+        return error
     return frozenset(
         resource.name for resource in found.resources if {"list", "watch"} <= {*resource.verbs}
     )

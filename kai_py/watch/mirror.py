@@ -3,8 +3,8 @@
 Each served kind has a reflector of its own that runs, waits and fails by itself. Discovery is
 repeated every half minute and whenever a collection turns out to be missing: CRDs come and go while
 we run. A kind that is not served is empty. So is one that we may not read, once the server has
-refused it for a while from the start; only required kinds are waited for. A kind that was read
-before keeps its objects when it is refused, and grows stale.
+refused it for a while from the start, or whose group does not answer then; only required kinds are
+waited for. A kind that was read before keeps its objects when it is refused, and grows stale.
 
 Listeners are called synchronously, in the order in which changes were received (per kind), in the
 event loop that runs the mirror. After the first sync the mirrored objects are moved out of the
@@ -31,6 +31,8 @@ from kai_py.watch.resource import Key, Kind, Resource, T
 DISCOVERY_SECONDS = 30.0
 REFUSAL_SECONDS = 5.0
 """Least time before a refusal counts: a starting server refuses everything for a moment."""
+UNANSWERED_SECONDS = 30.0
+"""For so long at the start the groups of optional kinds are waited for that do not answer."""
 FROZEN_AT_ONCE = 1000
 """Objects of the first lists after which these are frozen: no collection walks them again."""
 GC_THRESHOLDS = (50_000, 50, 100)
@@ -110,7 +112,8 @@ class Mirror:
         self._tasks: dict[Kind[Any], asyncio.Task[None]] = {}
         self._absence_backoffs = {kind: self._new_backoff() for kind in kinds}
         self._taken_in = 0
-        self._discovered = False
+        self._discovered_since: float | None = None
+        self._unanswered: Mapping[Kind[Any], str] = {}
         self._problem = "not connected yet"
         self._discovery_backoff = self._new_backoff()
         self._rediscover = asyncio.Event()
@@ -164,7 +167,7 @@ class Mirror:
     @property
     def synced(self) -> bool:
         """Whether every served kind has been read completely, or is optional and refused."""
-        return self._discovered and all(
+        return self._has_answers() and all(
             item.synced or (kind in self._refused and not kind.required)
             for kind, item in self._reflectors.items()
             if kind not in self._followed
@@ -212,14 +215,25 @@ class Mirror:
     async def _discover(self) -> None:
         self._rediscover.clear()
         try:
-            self._served = await discover(self._client, self._collections, self._served)
+            found = await discover(self._client, self._collections, self._served)
         except ApiError as error:
             self._problem = f"discovery: {error}"
             logger.warning("cannot discover the served kinds: %s", error)
             return
-        self._discovered = True
+        self._served, self._unanswered = found.served, found.unanswered
+        if self._discovered_since is None:
+            self._discovered_since = asyncio.get_running_loop().time()
         self._problem = ""
-        self._discovery_backoff.reset()
+        if self._has_answers():
+            self._discovery_backoff.reset()
+
+    def _has_answers(self) -> bool:
+        """Whether it is known which kinds are served, or optional ones were waited for."""
+        if self._discovered_since is None:
+            return False
+        waiting = [kind for kind in self._unanswered if kind not in self._followed]
+        waited = asyncio.get_running_loop().time() - self._discovered_since
+        return not any(kind.required or waited < UNANSWERED_SECONDS for kind in waiting)
 
     def _follow_served(self, group: asyncio.TaskGroup) -> None:
         for kind in self._collections:
@@ -276,7 +290,7 @@ class Mirror:
             self._rediscover.set()
 
     async def _next_discovery(self) -> None:
-        delay = DISCOVERY_SECONDS if self._discovered else self._discovery_backoff.next()
+        delay = DISCOVERY_SECONDS if self._has_answers() else self._discovery_backoff.next()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await self._rediscover.wait()
@@ -316,14 +330,18 @@ class Mirror:
         return KindStatus(
             kind=kind.name,
             api_version=resource.api_version if resource else "",
-            synced=reflector.synced if reflector else self._discovered,
+            synced=reflector.synced if reflector else self._is_absent(kind),
             objects=len(collection.objects),
             age=now - reflector.last_contact if reflector else 0.0,
-            problem=reflector.problem if reflector else self._problem,
+            problem=reflector.problem if reflector else self._unanswered.get(kind, self._problem),
             rejected=tuple(collection.rejected.values()),
             required=kind.required,
             missing_permission=kind.permission if kind in self._refused else "",
         )
+
+    def _is_absent(self, kind: Kind[Any]) -> bool:
+        """Whether a kind without a reflector is known not to be served."""
+        return self._discovered_since is not None and kind not in self._unanswered
 
 
 def _is_refused(reflector: Reflector[Any]) -> bool:

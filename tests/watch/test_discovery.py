@@ -25,7 +25,7 @@ from tests.watch.cluster_server import CLAIMS, KINDS, PODS, QUEUES, ClusterServe
 def test_best_served_version_is_chosen(served, chosen):
     async def main():
         server = ClusterServer(*(CLAIMS.format(version) for version in served))
-        found = await discover(Client(server), KINDS, {})
+        found = (await discover(Client(server), KINDS, {})).served
         claims = found.get(kinds.RESOURCE_CLAIMS)
         assert (claims and claims.version) == chosen
         assert found[kinds.PODS].collection() == PODS
@@ -38,10 +38,14 @@ def test_group_that_cannot_answer_keeps_what_was_known_of_it():
     async def main():
         server = ClusterServer(CLAIMS.format("v1"), QUEUES)
         client = Client(server)
-        known = await discover(client, KINDS, {})
+        known = (await discover(client, KINDS, {})).served
         server.broken.add("/apis/resource.k8s.io/v1")
-        assert await discover(client, KINDS, known) == known
-        assert set(await discover(client, KINDS, {})) == {kinds.PODS, kinds.QUEUES}
+        again = await discover(client, KINDS, known)
+        assert again.served == known
+        assert again.unanswered == {}
+        first = await discover(client, KINDS, {})
+        assert set(first.served) == {kinds.PODS, kinds.QUEUES}
+        assert "503" in first.unanswered[kinds.RESOURCE_CLAIMS]
         server.broken.add("/apis")
         with pytest.raises(ApiError):
             await discover(client, KINDS, known)
@@ -56,6 +60,6 @@ def test_kinds_that_cannot_be_watched_are_not_served():
         server._discovery = lambda path: json.loads(
             json.dumps(whole(path)).replace('"watch"', '"patch"')
         )
-        assert await discover(Client(server), KINDS, {}) == {}
+        assert (await discover(Client(server), KINDS, {})).served == {}
 
     asyncio.run(main())

@@ -165,6 +165,43 @@ def test_server_that_is_not_there_yet_is_waited_for():
 CLAIMS_V1 = CLAIMS.format("v1")
 
 
+@pytest.mark.parametrize("answers_after", [10, 100])
+def test_a_group_that_does_not_answer_at_the_start_is_waited_for(answers_after):
+    async def main():
+        server = ClusterServer(CLAIMS_V1)
+        server.collections[CLAIMS_V1].put("c")
+        server.broken.add("/apis/resource.k8s.io/v1")
+        async with mirrored(server) as mirror:
+            await asyncio.sleep(9)
+            assert not mirror.synced
+            assert "503" in "".join(unsynced_kinds(mirror.status()))
+            await asyncio.sleep(answers_after - 9)
+            assert mirror.synced is (answers_after == 100), "it is optional"
+            server.broken.clear()
+            await asyncio.sleep(35)
+            assert mirror.synced
+            assert names(mirror, kinds.RESOURCE_CLAIMS) == ["c"]
+            assert unsynced_kinds(mirror.status()) == []
+
+    virtual_time.run(main())
+
+
+def test_the_group_of_a_required_kind_is_waited_for_until_it_answers():
+    async def main():
+        server = ClusterServer(QUEUES)
+        server.collections[QUEUES].put("q", **queue("q"))
+        server.broken.add("/apis/scheduling.kai.io/v1alpha1")
+        async with mirrored(server) as mirror:
+            await asyncio.sleep(1000)
+            assert not mirror.synced
+            assert len(server.asked) < 300
+            server.broken.clear()
+            await asyncio.wait_for(mirror.wait_synced(), 60)
+            assert names(mirror, kinds.QUEUES) == ["q"]
+
+    virtual_time.run(main())
+
+
 def test_an_optional_kind_that_is_refused_is_gone_without_until_it_may_be_read(caplog):
     async def main():
         server = ClusterServer(CLAIMS_V1)
