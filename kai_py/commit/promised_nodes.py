@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from kai_py.api.autoscaling import PROMISED_KEY, PROTECTING_ANNOTATIONS
 from kai_py.api.records.node import Node
+from kai_py.commit.retry import ObjectBackoff
 from kai_py.watch.client import Client
-from kai_py.watch.errors import ApiError, NotFound
+from kai_py.watch.errors import ApiError, NotFound, RoleMissing
 from kai_py.watch.kinds import NODES
 from kai_py.watch.resource import Key
 
@@ -27,14 +28,19 @@ PAUSE = 1.0
 LINGER = 30.0
 """Seconds for which a node stays protected after the promise: promises are renewed."""
 DENIED_PAUSE = 300.0
+"""Seconds between two passes while no role of ours allows to write nodes."""
 
 
 class NodeProtector:
     """Follows the last plan, outside the scheduling cycle."""
 
-    def __init__(self, client: Client, nodes: Callable[[], Mapping[Key, Node]]) -> None:
+    def __init__(
+        self, client: Client, nodes: Callable[[], Mapping[Key, Node]], backoff: ObjectBackoff
+    ) -> None:
+        """``backoff``: of nodes that could not be written."""
         self._client = client
         self._nodes = nodes
+        self._backoff = backoff
         self._promised: frozenset[str] = frozenset()
         self._protected_until: dict[str, float] = {}
         self._is_started = False
@@ -51,7 +57,7 @@ class NodeProtector:
             await asyncio.sleep(DENIED_PAUSE if denied else PAUSE)
 
     async def run_once(self, now: float) -> bool:
-        """Bring the annotations in line; whether a write was denied. ``now``: of the event loop."""
+        """Bring the annotations in line; whether our role is missing. ``now``: the loop's time."""
         nodes = self._nodes()
         if not self._is_started and nodes:
             self._is_started = True
@@ -63,15 +69,18 @@ class NodeProtector:
             node = nodes.get(("", name))
             if node is None:
                 del self._protected_until[name]
+                self._backoff.reset(name)
                 continue
             change = _protection(node) if until > now else _release(node)
-            if change and await self._denied(name, change):
+            is_due = change and self._backoff.is_ready(name, now)
+            if is_due and await self._denied(name, change, now):
                 return True
             if until <= now and PROMISED_KEY not in _annotations(node):
                 del self._protected_until[name]
         return False
 
-    async def _denied(self, name: str, annotations: Mapping[str, str | None]) -> bool:
+    async def _denied(self, name: str, annotations: Mapping[str, str | None], now: float) -> bool:
+        """Write the annotations; whether no role of ours allows that."""
         try:
             await self._client.patch(
                 NODES.at(), name, {"metadata": {"annotations": dict(annotations)}}
@@ -79,8 +88,10 @@ class NodeProtector:
         except NotFound:
             return False
         except ApiError as error:
+            self._backoff.record_failure(name, now, at_least=error.retry_after)
             log.warning("cannot annotate node %s, which autoscalers may remove: %s", name, error)
-            return True
+            return isinstance(error, RoleMissing)
+        self._backoff.reset(name)
         return False
 
 

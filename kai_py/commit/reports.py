@@ -80,7 +80,7 @@ class PlanReports:
             dependencies.access(GATE_CONCURRENCY), lookups.pod, self.events.report_checkpoint
         )
         self._node_protector = (
-            NodeProtector(client, lambda: mirror.objects(NODES))
+            NodeProtector(client, lambda: mirror.objects(NODES), ObjectBackoff(settings.backoff))
             if settings.autoscaling.protect_promised
             else None
         )

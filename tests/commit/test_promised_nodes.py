@@ -4,18 +4,20 @@ from msgspec.structs import replace
 
 from kai_py.api.autoscaling import PROMISED_KEY, PROTECTING_ANNOTATIONS
 from kai_py.commit.promised_nodes import LINGER, NodeProtector
+from kai_py.commit.retry import ObjectBackoff, RetryPolicy
 from kai_py.watch.errors import from_response
 from tests.support.scenario import cluster, job_with_pods, node, pod, queue
 
 KARPENTER, AUTOSCALER = PROTECTING_ANNOTATIONS
+RBAC = b'{"message": "nodes \\"a\\" is forbidden: User \\"u\\" cannot patch resource \\"nodes\\""}'
 
 
 class Nodes:
-    """Nodes, and a client that patches them."""
+    """Nodes, and a client that patches them, except the ``failing`` ones."""
 
     def __init__(self, *nodes, denied=False):
         self.known = {("", each.metadata.name): each for each in nodes}
-        self.denied, self.writes = denied, 0
+        self.denied, self.failing, self.writes = denied, {}, 0
 
     def __call__(self):
         return self.known
@@ -23,7 +25,9 @@ class Nodes:
     async def patch(self, _resource, name, patch, **_options):
         self.writes += 1
         if self.denied:
-            raise from_response("PATCH node", 403, b"{}", {})
+            raise from_response("PATCH node", 403, RBAC, {})
+        if name in self.failing:
+            raise from_response("PATCH node", self.failing[name], b"{}", {})
         each = self.known["", name]
         written = {**each.metadata.annotations, **patch["metadata"]["annotations"]}
         kept = {key: value for key, value in written.items() if value is not None}
@@ -39,9 +43,13 @@ def annotated(name, **annotations):
     return replace(each, metadata=replace(each.metadata, annotations=annotations))
 
 
+def protector_of(nodes):
+    return NodeProtector(nodes, nodes, ObjectBackoff(RetryPolicy(base=0.5, maximum=60.0)))
+
+
 async def test_a_promised_node_is_protected_once_and_released_later():
     nodes = Nodes(node("a"), node("b"))
-    protector = NodeProtector(nodes, nodes)
+    protector = protector_of(nodes)
     protector.update(["a"])
     await protector.run_once(0.0)
     await protector.run_once(1.0)
@@ -61,7 +69,7 @@ async def test_a_promised_node_is_protected_once_and_released_later():
 
 async def test_what_others_wrote_stays():
     nodes = Nodes(annotated("a", **{KARPENTER: "true"}))
-    protector = NodeProtector(nodes, nodes)
+    protector = protector_of(nodes)
     protector.update(["a"])
     await protector.run_once(0.0)
     protector.update(())
@@ -72,7 +80,7 @@ async def test_what_others_wrote_stays():
 async def test_a_new_leader_releases_what_the_last_one_protected():
     written = {KARPENTER: "true", PROMISED_KEY: f"{KARPENTER},evil/key", "evil/key": "x"}
     nodes = Nodes(annotated("a", **written))
-    protector = NodeProtector(nodes, nodes)
+    protector = protector_of(nodes)
     await protector.run_once(1.0)
     assert KARPENTER in nodes.annotations("a"), "it may be promised again at once"
     await protector.run_once(LINGER + 2)
@@ -81,10 +89,23 @@ async def test_a_new_leader_releases_what_the_last_one_protected():
 
 async def test_without_the_permission_it_stops_for_a_while():
     nodes = Nodes(node("a"), node("b"), denied=True)
-    protector = NodeProtector(nodes, nodes)
+    protector = protector_of(nodes)
     protector.update(["a", "b"])
     assert await protector.run_once(0.0)
     assert nodes.writes == 1
+
+
+async def test_a_failure_holds_up_its_own_node_only_and_not_for_long():
+    nodes = Nodes(node("a"), node("b"), node("c"))
+    nodes.failing = {"a": 503, "b": 403}
+    protector = protector_of(nodes)
+    protector.update(["a", "b", "c"])
+    assert not await protector.run_once(0.0)
+    assert KARPENTER in nodes.annotations("c")
+    nodes.failing = {}
+    await protector.run_once(1.0)
+    assert KARPENTER in nodes.annotations("a")
+    assert KARPENTER in nodes.annotations("b")
 
 
 def test_nodes_with_nominated_pods_are_promised():
