@@ -40,7 +40,6 @@ from kai_py.plan.plan import Eviction, GangPlacement, Nomination, Plan
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
-IDLE_BACKOFF = 600.0
 MAX_CONSECUTIVE_FAILURES = 3
 """Failures in a row after which a gang gives up its capacity until its next attempt."""
 
@@ -115,7 +114,6 @@ class Committer:
         Decisions about gangs and pods that are under way or in backoff are skipped.
         """
         clock = asyncio.get_running_loop().time()
-        self._backoff.forget_idle(clock, IDLE_BACKOFF)
         for gang in plan.placements:
             in_flight = any(placement.pod.uid in self._pod_uids for placement in gang.pods)
             releasing = not self.releasing.isdisjoint(_claim_uids(gang))

@@ -18,6 +18,8 @@ from kai_py.watch.errors import ApiError, ServerError, TooManyRequests, Unreacha
 
 Result = TypeVar("Result")
 TRANSIENT = (Unreachable, TooManyRequests, ServerError)
+IDLE_SECONDS = 600.0
+"""An object whose next attempt has been due for so long is gone, or is not needed any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +58,15 @@ async def retry_transient(call: Callable[[], Awaitable[Result]], policy: RetryPo
 class ObjectBackoff:
     """Objects that failed lately, and the earliest time of each one's next attempt.
 
-    ``now`` is any monotonic clock in seconds. Costs a dictionary entry per failing object; an
-    object that succeeds is removed.
+    ``now`` is any monotonic clock in seconds. Costs a dictionary entry per failing object; one that
+    succeeds is removed, and so are, now and then, those that are not tried again.
     """
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
         self._failures: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
+        self._next_look = 0.0
 
     def is_ready(self, key: str, now: float) -> bool:
         """Whether the object may be tried at ``now``."""
@@ -75,6 +78,7 @@ class ObjectBackoff:
 
     def record_failure(self, key: str, now: float, *, at_least: float = 0.0) -> float:
         """Record a failure; returns the seconds until the next attempt is due."""
+        self._forget_idle(now)
         failures = self._failures.get(key, 0) + 1
         wait = self._policy.delay(failures, at_least=at_least)
         self._failures[key] = failures
@@ -86,7 +90,9 @@ class ObjectBackoff:
         self._failures.pop(key, None)
         self._not_before.pop(key, None)
 
-    def forget_idle(self, now: float, idle: float) -> None:
-        """Drop objects whose next attempt has been due for ``idle`` seconds."""
-        for key in [key for key, due in self._not_before.items() if due + idle < now]:
+    def _forget_idle(self, now: float) -> None:
+        if now < self._next_look:
+            return
+        self._next_look = now + IDLE_SECONDS
+        for key in [key for key, due in self._not_before.items() if due + IDLE_SECONDS < now]:
             self.reset(key)

@@ -56,9 +56,11 @@ def test_an_object_is_ready_again_after_its_own_wait():
     assert backoff.is_ready("a", 10.0)
 
 
-def test_objects_nobody_asks_for_are_dropped():
+def test_objects_that_are_not_tried_again_are_forgotten():
     backoff = ObjectBackoff(RetryPolicy(base=1.0, maximum=1.0))
-    for attempt in range(3):
-        backoff.record_failure("a", float(attempt))
-    backoff.forget_idle(1000.0, idle=600.0)
-    assert backoff.record_failure("a", 1000.0) <= 1.0
+    for number in range(100):
+        backoff.record_failure(f"gone-{number}", float(number))
+    backoff.record_failure("kept", 990.0)
+    backoff.record_failure("kept", 2000.0)
+    assert backoff.failures("kept") == 1
+    assert [*backoff._not_before] == ["kept"]
