@@ -125,3 +125,13 @@ def test_the_template_of_a_forged_job_may_be_empty():
     made = world(SuspendedJob(metadata=forged.metadata, spec=empty))
     assert not made.plan().unplaced
     assert isinstance(made.builder, SnapshotBuilder)
+
+
+@pytest.mark.parametrize("scheduler", ["kai-scheduler", "other"])
+def test_a_node_in_the_template_of_a_forged_job_takes_nothing_of_that_node(scheduler):
+    forged = suspended("forged", 3)
+    spec = replace(pod("x", 8).spec, node_name="n", scheduler_name=scheduler)
+    job = replace(forged, spec=replace(forged.spec, template=PodTemplate(spec=spec)))
+    made = world(job).add(pod("canary", 8, queue="other"))
+    assert placed(made.plan()) == {"canary": "n"}
+    assert not any(made.builder.snapshot(START).queue_allocated.values())
