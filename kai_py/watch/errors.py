@@ -5,6 +5,7 @@
     │   └── TimedOut           no answer within the time given; a write may still have happened
     ├── Malformed              an answer that is not what the API promises
     ├── CredentialsError       no usable kubeconfig or service account
+    ├── InvalidName            no object can have this name; nothing was sent
     └── StatusError            the server answered with a failure
         ├── BadRequest         400
         ├── Unauthorized       401
@@ -52,6 +53,10 @@ class Malformed(ApiError):
 
 class CredentialsError(ApiError):
     """No usable credentials; the text says where they were looked for."""
+
+
+class InvalidName(ApiError):
+    """No object can have this name, so no request was made."""
 
 
 class Cause(msgspec.Struct, frozen=True):

@@ -8,11 +8,13 @@ that a server serves; it knows the URL paths. Discovery maps kinds to resources.
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
 from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.interning import interned
+from kai_py.watch.errors import InvalidName
 
 
 class Metadata(Protocol):
@@ -48,6 +50,8 @@ Decode = Callable[[bytes | msgspec.Raw], T]
 """JSON of one object to a record; raises ``ValueError`` (as msgspec and pydantic do)."""
 Key = tuple[str, str]
 """(namespace, name)"""
+PATH_CHARACTERS = "!$&'()*+,;=:@"
+"""What stands for itself in a segment of a path, beside letters, digits and ``-._~`` (RFC 3986)."""
 
 
 def key_of(record: Identified) -> Key:
@@ -141,9 +145,15 @@ class Resource(Generic[T]):
         return f"{self.root}/{self.kind.plural}"
 
     def object(self, name: str, namespace: str = "", subresource: str = "") -> str:
-        """URL path of an object or of a subresource of it."""
+        """URL path of an object or of a subresource of it; raises InvalidName.
+
+        Owner references and specs may name anything, also another path or a query.
+        """
         if self.kind.namespaced != bool(namespace):
             scope = "needs a namespace" if self.kind.namespaced else "has no namespace"
             raise ValueError(f"{self.kind.name} {namespace}/{name}: this kind {scope}")
-        path = f"{self.collection(namespace)}/{name}"
+        # Source: IsValidPathSegmentName (k8s.io/apimachinery/pkg/api/validation/path).
+        if name in ("", ".", "..") or "/" in name or "%" in name:
+            raise InvalidName(f"{self.kind.name} {namespace}/{name}: no object has such a name")
+        path = f"{self.collection(namespace)}/{quote(name, safe=PATH_CHARACTERS)}"
         return f"{path}/{subresource}" if subresource else path

@@ -13,6 +13,7 @@ from kai_py.watch.credentials import Anonymous, ServerAccess
 from kai_py.watch.errors import (
     Conflict,
     CredentialsError,
+    InvalidName,
     Malformed,
     TimedOut,
     Unauthorized,
@@ -264,3 +265,16 @@ def test_paths_need_a_namespace_exactly_for_namespaced_kinds():
         PODS.object("p")
     with pytest.raises(ValueError, match="has no namespace"):
         kinds.NODES.at().object("n", "ns")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../../secrets/s", "p/status", "p%2fstatus"])
+def test_a_name_that_no_object_has_makes_no_path(name):
+    with pytest.raises(InvalidName, match="no object has such a name"):
+        PODS.object(name, "ns")
+
+
+def test_a_name_stays_one_segment_of_the_path():
+    assert PODS.object("p?watch=true#x y", "ns") == (
+        "/api/v1/namespaces/ns/pods/p%3Fwatch=true%23x%20y"
+    )
+    assert kinds.NODES.at().object("system:node-1.example") == "/api/v1/nodes/system:node-1.example"
