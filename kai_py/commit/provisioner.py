@@ -21,7 +21,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any
 
-from kai_py.api.records.core import Pod
+from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
 from kai_py.commit.provisioning_request import (
     GANG_KEY,
@@ -41,7 +41,7 @@ from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client
-from kai_py.watch.errors import AlreadyExists, ApiError, Conflict, NotFound
+from kai_py.watch.errors import AlreadyExists, ApiError, Conflict, InvalidName, NotFound
 from kai_py.watch.kinds import PODS, PROVISIONING_REQUESTS
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.resource import Key, Kind, Resource
@@ -241,15 +241,28 @@ class Provisioner:
         except AlreadyExists:
             name = body["metadata"]["name"]
             found = await self._client.get(POD_TEMPLATES.at(), name, namespace=owner.namespace)
-            return any(each.uid == owner.uid for each in found.metadata.owner_references)
+            return _is_owned(found, owner.uid)
         return True
 
     async def _remove(self, served: Resource[Unstructured], request: Unstructured) -> None:
         """Delete a request and its templates, for which the garbage collector may take long."""
         meta = request.metadata
         for name in request.all_at("spec.podSets.*.podTemplateRef.name"):
-            with suppress(NotFound):
-                await self._client.delete(POD_TEMPLATES.at(), name, namespace=meta.namespace)
+            await self._remove_template(str(name), meta)
         with suppress(NotFound):
             await self._client.delete(served, meta.name, namespace=meta.namespace, uid=meta.uid)
         await self._pods.clear(request)
+
+    async def _remove_template(self, name: str, request: ObjectMeta) -> None:
+        """Delete a PodTemplate that a request names, if the request owns it."""
+        templates, namespace = POD_TEMPLATES.at(), request.namespace
+        with suppress(NotFound, InvalidName, Conflict):
+            found = await self._client.get(templates, name, namespace=namespace)
+            if _is_owned(found, request.uid):
+                await self._client.delete(
+                    templates, name, namespace=namespace, uid=found.metadata.uid
+                )
+
+
+def _is_owned(template: Unstructured, uid: str) -> bool:
+    return any(each.uid == uid for each in template.metadata.owner_references)

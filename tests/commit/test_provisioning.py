@@ -1,9 +1,16 @@
 """Which requests a plan makes for gangs that wait for room, and what is told of them."""
 
+import asyncio
+from types import SimpleNamespace
+
+from msgspec import json
+
 from kai_py.api.autoscaling import ProvisioningConfig
 from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.unstructured import Unstructured
+from kai_py.api.records.unstructured import Unstructured, unstructured
+from kai_py.commit.provisioner import Provisioner
 from kai_py.commit.provisioning_request import (
+    MANAGED_BY,
     desired_requests,
     failed_at,
     request_body,
@@ -11,6 +18,11 @@ from kai_py.commit.provisioning_request import (
     waiting_for_capacity,
     with_request_states,
 )
+from kai_py.commit.settings import CommitSettings
+from kai_py.plan.plan import Plan
+from kai_py.watch.client import Client
+from kai_py.watch.errors import from_response
+from kai_py.watch.kinds import PROVISIONING_REQUESTS
 from tests.dialects.feeding import Cluster, node, pod
 from tests.dialects.test_native_groups import QUEUE
 
@@ -152,3 +164,50 @@ def test_a_request_names_its_gang_and_goes_with_its_owner():
         "parameters": {"ValidUntilSeconds": "600"},
         "podSets": [{"podTemplateRef": {"name": f"{wish.name}-0"}, "count": 4}],
     }
+
+
+async def test_only_templates_of_the_request_go_with_it():
+    requested = ("r-0", "of-a-user", "gone", "../pods/p", "")
+    request = unstructured(
+        {
+            "metadata": {
+                "name": "r",
+                "namespace": "ns",
+                "uid": "u",
+                "labels": {MANAGED_BY: CommitSettings().scheduler_name},
+            },
+            "spec": {"podSets": [{"podTemplateRef": {"name": name}} for name in requested]},
+        },
+        ("spec", "status.conditions"),
+    )
+    api = Templates({"r-0": "u", "of-a-user": "another"})
+    mirror = SimpleNamespace(
+        served=lambda _kind: PROVISIONING_REQUESTS.at(),
+        objects=lambda kind: {("ns", "r"): request} if kind is PROVISIONING_REQUESTS else {},
+    )
+    provisioner = Provisioner(Client(api), mirror, CommitSettings())
+    provisioner.update(Plan(), ())
+    task = asyncio.create_task(provisioner.run())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    task.cancel()
+    root = "/apis/autoscaling.x-k8s.io/v1/namespaces/ns/provisioningrequests"
+    assert api.deleted == ["/api/v1/namespaces/ns/podtemplates/r-0", f"{root}/r"]
+
+
+class Templates:
+    """A server of PodTemplates, by name the uid of the owner."""
+
+    def __init__(self, owners):
+        self.owners, self.deleted = owners, []
+
+    async def send(self, call, **_options):
+        name = call.path.rpartition("/")[2]
+        if call.verb == "delete":
+            self.deleted.append(call.path)
+            return b'{"kind":"Status"}'
+        if name not in self.owners:
+            raise from_response(str(call), 404, b"{}", {})
+        meta = {"name": name, "namespace": "ns", "uid": name}
+        owner = {"apiVersion": "v1", "kind": "K", "name": "r", "uid": self.owners[name]}
+        return json.encode({"metadata": {**meta, "ownerReferences": [owner]}})
