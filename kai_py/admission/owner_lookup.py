@@ -25,7 +25,7 @@ from kai_py.grouping.owner_chain import (
 )
 from kai_py.watch.client import Client
 from kai_py.watch.discovery import find_kind
-from kai_py.watch.errors import ApiError, Forbidden
+from kai_py.watch.errors import ApiError, Forbidden, NotFound, is_absent
 from kai_py.watch.resource import Kind
 
 CACHE_SECONDS = 30.0
@@ -61,7 +61,8 @@ class OwnerLookup:
     """Reads the chain of owners of pods."""
 
     client: Client
-    _kinds: dict[GroupKind, Kind[Any] | None] = field(default_factory=dict)
+    _kinds: dict[GroupKind, Kind[Any]] = field(default_factory=dict)
+    """Where kinds are served; those that are not are looked for again, as any text is a kind."""
     _cache: dict[tuple[str, OwnerReference], tuple[float, OwnerObject | Absence]] = field(
         default_factory=dict
     )
@@ -97,13 +98,18 @@ class OwnerLookup:
 
     async def _read(self, reference: OwnerReference, namespace: str) -> OwnerObject | Absence:
         group_kind = kind_of(reference)
-        if self._kinds.get(group_kind) is None:
-            self._kinds[group_kind] = await find_kind(self.client, group_kind, None)
-        kind = self._kinds[group_kind]
+        kind = self._kinds.get(group_kind) or await find_kind(self.client, group_kind, None)
         if kind is None:
             return Absence.UNREADABLE
+        self._kinds[group_kind] = kind
         owner_namespace = namespace if kind.namespaced else ""
-        found: PartialObjectMetadata = await self.client.get(
-            kind.at(), reference.name, namespace=owner_namespace
-        )
+        try:
+            found: PartialObjectMetadata = await self.client.get(
+                kind.at(), reference.name, namespace=owner_namespace
+            )
+        except NotFound as error:
+            if not is_absent(error, reference.name):
+                # The version is not served any more; another one may be.
+                self._kinds.pop(group_kind, None)
+            raise
         return found if found.metadata.uid == reference.uid else Absence.NOT_FOUND
