@@ -298,9 +298,13 @@ class Client:
     async def _page(self, call: ApiCall) -> ListPage:
         body = await self.transport.send(call)
         try:
-            return decode_page(body)
+            page = decode_page(body)
         except ValueError as error:
             raise Malformed(f"{call}: {error}") from error
+        # Any object would pass for an empty list, and an empty list proves that nothing is there.
+        if not page.metadata.resource_version:
+            raise Malformed(f"{call}: a list without a resourceVersion")
+        return page
 
 
 def _decoded(call: ApiCall, decode: Decode[T], body: bytes | msgspec.Raw) -> T:

@@ -135,6 +135,13 @@ async def test_success_without_an_answer_of_the_server_proves_nothing(verb):
                 await WRITES[verb](client)
 
 
+async def test_a_page_without_a_version_is_no_empty_list():
+    status = {"kind": "Status", "metadata": {}, "status": "Success"}
+    async with serve(Script(status)) as url, connect(Anonymous(url)) as client:
+        with pytest.raises(Malformed, match="without a resourceVersion"):
+            await client.list(PODS, namespace="ns")
+
+
 async def test_list_reads_all_pages():
     first = {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [POD]}
     second = {"metadata": {"resourceVersion": "9"}, "items": None}
