@@ -310,6 +310,9 @@ class Committer:
             reason = str(error)
             if not vanished:
                 log.warning("Job %s/%s: not suspended: %s", job.namespace, job.name, error)
+        except Exception:
+            log.exception("Job %s/%s: the suspension failed", job.namespace, job.name)
+            outcome, reason = EvictionOutcome.FAILED, "internal error"
         for eviction in evictions:
             if outcome is EvictionOutcome.EVICTED:
                 await write_eviction_reason(self._access, eviction.pod, eviction.reason)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.references import PodRef
+from kai_py.commit import committer
 from kai_py.commit.eviction import find_long_graces, shorten_grace
 from kai_py.commit.maintenance import Maintenance
 from kai_py.embedded.deletion import DeleteOptions, delete
@@ -157,6 +158,19 @@ async def test_pods_stay_whose_job_is_not_suspended(cluster, room, job):
     assert room.leaving == set()
     assert cluster.pod(leaving[0].pod.name).status.conditions == ()
     assert cluster.wakes, "it is tried again"
+
+
+async def test_an_error_of_ours_leaves_no_pod_counted_as_leaving(cluster, room, job, monkeypatch):
+    async def fail(*_given):
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(committer, "suspend_job", fail)
+    leaving = evictions(cluster, job)
+    carried = cluster.committer(room)
+    await carry_out(carried, Plan(evictions=leaving))
+    assert room.leaving == set()
+    assert not carried._evicting
+    assert count(cluster.metrics.evictions, "preempt", "failed") == 2
 
 
 async def test_a_job_that_may_not_be_suspended_is_told_of_once(cluster, room, job, caplog):
