@@ -64,6 +64,11 @@ class World(Cluster):
     @contextlib.asynccontextmanager
     async def watching(self):
         self.holders.subscribe(self.clashes.add)
+        async with self.resolving():
+            yield
+
+    @contextlib.asynccontextmanager
+    async def resolving(self):
         task = asyncio.create_task(self.clashes.run())
         try:
             yield
@@ -150,6 +155,20 @@ async def test_an_eviction_that_is_refused_is_tried_again_and_told_once():
         world.theirs()
     assert world.left() == {"ours"}
     assert len(world.told.said) == 1
+
+
+async def test_a_clash_outlives_an_error_of_its_resolution():
+    world = World()
+    await world.ours()
+    world.clashes.count = {}.popitem
+    world.holders.subscribe(world.clashes.add)
+    world.theirs()
+    with pytest.raises(KeyError):
+        await world.clashes.run()
+    world.clashes.count = world._count
+    async with world.resolving():
+        pass
+    assert world.left() == {"ours"}
 
 
 async def test_all_pods_of_a_claim_give_way_although_one_is_refused_at_first():

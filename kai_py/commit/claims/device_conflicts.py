@@ -68,8 +68,10 @@ class DeviceConflictResolver:
         self._changed.set()
 
     async def run(self) -> None:
-        """Resolve conflicts until cancelled."""
+        """Resolve conflicts until cancelled; a second run takes up what the first one left."""
         attempts = 0
+        if self._unresolved:
+            self._changed.set()
         while True:
             await self._changed.wait()
             self._changed.clear()
