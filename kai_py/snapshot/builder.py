@@ -157,6 +157,8 @@ class SnapshotBuilder:
 
     def expect_eviction(self, pod_uid: str) -> None:
         """Count a pod as terminating: its eviction is being written."""
+        if pod_uid not in self._pods:
+            return  # it is gone already, and nothing would end the expectation
         self._tables.assumptions.evict(pod_uid)
         self._derive(pod_uid)
 

@@ -301,3 +301,11 @@ def test_devices_of_a_pod_that_should_have_left_long_ago_are_not_counted_on():
     ).add(claiming(pod("new", 0, queue="q"), "wanted"))
     assert [each.pod.name for each in world.plan(now=1119).nominations] == ["new"]
     assert world.plan(now=1120).nominations == ()
+
+
+def test_no_eviction_is_expected_of_a_pod_that_is_gone():
+    running = pod("p", queue="team", node="n")
+    world = cluster(node("n"), queue("team", 8), running)
+    world.remove(running)
+    world.builder.expect_eviction(running.metadata.uid)
+    assert not world.builder._tables.assumptions._evicted
