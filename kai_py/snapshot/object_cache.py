@@ -66,8 +66,8 @@ class ObjectCache:
         key = (kind, meta.namespace, meta.name)
         self._store(key, new)
         self._store(("uid", meta.uid), new)
-        if isinstance(changed, PriorityClass) and changed.global_default:
-            self._store(DEFAULT_PRIORITY_CLASS, new)
+        if _is_default(old) or _is_default(new):
+            self._set_default_class(meta.name, new if _is_default(new) else None)
             return key, DEFAULT_PRIORITY_CLASS
         if kind == "namespaces":
             _put(self._namespaces, meta.name, meta.labels if new is not None else None)
@@ -184,6 +184,12 @@ class ObjectCache:
         else:
             self._by_key[key] = new
 
+    def _set_default_class(self, name: str, new: object | None) -> None:
+        """Note that the class ``name`` is the default, or with None that it is so no more."""
+        known = self._by_key.get(DEFAULT_PRIORITY_CLASS)
+        if new is not None or (isinstance(known, PriorityClass) and known.metadata.name == name):
+            self._store(DEFAULT_PRIORITY_CLASS, new)
+
     def _store_device_object(self, name: str, changed: object, new: object | None) -> None:
         self._generation += 1
         self._snapshot = None
@@ -221,6 +227,10 @@ class ObjectCache:
     def _claims_changed(self) -> None:
         self._claims_generation += 1
         self._snapshot = None
+
+
+def _is_default(changed: object | None) -> bool:
+    return isinstance(changed, PriorityClass) and changed.global_default
 
 
 def _name(claim: ResourceClaim) -> tuple[str, str]:
