@@ -191,6 +191,8 @@ class NodeUsageTable(PodTable):
                 pods[pod_uid] = usage
             else:
                 pods.pop(pod_uid, None)
+                if not pods:  # nodes of new names come and go
+                    del self._with_items[usage.node]
         if usage.shared_gpus is not None:
             self._shared_gpus.add(usage.node, usage.shared_gpus, sign, releasing=usage.releasing)
         if usage.legacy_mig:

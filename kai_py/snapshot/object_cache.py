@@ -171,11 +171,10 @@ class ObjectCache:
             if not isinstance(each, Unstructured) or not isinstance(parent, str):
                 continue
             key: Key = ("below", kind, each.metadata.namespace, parent)
-            _put(
-                self._child_groups.setdefault(key, {}),
-                each.metadata.name,
-                each if each is new else None,
-            )
+            below = self._child_groups.setdefault(key, {})
+            _put(below, each.metadata.name, each if each is new else None)
+            if not below:
+                del self._child_groups[key]
             yield key
 
     def _store(self, key: Key, new: object | None) -> None:

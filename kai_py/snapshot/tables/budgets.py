@@ -75,7 +75,10 @@ class DisruptionBudgets(PodTable):
                 }
         elif isinstance(old, PodDisruptionBudget):
             meta = old.metadata
-            self._budgets.get(meta.namespace, {}).pop(meta.name, None)
+            in_namespace = self._budgets.get(meta.namespace, {})
+            in_namespace.pop(meta.name, None)
+            if not in_namespace:
+                self._budgets.pop(meta.namespace, None)
             self._protected.pop((meta.namespace, meta.name), None)
             self._snapshot = None
 
