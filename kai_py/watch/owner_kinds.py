@@ -80,8 +80,7 @@ class OwnerKindWatcher:
         """Follow requested kinds until cancelled."""
         while True:
             self._wake.clear()
-            for kind in tuple(self._wanted):
-                await self._find(kind)
+            await self._find_wanted()
             pause = UNREACHABLE_SECONDS if self._wanted else RETRY_SECONDS
             try:
                 async with asyncio.timeout(pause):
@@ -91,7 +90,15 @@ class OwnerKindWatcher:
                 self._wanted |= self._refused
                 self._refused.clear()
 
-    async def _find(self, kind: GroupKind) -> None:
+    async def _find_wanted(self) -> None:
+        """Look for the wanted kinds; of a group that does not answer, for one of them only."""
+        silent: set[str] = set()
+        for kind in tuple(self._wanted):
+            if kind.group not in silent and not await self._find(kind):
+                silent.add(kind.group)
+
+    async def _find(self, kind: GroupKind) -> bool:
+        """Look for a kind; False if the server does not answer."""
         try:
             found = await find_kind(self._client, kind, self._decoder(kind))
             if found is not None:
@@ -100,11 +107,13 @@ class OwnerKindWatcher:
             self._refuse(kind, str(error))
         except ApiError as error:
             logger.warning("cannot discover where %s is served: %s", kind, error)
+            return False
         else:
             if found is None:
                 self._refuse(kind, "it is not served")
             else:
                 self._follow(kind, found)
+        return True
 
     def _follow(self, kind: GroupKind, found: Kind[Any]) -> None:
         logger.info("following %s: it owns pods of ours", kind)

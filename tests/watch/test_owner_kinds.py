@@ -10,6 +10,7 @@ from kai_py.grouping.owner_chain import GroupKind
 from kai_py.watch import owner_kinds
 from kai_py.watch.errors import Forbidden, NotFound, Unreachable
 from kai_py.watch.owner_kinds import OwnerKindWatcher
+from tests.watch import virtual_time
 from tests.watch.collection_server import failure
 
 LWS = GroupKind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
@@ -144,6 +145,38 @@ async def test_an_unreachable_server_says_nothing_of_kinds():
     assert kinds.settled
     task.cancel()
     assert len(server.followed) == 1
+
+
+class Hanging(Server):
+    """Has a second group, whose server takes half a minute to say nothing."""
+
+    GROUP = "hangs.example.com"
+
+    async def read(self, path, *, kind):
+        if path == f"/apis/{self.GROUP}/v1":
+            await asyncio.sleep(30)
+            raise Unreachable("no answer")
+        answer = json.loads(await super().read(path, kind=kind))
+        if path == "/apis":
+            answer["groups"].append({"name": self.GROUP, "versions": [{"version": "v1"}]})
+        return json.dumps(answer).encode()
+
+
+def test_kinds_of_a_group_that_hangs_do_not_hold_up_those_of_others():
+    async def main():
+        server, found = Hanging("v1"), []
+        kinds = OwnerKindWatcher(
+            server, server, lambda _: None, lambda kind, **_: found.append(kind)
+        )
+        for number in range(100):
+            kinds.want(GroupKind(Hanging.GROUP, f"Kind{number}"))
+        kinds.want(LWS)
+        task = asyncio.ensure_future(kinds.run())
+        await asyncio.sleep(40)
+        task.cancel()
+        assert found == [LWS]
+
+    virtual_time.run(main())
 
 
 def test_refusals_are_the_errors_that_are_handled():
