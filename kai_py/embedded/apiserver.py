@@ -10,7 +10,7 @@ Documents given are copied; documents returned are shared and must not be change
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kai_py.embedded import object_meta
 from kai_py.embedded.documents import clone, is_deleting, name_of, uid_of
@@ -28,7 +28,8 @@ from kai_py.embedded.errors import (
 )
 from kai_py.embedded.field_types import check_field_types
 from kai_py.embedded.patches.apply import AppliedFields
-from kai_py.embedded.resources import NAMESPACES, Registry, ServedResource
+from kai_py.embedded.resources import CLAIMS, NAMESPACES, Registry, ServedResource
+from kai_py.watch.wire import without_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,8 +189,7 @@ class ApiServer:
             raise conflict(resource.group_resource, name, _STALE)
 
     def _incoming(self, resource: ServedResource, document: Json, namespace: str) -> Json:
-        # A field that is null is absent, as for any Go type.
-        new: Json = {key: value for key, value in clone(document).items() if value is not None}
+        new = _without_null_fields(resource, document)
         new.setdefault("apiVersion", resource.api_version)
         new.setdefault("kind", resource.kind)
         if (new["apiVersion"], new["kind"]) != (resource.api_version, resource.kind):
@@ -261,6 +261,19 @@ class ApiServer:
         if is_deleting(stored) and is_removable(stored):
             return self.store.remove(resource.storage, stored)
         return stored
+
+
+def _without_null_fields(resource: ServedResource, document: Json) -> Json:
+    """A copy of an object in which a field that is null is absent, as for any Go type.
+
+    The content of custom resources is no Go type, and devices have parameters that are raw JSON.
+    """
+    if not resource.custom and resource.group != CLAIMS.group:
+        return cast("Json", without_nulls(document))
+    new: Json = {key: value for key, value in clone(document).items() if value is not None}
+    if "metadata" in new:
+        new["metadata"] = without_nulls(new["metadata"])
+    return new
 
 
 def is_removable(document: Json) -> bool:

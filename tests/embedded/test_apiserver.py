@@ -31,6 +31,29 @@ def test_the_server_owns_uid_time_revision_and_generation(bare):
     assert (meta["generation"], meta["resourceVersion"]) == (1, str(bare.store.revision))
 
 
+def test_fields_that_are_null_are_absent_at_any_depth(bare):
+    given = changed(pod("a"), labels={"team": None, "app": "x"})
+    (container,) = given["spec"]["containers"]
+    given["spec"] = {**given["spec"], "containers": [{**container, "resources": None}]}
+    made = bare.create(given)
+    assert made["metadata"]["labels"] == {"app": "x"}
+    assert None not in made["spec"]["containers"][0].values()
+
+
+def test_nulls_in_the_parameters_of_a_driver_stay(bare):
+    parameters = {"mode": None}
+    opaque = {"driver": "d.example.com", "parameters": parameters}
+    request = {"name": "r", "exactly": {"deviceClassName": "c"}}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "default", "annotations": {"x": None}},
+        "spec": {"devices": {"requests": [request], "config": [{"opaque": opaque}]}},
+    }
+    made = bare.create(claim)
+    assert made["spec"]["devices"]["config"][0]["opaque"]["parameters"] == parameters
+
+
 def test_generated_names_differ(bare):
     given = config_map("")
     del given["metadata"]["name"]
