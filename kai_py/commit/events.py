@@ -1,8 +1,10 @@
 """Recorder for events (events.k8s.io/v1): without repetitions, at a bounded rate.
 
 The same note on the same object for the same reason is written once. A token bucket of its own and
-a bounded queue keep a storm of events from delaying anything else. Events that do not fit are
-dropped and counted, because an event is a hint: conditions and statuses are the truth.
+a bounded queue keep a storm of events from delaying anything else. Events that do not fit, or that
+the server does not take, are dropped and counted, because an event is a hint: conditions and
+statuses are the truth. What is lost so is written when it is reported again; while the server
+fails, fewer and fewer are tried.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ from typing import Any
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata
 from kai_py.api.references import ClaimRef, PodRef
+from kai_py.commit.retry import TRANSIENT, RetryPolicy
 from kai_py.grouping.gang import Owner
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, RoleMissing
@@ -90,7 +93,7 @@ def event_body(
     note = event.note.encode()[:MAX_NOTE].decode(errors="ignore")
     body: dict[str, Any] = {
         "metadata": {
-            "name": f"{event.regarding.name[:200]}.{token}",
+            "name": f"{event.regarding.name[:200].rstrip('.-')}.{token}",
             "namespace": event.regarding.namespace or "default",
             "annotations": {key: text for key, text in event.details.items() if text},
         },
@@ -106,6 +109,10 @@ def event_body(
     if event.related is not None:
         body["related"] = _reference(event.related)
     return body
+
+
+def _key(event: Event) -> tuple[str, str]:
+    return event.regarding.uid, event.reason
 
 
 def _reference(owner: Owner) -> dict[str, str]:
@@ -148,8 +155,11 @@ class EventRecorder:
         reporter: str,
         instance: str,
         on_dropped: Callable[[], None],
+        retry: RetryPolicy,
     ) -> None:
+        """``retry``: the waits after events that a failing server did not take."""
         self._client = client
+        self._retry = retry
         self._bucket = bucket
         self._reporter = reporter
         self._instance = instance
@@ -160,7 +170,7 @@ class EventRecorder:
 
     def record(self, event: Event) -> None:
         """Queue an event, unless its note was the last on this object for this reason."""
-        key = (event.regarding.uid, event.reason)
+        key = _key(event)
         if self._last_notes.get(key) == event.note:
             return
         self._last_notes[key] = event.note
@@ -170,16 +180,20 @@ class EventRecorder:
         try:
             self._queue.put_nowait(event)
         except asyncio.QueueFull:
+            del self._last_notes[key]
             self._on_dropped()
 
     async def run(self) -> None:
         """Write events until cancelled."""
-        loop = asyncio.get_running_loop()
+        loop, failures = asyncio.get_running_loop(), 0
         while True:
             event = await self._queue.get()
             await asyncio.sleep(self._bucket.delay(loop.time()))
-            await self._write(event)
+            failure = await self._write(event)
             self._queue.task_done()
+            failures = 0 if failure is None else failures + 1
+            if failure is not None:
+                await self._retry.sleep(failures, failure)
 
     async def drain(self, within: float) -> None:
         """Wait until all queued events are written, at most ``within`` seconds."""
@@ -189,7 +203,8 @@ class EventRecorder:
         except TimeoutError:
             log.info("%d events were not written in time", self._queue.qsize())
 
-    async def _write(self, event: Event) -> None:
+    async def _write(self, event: Event) -> ApiError | None:
+        """Write one event; returns a failure that says nothing about the event itself."""
         body = event_body(
             event,
             reporter=self._reporter,
@@ -205,5 +220,10 @@ class EventRecorder:
             self._warned = self._warned or is_new
             level = logging.WARNING if is_new else logging.DEBUG
             log.log(level, "event %s on %s: %s", event.reason, event.regarding.name, error)
-        else:
-            self._warned = False
+            if not isinstance(error, TRANSIENT):
+                return None
+            if self._last_notes.get(_key(event)) == event.note:
+                del self._last_notes[_key(event)]
+            return error
+        self._warned = False
+        return None

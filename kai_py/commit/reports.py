@@ -52,6 +52,7 @@ class PlanReports:
             reporter=settings.scheduler_name,
             instance=dependencies.identity,
             on_dropped=dependencies.metrics.events_dropped.inc,
+            retry=settings.retry,
         )
         self._texts = NamespaceTexts()
         self.events = EventWriter(

@@ -217,6 +217,7 @@ class Cluster:
             reporter=SCHEDULER,
             instance="test",
             on_dropped=self.metrics.events_dropped.inc,
+            retry=QUICK,
         )
         return Committer(
             access=access,

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.references import ClaimRef, PodRef
+from kai_py.commit import events
 from kai_py.commit.binding import BindingOutcome, BindingResult
 from kai_py.commit.event_writer import PREEMPTOR, EventWriter
 from kai_py.commit.events import Event, EventRecorder, EventType, TokenBucket
@@ -19,7 +20,7 @@ from kai_py.grouping.gang import Owner
 from kai_py.plan.observations import CapacityHold
 from kai_py.plan.plan import Action, Eviction, Plan, Stage, Unplaced
 from tests.commit.assume_cache import RecordingAssumeCache
-from tests.commit.cluster import JOB, NO_ROLE, Cluster, gang_with_claims, refuse
+from tests.commit.cluster import JOB, NO_ROLE, QUICK, Cluster, gang_with_claims, refuse
 from tests.support.replacing import replace as replaced
 from tests.support.worlds import gang as waiting
 
@@ -44,6 +45,7 @@ async def recording(cluster, bucket=FREE, *, drain=True):
         reporter="kai-scheduler",
         instance="host-1",
         on_dropped=drop,
+        retry=QUICK,
     )
     running = asyncio.create_task(recorder.run())
     try:
@@ -113,6 +115,34 @@ async def test_a_refused_event_is_counted_and_stops_nothing(cluster):
         recorder.record(event("b"))
     assert [note for *_, note in written(cluster)] == ["b"]
     assert cluster.dropped == 1
+
+
+async def test_an_event_that_an_outage_has_lost_is_written_when_it_is_reported_again(cluster):
+    cluster.fail_once("create", "Event", refuse(503, "ServiceUnavailable"))
+    async with recording(cluster) as recorder:
+        for _ in range(3):
+            recorder.record(event("a"))
+            await recorder.drain(5.0)
+    assert [note for *_, note in written(cluster)] == ["a"]
+    assert cluster.dropped == 1
+
+
+async def test_events_that_did_not_fit_are_taken_once_there_is_room(cluster, monkeypatch):
+    monkeypatch.setattr(events, "MAX_QUEUED", 2)
+    notes = {f"note-{number}" for number in range(4)}
+    async with recording(cluster) as recorder:
+        for _ in range(2):
+            for note in sorted(notes):
+                recorder.record(event(note, dataclasses.replace(JOB, uid=note)))
+            await recorder.drain(5.0)
+    assert {note for *_, note in written(cluster)} == notes
+    assert cluster.dropped == 2
+
+
+async def test_a_long_name_is_cut_to_a_valid_one(cluster):
+    async with recording(cluster) as recorder:
+        recorder.record(event(regarding=dataclasses.replace(JOB, name="a" * 198 + "--" + "b" * 40)))
+    assert len(written(cluster)) == 1
 
 
 async def test_a_missing_role_is_warned_of_once_until_events_are_written_again(cluster, caplog):
