@@ -170,6 +170,19 @@ async def test_a_reservation_that_its_node_refused_is_told_and_deleted(cluster, 
     assert kept(cluster) == []
 
 
+async def test_no_reservation_is_made_after_another_of_the_pod_has_failed(cluster, groups):
+    both = msgspec.structs.replace(sharing(cluster), gpus=(SharedGpu("g", 0), SharedGpu("h", 1)))
+    binding = asyncio.create_task(bind(cluster, groups, both, uuids=()))
+    refused, other = await until(lambda: len(made := reserved(cluster)) == 2 and made)
+    cluster.api.patch_status(PODS, refused, {"phase": "Failed"})
+    assert "refused reservation pod" in (await binding).reason
+    delete(
+        cluster.api, PODS, other["metadata"]["name"], RESERVATION, DeleteOptions(grace_seconds=0)
+    )
+    await asyncio.sleep(0.05)
+    assert [pod["metadata"]["name"] for pod in kept(cluster)] == [refused["metadata"]["name"]]
+
+
 def upkeep(cluster, groups, *, in_use=(), events=None, stale="", evictions=None):
     async def catch_up():
         return stale

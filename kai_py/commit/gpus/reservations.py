@@ -73,7 +73,12 @@ class GpuReservations:
         """
         self._check_container(placement.pod)
         gpus = [GpuGroup(placement.node, gpu.group) for gpu in sorted(placement.gpus)]
-        uuids = await asyncio.gather(*(self._reserve(gpu) for gpu in gpus))
+        # All of them end before one that failed is reported: none makes a pod after that.
+        found = await asyncio.gather(*map(self._reserve, gpus), return_exceptions=True)
+        failures = [each for each in found if isinstance(each, BaseException)]
+        if failures:
+            raise failures[0]
+        uuids = [each for each in found if isinstance(each, str)]
         if len(set(uuids)) < len(uuids):
             raise GpuReservationError(_shared_by_plugin(placement.node, uuids[0]))
         return ",".join(f"{self.delivery.device_prefix}{uuid}" for uuid in uuids)
