@@ -84,9 +84,11 @@ class Executor:
         with contained("completing the plan"):
             plan = self._reports.complete(plan, snapshot, now)
         self._maintenance.plan, self._gangs = plan, gangs
-        self.committer.commit(self._supported(plan), now)
+        supported = self._supported(plan)
+        self.committer.commit(supported, now)
         with contained("reports"):
-            self._reports.update(plan, gangs)
+            # No object says that it is evicted while evictions are held back.
+            self._reports.update(replace(plan, evictions=supported.evictions), gangs)
 
     def _supported(self, plan: Plan) -> Plan:
         """What of ``plan`` may be carried out on a view as fresh as the present one."""
