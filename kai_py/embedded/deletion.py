@@ -114,9 +114,10 @@ def _grace_seconds(resource: ServedResource, document: Json, options: DeleteOpti
     spec, phase = document["spec"], (document.get("status") or {}).get("phase")
     if not spec.get("nodeName") or phase in ("Succeeded", "Failed"):
         return 0
-    if options.grace_seconds is not None:
-        return options.grace_seconds
-    return int(spec.get("terminationGracePeriodSeconds", 30))
+    seconds = options.grace_seconds
+    if seconds is None:
+        seconds = int(spec.get("terminationGracePeriodSeconds", 30))
+    return seconds if seconds >= 0 else 1  # as upstream: negative values stand for a second
 
 
 def _finalizers(resource: ServedResource, meta: Json, options: DeleteOptions) -> list[str]:

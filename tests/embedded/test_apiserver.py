@@ -155,6 +155,14 @@ def test_a_pod_on_a_node_gets_its_grace_period(bare):
     assert delete(bare.api, PODS, "a", "default", DeleteOptions(grace_seconds=0))[1]
 
 
+@pytest.mark.parametrize("given", [None, -7])
+def test_a_negative_grace_period_is_a_second(bare, given):
+    bare.create(pod("a", nodeName="n", terminationGracePeriodSeconds=-5))
+    last, is_removed = delete(bare.api, PODS, "a", "default", DeleteOptions(grace_seconds=given))
+    assert not is_removed
+    assert last["metadata"]["deletionGracePeriodSeconds"] == 1
+
+
 def test_a_pod_on_no_node_goes_at_once(bare):
     bare.create(pod("a"))
     assert delete(bare.api, PODS, "a", "default")[1]
