@@ -1,23 +1,26 @@
 """RayCluster and RayJob: the head and the minimum of every worker group start together.
 
-    minMember of a worker group = numOfHosts x (minReplicas, or replicas where nothing scales it)
+    minMember of a worker group = numOfHosts x (minReplicas, or replicas where nothing scales it),
+                                  at most maxReplicas
 
 With the in-tree autoscaler minMember is minReplicas even if that is 0: replicas that it requests
 above must not hold back the others. A suspended group requires no pods. A RayJob's submitter is
 created when the cluster runs: it belongs to the gang, which never waits for it but starts only if
-it fits as well.
+it fits as well. The pod that clears a cluster's state in Redis has the labels of a head and is
+created when all others are gone: it is a gang of its own.
 
-Source: ray.io/v1.
+Source: ray.io/v1; KubeRay's GetWorkerGroupDesiredReplicas and buildRedisCleanupJob.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from kai_py.api.numbers import MAX_COUNT
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import values_at
 from kai_py.grouping.counts import count_at, entries
-from kai_py.grouping.gang import ExpectedPods, Subgroup
+from kai_py.grouping.gang import ExpectedPods, Subgroup, without_minimum
 from kai_py.grouping.gang_template import Framework, GangTemplate, WorkloadOwner, full_owner
 from kai_py.grouping.pod_template import pod_of_template, template_paths
 from kai_py.grouping.roles import Role, role_leaves, template_annotations
@@ -25,6 +28,8 @@ from kai_py.grouping.roles import Role, role_leaves, template_annotations
 GROUP_LABEL = "ray.io/group"
 CLUSTER_LABEL = "ray.io/cluster"
 NODE_TYPE_LABEL = "ray.io/node-type"
+REDIS_CLEANUP = "redis-cleanup"
+"""The node type of the pod that clears a deleted cluster's state in Redis."""
 HEAD = "headgroup"
 SUBMITTER = "submitter"
 CLUSTER_NAME = "status.rayClusterName"
@@ -40,11 +45,13 @@ DEFAULT_SUBMITTER: Mapping[str, Any] = {
 def _cluster(workload: WorkloadOwner) -> GangTemplate:
     groups, pods = _groups(_content(workload, "spec"), "spec")
     leaves = role_leaves(workload, groups)
-    return GangTemplate(
-        tree=Subgroup(children=leaves.subgroups),
-        subgroup_of=leaves.reader(_group),
-        order_of=_rank,
-        total_pods=pods,
+    return _with_redis_cleanup(
+        GangTemplate(
+            tree=Subgroup(children=leaves.subgroups),
+            subgroup_of=leaves.reader(_group),
+            order_of=_rank,
+            total_pods=pods,
+        )
     )
 
 
@@ -55,14 +62,35 @@ def _job(workload: WorkloadOwner) -> GangTemplate:
     leaf = leaves.reader(_group)
     submitter = Subgroup(name=SUBMITTER, min_members=0)
     current = str(next(values_at(full_owner(workload).content, CLUSTER_NAME), ""))
-    return GangTemplate(
-        tree=Subgroup(children=(*leaves.subgroups, submitter)),
-        subgroup_of=lambda pod: leaf(pod) or SUBMITTER,
-        order_of=_rank,
-        gang_suffix_of=lambda pod: pod.metadata.labels.get(CLUSTER_LABEL, current),
-        total_pods=pods,
-        expected=_submitter(workload) if groups else (),
+    return _with_redis_cleanup(
+        GangTemplate(
+            tree=Subgroup(children=(*leaves.subgroups, submitter)),
+            subgroup_of=lambda pod: leaf(pod) or SUBMITTER,
+            order_of=_rank,
+            gang_suffix_of=lambda pod: pod.metadata.labels.get(CLUSTER_LABEL, current),
+            total_pods=pods,
+            expected=_submitter(workload) if groups else (),
+        )
     )
+
+
+def _with_redis_cleanup(template: GangTemplate) -> GangTemplate:
+    """``template``; the pod that clears Redis is a gang of its own, which needs no other pod."""
+    alone = without_minimum(template.tree)
+
+    def gang_suffix(pod: Pod) -> str:
+        suffix = template.gang_suffix_of(pod)
+        return f"{suffix}/{REDIS_CLEANUP}".lstrip("/") if _clears_redis(pod) else suffix
+
+    return replace(
+        template,
+        tree_with=lambda pod: alone if _clears_redis(pod) else template.tree,
+        gang_suffix_of=gang_suffix,
+    )
+
+
+def _clears_redis(pod: Pod) -> bool:
+    return pod.metadata.labels.get(NODE_TYPE_LABEL) == REDIS_CLEANUP
 
 
 def _submitter(workload: WorkloadOwner) -> tuple[ExpectedPods, ...]:
@@ -92,8 +120,10 @@ def _groups(spec: Mapping[str, Any], location: str) -> tuple[list[Role], int]:
         group_location = f"{location}.workerGroupSpecs[{position}]"
         hosts = max(count_at(group, "numOfHosts", 1, location=group_location), 1)
         min_replicas = count_at(group, "minReplicas", 0, location=group_location)
+        max_replicas = count_at(group, "maxReplicas", MAX_COUNT, location=group_location)
         replicas = max(count_at(group, "replicas", 0, location=group_location), min_replicas)
         required = min_replicas if autoscaled or min_replicas else replicas
+        replicas, required = min(replicas, max_replicas), min(required, max_replicas)
         if group.get("suspend") is True:
             replicas = required = 0
         name = str(group.get("groupName", ""))
@@ -120,7 +150,7 @@ def _rank(pod: Pod) -> int:
 
 def _paths(prefix: str) -> tuple[str, ...]:
     fields = (
-        *("groupName", "numOfHosts", "minReplicas", "replicas", "suspend"),
+        *("groupName", "numOfHosts", "minReplicas", "maxReplicas", "replicas", "suspend"),
         "template.metadata.annotations",
     )
     return (
