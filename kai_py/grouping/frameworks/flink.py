@@ -21,7 +21,7 @@ from typing import Any
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured, values_at
 from kai_py.grouping.counts import count_at, entries, parse_count
-from kai_py.grouping.frameworks.spark import parse_jvm_size
+from kai_py.grouping.frameworks.memory_size import parse_memory_size
 from kai_py.grouping.gang import ExpectedPods, GangSpec, Subgroup
 from kai_py.grouping.gang_template import Framework, GangTemplate, WorkloadOwner, full_owner
 from kai_py.grouping.group_sources import GroupSource, PodContext
@@ -92,7 +92,8 @@ def _setting(settings: Mapping[str, Any], key: str) -> object:
 def _task_manager(found: Unstructured) -> Pod:
     """A TaskManager as far as the FlinkDeployment decides where it fits."""
     resource = _mapping(found, RESOURCE)
-    memory = parse_jvm_size(resource.get("memory") or "1g", f"{RESOURCE}.memory")
+    text, location = resource.get("memory") or "1g", f"{RESOURCE}.memory"
+    memory = parse_memory_size(text, location, default_unit="b")
     requests = {"cpu": str(resource.get("cpu") or 1), "memory": str(memory)}
     spec: dict[str, Any] = {"containers": [{"resources": {"requests": requests}}]}
     for template in reversed(TEMPLATES):

@@ -5,8 +5,9 @@ gang's minMember is 1.
 
 SparkApplication: the driver starts first and requests its executors, which start together.
 
-    minMember of the executors = dynamicAllocation's minExecutors, else its initialExecutors,
-                                 else executor.instances; at most Spark's limit of pending pods
+    minMember of the executors = with dynamicAllocation, if enabled, its minExecutors, else its
+                                 initialExecutors; else executor.instances; at most Spark's limit
+                                 of pending pods
 
 One of the two subgroups is enough: the driver alone in cluster mode, the executors alone in client
 mode. A driver starts when its executors fit as well.
@@ -14,18 +15,17 @@ mode. A driver starts when its executors fit as well.
 Source: sparkoperator.k8s.io/v1beta2; Spark's spark.kubernetes.allocation.maxPendingPods.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.counts import count_at, entries, parse_count
+from kai_py.grouping.frameworks.memory_size import parse_memory_size
 from kai_py.grouping.gang import ExpectedPods, GangSpec, Subgroup
 from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
-    InvalidWorkloadError,
     WorkloadOwner,
     full_owner,
     label_reader,
@@ -77,8 +77,6 @@ EXECUTOR_FIELDS = (
     *("cores", "coreRequest", "memory", "memoryOverhead", "gpu", "labels", "annotations"),
     *PLACEMENT_FIELDS,
 )
-JVM_SIZE = re.compile(r"([0-9]{1,18})([kKmMgGtT]?)[iI]?[bB]?", re.ASCII)
-JVM_UNITS = {"": 20, "k": 10, "m": 20, "g": 30, "t": 40}
 MAX_PENDING_PODS = "spark.kubernetes.allocation.maxPendingPods"
 
 _role = label_reader(ROLE_LABEL)
@@ -136,26 +134,22 @@ def _executor(found: Unstructured) -> Pod:
 
 def _memory(spec: Mapping[str, Any], language: str) -> int:
     """Bytes of an executor's container."""
-    memory = parse_jvm_size(spec.get("memory") or "1g", f"{EXECUTOR_SPEC}.memory")
+    memory = _size(spec.get("memory") or "1g", "memory")
     overhead = spec.get("memoryOverhead")
     if overhead:
-        return memory + parse_jvm_size(overhead, f"{EXECUTOR_SPEC}.memoryOverhead")
+        return memory + _size(overhead, "memoryOverhead")
     share = 4 if language in ("Python", "R") else 1
     return memory + max(memory * share // 10, 384 << 20)
 
 
-def parse_jvm_size(text: object, location: str) -> int:
-    """Bytes of a size such as ``4g``, MiB without a unit; raises InvalidWorkloadError."""
-    found = JVM_SIZE.fullmatch(str(text))
-    if found is None:
-        raise InvalidWorkloadError(f"{location} must be a size as for a JVM, for example 4g")
-    return min(int(found[1]), 1 << 40) << JVM_UNITS[found[2].lower()]
+def _size(text: object, field: str) -> int:
+    return parse_memory_size(text, f"{EXECUTOR_SPEC}.{field}", default_unit="m")
 
 
 def _min_executors(found: Unstructured) -> int:
     min_members = count_at(found.content, INSTANCES, 1)
     dynamic = _mapping(found, DYNAMIC_ALLOCATION)
-    if dynamic and dynamic.get("enabled") is not False:
+    if dynamic.get("enabled") is True:
         initial = count_at(dynamic, "initialExecutors", min_members, location=DYNAMIC_ALLOCATION)
         min_members = count_at(dynamic, "minExecutors", initial, location=DYNAMIC_ALLOCATION)
     max_pending = _mapping(found, SPARK_CONF).get(MAX_PENDING_PODS)

@@ -206,6 +206,17 @@ def test_a_size_of_memory_that_spark_does_not_know_is_reported():
     assert "spec.executor.memory must be a size" in cluster.plan().unplaced[0].message
 
 
+@pytest.mark.parametrize("memory", ["1Gi", "1024m", "1 gb", "1073741824"])
+def test_memory_of_a_task_manager_is_read_as_flink_reads_it(memory):
+    manager = {"resource": {"memory": memory, "cpu": 1}}
+    spec = {"job": {"parallelism": 1}, "taskManager": manager}
+    found = owner("flink.apache.org/v1beta1", "FlinkDeployment", spec)
+    labels = {"component": "jobmanager"}
+    first = pod("first", 0, owner=found, labels=labels, annotations=MARKS)
+    cluster = with_owners(Cluster(QUEUE, node("n", 1)), found).add(first)
+    assert placed(cluster.plan()) == {"first": "n"}
+
+
 @pytest.mark.parametrize("parallelism", [10_002, 2**31 - 1])
 def test_more_pods_to_come_than_can_have_placeholders_are_refused(parallelism):
     found = job_set(replicated("w", parallelism), annotations=EXCLUSIVE)
