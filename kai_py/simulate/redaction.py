@@ -16,6 +16,10 @@ from typing import Any
 
 import msgspec
 
+from kai_py.api.node_departures import DepartureTreatment
+from kai_py.api.spot import SpotUse
+from kai_py.grouping.annotations import ON_EVICTION, ON_POD_LOSS
+from kai_py.grouping.gang_settings import Preemptibility
 from kai_py.simulate.objects import Document
 
 
@@ -37,7 +41,7 @@ KEPT_FIELDS = _words("""
 """)
 """Fields whose texts are words of the APIs, or must equal the configuration or CEL expressions."""
 
-KEYED_FIELDS = _words("labels matchLabels nodeSelector")
+KEYED_FIELDS = _words("labels matchLabels minTaskMember nodeSelector")
 """Maps whose keys are chosen by users."""
 
 AMOUNT_FIELDS = _words("allocatable capacity hard limits requests resources used")
@@ -47,34 +51,49 @@ DROPPED_ANNOTATIONS = _words("kubectl.kubernetes.io/last-applied-configuration")
 
 _HARDWARE_DOMAINS = _words("amd.com intel.com nvidia.com")
 _DOMAINS = _HARDWARE_DOMAINS | _words("""
-    grove.io k8s.io kai.io kai.scheduler kubeflow.org kubernetes.io ray.io run.ai volcano.sh
-    yunikorn.apache.org
+    aibrix.ai dask.org grove.io k8s.io kai.io kai.scheduler knative.dev kubeflow.org kubernetes.io
+    ray.io run.ai volcano.sh x-k8s.io yunikorn.apache.org
 """)
 
 KNOWN_KEYS = _words("""
-    controller-uid cpu ephemeral-storage gpu-fraction gpu-fraction-container-name
-    gpu-fraction-num-devices gpu-memory job-name memory metadata.name pod-group-name
-    pod-template-hash pods project received-resource-type runai-gpu-group spark-app-selector
-    spark-role
-""")
-"""Keys without a domain that mean something to the scheduler."""
+    app applicationId component controller-uid cpu ephemeral-storage gpu-fraction
+    gpu-fraction-container-name gpu-fraction-num-devices gpu-memory job-name memory metadata.name
+    pod-group-name pod-template-hash pods project received-resource-type role-name runai-gpu-group
+    skypilot-cluster skypilot-cluster-name spark-app-selector spark-role type
 
-_COMMON = KNOWN_KEYS | _words("""
+    AZUREML_NODE_COUNT job.autoscaler.enabled jobmanager.scheduler
+    kubernetes.operator.job.autoscaler.enabled scheduler-mode
+    spark.kubernetes.allocation.maxPendingPods taskmanager.numberOfTaskSlots
+""")
+"""Keys without a known domain that mean something to the scheduler, on objects and in settings."""
+
+_CHOICES = (*DepartureTreatment, *SpotUse, *Preemptibility, *ON_EVICTION, *ON_POD_LOSS)
+"""What annotations of ours, and queues, choose from."""
+
+_WORDS = _words("""
     amd64 arm64 build build-preemptible chief default driver evaluator executor false gpu head
     inference inference-preemptible interactive interactive-preemptible kube-node-lease kube-public
-    kube-system launcher leader linux main master non-preemptible none preemptible semi-preemptible
-    submitter system-cluster-critical system-node-critical train true windows worker workers
+    kube-system launcher leader linux main master none submitter system-cluster-critical
+    system-node-critical train true windows worker workers
+
+    K8sJobMode adaptive flink-native-kubernetes flink-standalone-kubernetes hard headgroup
+    jobmanager reactive redis-cleanup scheduler soft taskmanager
+
     devices expectedRuntime floors fraction gpus preemptibility priority queue share
 """)
-"""Words that mean something to the scheduler, or are in general use; the last are of records."""
+"""Words that mean something to the scheduler, or are in general use: everywhere, to frameworks,
+and in records."""
+
+_COMMON = KNOWN_KEYS | _WORDS | frozenset(map(str, _CHOICES))
 
 _PATTERNS = (
     re.compile(r"[+-]?\d+(\.\d+)?(m|k|[KMGTPE]i?|e[+-]?\d+|u|n|%)?"),
+    re.compile(r"\d+(\.\d+)? ?[kmgtp]?i?b?", re.IGNORECASE),
     re.compile(r"(\d+(\.\d+)?(h|m|s|ms|us|ns))+"),
     re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)"),
     re.compile(r"[A-Z][A-Za-z]*"),
 )
-"""Quantities, durations, times, and words of the APIs: names of objects are in lower case."""
+"""Quantities, sizes as for a JVM, durations, times, words of the APIs: names are in lower case."""
 
 
 def is_common(text: str) -> bool:
@@ -100,7 +119,11 @@ CLASS_KINDS = frozenset({"DeviceClass", "PriorityClass", "StorageClass"})
 FIELD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 WORD = re.compile(r"[^\s/,:;=|@\"'(){}\[\]<>!&+*]+")
 STRING_OF_CEL = re.compile(r"\"[^\"]*\"|'[^']*'")
-ENDING = re.compile(r"(-\d+)?-?$")
+ENDING = re.compile(r"(-(worker)?\d+)?-?$")
+"""What of a name is kept: its number, for SkyPilot with the word that tells a worker."""
+
+MAX_BRACKETS = 200
+"""Most lists and objects in the JSON of an annotation: more could be nested too deeply."""
 
 Replace = Callable[[str], str]
 """Maps a word to its replacement."""
@@ -226,6 +249,8 @@ class _Redaction:
     def _annotation(self, key: str, text: str) -> str:
         if not text.startswith(("{", "[")):
             return str(self._label(key, text))
+        if text.count("{") + text.count("[") > MAX_BRACKETS:
+            return self._text(text)
         try:
             value = msgspec.json.decode(text)
         except msgspec.DecodeError:

@@ -5,6 +5,7 @@ how many of them must reach theirs and ``within`` for their common domain. Owner
 ``Kind/name``; ``pods`` lists the gang's pods by leaf.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Subgroup
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
+from kai_py.simulate.objects import Document
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.snapshot import Snapshot
 from tests.support import yaml_text
@@ -69,51 +71,80 @@ def told(snapshot):
 
 
 def grouped(case, *, pods_first: bool = False) -> tuple[Snapshot, dict[str, str]]:
-    grouping, classes = KaiGrouping(RuleTable(shipped_rules()), KaiQueueNaming()), {}
+    classes: dict[str, str] = {}
+    documents = whole_objects(case)
+    pods = [each for each in documents if is_pod(each)]
+    owners = [each for each in documents if not is_pod(each)]
+    ordered = pods[::-1] + owners[::-1] if pods_first else owners + pods
+    return grouped_documents(ordered, classes), classes
+
+
+def grouped_documents(
+    documents: Iterable[Document], classes: dict[str, str] | None = None
+) -> Snapshot:
+    """The snapshot of objects; ``classes`` gets the workload class of each pod by its name."""
+    grouping = KaiGrouping(RuleTable(shipped_rules()), KaiQueueNaming())
 
     def identify(pod, owners):
         spec = grouping.identify(pod, owners)
-        classes[pod.metadata.name] = spec.workload_class
+        if classes is not None:
+            classes[pod.metadata.name] = spec.workload_class
         return spec
 
     builder = SnapshotBuilder(identify, ClusterDevices(), lambda spec: spec)
+    for each in documents:
+        collection, found = record(each)
+        builder.apply(collection, None, found)
+    return builder.snapshot(0.0)
+
+
+def is_pod(whole: Document) -> bool:
+    return (whole["apiVersion"], whole["kind"]) == ("v1", "Pod")
+
+
+def whole_objects(case) -> list[Document]:
+    """The objects of a case, then its pods, as the API server has them."""
     versions = {"Pod": "v1"} | {
         f"{each['kind']}/{each['name']}": each["apiVersion"] for each in case.get("objects", ())
     }
-    owners = [record(each, versions) for each in case.get("objects", ())]
-    pods = [("pods", pod(name, each, versions)) for each in case["pods"] for name in each["names"]]
-    for collection, each in pods[::-1] + owners[::-1] if pods_first else owners + pods:
-        builder.apply(collection, None, each)
-    return builder.snapshot(0.0), classes
+    owners = [
+        {
+            "apiVersion": each["apiVersion"],
+            "kind": each["kind"],
+            "metadata": metadata(each, each["kind"], each["name"], versions),
+            "spec": each.get("spec", {}),
+            "status": each.get("status", {}),
+        }
+        for each in case.get("objects", ())
+    ]
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata(each, "Pod", name, versions),
+            "spec": {"schedulerName": "kai-scheduler"} | each.get("spec", {}),
+        }
+        for each in case["pods"]
+        for name in each["names"]
+    ]
+    return owners + pods
 
 
-def record(each, versions):
-    group, _, _ = each["apiVersion"].rpartition("/")
-    whole = {
-        "apiVersion": each["apiVersion"],
-        "kind": each["kind"],
-        "metadata": metadata(each, each["kind"], each["name"], versions),
-        "spec": each.get("spec", {}),
-        "status": each.get("status", {}),
-    }
-    if (group, each["kind"]) == ("batch", "Job"):
+def record(whole: Document):
+    """The collection of an object, and its record."""
+    group, _, _ = whole["apiVersion"].rpartition("/")
+    if is_pod(whole):
+        return "pods", msgspec.convert(whole, Pod)
+    if (group, whole["kind"]) == ("batch", "Job"):
         return "jobs", msgspec.convert(whole, Job)
-    paths = TABLE.paths(GroupKind(group, each["kind"]))
+    paths = TABLE.paths(GroupKind(group, whole["kind"]))
     built_in = "." not in group or group.endswith(".k8s.io")
-    collection = f"{each['kind'].lower()}s" + ("" if built_in else f".{group}")
-    if each["kind"] in ("PodGroup", "PodGang", "Workload"):
+    collection = f"{whole['kind'].lower()}s" + ("" if built_in else f".{group}")
+    if whole["kind"] in ("PodGroup", "PodGang", "Workload"):
         return collection, unstructured(whole, ["spec"])
     if paths:
         return collection, unstructured(whole, paths)
     return collection, msgspec.convert(whole, PartialObjectMetadata)
-
-
-def pod(name, each, versions) -> Pod:
-    whole = {
-        "metadata": metadata(each, "Pod", name, versions),
-        "spec": {"schedulerName": "kai-scheduler"} | each.get("spec", {}),
-    }
-    return msgspec.convert(whole, Pod)
 
 
 def metadata(each, kind, name, versions):
