@@ -6,8 +6,11 @@ every pod names its own. Until the list is seen, one pod of a group is required.
 Source: Apache YuniKorn, "Gang Scheduling".
 """
 
+from typing import Annotated
+
 import msgspec
 
+from kai_py.api.numbers import MAX_COUNT
 from kai_py.api.records.core import ObjectMeta
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.grouping.group_sources import GroupSource, PodContext
@@ -21,7 +24,7 @@ APPLICATION_KEYS = ("yunikorn.apache.org/app-id", "applicationId")
 
 class _TaskGroup(msgspec.Struct, rename="camel"):
     name: str
-    min_member: int = 0
+    min_member: Annotated[int, msgspec.Meta(le=MAX_COUNT)] = 0
 
 
 def _application(meta: ObjectMeta) -> str:
@@ -45,7 +48,7 @@ def _gang(context: PodContext) -> GangSpec:
     if GROUPS_KEY in meta.annotations:
         try:
             listed = msgspec.json.decode(meta.annotations[GROUPS_KEY], type=list[_TaskGroup])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             problem = f"pod {meta.namespace}/{meta.name}: annotation {GROUPS_KEY}: {error}"
     known = subgroup in {each.name for each in listed}
     return GangSpec(
