@@ -106,6 +106,14 @@ def test_queue_fields():
     assert "maxGPUs: 16 # ceiling" in report.corrected
 
 
+@pytest.mark.parametrize("written", ['"1.5"', '"1e400"', '"nan"', ".inf"])
+def test_a_value_that_is_no_number_of_the_field_stays_as_it_is(written):
+    text = QUEUE + f"  deservedGPUs: 8\n  priority: {written}\n"
+    [found] = lint(text).findings
+    assert not found.fixed
+    assert lint(text).corrected == text
+
+
 def test_queue_rules_and_namespace():
     text = (
         QUEUE.replace("{name: q}", "{name: q, namespace: n}") + "  deservedGPUs: 8\n  maxGPUs: 2\n"

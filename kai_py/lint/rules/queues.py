@@ -175,7 +175,10 @@ def _problems(manifest: Manifest) -> tuple[FieldProblem, ...]:
 
 
 def _corrected(manifest: Manifest, problem: FieldProblem) -> bool:
-    """Correct a misspelt field or a number written as text; returns whether that was possible."""
+    """Correct a misspelt field or a number written as text; returns whether that was possible.
+
+    A value that is still wrong as a number stays as it was written.
+    """
     *above, key = problem.path or ("",)
     parent = at(manifest.value, *above)
     if not isinstance(parent, LineMapping) or not isinstance(key, str) or key not in parent:
@@ -183,11 +186,15 @@ def _corrected(manifest: Manifest, problem: FieldProblem) -> bool:
     if problem.suggestion and problem.suggestion not in parent:
         rename(parent, key, problem.suggestion)
         return True
-    number = _number(parent[key])
+    written = parent[key]
+    number = _number(written)
     if number is None:
         return False
     parent[key] = number
-    return problem.path not in {remaining.path for remaining in _problems(manifest)}
+    if problem.path in {remaining.path for remaining in _problems(manifest)}:
+        parent[key] = written
+        return False
+    return True
 
 
 def _number(value: Any) -> int | float | str | None:
