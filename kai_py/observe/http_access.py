@@ -65,7 +65,7 @@ class HttpAccess:
         if not token:
             return f"the token file {self.token_file} is empty"
         # Constant time, so that the time of a refusal tells nothing of the token.
-        if hmac.compare_digest(bearer(authorization).encode(), token.encode()):
+        if hmac.compare_digest(_as_bytes(bearer(authorization)), _as_bytes(token)):
             return ""
         return TOKEN_NEEDED
 
@@ -92,6 +92,11 @@ def bearer(authorization: str) -> str:
     """The token of an Authorization header; "" if it has none."""
     scheme, _, token = authorization.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _as_bytes(token: str) -> bytes:
+    """The token as it was sent: headers may have bytes that are no text."""
+    return token.encode(errors="surrogateescape")
 
 
 def is_loopback(host: str) -> bool:

@@ -141,7 +141,8 @@ class TokenReviews:
 
     async def user(self, token: str) -> UserInfo | AccessDenial:
         """The user whose ``token`` it is, or why that is not known."""
-        if len(token) > MAX_TOKEN:
+        # No token of the API server has other characters; a header may have any bytes.
+        if len(token) > MAX_TOKEN or not token.isascii():
             return UNKNOWN
         digest = hashlib.sha256(token.encode()).digest()
         try:

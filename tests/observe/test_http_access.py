@@ -52,6 +52,13 @@ def test_the_token_opens(tmp_path, monkeypatch):
     assert HttpAccess("127.0.0.1").denial("", "localhost")
 
 
+def test_bytes_that_are_no_text_open_nothing(tmp_path):
+    path = tmp_path / "token"
+    path.write_text("secret")
+    header = b"Bearer \xff".decode(errors="surrogateescape")
+    assert "bearer token" in HttpAccess("0.0.0.0", path).denial(header, "any")
+
+
 def test_a_token_file_that_says_nothing_opens_nothing(tmp_path):
     path = tmp_path / "token"
     assert "cannot be read" in HttpAccess("127.0.0.1", path).denial("Bearer x", "localhost")

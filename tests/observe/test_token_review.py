@@ -103,6 +103,13 @@ async def test_a_review_that_hangs_opens_nothing_and_ends(monkeypatch):
     assert refusal.status == 503
 
 
+async def test_bytes_that_are_no_text_are_not_sent_on():
+    server = ApiServer("/v1/state")
+    token = b"anna\xff".decode(errors="surrogateescape")
+    assert (await TokenReviews(server)(token, "/v1/state")).status == 401
+    assert not server.asked
+
+
 async def test_an_enormous_token_is_not_sent_on():
     server = ApiServer("/v1/state")
     assert (await TokenReviews(server)("x" * 100_000, "/v1/state")).status == 401
