@@ -124,7 +124,7 @@ def seconds_of(option: str, text: str) -> int:
 async def _read(address: SchedulerAddress, query: Query) -> list[Decision]:
     async with address.connect() as link:
         lines = await _read_decisions(link, address, query)
-    return [msgspec.json.decode(line, type=Decision) for line in lines]
+    return [decoded(line, Decision) for line in lines]
 
 
 def _print_json(line: bytes) -> None:
@@ -132,7 +132,7 @@ def _print_json(line: bytes) -> None:
 
 
 def _print_sentence(line: bytes) -> None:
-    decision = msgspec.json.decode(line, type=Decision)
+    decision = decoded(line, Decision)
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(decision.time))
     what = decision.stage or decision.action
     how = f"{decision.kind.value} ({what})" if what else decision.kind.value
@@ -193,7 +193,7 @@ async def _stream_decisions(
 
 def _next_start(line: msgspec.Raw) -> dict[str, str]:
     """The query to continue after a decision."""
-    return {"since": str(msgspec.json.decode(line, type=_NumberedDecision).number)}
+    return {"since": str(decoded(line, _NumberedDecision).number)}
 
 
 class _NumberedDecision(msgspec.Struct):

@@ -6,6 +6,7 @@ import re
 import sys
 from dataclasses import replace
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -122,6 +123,16 @@ async def test_what_goes_wrong_is_told(url, tmp_path, monkeypatch):
     monkeypatch.setenv(TOKEN_VARIABLE, "secret")
     monkeypatch.setattr(scheduler_http, "TOKEN_VARIABLE", "ANOTHER_VARIABLE")
     with pytest.raises(CommandError, match="401: a bearer token is required"):
+        await asyncio.to_thread(decisions.command, url=url)
+
+
+async def test_decisions_of_another_version_are_named_as_such(url, monkeypatch):
+    async def of_another_version(*_):
+        return [msgspec.Raw(b'{"number": "first"}')]
+
+    monkeypatch.setattr(decisions, "_read_decisions", of_another_version)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with pytest.raises(CommandError, match="the scheduler is of another version"):
         await asyncio.to_thread(decisions.command, url=url)
 
 

@@ -10,6 +10,7 @@ from kai_py.api.choices import Profile
 from kai_py.cli.errors import CommandError
 from kai_py.cli.migrate import command, gang_outcomes, print_outcomes
 from kai_py.config import read_configuration
+from kai_py.dialects.kai.migration import migration_notes
 from kai_py.embedded.cluster import EmbeddedCluster
 from tests.support.cluster.kai_definitions import KINDS, definition
 from tests.support.scenario import cluster, job_with_pods, node, pod, queue
@@ -248,6 +249,12 @@ def test_settings_of_kai_become_configurations(tmp_path, capsys):
     pool = read_configuration(tmp_path / "out" / "pool-a.yaml")
     assert pool.node_pool.name == "a"
     assert pool.fair_share.prometheus is None
+
+
+@pytest.mark.parametrize("types", ["not json", "[" * 50_000, '{"a":' * 50_000, "7"])
+def test_config_maps_of_others_are_no_settings(types):
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs"}}
+    assert not list(migration_notes([{**document, "data": {"types": types}}]))
 
 
 def test_a_value_that_is_not_one_is_named(tmp_path):

@@ -65,7 +65,7 @@ def kind_defaults(document: RawObject) -> Iterator[dict[str, str]]:
         return
     try:
         entries = json.loads(data.get(TYPES_KEY) or "[]")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, Mapping) and entry.get("typeName"):
