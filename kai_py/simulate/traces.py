@@ -32,6 +32,7 @@ from pydantic import ValidationError
 
 from kai_py.api.problems import field_problems
 from kai_py.simulate.scenario import (
+    MAX_ARRIVALS,
     NodeGroup,
     Scenario,
     ScenarioError,
@@ -214,14 +215,24 @@ def scenario_of(
     *,
     hours: float | None = None,
 ) -> Scenario:
-    """The scenario; queues that only jobs name are added without a guarantee."""
+    """The scenario; queues that only jobs name are added without a guarantee.
+
+    Raises ScenarioError where it has no nodes or queues, or would last too long.
+    """
     declared = {queue.name for queue in queues}
-    return Scenario(
-        hours=hours or recorded.hours,
-        nodes=tuple(nodes),
-        queues=(*queues, *(queue for queue in recorded.queues if queue.name not in declared)),
-        jobs=recorded.jobs,
-    )
+    try:
+        return Scenario(
+            hours=hours or recorded.hours,
+            nodes=tuple(nodes),
+            queues=(*queues, *(queue for queue in recorded.queues if queue.name not in declared)),
+            jobs=recorded.jobs,
+        )
+    except ValidationError as error:
+        raise ScenarioError(_problems(error)) from None
+
+
+def _problems(error: ValidationError) -> str:
+    return "; ".join(str(each) for each in field_problems(error, Scenario))
 
 
 def saturating_jobs(
@@ -235,13 +246,15 @@ def saturating_jobs(
     generator.shuffle(order)
     drawn: list[ScenarioJob] = []
     requested = 0.0
-    while True:
+    while len(drawn) <= MAX_ARRIVALS:
         # Every job once in shuffled order, then with repetition.
         job = order[len(drawn)] if len(drawn) < len(order) else generator.choice(order)
         requested += job.pods * job.gpus_per_pod
         if requested > limit:
             break
         drawn.append(job)
+    else:
+        raise ScenarioError(f"more than {MAX_ARRIVALS:,} of these jobs would fill the nodes")
     step = SATURATION_HOURS * 60 / max(len(drawn), 1)
     return RecordedJobs(
         tuple(
@@ -270,16 +283,20 @@ def _lines(
         known = " or ".join(", ".join(sorted(each)) for each in formats)
         raise ScenarioError(f"{name}:1: a list of {what} has the columns {known}")
     reader = csv.reader(text.lstrip("\ufeff").splitlines())
-    names = [_name(column) for column in next(reader)]
-    for values in reader:
-        if not values:
-            continue
-        try:
-            yield read_row(dict(zip(names, (value.strip() for value in values), strict=True)))
-        except KeyError as error:
-            raise ScenarioError(f"{name}:1: column {error.args[0]} is missing") from None
-        except ValidationError as error:
-            problems = "; ".join(str(each) for each in field_problems(error, Scenario))
-            raise ScenarioError(f"{name}:{reader.line_num}: {problems}") from None
-        except ValueError as error:
-            raise ScenarioError(f"{name}:{reader.line_num}: {error}") from None
+    try:
+        names = [_name(column) for column in next(reader)]
+        for values in reader:
+            if values:
+                yield read_row(_row(names, values))
+    except KeyError as error:
+        raise ScenarioError(f"{name}:1: column {error.args[0]} is missing") from None
+    except ValidationError as error:
+        raise ScenarioError(f"{name}:{reader.line_num}: {_problems(error)}") from None
+    except (ValueError, csv.Error) as error:
+        raise ScenarioError(f"{name}:{reader.line_num}: {error}") from None
+
+
+def _row(names: Sequence[str], values: Sequence[str]) -> Row:
+    if len(values) != len(names):
+        raise ValueError(f"has {len(values)} columns, the first line has {len(names)}")
+    return dict(zip(names, (value.strip() for value in values), strict=True))

@@ -1,6 +1,7 @@
 """Lists of jobs and nodes as others publish them; the lines here are made up."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 
 from kai_py.cli import main
 from kai_py.config import Configuration
+from kai_py.simulate import traces
 from kai_py.simulate.report import summarise
 from kai_py.simulate.scenario import NodeGroup, ScenarioError
 from kai_py.simulate.simulation import simulate
@@ -121,6 +123,39 @@ def test_saturating_asks_for_almost_one_and_a_third_and_nobody_leaves():
 def test_what_cannot_be_read_names_the_line(text, problem):
     with pytest.raises(ScenarioError, match=problem):
         parse_jobs(text, name="jobs")
+
+
+HEADER, FIRST, *_ = OPENB_JOBS.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (f"{FIRST},1", "jobs:2: has 12 columns, the first line has 11"),
+        (FIRST.rpartition(",")[0], "jobs:2: has 10 columns, the first line has 11"),
+        ("x" * 200_000, "jobs:2: field larger than field limit"),
+    ],
+)
+def test_a_line_of_another_form_is_named(line, problem):
+    with pytest.raises(ScenarioError, match=problem):
+        parse_jobs(f"{HEADER}\n{line}\n", name="jobs")
+
+
+@pytest.mark.parametrize(
+    ("jobs", "problem"),
+    [(HEADER, "queues: "), (f"{HEADER}\n{FIRST.replace(',0,', ',500000000,', 1)}", "hours: ")],
+)
+def test_a_list_that_makes_no_scenario_is_refused(jobs, problem):
+    with pytest.raises(ScenarioError, match=problem):
+        scenario_of(parse_jobs(jobs, name="jobs"), parse_nodes(OPENB_NODES, name="nodes"))
+
+
+def test_jobs_too_small_to_fill_the_nodes_are_refused(monkeypatch):
+    monkeypatch.setattr(traces, "MAX_ARRIVALS", 100)
+    recorded = parse_jobs(OPENB_JOBS.replace("460", "1"), name="jobs")
+    tiny = replace(recorded, jobs=recorded.jobs[1:2])
+    with pytest.raises(ScenarioError, match="more than 100 of these jobs would fill the nodes"):
+        saturating_jobs(tiny, parse_nodes(OPENB_NODES, name="nodes"), seed=0)
 
 
 def test_a_scenario_is_no_list():
