@@ -91,8 +91,9 @@ def _pending_ages(view: ClusterView) -> dict[str, list[float]]:
     ages: dict[str, list[float]] = {share.queue: [] for share in view.plan.queues}
     for unplaced in view.plan.unplaced:
         gang = view.snapshot.gangs.get(unplaced.gang)
-        if gang is not None and unplaced.queue in ages:
-            ages[unplaced.queue].append(max(view.snapshot.now - gang.created, 0.0))
+        if gang is not None:
+            queue = unplaced.queue if unplaced.queue in ages else ""
+            ages.setdefault(queue, []).append(max(view.snapshot.now - gang.created, 0.0))
     return ages
 
 

@@ -227,7 +227,11 @@ class Metrics:
     def show_plan(self, plan: Plan) -> None:
         """Set the gauges from a plan; deleted queues disappear."""
         self.pending_gangs.clear()
-        counts = Tally((unplaced.queue, unplaced.stage.value) for unplaced in plan.unplaced)
+        # Tenants may name queues without end that do not exist: these gangs count together.
+        queues = {share.queue for share in plan.queues}
+        counts = Tally(
+            (each.queue if each.queue in queues else "", each.stage.value) for each in plan.unplaced
+        )
         for (queue, stage), count in counts.items():
             self.pending_gangs.labels(queue, stage).set(count)
         for each in plan.set_aside:

@@ -64,5 +64,22 @@ def series_but_of_devices(gangs):
     )
 
 
+def test_queues_that_do_not_exist_make_no_series():
+    waits = [gang(f"w-{n}", pods=1, gpus=8, queue=f"{'x' * 100_000}{n}") for n in range(3)]
+    view = view_of(world({"n": 8}, *waits).snapshot(60.0))
+    registry = CollectorRegistry()
+    Metrics(registry).show_plan(view.plan)
+    ClusterMetrics(registry, lambda: view)
+    named = {
+        (sample.name, sample.labels["queue"]): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if "queue" in sample.labels
+    }
+    assert all(len(queue) < 100 for _, queue in named)
+    assert named["kai_py_pending_gangs", ""] == 3
+    assert named["kai_py_oldest_pending_seconds", ""] == 60
+
+
 def test_more_gangs_make_no_more_series_but_of_devices():
     assert series_but_of_devices(30) == series_but_of_devices(3) > 100
