@@ -141,7 +141,7 @@ class Planner:
         return unstructured_decoder(paths) if paths else None
 
     def record_usage(self, amounts: UsageByQueue, measured_at: float) -> None:
-        """Queues used so much in the past, as was measured ``at``; where that is configured."""
+        """Past usage of queues, as it was ``measured_at`` a time, where that is configured."""
         if isinstance(self._memory.history, ExternalUsage):
             self._memory.history.record(amounts, measured_at)
 

@@ -37,7 +37,7 @@ class DemoEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class StepStarted(DemoEvent, frozen=True, tag="step"):
-    """A step of the script began: ``number`` of ``of``; the names are Jobs."""
+    """A step of the script began: ``number`` of ``total``; the names are Jobs."""
 
     number: int
     total: int

@@ -58,8 +58,8 @@ Annotations = Mapping[str, Any]
 class TemplateTopology:
     """What a template asks of its pods; ``location`` names the template in messages.
 
-    ``constraint`` holds for all of them. With a ``segment_size``, the text under ``size_key``,
-    they form segments with a constraint of their own, by their number under ``index_label``.
+    ``constraint`` holds for all of them. With a ``segment_size`` they form segments with a
+    constraint of their own, by their number under ``index_label``.
     """
 
     constraint: TopologyConstraint | None = None

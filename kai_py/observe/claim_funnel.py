@@ -19,7 +19,7 @@ from kai_py.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class RejectedDevices:
-    """Devices that a check rejected; ``cause`` is the selector and condition, or the taint."""
+    """Devices that a check rejected; ``reason`` is the selector and condition, or the taint."""
 
     check: str
     reason: str
@@ -37,10 +37,10 @@ class NearestDevice:
 
 @dataclass(frozen=True, slots=True)
 class RequestFunnel:
-    """A request, or one alternative of it; ``wanted`` is 0 for allocation mode All.
+    """A request, or one alternative of it; ``count`` is 0 for allocation mode All.
 
-    The devices that exist are those ``turned_down`` and those ``free`` together, of which a single
-    node has at most ``most_on_a_node``.
+    Of the ``matching`` devices some are ``free``, of which a single node has at most
+    ``max_per_node``.
     """
 
     request: str
@@ -57,7 +57,7 @@ class RequestFunnel:
 class ClaimFunnel:
     """A claim and the devices in the cluster; ``unusable_pools`` are incomplete or invalid.
 
-    ``held`` are the devices allocated to the claim, ``driver/pool/device``.
+    ``allocated`` are the devices of the claim, ``driver/pool/device``.
     """
 
     claim: str

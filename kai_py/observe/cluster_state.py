@@ -129,8 +129,8 @@ class Domain:
 class PendingGang:
     """A pending gang: why it waits, and its position in its queue, counted from 1.
 
-    ``floor`` is minMember; ``pods`` are those not placed, ``bound`` those that run already;
-    ``created`` in seconds since the epoch. ``gained``: points of priority for waiting.
+    ``min_members`` is minMember; ``pods`` are those not placed, ``bound`` those that run already;
+    ``created`` in seconds since the epoch. ``ageing_points``: points of priority for waiting.
     """
 
     gang: str

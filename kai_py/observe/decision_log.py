@@ -41,10 +41,9 @@ class DecisionKind(enum.StrEnum):
 class Decision:
     """One decision about a gang; ``time`` in seconds since the epoch.
 
-    ``stage`` and ``message`` say why it waits, ``former_stage`` what stopped it before ("" if
-    nothing did). Of an eviction, ``action`` is the rule, ``beneficiary`` the preemptor and
-    ``message`` the text of the event. Of a placement, ``message`` says how capacity was obtained,
-    and the usage of its queue.
+    ``stage`` and ``message`` say why it waits, ``previous_stage`` what stopped it before ("" if
+    nothing did). Of an eviction, ``action`` is the rule and ``message`` the text of the event. Of a
+    placement, ``message`` says how capacity was obtained, and the usage of its queue.
     """
 
     kind: DecisionKind

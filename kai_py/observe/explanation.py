@@ -62,8 +62,8 @@ class Explanation:
     """A gang as of one cycle.
 
     ``state`` is Running, Starting, Deleted, OtherScheduler, NoPods or the stage that stops it;
-    ``message`` says why. ``position`` counts from 1 among the ``waiting`` gangs of the queue:
-    higher priority first, with the points ``gained`` by waiting, then older; 0 where the gang is
+    ``message`` says why. ``queue_position`` counts from 1 among the ``queue_length`` pending gangs
+    of the queue: higher priority first, with the ``ageing_points``, then older; 0 where the gang is
     not pending.
     """
 

@@ -20,7 +20,7 @@ MAX_NODES = 200
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """Pods of a gang on a node; ``leaving`` of them are terminating."""
+    """Pods of a gang on a node, of which some are ``terminating``."""
 
     gang: str
     queue: str
@@ -32,7 +32,7 @@ class Occupant:
 
 @dataclass(frozen=True, slots=True)
 class NodeDetails:
-    """A node; ``others`` are GPUs that pods of other schedulers have through a device plugin."""
+    """A node; ``other_schedulers``: GPUs that their pods have through a device plugin."""
 
     node: str
     gpus: float

@@ -50,10 +50,11 @@ class PolicyFigures(
 ):
     """What one policy made of a scenario.
 
-    ``used`` = ``useful`` + ``lost``. ``most_evictions_of_a_gang`` counts the moments at which the
-    gang lost pods. ``waits_by_gpus`` has the GPUs of a gang, as text, as keys. ``lost_by_rule`` and
-    ``lost_by_queue`` are lost to evictions, not to start-ups. ``gangs_by_evictions``: by the number
-    of such moments, as text, how many gangs had so many; those that had none are left out.
+    ``used_gpu_hours`` are the useful and the lost ones. ``most_evictions_of_a_gang`` counts the
+    moments at which the gang lost pods. ``waits_by_gpus`` has the GPUs of a gang, as text, as keys.
+    ``lost_by_rule`` and ``lost_by_queue`` are lost to evictions, not to start-ups.
+    ``gangs_by_evictions``: by the number of such moments, as text, how many gangs had so many;
+    those that had none are left out.
     """
 
     name: str

@@ -46,7 +46,7 @@ class QueueReport:
 class UsageSample:
     """GPUs at one time: used, requested by pending gangs, free on partly used nodes, most free.
 
-    ``largest`` is the number free on the node with the most free GPUs.
+    ``largest_free`` is the number free on the node with the most free GPUs.
     """
 
     hours: float
@@ -60,19 +60,19 @@ class UsageSample:
 class SimulationReport:
     """A simulation in numbers.
 
-    ``used``, ``idle_while_waiting`` and ``broken`` are fractions of all GPU-hours.
+    ``allocated``, ``idle_while_waiting`` and ``fragmented`` are fractions of all GPU-hours.
     """
 
     hours: float
     gpus: float
     allocated: float
     idle_while_waiting: float
-    """GPU-hours that were free while gangs waited for at least as many.
+    """Those that were free while gangs waited for at least as many.
 
     This is the cost of fragmentation, gang sizes and bounds.
     """
     fragmented: float
-    """Fraction of the GPU-hours that were free on partly used nodes: fragmentation."""
+    """Those that were free on partly used nodes: fragmentation."""
     jain_index: float
     waiting_times: WaitingTimes
     by_size: dict[str, WaitingTimes]

@@ -26,7 +26,7 @@ Identify = Callable[[Pod, Owners], GangSpec]
 
 @dataclass(frozen=True, slots=True)
 class ParsedPod:
-    """``pod`` as admission leaves it; ``spec`` is None for pods that are not ours.
+    """``pod`` as admission leaves it; ``gang_spec`` is None for pods that are not ours.
 
     ``expected``: what pods of its gang that may not exist yet are like.
     """

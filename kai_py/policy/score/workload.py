@@ -47,7 +47,7 @@ class PodShapes:
 class TargetWorkload:
     """What shapes request, (a,) distinct requests, and which nodes each of them accepts.
 
-    ``cpu``, ``memory``, ``devices``, ``milli`` as for shapes. ``kind``: (nodes,) a number that
+    ``cpu``, ``memory``, ``devices``, ``milli`` as for shapes. ``node_kind``: (nodes,) a number that
     nodes share which the same shapes accept. ``share``: (kinds, a) of all pods, those with that ask
     which accept the kind; ``weight``: the same by ``scarcity_weights``.
     """
@@ -137,7 +137,7 @@ class FreeGpus:
 
 @dataclass(frozen=True, slots=True)
 class FreeCapacity:
-    """What n nodes have left: ``rows``, ``cpu`` millicores, ``memory`` bytes: (n,); ``parts``."""
+    """What n nodes have left: ``rows``, ``cpu`` millicores, ``memory`` bytes: (n,); ``gpus``."""
 
     rows: Ints
     cpu: Floats

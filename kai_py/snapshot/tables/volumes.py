@@ -148,7 +148,7 @@ class VolumeAttachments:
 
 @dataclass(frozen=True, slots=True)
 class NodeStorageCapacity:
-    """Volumes of ``storage_class`` up to ``largest`` bytes for the nodes that ``nodes`` selects."""
+    """Volumes of ``storage_class``, of at most ``max_volume_size`` bytes, for selected nodes."""
 
     storage_class: str
     max_volume_size: float
