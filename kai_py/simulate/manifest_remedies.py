@@ -84,7 +84,7 @@ def _node_changes(specs: list[Spec]) -> Iterator[tuple[str, Callable[[Spec], obj
     if any((spec.get("affinity") or {}).get("nodeAffinity") for spec in specs):
         yield "remove its node affinity", _without_affinity
     if sum(map(len, selectors)) > 1:
-        yield "remove its node selector", lambda spec: spec.pop("nodeSelector")
+        yield "remove its node selector", _without_selector
 
 
 def relax_pod_rules(search: RemedySearch) -> Iterator[Suggestion]:
@@ -118,11 +118,15 @@ def _without_rule(field: str, spec: Spec) -> None:
 
 
 def _without_label(key: str, spec: Spec) -> None:
-    spec.get("nodeSelector", {}).pop(key, None)
+    (spec.get("nodeSelector") or {}).pop(key, None)
+
+
+def _without_selector(spec: Spec) -> None:
+    spec.pop("nodeSelector", None)
 
 
 def _without_affinity(spec: Spec) -> None:
-    spec.get("affinity", {}).pop("nodeAffinity", None)
+    _without_rule("nodeAffinity", spec)
 
 
 def _tolerate(taint: Taint, spec: Spec) -> None:

@@ -13,6 +13,7 @@ from kai_py.simulate.steps import ApplySteps
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import Comparison, LoadedCluster
 from tests.simulate.clusters import job, queue, running, simulated
+from tests.support.cluster.manifests import pod, pod_spec
 from tests.support.examples import examples
 
 
@@ -46,6 +47,25 @@ def test_who_runs_needs_nothing():
 def test_a_missing_queue_is_to_be_created():
     [found] = suggestions(settled(job("four", 4, "nobody")), "four")
     assert found.text == "create the Queue nobody"
+
+
+def member(name, **spec):
+    """A pod of a gang of two that have no owner."""
+    annotations = {
+        "scheduling.kai.io/queue-name": "team",
+        "scheduling.kai.io/pod-group": "pair",
+        "scheduling.kai.io/min-available": "2",
+    }
+    return pod(name, pod_spec(**spec), annotations=annotations)
+
+
+def test_a_selector_is_removed_from_the_pods_that_have_one():
+    selector = {"rack": "none", "zone": "none"}
+    cluster = settled(queue("team", 8), member("one", nodeSelector=selector), member("two"))
+    documents = cluster.documents()
+    present = LoadedCluster(documents, Configuration(), cluster.clock.now())
+    found = suggest(documents, present, present.settled(), "default/PodGroup/pair")
+    assert [each.text for each in found] == ["remove its node selector"]
 
 
 def test_all_ancestors_that_are_too_small_are_raised_together():
