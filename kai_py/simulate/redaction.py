@@ -62,7 +62,7 @@ KNOWN_KEYS = _words("""
     skypilot-cluster skypilot-cluster-name spark-app-selector spark-role type
 
     AZUREML_NODE_COUNT job.autoscaler.enabled jobmanager.scheduler
-    kubernetes.operator.job.autoscaler.enabled scheduler-mode
+    kubernetes.operator.job.autoscaler.enabled parallelism.default scheduler-mode
     spark.kubernetes.allocation.maxPendingPods taskmanager.numberOfTaskSlots
 """)
 """Keys without a known domain that mean something to the scheduler, on objects and in settings."""

@@ -40,6 +40,7 @@ RESOURCE = "spec.taskManager.resource"
 TEMPLATES = ("spec.taskManager.podTemplate.spec", "spec.podTemplate.spec")
 PLACEMENT_FIELDS = ("nodeSelector", "affinity", "tolerations")
 SLOTS = "taskmanager.numberOfTaskSlots"
+DEFAULT_PARALLELISM = "parallelism.default"
 FLEXIBLE = {
     "jobmanager.scheduler": "adaptive",
     "scheduler-mode": "reactive",
@@ -74,14 +75,22 @@ def _tree(task_managers: int) -> Subgroup:
 def _task_managers(found: Unstructured) -> int:
     """The TaskManagers without which the job does not run; 0 for a session cluster."""
     settings = _mapping(found, CONFIGURATION)
-    if not _mapping(found, JOB):
+    if found.first_at(JOB) is None:
         return 0
     if any(str(_setting(settings, key)).lower() == value for key, value in FLEXIBLE.items()):
         return 1
     slots = _setting(settings, SLOTS)
     per_manager = 1 if slots is None else parse_count(slots, f"{CONFIGURATION}[{SLOTS}]", least=1)
-    parallelism = max(count_at(found.content, PARALLELISM, 1), 1)
-    return count_at(found.content, REPLICAS, -(-parallelism // per_manager))
+    return count_at(found.content, REPLICAS, -(-_parallelism(found, settings) // per_manager))
+
+
+def _parallelism(found: Unstructured, settings: Mapping[str, Any]) -> int:
+    """That of the job, else the default in its settings."""
+    written = count_at(found.content, PARALLELISM, 0)
+    default = _setting(settings, DEFAULT_PARALLELISM)
+    if written or default is None:
+        return max(written, 1)
+    return parse_count(default, f"{CONFIGURATION}[{DEFAULT_PARALLELISM}]", least=1)
 
 
 def _setting(settings: Mapping[str, Any], key: str) -> object:
