@@ -21,6 +21,7 @@ import typer
 
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError, UnreachableError
+from kai_py.cli.input_files import text_of
 from kai_py.cli.naming import context_namespace
 from kai_py.observe.http_access import OWN_HEADER, TOKEN_VARIABLE
 from kai_py.watch.errors import ApiError, NotFound, StatusError
@@ -239,10 +240,7 @@ def _given_authorization(token_file: Path | None) -> str:
 def _token(token_file: Path | None) -> str:
     if token_file is None:
         return os.environ.get(TOKEN_VARIABLE, "")
-    try:
-        return token_file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise CommandError(f"{token_file}: {error.strerror}") from None
+    return text_of(str(token_file)).strip()
 
 
 def session(

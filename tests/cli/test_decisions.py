@@ -118,6 +118,9 @@ async def test_what_goes_wrong_is_told(url, tmp_path, monkeypatch):
         decisions.command(url=url, since="yesterday")
     with pytest.raises(CommandError, match="No such file"):
         await asyncio.to_thread(decisions.command, url=url, token_file=tmp_path / "token")
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    with pytest.raises(CommandError, match="bytes: is not UTF-8 text"):
+        await asyncio.to_thread(decisions.command, url=url, token_file=tmp_path / "bytes")
     with pytest.raises(CommandError, match="port-forward"):
         await asyncio.to_thread(decisions.command, url="http://127.0.0.1:1")
     monkeypatch.setenv(TOKEN_VARIABLE, "secret")
