@@ -173,14 +173,18 @@ class Auditor:
 
     def _next_steps(self) -> bool:
         """Go on with the present rule; returns whether there is more of it."""
+        steps = 0
         try:
-            steps = list(islice(self._steps, STEPS_PER_CHECK))
+            for found in islice(self._steps, STEPS_PER_CHECK):
+                steps += 1
+                # One by one: what a rule finds before it fails is not lost.
+                if found is not None:
+                    self._found.append(found)
         except Exception:
             log.exception("a rule of the auditor failed; the others go on")
             self._failures.inc()
             return False
-        self._found.extend(found for found in steps if found is not None)
-        return len(steps) == STEPS_PER_CHECK
+        return steps == STEPS_PER_CHECK
 
     def _finish(self) -> None:
         self._rules = None

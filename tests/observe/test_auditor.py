@@ -1,6 +1,7 @@
 """The auditor inside the scheduler: slices, confirmation, metrics, log, a rule that fails."""
 
 import logging
+from functools import partial
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -115,6 +116,19 @@ def test_a_rule_that_fails_does_not_blind_the_others(monkeypatch, caplog):
     assert world.count() == 1
     assert world.registry.get_sample_value("kai_py_audit_failures_total") == 2
     assert "an object of a kind that never was" in caplog.text
+
+
+def test_what_a_rule_finds_before_it_fails_counts(monkeypatch):
+    def fails_later(rule, cluster):
+        yield from rule(cluster)
+        raise ValueError("an object of a kind that never was")
+
+    rules = tuple(partial(fails_later, rule) for rule in auditor.RULES)
+    monkeypatch.setattr(auditor, "RULES", rules)
+    world = World()
+    world.look(0)
+    world.look(60)
+    assert world.count() == 1
 
 
 def test_a_finding_on_a_late_view_waits_until_the_view_has_caught_up():
