@@ -63,7 +63,7 @@ def entries(value: Any, path: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(each for each in values_at(value, path) if isinstance(each, dict))
 
 
-def count_from_rule(count: Count, owner: Unstructured, default: int | None = None) -> int:
+def count_from_rule(count: Count, owner: Unstructured) -> int:
     """The value of ``count`` for ``owner``."""
     annotated = annotated_count(owner.metadata, *count.annotations)
     if annotated is not None:
@@ -76,7 +76,7 @@ def count_from_rule(count: Count, owner: Unstructured, default: int | None = Non
     known = [each for each in sums if each is not None]
     if known:
         return sum(known)
-    return count.default if default is None else default
+    return count.default
 
 
 def _sum_from_rule(each: SummedField, owner: Unstructured) -> int | None:
