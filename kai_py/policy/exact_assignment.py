@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kai_py.policy.fit import holds
 from kai_py.snapshot.resources import Bools, Floats, Ints
 
 
@@ -47,7 +48,7 @@ def _nodes_to_try(pod_classes: Sequence[PodClass], free: Floats) -> Ints:
     """Rows of the nodes that the search considers, ascending."""
     pods = sum(pod_class.count for pod_class in pod_classes)
     chosen = [
-        np.flatnonzero(pod_class.mask & (free >= pod_class.request[:, None]).all(axis=0))[:pods]
+        np.flatnonzero(pod_class.mask & holds(free, pod_class.request))[:pods]
         for pod_class in pod_classes
     ]
     return np.unique(np.concatenate(chosen)).astype(np.int64)
@@ -69,24 +70,24 @@ class _Search:
         if at == len(self.pods):
             return True
         pod_class = self.pods[at]
-        request = pod_classes[pod_class].request[:, None]
-        feasible = masks[pod_class] & (free >= request).all(axis=0)
+        request = pod_classes[pod_class].request
+        feasible = masks[pod_class] & holds(free, request)
         for row in _distinct_rows(np.flatnonzero(feasible), masks, free, request):
             if self.steps <= 0:
                 return False
             self.steps -= 1
-            free[:, row] -= pod_classes[pod_class].request
+            free[:, row] -= request
             self.rows.append(row)
             if self.run(at + 1, pod_classes, masks, free):
                 return True
             self.rows.pop()
-            free[:, row] += pod_classes[pod_class].request
+            free[:, row] += request
         return False
 
 
 def _distinct_rows(rows: Ints, masks: Bools, free: Floats, request: Floats) -> list[int]:
     """One row per group of equal nodes, the tightest in the requested resources first."""
-    requested = np.flatnonzero(request[:, 0] > 0)
+    requested = np.flatnonzero(request > 0)
     order = np.lexsort((rows, *free[requested][:, rows]))
     first: dict[bytes, int] = {}
     for row in rows[order].tolist():

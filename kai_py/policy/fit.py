@@ -140,6 +140,17 @@ def replicas_that_fit(
     return counts
 
 
+def holds(free: Floats, request: Floats) -> Bools:
+    """Whether ``free`` (resources,) or (resources, nodes) is as much as ``request`` (resources,).
+
+    Only what is requested counts, as in kube-scheduler: nodes may have less than nothing free of
+    something else, where pods that are bound past any scheduler requested more than there is.
+    """
+    requested = request > 0
+    enough = np.transpose(free[requested]) >= request[requested]
+    return np.asarray(enough.all(axis=-1))
+
+
 def requests_where_reported(shape: Shape) -> Iterator[tuple[str, float]]:
     """Requests that count only on nodes that report the resource."""
     yield from shape.plugin_equivalents.items()

@@ -33,6 +33,7 @@ from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.survival import exceeded_limit
 from kai_py.plan.victims.units import VictimUnit
+from kai_py.policy.fit import holds
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
@@ -128,7 +129,7 @@ class Consolidation(VictimStrategy):
             if len(unit.members) > 1 or row is None or not possible[row]:
                 return False
             idle = state.statement.future_idle[:, row]
-            return bool((idle + _min_request(state, unit.members[0]) >= needed).all())
+            return bool(holds(idle + _min_request(state, unit.members[0]), needed))
 
         units = (unit for queue in self.pool.queues() for unit in self.pool.units(queue))
         movable = (pod for unit in units for pod in _pod_by_pod(unit) if helps(pod))
@@ -255,7 +256,5 @@ def _missing_for_one(min_request: Floats, free: Floats) -> Floats:
     fitting = np.floor((free[requested] + FRACTION_TOLERANCE) / min_request[requested]).min(
         initial=np.inf
     )
-    lacking: Floats = (
-        min_request * (max(fitting, 0.0) + 1.0) - free if np.isfinite(fitting) else -free
-    )
-    return lacking
+    pods = max(fitting, 0.0) + 1.0 if np.isfinite(fitting) else 0.0
+    return np.where(requested, min_request * pods - free, 0.0)

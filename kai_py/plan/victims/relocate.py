@@ -21,6 +21,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.quota_check import check_quota
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.units import VictimUnit
+from kai_py.policy.fit import holds
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.pod_selection import rules_of
 
@@ -130,11 +131,9 @@ def _beneficiary_stays_spread(state: CycleState, unit: VictimUnit) -> bool:
 def _keep_in_place(state: CycleState, gang: Gang, member: Member, action: Action) -> bool:
     """Place the pod on its own node again; whether that was possible."""
     statement, row = state.statement, state.snapshot.nodes.positions.get(member.node)
-    if (
-        row is None
-        or member.gpus
-        or (statement.future_idle[:, row] < statement.occupied(member)).any()
-    ):
+    if row is None or member.gpus:
+        return False
+    if not holds(statement.future_idle[:, row], statement.occupied(member)):
         return False
     if not _allowed_by_pod_rules(state, member, row):
         return False
