@@ -219,6 +219,8 @@ def _relief(
     parts = np.divide(cost, usage.total, out=np.zeros_like(cost), where=usage.total > 0)
     row = int(parts.argmax())
     queue, request = state.quota.queues.positions[gang.queue], float(cost[row])
+    if request <= 0:
+        return []  # No queue counts what it requests, so no end brings a part of it.
     allocated = usage.allocated[row].copy()
     for other, amounts in _taken_by_queue(state, units).items():
         allocated[state.quota.queues.ancestors(other)] += amounts[row]

@@ -8,6 +8,7 @@ from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.plan import Action
 from kai_py.policy.lost_work import LossRules, lost_seconds
+from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.replacing import replace
 from tests.support.scenario import START, evicted
@@ -248,6 +249,24 @@ def test_the_next_checkpoint_is_waited_for():
     assert next_deadline(built, settings, memory) == START + NOW + 300.0
     just = replace(saving, checkpoint_interval=1080.0)
     assert evicted(planned(just, waiting("new"), nodes={"a": 1}, rules=WEIGHED))
+
+
+def test_a_gang_that_requests_nothing_that_queues_count_is_planned():
+    """It needs what one pod has of the node; its queue also has a gang that may not evict."""
+
+    def requesting(made, number, pods, charge):
+        shape = Shape(number=number, requests={**made.members[0].shape.requests, "pods": pods})
+        if not charge:
+            shape = Shape(number=number, requests={"pods": pods})
+        return replace(made, members=(replace(made.members[0], shape=shape, charge=charge),))
+
+    wide = ends_in(requesting(ran("wide", "a", 20), 78, 100.0, {"gpu": 1.0}), 500, 20)
+    others = [ends_in(ran(f"other-{n}", "a", 60), 100, 60) for n in range(7)]
+    never = replace(waiting("never", 4), may_preempt=False)
+    new = requesting(waiting("new"), 77, 10.0, {})
+    plan = planned(wide, *others, never, new, nodes={"a": 8}, rules=WEIGHED)
+    assert not plan.set_aside
+    assert evicted(plan) == ["wide-0"]
 
 
 RECLAIM_WAITS = [(10, "owner", False), (2390, "owner", False), (2410, "owner", True)]
