@@ -5,14 +5,18 @@ it, *repairs* while it has fewer running pods than its minimum and had enough be
 device failed under it, or it restarts because of that. A gang that was evicted for another one does
 not repair, nor does one that grows or starts for the first time.
 
-That a gang has run is remembered by its owner's uid, for ``REMEMBERED_SECONDS`` after it was last
-seen. After a restart of the scheduler a gang is known to have run by the pods that it still has.
+That a gang has run is remembered for ``REMEMBERED_SECONDS`` after it was last seen, by its owner's
+uid and its key. An owner may have several gangs, such as the groups of a LeaderWorkerSet, of which
+one that is new does not repair because another has run. A new one in place of one that is gone, as
+where a RayJob starts again with another cluster, counts as that one. After a restart of the
+scheduler a gang is known to have run by the pods that it still has.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from kai_py.grouping.gang import is_satisfied
 from kai_py.snapshot.gangs import Gang
@@ -40,39 +44,42 @@ def spare_rows(queues: Iterable[QueueInfo], nodes: NodeColumns) -> dict[str, Row
     return found
 
 
+class _Started(NamedTuple):
+    """When a gang that has run was last seen, and whether it has lost pods to other gangs since."""
+
+    seen: float
+    was_evicted: bool = False
+
+
 @dataclass
 class StartedGangs:
-    """Owners, by uid, of gangs that have run with their minimum, and when they were last seen."""
+    """Gangs that have run with their minimum, by the uid of their owner and their key."""
 
-    _seen: dict[str, float] = field(default_factory=dict)
-    _evicted: dict[str, float] = field(default_factory=dict)
+    _known: dict[str, dict[str, _Started]] = field(default_factory=dict)
 
     def observe(self, gangs: Iterable[Gang], now: float) -> None:
         """Take in the gangs of a cycle; O(gangs)."""
+        present: dict[str, list[Gang]] = {}
         for gang in gangs:
-            uid = gang.owner.uid
-            if _has_minimum(gang):
-                self._seen[uid] = now
-                self._evicted.pop(uid, None)
-            elif uid in self._seen:
-                self._seen[uid] = now
-            elif uid in self._evicted:
-                self._evicted[uid] = now
-        self._seen = _recent(self._seen, now)
-        self._evicted = _recent(self._evicted, now)
+            present.setdefault(gang.owner.uid, []).append(gang)
+        self._known = {
+            uid: found
+            for uid in dict.fromkeys((*self._known, *present))
+            if (found := _now_known(self._known.get(uid, {}), present.get(uid, ()), now))
+        }
 
     def record_evicted(self, gangs: Iterable[Gang], now: float) -> None:
         """These gangs lost pods to others: what they lack is no loss to repair."""
         for gang in gangs:
-            self._seen.pop(gang.owner.uid, None)
-            self._evicted[gang.owner.uid] = now
+            self._known.setdefault(gang.owner.uid, {})[gang.key] = _Started(now, was_evicted=True)
 
     def repairs(self, gang: Gang) -> bool:
         """Whether ``gang`` has lost pods that it needs, not to other gangs."""
-        if gang.owner.uid in self._evicted or _has_minimum(gang):
+        known = self._known.get(gang.owner.uid, {}).get(gang.key)
+        if _has_minimum(gang) or (known is not None and known.was_evicted):
             return False
         remains = bool(gang.bound) and not gang.starts_in_part
-        return remains or gang.owner.uid in self._seen
+        return remains or known is not None
 
 
 @dataclass(frozen=True)
@@ -119,5 +126,22 @@ def _has_minimum(gang: Gang) -> bool:
     )
 
 
-def _recent(seen: Mapping[str, float], now: float) -> dict[str, float]:
-    return {uid: at for uid, at in seen.items() if now - at <= REMEMBERED_SECONDS}
+def _now_known(
+    known: Mapping[str, _Started], present: Sequence[Gang], now: float
+) -> dict[str, _Started]:
+    """By key, the gangs of one owner that have run, once those ``present`` were seen."""
+    found: dict[str, _Started] = {}
+    keys = {gang.key for gang in present}
+    gone = {
+        key: each
+        for key, each in known.items()
+        if key not in keys and now - each.seen <= REMEMBERED_SECONDS
+    }
+    for gang in present:
+        if _has_minimum(gang):
+            found[gang.key] = _Started(now)
+        elif gang.key in known:
+            found[gang.key] = known[gang.key]._replace(seen=now)
+        elif gone:
+            found[gang.key] = gone.pop(next(iter(gone)))._replace(seen=now)
+    return found | gone

@@ -4,8 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.queue import InvalidQueueError, read_queue
+from kai_py.grouping.gang import Owner
 from kai_py.observe.queue_explanation import explain_queue
+from kai_py.policy.spares import StartedGangs
 from tests.support.scenario import cluster, evicted, job, node, placed, pod, queue
+from tests.support.worlds import gang
 
 SPARE = {"kai/spare": "team"}
 SELECTOR = {"matchLabels": SPARE}
@@ -122,6 +125,48 @@ def test_a_gang_that_was_evicted_for_another_does_not_repair():
     running_now = pod("urgent", queue="team", priority=9, created=5, node="a")
     world.add(running_now, worker(1, owner, priority=1, created=6))
     assert placed(world.plan()) == {}
+
+
+def group(name, node=""):
+    """One of several gangs of one owner, as a LeaderWorkerSet makes them."""
+    owner = Owner("v1", "LeaderWorkerSet", "default", "serve", "uid")
+    return replace(gang(f"serve-{name}", pods=1, node=node), owner=owner)
+
+
+def test_a_group_that_is_new_does_not_repair_because_another_one_runs():
+    started = StartedGangs()
+    started.observe([group(0, "a")], 0.0)
+    started.observe([group(0, "a"), group(1)], 10.0)
+    assert not started.repairs(group(1))
+    started.observe([group(0), group(1)], 20.0)
+    assert started.repairs(group(0))
+    assert not started.repairs(group(1))
+
+
+def test_a_group_that_was_evicted_does_not_repair_because_another_one_runs():
+    started = StartedGangs()
+    started.observe([group(0, "a"), group(1, "b")], 0.0)
+    started.record_evicted([group(1, "b")], 0.0)
+    started.observe([group(0, "a"), group(1)], 10.0)
+    assert not started.repairs(group(1))
+    started.observe([group(0), group(1)], 20.0)
+    assert started.repairs(group(0))
+
+
+@pytest.mark.parametrize("was_evicted", [True, False])
+def test_a_gang_in_place_of_one_that_is_gone_counts_as_that_one(was_evicted):
+    """A RayJob that starts again has a cluster, and so a gang, of another name."""
+    started = StartedGangs()
+    started.observe([group("first", "a")], 0.0)
+    if was_evicted:
+        started.record_evicted([group("first", "a")], 0.0)
+    for now in (10.0, 1000.0, 1900.0):
+        started.observe([group("second"), group("third")], now)
+        assert started.repairs(group("second")) is not was_evicted
+        assert not started.repairs(group("third"))
+    started.observe([], 3000.0)
+    started.observe([group("second")], 3001.0)
+    assert not started.repairs(group("second"))
 
 
 def test_after_a_restart_of_the_scheduler_a_gang_is_known_by_what_is_left_of_it():
