@@ -4,8 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.queue import InvalidQueueError, read_queue
+from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Owner
 from kai_py.observe.queue_explanation import explain_queue
+from kai_py.plan.cycle import CycleMemory
 from kai_py.policy.spares import StartedGangs
 from tests.support.scenario import cluster, evicted, job, node, placed, pod, queue
 from tests.support.worlds import gang
@@ -167,6 +169,13 @@ def test_a_gang_in_place_of_one_that_is_gone_counts_as_that_one(was_evicted):
     started.observe([], 3000.0)
     started.observe([group("second")], 3001.0)
     assert not started.repairs(group("second"))
+
+
+def test_an_error_in_what_is_computed_does_not_make_gangs_forgotten():
+    memory = CycleMemory(ClusterDevices())
+    memory.started.observe([group(0, "a")], 0.0)
+    memory.forget_results()
+    assert memory.started.repairs(group(0))
 
 
 def test_after_a_restart_of_the_scheduler_a_gang_is_known_by_what_is_left_of_it():

@@ -146,6 +146,7 @@ class CycleMemory:
                     runtimes=self.runtimes,
                     served=self.served,
                     due=self.due,
+                    started=self.started,
                     startups=self.startups,
                     left_out=self.left_out,
                 )
