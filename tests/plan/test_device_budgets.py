@@ -1,5 +1,7 @@
 """Searches for devices that cost too much hurt their gang only, and end."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from kai_py.api.records.resource import ResourceClaim, ResourceSlice
@@ -259,6 +261,13 @@ def test_a_cycle_makes_no_more_steps_than_it_may_and_the_others_go_on():
     assert set(placed(plan)) == {"small"}
     assert cluster.devices.spending.steps._in_cycle <= 5_000 + 100
     assert "search budget exceeded" in reasons(plan)["puzzle0"].message
+
+
+def test_only_gangs_that_are_there_are_remembered_as_cut_short():
+    memory = CycleMemory(ClusterDevices(), cut_short={"default/Job/gone": 1, "default/Job/here": 2})
+    over = SimpleNamespace(searched={}, turns=SimpleNamespace(over=True), cut={"default/Job/new"})
+    memory.record_searches(over, {"default/Job/here", "default/Job/new"})
+    assert memory.cut_short == {"default/Job/here": 2, "default/Job/new": 0}
 
 
 def test_gangs_whose_search_was_cut_short_come_last_and_all_get_an_answer():

@@ -101,7 +101,8 @@ class CycleMemory:
         kept |= {key: self.cycle_count for key, ran_out in searched.items() if ran_out}
         self.out_of_budget = kept
         # Where the cycle did not end early every other gang had its answer.
-        left = self.cut_short if state.turns.over else {}
+        cut_short = self.cut_short if state.turns.over else {}
+        left = {key: at for key, at in cut_short.items() if key in pending}
         self.cut_short = left | dict.fromkeys(sorted(state.cut), self.cycle_count)
         self.is_unfinished = bool(state.cut) or state.turns.over
         self.cycle_count += 1
