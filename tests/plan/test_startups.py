@@ -338,6 +338,11 @@ def test_the_next_leader_goes_on_with_what_was_known(monkeypatch):
     assert unpacked("x") == unpacked("") == StartupRecord()
 
 
+def test_a_gang_that_is_left_out_of_the_cycle_has_no_time():
+    known = Startups(since={"default/Job/gone": (START, None), "default/Job/ready": (START, START)})
+    assert known.wake_at(cluster(node("a")).snapshot(10.0), {}) == [START + 60.0]
+
+
 def test_gangs_that_fail_everywhere_blame_no_node():
     made = cluster(node("a", 8), node("b", 8))
     made.add(queue("q", 8, **TIMEOUT), queue("r", 8, **TIMEOUT))

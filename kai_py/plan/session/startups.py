@@ -258,11 +258,11 @@ class Startups:
         held = [self.attempts[key].until for key in self.held(snapshot)]
         due = []
         for key, (since, ready) in self.since.items():
-            rule = ready_rule(snapshot.gangs[key], rules)
+            gang = snapshot.gangs.get(key)  # None where it is left out of the cycle
             if ready is not None:
                 due.append(ready + SETTLED_SECONDS)
-            elif rule.timeout:
-                due.append(since + rule.timeout)
+            elif gang is not None and (timeout := ready_rule(gang, rules).timeout):
+                due.append(since + timeout)
         ends = [blames[0].time + AVOIDED_SECONDS for blames in self.blames.values()]
         return [at for at in (*held, *due, *ends) if snapshot.now < at < math.inf]
 
