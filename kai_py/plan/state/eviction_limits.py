@@ -1,7 +1,8 @@
 """Eviction limits: what protects pods although fairness would allow their eviction.
 
 - A PodDisruptionBudget protects its pods beyond the number that may be disrupted now: the Eviction
-  API would refuse, and a gang would wait for capacity that is never released.
+  API would refuse, and a gang would wait for capacity that is never released. Of a pod that several
+  budgets select it refuses every eviction, whatever they allow.
 - ``maxEvictionsPerHour`` protects the pods of a queue that lost that many in the last hour. A
   larger unit may be evicted if the queue lost none for an hour: the limit slows evictions down, it
   does not prevent them.
@@ -278,34 +279,37 @@ class EvictionLimits:
             if self._settling and not self._settling.isdisjoint(pods):
                 self.protected_by[queue] = SETTLING
                 continue
-            with_unit = disrupted.copy()
-            self._count_disruptions(with_unit, pods)
-            exceeded = next(
-                (
-                    name
-                    for name, before, after, allowed in zip(
-                        self._names, disrupted, with_unit, self._allowed, strict=True
-                    )
-                    # A budget that is exceeded already protects only the pods that would exceed it
-                    # further.
-                    if after > max(before, allowed)
-                ),
-                None,
-            )
-            if exceeded is not None:
-                self.protected_by[queue] = f"PodDisruptionBudget {exceeded}"
+            budget = self._refusing_budget(pods, disrupted)
+            if budget:
+                self.protected_by[queue] = f"PodDisruptionBudget {budget}"
                 continue
-            disrupted = with_unit
+            self._count_disruptions(disrupted, pods)
             lost[queue] = lost.get(queue, 0) + len(pods)
             yield unit
 
     def blocking_budget(self, pods: Iterable[str], evicted: Mapping[str, Evicted]) -> str:
         """The PodDisruptionBudget that forbids evicting these pods, by uid, beside ``evicted``."""
         self._count_evicted(evicted)
-        disrupted = self._disrupted.copy()
-        self._count_disruptions(disrupted, pods)
-        bounds = zip(self._names, self._disrupted, disrupted, self._allowed, strict=True)
-        return next((name for name, was, now, allowed in bounds if now > max(was, allowed)), "")
+        return self._refusing_budget(pods, self._disrupted)
+
+    def _refusing_budget(self, pods: Iterable[str], disrupted: Sequence[int]) -> str:
+        """The budget that forbids evicting these pods; "" if none does. O(pods).
+
+        ``disrupted``: by position of a budget, how many of its pods are evicted without them. A
+        budget that is exceeded already protects only the pods that would exceed it further.
+        """
+        counts: dict[int, int] = {}
+        for uid in pods:
+            positions = self._budgets.get(uid, ())
+            if len(positions) > 1:
+                first, second = (self._names[position] for position in positions[:2])
+                return f"{first} (with {second}, and no pod of several budgets is evicted)"
+            for position in positions:
+                counts[position] = counts.get(position, 0) + 1
+        for position in sorted(counts):
+            if disrupted[position] + counts[position] > self._allowed[position]:
+                return self._names[position]
+        return ""
 
     @contextmanager
     def recording(self) -> Iterator[Mapping[str, str]]:

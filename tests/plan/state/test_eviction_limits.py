@@ -31,7 +31,7 @@ def budget(allowed: int, app: str = "web") -> PodDisruptionBudget:
     )
 
 
-def full_node(*more, protected: int = 4):
+def full_node(*more, protected: int = 4, **settings):
     """Four pods of low priority on four GPUs, the youngest of them protected."""
     return cluster(
         node("a", 4),
@@ -47,6 +47,7 @@ def full_node(*more, protected: int = 4):
             for i in range(4)
         ],
         *more,
+        **settings,
     )
 
 
@@ -65,6 +66,29 @@ def test_others_leave_in_place_of_those_that_are_protected():
 def test_as_many_leave_as_the_budget_allows():
     assert evicted(full_node(budget(2), urgent(2)).plan()) == ["low2", "low3"]
     assert evicted(full_node(budget(2), urgent(3)).plan()) == []
+
+
+@pytest.mark.parametrize("action", [Action.PREEMPT, Action.RECLAIM])
+def test_pods_that_several_budgets_select_stay_as_the_api_evicts_none_of_them(action):
+    """The Eviction API answers 500, however many disruptions each of the budgets allows."""
+    second = replace(budget(9), metadata=replace(budget(9).metadata, name="second", uid="second"))
+    both = full_node(budget(9), second, urgent(1), actions=(Action.ALLOCATE, action))
+    if action is Action.RECLAIM:
+        both.add(queue("team", 0), queue("poor", 8), pod("urgent", queue="poor"))
+    plan = both.plan()
+    assert evicted(plan) == []
+    [waiting] = plan.unplaced
+    assert "PodDisruptionBudget default/second (with default/web, and no pod of several" in (
+        waiting.message
+    )
+    [name] = evicted(both.remove(second).plan())
+    assert name == "low3"
+
+
+def test_others_leave_in_place_of_those_that_several_budgets_select():
+    second = replace(budget(9), metadata=replace(budget(9).metadata, name="second", uid="second"))
+    world = full_node(budget(9), second, urgent(2), protected=2)
+    assert evicted(world.plan()) == ["low0", "low1"]
 
 
 def test_a_budget_that_changes_or_goes_is_heard_of():
