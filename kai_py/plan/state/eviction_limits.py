@@ -27,6 +27,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain, takewhile
 from typing import Protocol, TypeVar
 
 from kai_py.plan.plan import Action, Eviction
@@ -73,7 +74,8 @@ class EvictionHistory:
         for (queue, gang), count in pods.items():
             record = EvictionRecord(gang, float(int(now)), count)
             self.by_queue.setdefault(queue, []).append(record)
-            self.by_gang[gang] = [*self.by_gang.pop(gang, []), now]
+            recent = [at for at in self.by_gang.pop(gang, ()) if at > now - DAY]
+            self.by_gang[gang] = [*recent, now]
 
     def prune(self, now: float, cooldown: float) -> None:
         """Drop records that no longer count at ``now``."""
@@ -123,12 +125,17 @@ class EvictionHistory:
 
     def in_cooldown(self, now: float, cooldown: float) -> frozenset[str]:
         """Gangs of which a pod was evicted within ``cooldown`` seconds."""
-        return frozenset(
+        recorded = (
             record.gang
             for records in self.by_queue.values()
             for record in records
             if record.at > now - cooldown
         )
+        # Records that were merged name one of their gangs; this process knows the others.
+        last = takewhile(
+            lambda gang: int(self.by_gang[gang][-1]) > now - cooldown, reversed(self.by_gang)
+        )
+        return frozenset(chain(recorded, last))
 
 
 def _merge_oldest(records: list[EvictionRecord]) -> list[EvictionRecord]:

@@ -220,6 +220,27 @@ def test_of_many_evictions_the_oldest_are_told_as_one():
     assert past.evicted_last_hour(200.0) == {"q": 400}
 
 
+def test_the_cooldown_protects_all_gangs_of_evictions_that_are_told_as_one():
+    low, urgent = gang("low", node="a", pods=1), gang("urgent", pods=1, priority=10)
+    [each] = world({"a": 1}, low, urgent).plan().evictions
+    past, gangs = EvictionHistory(), [f"gang-{n}" for n in range(MAX_RECORDS + 20)]
+    past.record([replace(each, gang=name) for name in gangs], 100.5)
+    past.prune(101.0, 60.0)
+    assert len(past.by_queue[each.queue]) == MAX_RECORDS
+    assert past.in_cooldown(159.9, 60.0) == frozenset(gangs)
+    assert past.in_cooldown(160.0, 60.0) == frozenset()
+
+
+def test_only_evictions_of_the_last_day_are_kept_of_a_gang():
+    low, urgent = gang("low", node="a", pods=1), gang("urgent", pods=1, priority=10)
+    evictions = world({"a": 1}, low, urgent).plan().evictions
+    past, now = EvictionHistory(), 0.0
+    for hour in range(100):
+        now = hour * 3600.0
+        past.record(evictions, now)
+    assert past.evictions_of(low.key, now) == len(past.by_gang[low.key]) == 24
+
+
 def test_a_core_larger_than_the_limit_goes_alone():
     core = gang("core", node="a", pods=8)
     team = QueueInfo(name="team", deserved={"gpu": 8.0}, max_evictions_per_hour=2)
