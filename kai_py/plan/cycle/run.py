@@ -208,7 +208,6 @@ def _next_end(state: CycleState, startups: Iterable[float]) -> float | None:
 
     Seconds since the epoch; None if no gang waits for a known time.
     """
-    settled_at = state.eviction_limits.settled_at
-    ends = [*state.waiting.values(), *(() if settled_at is None else (settled_at,))]
+    ends = [*state.waiting.values(), *state.eviction_limits.ends]
     ends += (*state.postponed.values(), *state.checkpoint_ends, *state.spot.fallback_at.values())
     return min((*ends, *startups), default=None)

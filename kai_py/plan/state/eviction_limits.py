@@ -241,6 +241,18 @@ class EvictionLimits:
         return min(self._started.values()) + self._settling_time
 
     @property
+    def ends(self) -> Iterator[float]:
+        """When time alone ends the protection of pods that were considered as victims."""
+        if self.settled_at is not None:
+            yield self.settled_at
+        for queue, records in self._history.by_queue.items() if self.protected_by else ():
+            spans = (self._cooldown, HOUR if queue in self._hourly_limits else 0.0)
+            ends = (record.at + span for record in records for span in spans)
+            yield from (end for end in ends if end > self._now)
+        for gang in self.evicted_often:
+            yield self._history.by_gang[gang][-self._per_day] + DAY
+
+    @property
     def has_settling_pods(self) -> bool:
         """Whether time alone will end the protection of any pod."""
         return bool(self._started)

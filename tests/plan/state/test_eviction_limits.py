@@ -12,6 +12,7 @@ from kai_py.api.records.disruption import (
 )
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.plan import Action
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.eviction_limits import MAX_RECORDS, EvictionHistory, EvictionLimits
@@ -143,6 +144,7 @@ def test_a_queue_loses_no_more_in_an_hour_than_its_limit():
     ask = at(*(gang(f"urgent{i}", pods=1, priority=10) for i in range(3)))
     assert len(evicted(played(memory, ask, 1000.0))) == 2
     assert evicted(played(memory, ask, 4599.0)) == []
+    assert deadline_of(ask, 4599.0, memory) == 4600.0
     assert len(evicted(played(memory, ask, 4601.0))) == 2
 
 
@@ -264,7 +266,13 @@ def test_who_was_just_evicted_is_not_evicted_again():
     assert evicted(played(memory, each, 1000.0)) == ["x-0"]
     assert evicted(played(memory, each, 1300.0)) == ["y-0"], "x came back and is spared"
     assert evicted(played(memory, each, 1599.0)) == []
+    assert deadline_of(each, 1599.0, memory) == 1600.0
     assert evicted(played(memory, each, 1601.0)) == ["x-0"]
+
+
+def deadline_of(each, now, memory):
+    found = next_deadline(each.snapshot(now), CycleSettings(**each.settings), memory)
+    return None if found is None else found - START
 
 
 def test_pods_that_are_gone_are_protected_by_nobody():
