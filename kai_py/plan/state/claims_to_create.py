@@ -25,13 +25,16 @@ from kai_py.api.records.resource import (
 from kai_py.dra.divisible_gpus import DivisibleGpu, serving, share_constraints, share_request
 from kai_py.plan.plan import ClaimToCreate
 from kai_py.snapshot.gangs import Member
-from kai_py.snapshot.resources import Ints
+from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
 UNNAMED_CLAIM = "<extended-resources>"
 MAX_BASE_LENGTH = 53
 """Characters of a name before its suffix of 10, so that it fits into a label (63)."""
+
+MAX_BITS = 63
+"""Rows of a table whose columns are compared as numbers of int64, which is faster."""
 
 FindDivisible = Callable[[str], Mapping[str, tuple[DivisibleGpu, ...]]]
 """The GPUs of a class of which parts can be claimed, by node."""
@@ -51,17 +54,27 @@ def extended_claims_by_node(
     if not resources:
         yield (), rows
         return
-    missing = np.zeros(len(rows), dtype=np.int64)
-    for bit, resource in enumerate(resources):
+    missing = np.ones((len(resources), len(rows)), dtype=np.bool_)
+    for at, resource in enumerate(resources):
         position = snapshot.resources.positions.get(resource)
-        if position is None:
-            missing |= 1 << bit
-        else:
-            missing |= (snapshot.nodes.allocatable[position, rows] <= 0).astype(np.int64) << bit
-    for code in np.unique(missing):
-        names = tuple(name for bit, name in enumerate(resources) if code >> bit & 1)
-        for gpus, same in _by_gpus(shape, snapshot, names, rows[missing == code], divisible):
+        if position is not None:
+            missing[at] = snapshot.nodes.allocatable[position, rows] <= 0
+    codes = _column_codes(missing)
+    for code in np.unique(codes):
+        alike = codes == code
+        lacking = missing[:, alike.argmax()]
+        names = tuple(name for name, lacks in zip(resources, lacking, strict=True) if lacks)
+        for gpus, same in _by_gpus(shape, snapshot, names, rows[alike], divisible):
             yield _claim_template(shape, names, gpus), same
+
+
+def _column_codes(columns: Bools) -> Ints:
+    """(columns,) int64: the same number for equal columns of (rows, columns)."""
+    if len(columns) < MAX_BITS:
+        powers = 1 << np.arange(len(columns), dtype=np.int64)
+        return np.asarray(powers @ columns, dtype=np.int64)
+    codes = np.unique(columns, axis=1, return_inverse=True)[1]
+    return np.asarray(codes, dtype=np.int64).reshape(-1)
 
 
 def _by_gpus(

@@ -1,5 +1,6 @@
 """`nvidia.com/gpu` in a container: served by a device plugin, or by a claim that is made."""
 
+import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.core import PodExtendedResourceClaimStatus
@@ -90,6 +91,25 @@ def test_nodes_with_a_device_plugin_go_first_so_that_claims_find_their_devices()
     kinds = [answering(), queue("team", 16), with_driver("a-driver"), node("b-plugin", 2)]
     plan = cluster(*kinds, *(pod(f"p{i}", 1, queue="team") for i in range(3))).plan()
     assert sorted(placed(plan).values()) == ["a-driver", "b-plugin", "b-plugin"]
+
+
+@pytest.mark.parametrize("count", [3, 80])
+def test_however_many_resources_a_pod_names_those_that_lack_are_claimed(count):
+    names = [f"example.com/kind-{n:02}" for n in range(count)]
+    bare, *driver = with_driver("n")
+    reported = {**bare.status.allocatable, **dict.fromkeys(names[1:-1], "1")}
+    most = replace(bare, status=replace(bare.status, allocatable=reported))
+    world = cluster(
+        queue("team", 0),
+        most,
+        driver,
+        node("without", 0),
+        [answering(f"class-{n}", name) for n, name in enumerate(names)],
+        pod("p", 0, queue="team", requests=dict.fromkeys(names, "1")),
+    )
+    plan = world.plan()
+    assert placed(plan) == {"p": "n"}
+    assert len(made(plan)["p"]) == 2
 
 
 def test_no_class_no_claim():
