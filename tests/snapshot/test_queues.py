@@ -168,6 +168,21 @@ def test_inheritance_passes_through_5000_levels_once():
     assert inherited(reversed(specs), lambda spec: spec.ageing) == {s.name: 7.0 for s in specs}
 
 
+LOWEST, HIGHEST = -(2**31), 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("written", "counts"),
+    [(LOWEST, None), (HIGHEST, None), (HIGHEST + 1, HIGHEST), (-(2**40), LOWEST)],
+)
+def test_the_priorities_that_the_crd_admits_count_and_others_are_named_as_written(written, counts):
+    table, problems = build(QueueInfo(name="q", priority=written))
+    assert table.priority.tolist() == [written if counts is None else counts]
+    said = [] if counts is None else [f"is {written}, must be", f"treated as {counts}"]
+    assert len(problems) == bool(said)
+    assert all(each in problems[0].reason for each in said)
+
+
 def test_absurd_weights_and_priorities_are_cut_and_told():
     table, problems = build(
         QueueInfo(name="a", weight=1e308, priority=10**30), QueueInfo(name="b", weight=1e308)

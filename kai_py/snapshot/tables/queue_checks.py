@@ -19,8 +19,8 @@ MAX_WEIGHT = 1e15
 """Weights of memory may be in bytes, as in queues of KAI."""
 
 
-MAX_PRIORITY = 2**31 - 1
-
+MIN_PRIORITY, MAX_PRIORITY = -(2**31), 2**31 - 1
+"""As our CRD admits; queues of KAI have any int64."""
 
 MAX_LISTED = 8
 """Most queues that a message about a cycle lists."""
@@ -83,7 +83,7 @@ def _with_usable_amounts(
     def report(where: str, amount: float, wanted: str, treated_as: float) -> float:
         reason = (
             f"queue {spec.name!r}: {where} is {amount}, must be {wanted}; "
-            f"it is treated as {treated_as:g}"
+            f"it is treated as {treated_as:.10g}"
         )
         problems.append(QueueProblem(spec.name, QueueFault.INVALID_AMOUNT, reason))
         return treated_as
@@ -107,9 +107,10 @@ def _with_usable_amounts(
     most = row("max", spec.max, unlimited=True)
     weight = usable("weight", spec.weight, unlimited=False)
     weights = row("weights", spec.weights, unlimited=False)
-    priority = max(-MAX_PRIORITY, min(spec.priority, MAX_PRIORITY))
+    priority = max(MIN_PRIORITY, min(spec.priority, MAX_PRIORITY))
     if priority != spec.priority:
-        report("priority", priority, f"within {MAX_PRIORITY} of 0", priority)
+        wanted = f"from {MIN_PRIORITY} to {MAX_PRIORITY}"
+        report("priority", spec.priority, wanted, priority)
     if len(problems) == known:
         return spec
     return replace(
@@ -122,7 +123,7 @@ def _is_usable(spec: QueueInfo) -> bool:
     return (
         all(amount >= 0 for amount in (*spec.deserved.values(), *spec.max.values()))
         and all(0 <= weight <= MAX_WEIGHT for weight in (spec.weight, *spec.weights.values()))
-        and -MAX_PRIORITY <= spec.priority <= MAX_PRIORITY
+        and MIN_PRIORITY <= spec.priority <= MAX_PRIORITY
     )
 
 
