@@ -18,6 +18,7 @@ from kai_py.observe.explanation import Explainer
 from kai_py.observe.gang_rows import gang_rows
 from kai_py.observe.kept_startups import packed, unpacked
 from kai_py.plan.plan import Stage
+from kai_py.plan.search_cache.inputs import InputsChange
 from kai_py.plan.session.startups import Blame, FailedStart, ReadyRule, StartupRecord, Startups
 from kai_py.snapshot.tables.readiness import startup_problem
 from tests.support.scenario import START, at, cluster, evicted, job, node, placed, pod, queue
@@ -281,6 +282,17 @@ def test_only_failures_of_several_tenants_make_a_node_avoided(second, avoided):
         assert placed(plan)["next"] != "bad"
         made.plan(300 + 1801)
         assert made.memory.startups.avoided() == {}
+
+
+@pytest.mark.parametrize("namespace", ["default", "other"])
+def test_while_a_node_is_avoided_answers_hold_as_long_as_nothing_changes(namespace):
+    made = cluster(*(node(name, 8) for name in ("good", "bad", "free")))
+    made.add(queue("q", 8, **TIMEOUT), queue("r", 8, **TIMEOUT))
+    made.add(failing("one", "q", "default", "bad"), failing("two", "r", namespace, "bad"))
+    for now in (0, 300, 400, 401):
+        made.plan(now)
+    assert bool(made.memory.startups.avoided()) == (namespace == "other")
+    assert made.memory.search_inputs.change is InputsChange.UNCHANGED
 
 
 def test_devices_are_avoided_by_the_same_rule():

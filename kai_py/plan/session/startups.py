@@ -29,6 +29,7 @@ from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.departures import Departure
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.device_health import DeviceKey
 from kai_py.snapshot.tables.queues import QueueInfo
@@ -107,18 +108,29 @@ class StartupRecord:
     device_blames: dict[DeviceKey, tuple[Blame, ...]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class MarkedNodes:
+    """``marked``: the ``nodes`` with those ``avoided`` (by name) among the suspect ones."""
+
+    nodes: NodeColumns
+    avoided: Mapping[str, Departure]
+    marked: NodeColumns
+
+
 @dataclass
 class Startups:
     """What is remembered from cycle to cycle.
 
     ``since``: by gang key, when it was first not ready, and since when it has been ready again, if
-    it is. ``blames``: by node; ``device_blames``: by device.
+    it is. ``blames``: by node; ``device_blames``: by device. ``marked``: the nodes of the last
+    cycle that avoided any, as searches compare nodes by identity.
     """
 
     since: dict[str, tuple[float, float | None]] = field(default_factory=dict)
     attempts: dict[str, Attempts] = field(default_factory=dict)
     blames: dict[str, tuple[Blame, ...]] = field(default_factory=dict)
     device_blames: dict[DeviceKey, tuple[Blame, ...]] = field(default_factory=dict)
+    marked: MarkedNodes | None = None
 
     def observe(self, snapshot: Snapshot, rules: Mapping[str, "ReadyRule"]) -> None:
         """Note which gangs are not ready at the start of a cycle. O(gangs with pods not ready)."""
@@ -271,9 +283,14 @@ def with_avoided_nodes(snapshot: Snapshot, startups: Startups) -> Snapshot:
     """``snapshot`` with the nodes to avoid among the suspect ones."""
     avoided = startups.avoided()
     if not avoided:
+        startups.marked = None
         return snapshot
-    nodes = replace(snapshot.nodes, departures={**avoided, **snapshot.nodes.departures})
-    return replace(snapshot, nodes=nodes)
+    known = startups.marked
+    if known is None or known.nodes is not snapshot.nodes or known.avoided != avoided:
+        departures = {**avoided, **snapshot.nodes.departures}
+        marked = replace(snapshot.nodes, departures=departures)
+        known = startups.marked = MarkedNodes(snapshot.nodes, avoided, marked)
+    return replace(snapshot, nodes=known.marked)
 
 
 def min_member_is_ready(snapshot: Snapshot, gang: Gang) -> bool:
