@@ -9,7 +9,7 @@ from kai_py.grouping.gang import Owner
 from kai_py.observe.queue_explanation import explain_queue
 from kai_py.plan.cycle import CycleMemory
 from kai_py.policy.spares import StartedGangs
-from tests.support.scenario import cluster, evicted, job, node, placed, pod, queue
+from tests.support.scenario import cluster, evicted, job, node, nominated, placed, pod, queue
 from tests.support.worlds import gang
 
 SPARE = {"kai/spare": "team"}
@@ -127,6 +127,32 @@ def test_a_gang_that_was_evicted_for_another_does_not_repair():
     running_now = pod("urgent", queue="team", priority=9, created=5, node="a")
     world.add(running_now, worker(1, owner, priority=1, created=6))
     assert placed(world.plan()) == {}
+
+
+def test_what_was_tried_without_spares_is_undone_before_they_are_used():
+    """Without the spare, which is to be reclaimed, the larger pod fits and the smaller does not."""
+    owner = job("train", 2, "team")
+    world = cluster(
+        queue("team", 8, spares=SELECTOR),
+        queue("guest", 0),
+        node("a", 3),
+        spare(),
+        owner,
+        [pod(f"w{gpus}", gpus, owner=owner) for gpus in (2, 1)],
+        pod("taken", queue="guest", node="spare"),
+    )
+    running(world, world.plan())
+    world.plan()
+    lost = [each for each in pods_of(world) if each.spec.node_name == "a"]
+    world.remove(world._known["nodes", ("", "a")], *lost).add(node("b", 2))
+    world.add([pod(f"again{gpus}", gpus, owner=owner) for gpus in (2, 1)])
+    plan = world.plan()
+    assert not plan.set_aside
+    assert nominated(plan) == {"again2": "b", "again1": "spare"}
+    assert {each.queue: each.allocated["gpu"] for each in plan.queues} == {
+        "team": 3.0,
+        "guest": 0.0,
+    }
 
 
 def group(name, node=""):

@@ -107,7 +107,10 @@ class Placer:
         closed = dict.fromkeys((*spares.closed(gang), *spares.usable(gang)))
         for rows in (tuple(closed), spares.closed(gang)):
             nodes = exclude_rows(rows, allowed, len(attempt.statement.snapshot.nodes))
-            reason = self._place_allowed(attempt, members, nodes)
+            with attempt.statement.trial() as trial:
+                reason = self._place_allowed(attempt, members, nodes)
+                if reason is None:
+                    trial.keep()
             if reason is None or not spares.usable(gang):
                 break
         closed_now = spares.closed(gang)
