@@ -6,13 +6,14 @@ minMember are lost with it. Pods of a unit whose own node still has capacity for
 pod that is placed on its own node is not evicted. A claim that was created for one pod only is
 created again with it, so the pod may get other devices on another node; pods with claims that
 outlive them are not relocated. Anti-affinity and topology spread hold for relocated pods as for any
-other: the preemptor's anti-affinity may keep them off nodes, and its spread constraints must still
-hold with them.
+other: the preemptor's anti-affinity may keep them off nodes, and its required affinity and spread
+constraints must still hold with them.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 from msgspec import structs
 
 from kai_py.plan.placement.fit import by_shape
@@ -23,7 +24,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.fit import holds
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.pod_selection import rules_of
+from kai_py.snapshot.pod_selection import DomainTerm, rules_of, selects
 
 
 def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> list[VictimUnit]:
@@ -111,21 +112,44 @@ def _try_relocation(
             capacity=Capacity.FUTURE_IDLE,
             explain=False,
         )
-        if not blocked and _beneficiary_stays_spread(state, unit):
+        beneficiary = state.statement.evicted[unit.members[0].pod.uid].beneficiary
+        if not blocked and _stays_spread(state, beneficiary) and _stays_near(state, beneficiary):
             trial.keep()
     return trial.kept
 
 
-def _beneficiary_stays_spread(state: CycleState, unit: VictimUnit) -> bool:
-    """Whether the preemptor's spread constraints still hold with the unit where it is now."""
+def _stays_spread(state: CycleState, beneficiary: Gang) -> bool:
+    """Whether the preemptor's spread constraints still hold with the victims where they are now."""
     statement = state.statement
-    beneficiary = statement.evicted[unit.members[0].pod.uid].beneficiary
     rules = statement.pod_rules.rules(Capacity.FUTURE_IDLE)
     return all(
         rules.is_spread(member.shape, statement.placed[member.pod.uid].row)
         for member in beneficiary.members
         if rules_of(member.shape).spread and member.pod.uid in statement.placed
     )
+
+
+def _stays_near(state: CycleState, beneficiary: Gang) -> bool:
+    """Whether the preemptor's required affinity still holds.
+
+    Its first pod is near no other if there is none. A relocated pod that the affinity selects may
+    start before it, and then has to be in the same domain.
+    """
+    statement, namespaces = state.statement, state.snapshot.namespaces
+    placed = [m for m in beneficiary.members if m.pod.uid in statement.placed]
+    rows = np.array([statement.placed[m.pod.uid].row for m in placed], dtype=np.int64)
+    for shape in {m.shape.number: m.shape for m in placed if rules_of(m.shape).affinity}.values():
+        rules = rules_of(shape)
+        own = [selects(rules.affinity, m.pod.namespace, m.labels, namespaces) for m in placed]
+        of_shape = [m.shape is shape for m in placed]
+        for key in rules.affinity_keys:
+            counts = statement.pod_rules.selected(DomainTerm(rules.affinity, key))
+            others = counts.later - np.bincount(
+                counts.codes[rows[own]], minlength=len(counts.later)
+            )
+            if (others[1:] > 0).any() and (others[counts.codes[rows[of_shape]]] <= 0).any():
+                return False
+    return True
 
 
 def _keep_in_place(state: CycleState, gang: Gang, member: Member, action: Action) -> bool:

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from tests.plan.placement.test_exact_rules import HOST, RACK, Kind, as_pod
-from tests.support.scenario import cluster, evicted, job, node, nominated, placed, queue
+from tests.support.scenario import cluster, evicted, job, moves, node, nominated, placed, queue
 
 
 def drawn(chance: random.Random):
@@ -33,6 +33,14 @@ def fits_alone(nodes, count: int, gpus: int, level: str) -> bool:
     return max(capacity.values()) >= count
 
 
+def domain(name: str, level: str) -> str:
+    return f"r{int(name[1:]) // 2}" if level == RACK else name
+
+
+def only(moved: dict[str, str], names) -> dict[str, str]:
+    return {name: to for name, to in moved.items() if name in names}
+
+
 def check(seed: int, level: str) -> bool:
     """Whether victims were needed and found."""
     nodes, running, count, gpus = drawn(random.Random(f"{level}-{seed}"))
@@ -48,9 +56,12 @@ def check(seed: int, level: str) -> bool:
     found = placed(plan) | nominated(plan)
     if fits_alone(nodes, count, gpus, level):
         assert {f"new-{i}" for i in range(count)} <= found.keys(), seed
+    where = {f"run-{i}": at for i, (label, _, at) in enumerate(running) if label == kind.app}
+    near = {domain(at, level) for at in (where | only(moves(plan), where)).values() if at}
+    assert not near or {domain(at, level) for at in found.values()} <= near, seed
     return bool(evicted(plan))
 
 
 @pytest.mark.parametrize("level", [HOST, RACK])
 def test_pods_with_affinity_to_themselves_find_victims(level: str):
-    assert sum(check(seed, level) for seed in range(60)) > 20
+    assert sum(check(seed, level) for seed in range(120)) > 40
