@@ -46,6 +46,7 @@ from kai_py.plan.placement.reasons import (
 from kai_py.plan.placement.topology import (
     domain_candidates,
     largest_domain,
+    members_of,
     near_nodes,
     subgroup_domains,
     topology_unsatisfied,
@@ -278,7 +279,7 @@ class Placer:
             steps = (
                 self._place_group(attempt, child, own, node_set)
                 for child in group.children
-                if (own := _members_of(child, members))
+                if (own := members_of(child, members))
             )
             reason = next((each for each in steps if each is not None), None)
             if reason is None:
@@ -395,8 +396,3 @@ class Placer:
         ]
         found = place_exactly(statement, gang, parts, masks, action, capacity=capacity)
         return None if found else reason
-
-
-def _members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:
-    leaves = {leaf.name for leaf in group.leaves()}
-    return [member for member in members if member.subgroup in leaves]

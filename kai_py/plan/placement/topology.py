@@ -20,7 +20,7 @@ from kai_py.plan.plan import Stage
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import replicas_that_fit, static_fit
 from kai_py.policy.topology import DomainCandidate, candidate_domains
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.topology import NO_DOMAIN, TopologyLevel
@@ -84,6 +84,12 @@ def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints 
     if pinned is None:
         return level.codes
     return np.where(np.isin(level.codes, level.codes[pinned]), level.codes, NO_DOMAIN)
+
+
+def members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:
+    """Those of ``members`` that belong to ``group`` or a subgroup below it."""
+    leaves = {leaf.name for leaf in group.leaves()}
+    return [member for member in members if member.subgroup in leaves]
 
 
 def subgroup_domains(
