@@ -18,7 +18,7 @@ from kai_py.api.records.core import OwnerReference
 from kai_py.grouping.owner_chain import GroupKind, kind_of
 from kai_py.watch.client import Client
 from kai_py.watch.discovery import discover, find_kind
-from kai_py.watch.errors import Forbidden, NotFound
+from kai_py.watch.errors import Forbidden, NotFound, Unreachable
 from kai_py.watch.kinds import WATCHED
 from kai_py.watch.resource import Kind, Resource
 
@@ -52,11 +52,14 @@ async def read_objects(
 ) -> list[Document]:
     """Every object that the scheduler watches, and the owners of these; raises ApiError.
 
-    With ``on_refused``, an optional kind that we may not read is passed to it and left out.
+    With ``on_refused``, an optional kind that we may not read is passed to it and left out. None is
+    left out because its server does not answer.
     """
     documents: list[Document] = []
-    served = (await discover(client, WATCHED, {})).served
-    for resource in served.values():
+    found = await discover(client, WATCHED, {})
+    for kind, reason in found.unanswered.items():
+        raise Unreachable(f"cannot tell whether {kind.permission} are served: {reason}")
+    for resource in found.served.values():
         try:
             documents += await _read(client, resource)
         except Forbidden:
