@@ -1,6 +1,6 @@
 """What a reader with rights of its own may ask and learn by it: only what is about what it sees."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from aiohttp import web
 
@@ -54,16 +54,17 @@ def check_changes(view: ClusterView, seen: Visibility, changes: Iterable[tuple[s
                 namespace = document["metadata"]["namespace"]
                 if namespace not in seen.namespaces:
                     raise _refusal("add", f"you may not list pods in namespace {namespace[:63]}")
-        if kind == "set" and _queue_of(text, sorted(seen.queues)) is None:
+        if kind == "set" and _queue_of(text, view) not in seen.queues:
             raise _refusal(f"set={text}", "this queue is not yours, and you may not get it")
         if kind == "drain" and not (seen.nodes or _has_own_pods(view, seen, text)):
             reason = "none of your pods is there, and you may not list nodes"
             raise _refusal(f"drain={text}", reason)
 
 
-def _queue_of(text: str, queues: Sequence[str]) -> str | None:
-    """The queue of NAME.FIELD=VALUE; names may have dots."""
-    return next((queue for queue in queues if text.startswith(f"{queue}.")), None)
+def _queue_of(text: str, view: ClusterView) -> str:
+    """The queue of NAME.FIELD=VALUE, "" if none has the name; the longest, as names have dots."""
+    named = (each.name for each in view.snapshot.queues if text.startswith(f"{each.name}."))
+    return max(named, key=len, default="")
 
 
 def _has_own_pods(view: ClusterView, seen: Visibility, node: str) -> bool:

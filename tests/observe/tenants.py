@@ -65,7 +65,7 @@ def tenants():
         scenario.queue("company", 24),
         scenario.queue("ml-queue", 12, 12, parent="company"),
         scenario.queue("vision-queue", 12, parent="company"),
-        scenario.queue("idle-queue", 0),
+        scenario.queue("ml-queue.idle", 0),
         *moved([scenario.pod("train", 8, queue="ml-queue", node="n0")], "ml"),
         *moved([scenario.pod("more", 8, queue="ml-queue")], "ml"),
         *moved([scenario.pod("secret-run", 8, queue="vision-queue", node="n1")], "vision"),

@@ -163,6 +163,7 @@ async def test_what_if_is_about_own_work(ask):
             "remove=vision/Pod/secret-run",
             "set=vision-queue.maxGPUs=0",
             "set=ml.maxGPUs=0",
+            "set=ml-queue.idle.maxGPUs=0",
             "drain=n1",
         ):
             assert (await own(f"/v1/what-if?{change}"))[0] == 403, change
