@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.resource import (
+    MAX_RESULTS_PER_CLAIM,
     DeviceRequest,
     DeviceRequestAllocationResult,
     DeviceSubRequest,
@@ -104,9 +105,9 @@ class Accounting:
         """
         costs = []
         for request in requests:
-            cost = self._exact_request(
-                ExactDeviceRequest(device_class_name=request.device_class, count=request.count)
-            )
+            # Not limited to a claim's devices: a device plugin may have more.
+            device_request = ExactDeviceRequest(device_class_name=request.device_class)
+            cost = self._cost_of_devices(device_request, float(request.count))
             if request.part is not None or self.gpus_per_unit(request.resource):
                 cost.pop(GPU, None)
             costs.append(cost)
@@ -163,9 +164,8 @@ class Accounting:
     ) -> dict[str, float]:
         """The least that ``devices`` of a request, as many as it needs by default, can cost."""
         if devices is None:
-            listed = float(max(request.count, 1))
             by_node = self.devices_by_node(request) if request.allocation_mode == "All" else {}
-            devices = float(min(by_node.values(), default=1)) if by_node else listed
+            devices = float(min(by_node.values())) if by_node else _listed_devices(request)
         return _cost(
             self.least_weight(request) * devices,
             request.device_class_name,
@@ -197,7 +197,9 @@ class Accounting:
         return most
 
     def _exact_request(self, request: DeviceRequestSpec) -> dict[str, float]:
-        devices = self._max_devices(request)
+        return self._cost_of_devices(request, self._max_devices(request))
+
+    def _cost_of_devices(self, request: DeviceRequestSpec, devices: float) -> dict[str, float]:
         gpus = self.request_weight(request) * devices
         return _cost(
             gpus, request.device_class_name, self.request_quota_resources(request), devices
@@ -205,12 +207,17 @@ class Accounting:
 
     def _max_devices(self, request: DeviceRequestSpec) -> float:
         """The most devices that a request gets."""
-        listed = float(max(request.count, 1))
-        return (
-            max(self.request_device_limit(request), 1.0)
-            if request.allocation_mode == "All"
-            else listed
-        )
+        if request.allocation_mode == "All":
+            return max(self.request_device_limit(request), 1.0)
+        return _listed_devices(request)
+
+
+def _listed_devices(request: DeviceRequestSpec) -> float:
+    """The count of a request, at most what a claim can hold.
+
+    The API accepts any count. A sum that had 2**62 devices in it would lose all other charges.
+    """
+    return float(min(max(request.count, 1), MAX_RESULTS_PER_CLAIM))
 
 
 def _cost(

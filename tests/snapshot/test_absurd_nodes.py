@@ -3,9 +3,24 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
+from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.resources import MAX_NODE_GPUS
 from tests.support.examples import examples
-from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
+from tests.support.scenario import (
+    claim,
+    claiming,
+    claiming_job,
+    cluster,
+    device_class,
+    gpu_slice,
+    job_with_pods,
+    node,
+    placed,
+    pod,
+    queue,
+    shared,
+)
 
 ABSURD = st.sampled_from(["9223372036854775807", "1e19", "1e30", "100E", str(2**30), "1e-30", "0"])
 
@@ -38,6 +53,18 @@ def test_a_pod_of_2_to_the_63_gpus_waits_with_its_reason_and_others_start():
     assert placed(plan) == {"canary": "n"}
     (told,) = [each for each in plan.unplaced if "absurd" in each.gang]
     assert "2147483647 or more of nvidia.com/gpu, which no node can have" in told.message
+
+
+def test_a_claim_of_2_to_the_62_devices_leaves_the_requests_of_other_pods_as_they_were():
+    absurd = claiming(pod("absurd", 0, queue="team"), "absurd-gpu")
+    world = cluster(device_class(), node("n", 0), gpu_slice("n", 4), queue("team", 8))
+    world.add(*claiming_job("honest", 2, 3, queue="team"))
+    world.add(claim("absurd-gpu", 2**62, owner="absurd"), absurd)
+    plan = world.plan()
+    assert "absurd" not in placed(plan)
+    assert world.snapshot().queue_requested["team"][GPU] == 6 + MAX_RESULTS_PER_CLAIM
+    world.remove(absurd)
+    assert world.snapshot().queue_requested["team"][GPU] == 6
 
 
 def test_more_shared_gpus_than_the_node_has_break_no_score():
