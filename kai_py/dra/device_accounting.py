@@ -55,7 +55,9 @@ class DeviceAccounting:
     _limits_of_requests: dict[Hashable, tuple[tuple[str, ...], tuple[str, ...]]] = field(
         default_factory=dict
     )
-    _limits_seen: tuple[object, ...] = ()
+    _limits_seen: tuple[object, ...] = ((), frozenset(), frozenset())
+    _limits_seen_with: tuple[object, ...] = ()
+    """The revision of the inventory and the limits at that time."""
 
     def __post_init__(self) -> None:
         self.accounting = Accounting(
@@ -86,7 +88,13 @@ class DeviceAccounting:
     def limits_changed(self) -> bool:
         """Whether devices may count otherwise than at the last call, by limits."""
         before, limits = self._limits_seen, self._limits.limits
-        self._limits_seen = (limits, *self.kinds.all()) if limits else ()
+        inputs = self.inventory.revision, limits
+        if inputs == self._limits_seen_with:
+            return False
+        kinds = self.kinds.all() if limits else {}
+        devices = self._limits.counted_by_identifier(kinds.values())
+        self._limits_seen = limits, frozenset(kinds), frozenset(devices)
+        self._limits_seen_with = inputs
         return before != self._limits_seen
 
     def replace_classes(self, classes: Mapping[str, DeviceClass]) -> None:
@@ -192,12 +200,11 @@ class DeviceAccounting:
         """Devices that count towards a quota resource; every possible partition does."""
         if quota_resource.startswith(DEVICE_CLASS):
             return float(self._class_info(quota_resource.removeprefix(DEVICE_CLASS)).devices)
-        counted = (
-            kind.devices
-            for kind in self.kinds.all().values()
-            if quota_resource in self._limits.resources_of(kind.row)
-        )
-        return float(sum(counted))
+        limits = (each for each in self._limits.limits if each.resource == quota_resource)
+        limit = next(limits, None)
+        if limit is None:
+            return 0.0
+        return float(sum(self._limits.counted(kind, limit) for kind in self.kinds.all().values()))
 
     def _possible_quota_resources(self, request: DeviceRequestSpec) -> tuple[str, ...]:
         """Quota resources towards which a device of the request may count."""
@@ -216,10 +223,16 @@ class DeviceAccounting:
         key = request.device_class_name, *selector_texts(request.selectors)
         known = self._limits_of_requests.get(key)
         if known is None:
-            counted = [self._limits.resources_of(k.row) for k in self._requested_kinds(request)]
-            possible = tuple(dict.fromkeys(name for each in counted for name in each))
-            certain = set(possible).intersection(*counted)
-            known = possible, tuple(name for name in possible if name in certain)
+            kinds = self._requested_kinds(request)
+            devices = sum(kind.devices for kind in kinds)
+            counted = {
+                limit.resource: sum(self._limits.counted(kind, limit) for kind in kinds)
+                for limit in self._limits.limits
+            }
+            known = (
+                tuple(name for name, count in counted.items() if count),
+                tuple(name for name, count in counted.items() if count == devices > 0),
+            )
             remember(self._limits_of_requests, key, known, MAX_REQUESTS)
         return known
 

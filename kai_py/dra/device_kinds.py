@@ -1,8 +1,9 @@
 """Kinds of devices: equal devices are evaluated once per DeviceClass.
 
 Devices that differ only by identifiers (uuid, PCI address) are of one kind; what holds for one of
-them holds for all. So a query for a DeviceClass costs its kinds, not its devices. O(devices) once
-per change of the inventory, with a dictionary look-up each.
+them holds for all. So a query for a DeviceClass costs its kinds, not its devices, unless a selector
+names identifiers: then it costs the devices of the kinds. O(devices) once per change of the
+inventory, with a dictionary look-up each.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from kai_py.dra.eligibility import ExpressionCompileError, ExpressionRuntimeErro
 from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.gpu_weight import GpuWeights
 from kai_py.dra.inventory import Inventory
-from kai_py.dra.rows import DeviceRow
+from kai_py.dra.rows import DeviceRow, names_identifier
 from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
 
 COST_OF_REQUEST, COST_OF_REQUESTS = 20_000, 200_000
@@ -29,15 +30,31 @@ SELECTIONS_KEPT = 4096
 
 @dataclass(slots=True)
 class DeviceKind:
-    """One device of a kind, and counts; ``by_node``: "" for those of no single node.
+    """The devices of a kind, or some of them, by node; "" for those of no single node.
 
     ``gpus``: the most that any of them counts as where its driver or its class counts as GPUs.
     """
 
-    row: DeviceRow
     gpus: float = 0.0
-    devices: int = 0
+    rows: list[DeviceRow] = field(default_factory=list)
     by_node: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def row(self) -> DeviceRow:
+        """One of the devices."""
+        return self.rows[0]
+
+    @property
+    def devices(self) -> int:
+        """How many there are."""
+        return len(self.rows)
+
+    def add(self, row: DeviceRow, gpus: float) -> None:
+        """Take in a device."""
+        self.rows.append(row)
+        self.gpus = max(self.gpus, gpus)
+        node = row.reach.node_name
+        self.by_node[node] = self.by_node.get(node, 0) + 1
 
 
 @dataclass(slots=True)
@@ -145,9 +162,23 @@ def _satisfying(
     """The kinds that satisfy all of ``texts``; None if these cost too much to evaluate."""
     try:
         expressions.allowance.begin("\0".join(texts).encode())
-        return [each for each in kinds if _satisfies(expressions, each.row, texts)]
+        if not any(map(names_identifier, texts)):
+            return [each for each in kinds if _satisfies(expressions, each.row, texts)]
+        parts = (_part_of_kind(expressions, each, texts) for each in kinds)
+        return [each for each in parts if each.rows]
     except SelectorsTooExpensiveError:
         return None
+
+
+def _part_of_kind(
+    expressions: CompiledExpressions, kind: DeviceKind, texts: tuple[str, ...]
+) -> DeviceKind:
+    """The devices of a kind that satisfy all of ``texts``."""
+    part = DeviceKind()
+    for row in kind.rows:
+        if _satisfies(expressions, row, texts):
+            part.add(row, kind.gpus)
+    return part
 
 
 def _satisfies(expressions: CompiledExpressions, row: DeviceRow, texts: Iterable[str]) -> bool:
@@ -185,9 +216,6 @@ def _kinds(inventory: Inventory, weights: GpuWeights) -> Mapping[str, DeviceKind
         for row in parsed.rows:
             kind = kinds.get(row.kind)
             if kind is None:
-                kind = kinds[row.kind] = DeviceKind(row)
-            kind.gpus = max(kind.gpus, weights.of(row))
-            kind.devices += 1
-            node = row.reach.node_name
-            kind.by_node[node] = kind.by_node.get(node, 0) + 1
+                kind = kinds[row.kind] = DeviceKind()
+            kind.add(row, weights.of(row))
     return kinds

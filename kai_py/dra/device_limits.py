@@ -8,14 +8,17 @@ other attributes). One that does not compile counts nothing, and its queue says 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 from kai_py.api.bounded import remember
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.api.records.resource import DeviceAttribute
 from kai_py.cel.expression import CompileError
+from kai_py.dra.device_kinds import DeviceKind
 from kai_py.dra.eligibility import ExpressionCompileError, ExpressionRuntimeError
 from kai_py.dra.expressions import CompiledExpressions
-from kai_py.dra.rows import DeviceRow
+from kai_py.dra.identity import DeviceID
+from kai_py.dra.rows import DeviceRow, names_identifier
 from kai_py.dra.selectors.selector import compile_selector
 from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
 from kai_py.snapshot.tables.queues import DeviceLimit, QueueFault, QueueInfo, QueueProblem
@@ -23,23 +26,30 @@ from kai_py.snapshot.tables.queues import DeviceLimit, QueueFault, QueueInfo, Qu
 COST_OF_LIMITS = 2_000_000
 """Of evaluating the selector of a limit, which administrators write."""
 MAX_KNOWN = 65_536
-IDENTIFIERS = ("uuid", "pci")
-"""In names of attributes that tell devices of one kind apart."""
 
 
 @dataclass(slots=True)
 class DeviceLimits:
-    """The limits by which devices are counted; what selectors say is kept by kind of device."""
+    """The limits by which devices are counted.
+
+    What selectors say is kept by kind of device, or by device where they read what is its own.
+    """
 
     limits: tuple[DeviceLimit, ...] = ()
     _expressions: CompiledExpressions = field(
         default_factory=lambda: CompiledExpressions(SelectorAllowance(COST_OF_LIMITS))
     )
-    _known: dict[tuple[str, str], bool] = field(default_factory=dict)
+    _by_kind: dict[tuple[str, str], bool] = field(default_factory=dict)
+    _by_row: "WeakKeyDictionary[DeviceRow, dict[str, bool]]" = field(
+        default_factory=WeakKeyDictionary
+    )
+    """A device that is published anew has a new row."""
 
     def replace(self, limits: Iterable[DeviceLimit]) -> None:
         """Count by these limits."""
-        self.limits = tuple(sorted(set(limits)))
+        before, self.limits = self.limits, tuple(sorted(set(limits)))
+        if before != self.limits:
+            self._by_row.clear()
 
     def start_cycle(self) -> None:
         """What may be spent on selectors is whole again."""
@@ -49,15 +59,33 @@ class DeviceLimits:
         """The quota resources towards which an allocated ``row`` counts."""
         return tuple(limit.resource for limit in self.limits if self._counts(row, limit))
 
+    def counted(self, kind: DeviceKind, limit: DeviceLimit) -> int:
+        """How many of the devices count towards one of the limits."""
+        if names_identifier(limit.selector or limit.attribute):
+            return sum(self._counts(row, limit) for row in kind.rows)
+        return kind.devices if self._counts(kind.row, limit) else 0
+
+    def counted_by_identifier(
+        self, kinds: Iterable[DeviceKind]
+    ) -> Iterator[tuple[DeviceLimit, DeviceID]]:
+        """The devices that count where a limit names what is a device's own."""
+        limits = [each for each in self.limits if names_identifier(each.selector or each.attribute)]
+        for row in (row for kind in kinds if limits for row in kind.rows):
+            yield from ((limit, row.id) for limit in limits if self._counts(row, limit))
+
     def _counts(self, row: DeviceRow, limit: DeviceLimit) -> bool:
         if not limit.selector:
             return counts_towards(row, limit)
-        is_individual = any(word in limit.selector.lower() for word in IDENTIFIERS)
-        key = limit.selector, f"{row.id}" if is_individual else row.kind
-        known = self._known.get(key)
+        if names_identifier(limit.selector):
+            of_row = self._by_row.setdefault(row, {})
+            if limit.selector not in of_row:
+                of_row[limit.selector] = self._matches(row, limit.selector)
+            return of_row[limit.selector]
+        key = limit.selector, row.kind
+        known = self._by_kind.get(key)
         if known is None:
             known = self._matches(row, limit.selector)
-            remember(self._known, key, known, MAX_KNOWN)
+            remember(self._by_kind, key, known, MAX_KNOWN)
         return known
 
     def _matches(self, row: DeviceRow, selector: str) -> bool:

@@ -58,6 +58,9 @@ def _number_matches(requirement: SelectorRequirement, value: str | None) -> bool
     return number > bound if requirement.operator == "Gt" else number < bound
 
 
+IDENTIFIERS = ("uuid", "pci")
+"""In names of attributes that tell devices of one kind apart."""
+
 CounterID = tuple[str, str]
 """Counter set and counter."""
 
@@ -127,7 +130,7 @@ class DeviceRow:
         attributes = (
             f"{name}={value_text(value)}"
             for name, value in sorted(self.device.attributes.items())
-            if "uuid" not in name.lower() and "pci" not in name.lower()
+            if not names_identifier(name)
         )
         capacities = (f"{each.name}={each.value}" for each in self.capacities)
         drawn: dict[str, int] = {}
@@ -179,6 +182,11 @@ class ParsedSlice:
         if self.slice.spec.per_device_node_selection:
             return any(row.reach.includes(node) for row in self.rows)
         return self.reach.includes(node)
+
+
+def names_identifier(text: str) -> bool:
+    """Whether a name, or an expression, names what tells devices of one kind apart."""
+    return any(word in text.lower() for word in IDENTIFIERS)
 
 
 def value_text(attribute: DeviceAttribute) -> str:

@@ -1,7 +1,9 @@
 """Queues limited by DeviceClass: who may hold how many devices of which class."""
 
+import pytest
 from msgspec.structs import replace
 
+from kai_py.api.records.resource import DeviceAttribute
 from kai_py.api.records.resource_versions import from_json
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.tables.queues import QueueFault
@@ -228,6 +230,30 @@ def test_a_selector_that_does_not_compile_limits_nothing_and_the_queue_says_so()
     [problem] = report.problems
     assert problem.fault is QueueFault.INVALID_SELECTOR
     assert "undefined field 'model'" in problem.reason
+
+
+@pytest.mark.parametrize("gpu", [0, 5])
+def test_a_limit_may_name_what_tells_equal_devices_apart(gpu):
+    root = f'device.attributes["resource.kubernetes.io"].pcieRoot == "pci0000:{gpu // 4}"'
+    uuid = f'device.attributes["gpu.nvidia.com"].uuid == "GPU-n-h100-{gpu}"'
+    named = {"name": "g", "attribute": "gpu.nvidia.com/uuid", "values": [f"GPU-n-h100-{gpu}"]}
+    by_uuid = queue("team", 16, devices=[named | {"max": 0}])
+    for limits in (by_selector((root, 3)), by_selector((uuid, 0)), by_uuid):
+        world = cluster(*hardware(limits))
+        world.add(of_class(claiming_job("all", 8, queue="team"), FAST))
+        assert placed(world.plan()) == {}
+
+
+def test_a_device_that_is_published_with_another_uuid_counts_anew():
+    uuid = 'device.attributes["gpu.nvidia.com"].uuid == "GPU-n-0"'
+    world = cluster(device_class(), node("n", 0), gpu_slice("n", 1), by_selector((uuid, 0)))
+    world.add(claiming_job("train", 1, queue="team"))
+    assert placed(world.plan()) == {}
+    slot = gpu_slice("n", 1)
+    attributes = slot.spec.devices[0].attributes | {"uuid": DeviceAttribute(string_value="GPU-2")}
+    devices = (replace(slot.spec.devices[0], attributes=attributes),)
+    world.add(replace(slot, spec=replace(slot.spec, devices=devices)))
+    assert placed(world.plan()) == {"train-0": "n"}
 
 
 def test_alternatives_beyond_a_limit_by_selector_are_closed():

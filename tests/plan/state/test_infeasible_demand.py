@@ -11,6 +11,8 @@ from kai_py.policy.fairness_rules import KAI
 from kai_py.snapshot.accounting import GPU
 from tests.support.examples import examples
 from tests.support.scenario import (
+    claim,
+    claiming,
     claiming_job,
     cluster,
     device_class,
@@ -118,6 +120,19 @@ def test_a_selector_that_no_device_matches():
     plan = cluster(*QUEUES, *nodes, *DEVICES, owner, wanted, waiting).plan()
     share = next(each for each in plan.queues if each.queue == "big")
     assert share.infeasible[GPU] == 1
+
+
+@pytest.mark.parametrize(("root", "count", "infeasible"), [(0, 4, 0), (1, 4, 0), (1, 5, 5)])
+def test_a_selector_that_tells_equal_devices_apart(root, count, infeasible):
+    """Four of the GPUs of each node are at each of two PCIe roots."""
+    nodes = [node(f"n{i}", gpus=0) for i in range(4)]
+    at_root = f'device.attributes["resource.kubernetes.io"].pcieRoot == "pci0000:{root}"'
+    wanted = claim("wanted", count, selector=at_root, owner="p")
+    waiting = claiming(pod("p", 0, queue="big"), "wanted")
+    plan = cluster(*QUEUES, *nodes, *DEVICES, wanted, waiting).plan()
+    share = next(each for each in plan.queues if each.queue == "big")
+    assert share.infeasible.get(GPU, 0.0) == infeasible
+    assert len(placed(plan)) == (not infeasible)
 
 
 def test_pods_beyond_min_member_count_as_far_as_a_node_could_hold_them():
