@@ -20,6 +20,8 @@ TEXT, PATTERN = 0.1, 0.25
 NEW_LIST, NEW_MAP = 10, 30
 SCALAR_PAIRS = frozenset(product((bool, int, Uint, float), repeat=2))
 """Classes of two arguments without a size: a call with them costs 1, whatever it calls."""
+PLAIN_PAIRS = SCALAR_PAIRS | {(str, str)}
+"""Those in which nothing is nested."""
 
 Args = tuple[Value, ...]
 CallCost = Callable[[Args], int]
@@ -36,16 +38,22 @@ def smaller_size(args: Args) -> int:
 
 
 def traversal(value: Value) -> int:
-    """The cost of visiting everything inside a value."""
+    """The cost of visiting everything inside a value; O(distinct lists and maps in it)."""
+    return _traversal(value, {})
+
+
+def _traversal(value: Value, known: dict[int, int]) -> int:
     if isinstance(value, str):
         return int(len(value.encode()) * TEXT)
     if isinstance(value, bytes):
         return int(len(value) * TEXT)
-    if isinstance(value, tuple):
-        return sum(map(traversal, value))
-    if isinstance(value, dict):
-        return sum(traversal(key) + traversal(item) for key, item in value.items())
-    return 1
+    if not isinstance(value, tuple | dict):
+        return 1
+    found = known.get(id(value))
+    if found is None:
+        parts = value if isinstance(value, tuple) else (*value, *value.values())
+        found = known[id(value)] = sum(_traversal(part, known) for part in parts)
+    return found
 
 
 def _first(args: Args) -> int:

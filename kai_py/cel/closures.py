@@ -12,9 +12,10 @@ cel-go's interpreter for the costs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kai_py.cel import values
-from kai_py.cel.actual_cost import LIMIT, NEW_LIST, NEW_MAP, SCALAR_PAIRS, CallCost
+from kai_py.cel.actual_cost import LIMIT, NEW_LIST, NEW_MAP, PLAIN_PAIRS, SCALAR_PAIRS, CallCost
 from kai_py.cel.functions import Function, choose, no_overload
 from kai_py.cel.values import (
     CELRuntimeError,
@@ -23,18 +24,21 @@ from kai_py.cel.values import (
     Value,
 )
 
+if TYPE_CHECKING:
+    from kai_py.cel.nested_work import Work
+
 Activation = Mapping[str, Value]
 """The value of each declared variable."""
 
 
 class Frame:
-    """One evaluation in progress."""
+    """One evaluation in progress; ``work``: what its cost does not count (``nested_work``)."""
 
-    __slots__ = ("activation", "cost", "slots")
+    __slots__ = ("activation", "cost", "slots", "work")
 
     def __init__(self, activation: Activation, slots: int) -> None:
         self.activation = activation
-        self.cost = 0
+        self.cost = self.work = 0
         self.slots: list[Value] = [_UNSET] * slots
 
     def add_cost(self, cost: int) -> None:
@@ -44,6 +48,13 @@ class Frame:
         """
         self.cost += cost
         if self.cost > LIMIT:
+            raise CostLimitError
+
+    def add_work(self, work: int) -> None:
+        """Add to the work that the cost does not count; raises as ``add_cost``."""
+        self.work += work
+        if self.work > LIMIT:
+            self.work = LIMIT
             raise CostLimitError
 
 
@@ -235,8 +246,9 @@ def alternative(name: str, optional: Closure, other: Closure) -> Closure:
 
 
 def call(
-    name: str, function: Function, arguments: Sequence[Closure], cost: CallCost | None
-) -> Closure:
+    name: str, function: Function, arguments: Sequence[Closure], cost: CallCost | None,
+    work: Work | None,
+) -> Closure:  # fmt: skip
     """A closure that calls a function with all its arguments evaluated."""
     operator = not name.replace(".", "").isidentifier()
 
@@ -246,22 +258,25 @@ def call(
             frame.add_cost(1)
             raise CELRuntimeError("no such overload") if operator else no_overload(name, args)
         frame.add_cost(1 if cost is None else cost(args))
+        if work is not None:
+            frame.add_work(work(args))
         return implementation(*args)
 
     if len(arguments) == 1:
         (only,) = arguments
         return lambda frame: apply(frame, (only(frame),))
     if len(arguments) == 2:
-        return _call_with_two(function, arguments[0], arguments[1], cost, apply)
+        return _call_with_two(function, arguments, cost, work, apply)
     return lambda frame: apply(frame, tuple([argument(frame) for argument in arguments]))
 
 
 def _call_with_two(
-    function: Function, left: Closure, right: Closure, cost: CallCost | None,
+    function: Function, arguments: Sequence[Closure], cost: CallCost | None, work: Work | None,
     apply: Callable[[Frame, tuple[Value, ...]], Value],
 ) -> Closure:  # fmt: skip
     """The fast path for functions of two arguments, by far the most frequent."""
     chosen = function.chosen
+    left, right = arguments
 
     def evaluate(frame: Frame) -> Value:
         first, second = left(frame), right(frame)
@@ -272,7 +287,26 @@ def _call_with_two(
         frame.cost += 1 if cost is None or classes in SCALAR_PAIRS else cost((first, second))
         if frame.cost > LIMIT:
             raise CostLimitError
+        if work is not None and classes not in PLAIN_PAIRS:
+            frame.add_work(work((first, second)))
         return implementation(first, second)
+
+    return evaluate
+
+
+def append(accumulator: int, element: Closure, *, is_constant: bool) -> Closure:
+    """A closure that adds an element to the list that a loop makes.
+
+    It costs as much as joining two lists, and is done without copying the first.
+    """
+
+    def evaluate(frame: Frame) -> list[Value]:
+        frame.add_cost(1 if is_constant else 1 + NEW_LIST)
+        value = element(frame)
+        frame.add_cost(1)
+        grown: list[Value] = frame.slots[accumulator]
+        grown.append(value)
+        return grown
 
     return evaluate
 

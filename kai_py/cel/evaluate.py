@@ -16,6 +16,8 @@ from kai_py.cel.actual_cost import BY_OVERLOAD, CALL_COSTS
 from kai_py.cel.check import TYPE_NAMES, Checked
 from kai_py.cel.closures import Activation, Closure, Frame
 from kai_py.cel.library import find
+from kai_py.cel.macros import RESULT
+from kai_py.cel.nested_work import NESTED_WORK
 from kai_py.cel.syntax import (
     Bind,
     Call,
@@ -53,14 +55,14 @@ class Program:
         return value, frame.cost
 
     def attempt(self, activation: Activation) -> tuple[Value | CELRuntimeError, int]:
-        """Evaluate; returns the value or the error, and the cost in both cases."""
+        """Evaluate; returns the value or the error, and what it took: cost, and other work."""
         frame = Frame(activation, self.slots)
         try:
             value = self.closure(frame)
             frame.add_cost(0)
         except CELRuntimeError as error:
-            return error, frame.cost
-        return value, frame.cost
+            return error, frame.cost + frame.work
+        return value, frame.cost + frame.work
 
 
 def build(checked: Checked, root: Node | None = None) -> Program:
@@ -72,11 +74,15 @@ def build(checked: Checked, root: Node | None = None) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The readers of local variables, and how many slots are in use."""
+    """The readers of local variables, and how many slots are in use.
+
+    ``grown_list``: the slot of the list that the innermost loop makes, if it makes one.
+    """
 
     readers: dict[str, Closure]
     count: list[int]
     checked: Checked
+    grown_list: int | None = None
 
     def slot(self) -> int:
         self.count[0] += 1
@@ -116,6 +122,8 @@ def _logic(node: Logic, scope: _Scope) -> Closure:
 
 
 def _call(node: Call, scope: _Scope) -> Closure:
+    if scope.grown_list is not None and _is_append(node):
+        return _append(node, scope, scope.grown_list)
     nodes = node.args if node.target is None else (node.target, *node.args)
     arguments = [_compile(argument, scope) for argument in nodes]
     name, method = node.function, node.target is not None
@@ -130,10 +138,26 @@ def _call(node: Call, scope: _Scope) -> Closure:
         return closures.index(operand, key, _INDEXES[name])
     function = find(name, method=method)
     assert function is not None
-    cost = CALL_COSTS.get(f".{name}" if method else name)
+    registered = f".{name}" if method else name
+    cost = CALL_COSTS.get(registered)
     if name in BY_OVERLOAD and len(scope.checked.overloads.get(id(node), ())) > 1:
         cost = None
-    return closures.call(name, function, arguments, cost)
+    return closures.call(name, function, arguments, cost, NESTED_WORK.get(registered))
+
+
+def _is_append(node: Call) -> bool:
+    """Whether a node is the step of a loop that appends an element to its list."""
+    match node:
+        case Call("_+_", None, (Ident(name), ListLiteral((_,)))):
+            return name == RESULT
+    return False
+
+
+def _append(node: Call, scope: _Scope, grown_list: int) -> Closure:
+    added = node.args[1]
+    assert isinstance(added, ListLiteral)
+    element = _compile(added.elements[0], scope)
+    return closures.append(grown_list, element, is_constant=_is_constant(added))
 
 
 _INDEXES = {"_[_]": values.index, "_[?_]": values.optional_index}
@@ -166,15 +190,18 @@ def _loop(node: Comprehension, scope: _Scope) -> Closure:
     accumulator, *variables = (scope.slot() for _ in range(len(node.variables) + 1))
     names = dict(zip(node.variables, map(closures.read_element, variables), strict=True))
     names[node.accumulator] = closures.read_slot(accumulator)
-    inside = scope.with_readers(names)
+    makes_list = node.accumulator == RESULT and isinstance(node.initial, ListLiteral)
+    grown_list = accumulator if makes_list else None
+    inside = replace(scope.with_readers(names), grown_list=grown_list)
+    result = _compile(node.result, inside)
     return closures.fold(
         _compile(node.over, scope),
-        _compile(node.initial, scope),
+        (lambda _: []) if makes_list else _compile(node.initial, scope),
         variables=variables,
         accumulator=accumulator,
         condition=_compile(node.condition, inside),
         step=_compile(node.step, inside),
-        result=_compile(node.result, inside),
+        result=(lambda frame: tuple(result(frame))) if makes_list else result,
         absorbs=isinstance(node.step, Logic),
     )
 

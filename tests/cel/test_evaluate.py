@@ -6,14 +6,14 @@ from itertools import product
 import pytest
 
 from kai_py.api.quantity import parse_quantity
-from kai_py.cel.actual_cost import CALL_COSTS, SCALAR_PAIRS
+from kai_py.cel.actual_cost import CALL_COSTS, LIMIT, SCALAR_PAIRS
 from kai_py.cel.check import Environment
 from kai_py.cel.expression import CompileError, compile_expression
 from kai_py.cel.functions import REGISTRY, choose
 from kai_py.cel.library.convert import to_string
 from kai_py.cel.library.versions import parse_semver
 from kai_py.cel.types import DYN, QUANTITY, STRING, Type, map_of
-from kai_py.cel.values import CELRuntimeError, Uint
+from kai_py.cel.values import CELRuntimeError, CostLimitError, Uint
 
 ENVIRONMENT = Environment(
     {"gpu": Type("Gpu"), "name": STRING},
@@ -318,6 +318,55 @@ def test_a_fault_is_shown_at_its_place():
 def test_a_long_chain_is_no_deep_nesting():
     chain = " && ".join(["name != ''"] * 3000)
     assert evaluate(chain)
+
+
+NESTED = [
+    "LAST == LAST",
+    "LAST != LAST",
+    "dyn(LAST) in [dyn(LAST)]",
+    "'%s'.format([LAST]) == ''",
+    "LAST.flatten(40) == []",
+    "LAST.indexOf([]) == 0",
+    "LAST.distinct() == []",
+    "sets.contains(LAST, LAST)",
+    "[optional.of(LAST)] == [optional.of(LAST)]",
+]
+
+
+@pytest.mark.parametrize("text", NESTED)
+def test_lists_of_a_list_of_lists_cost_what_is_in_them(text):
+    """Each list has the former twice, the last one four million elements."""
+    whole = text.replace("LAST", "v22")
+    for number in range(22, 0, -1):
+        whole = f"cel.bind(v{number}, [v{number - 1}, v{number - 1}], {whole})"
+    value, cost = compiled(f"cel.bind(v0, [1], {whole})").program.attempt(ACTIVATION)
+    assert isinstance(value, CostLimitError)
+    assert cost >= LIMIT
+
+
+def test_joining_long_lists_in_a_loop_has_a_cost():
+    text = "lists.range(1000).map(i, (v10 + v10).size()).size() == 1000"
+    for number in range(10, 0, -1):
+        text = f"cel.bind(v{number}, v{number - 1} + v{number - 1}, {text})"
+    text = f"cel.bind(v0, lists.range(100), {text})"
+    value, cost = compiled(text).program.attempt(ACTIVATION)
+    assert isinstance(value, CostLimitError)
+    assert cost >= LIMIT
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lists.range(4).map(i, lists.range(i)) == [[], [0], [0, 1], [0, 1, 2]]",
+        "lists.range(5).filter(i, i % 2 == 0).map(i, 7) == [7, 7, 7]",
+        "lists.range(3).map(i, i > 0, [i].map(j, j + i)) == [[2], [4]]",
+        "lists.range(2).transformMap(i, v, lists.range(2).transformMap(j, w, i + j)) =="
+        " {0: {0: 0, 1: 1}, 1: {0: 1, 1: 2}}",
+        "lists.range(60000).map(i, i).size() == 60000",
+    ],
+)
+def test_loops_make_lists_and_maps(text):
+    assert evaluate(text) is True
 
 
 def test_the_cost_limit_is_absorbed_by_nothing():

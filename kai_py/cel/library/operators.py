@@ -123,21 +123,19 @@ def not_strictly_false(value: Value) -> bool:
 
 @function("'cel.@mapInsert'(map(K,V), map(K,V)) -> map(K,V)")
 def insert_all(into: dict[Value, Value], entries: dict[Value, Value]) -> dict[Value, Value]:
-    """Add entries to a map; no key may exist already."""
-    result = dict(into)
+    """Add entries to the map that a loop makes; no key may exist already."""
     for key, value in entries.items():
-        _insert(result, key, value)
-    return result
+        _insert(into, key, value)
+    return into
 
 
 @function("'cel.@mapInsert'(map(K,V), K, V) -> map(K,V)")
 def insert(into: dict[Value, Value], key: Value, value: Value) -> dict[Value, Value]:
-    """Add one entry to a map; the key must not exist already."""
+    """Add one entry to the map that a loop makes; the key must not exist already."""
     if type(key) not in values.KEYS:
         raise CELRuntimeError(f"unsupported key type: {values.kind_of(key)}")
-    result = dict(into)
-    _insert(result, values.to_key(key), value)
-    return result
+    _insert(into, values.to_key(key), value)
+    return into
 
 
 def _insert(into: dict[Value, Value], key: Value, value: Value) -> None:
