@@ -1,7 +1,8 @@
 """Data of ``kai-py top`` from the scheduler, for users who may not read the cluster themselves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+import math
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import quote
 
@@ -17,6 +18,7 @@ from kai_py.observe.explanation import RUNNING, STARTING, Explanation
 from kai_py.observe.gang_rows import GangRow
 from kai_py.observe.http_lists import DeviceList, GangList, QueueList
 from kai_py.observe.live.cluster import (
+    MAX_SLOTS,
     GpuSlot,
     GpuState,
     LiveCluster,
@@ -29,8 +31,8 @@ from kai_py.snapshot.accounting import GPU
 
 POLL_SECONDS = 2.0
 OTHERS = "(others)"
-MAX_SLOTS = 64
-"""Most GPUs that are drawn of one node."""
+MAX_OTHERS = 1_000_000
+"""Most GPUs of others that are counted."""
 
 
 class SchedulerView:
@@ -71,8 +73,8 @@ class SchedulerView:
             queues=tuple(
                 LiveQueue(
                     name=row.queue,
-                    deserved=row.deserved.get(GPU, 0.0) or 0.0,
-                    fair_share=row.fair_share.get(GPU, 0.0) or 0.0,
+                    deserved=_gpus(row.deserved),
+                    fair_share=_gpus(row.fair_share),
                     allocated=row.allocated.get(GPU, 0.0),
                     maximum=row.max.get(GPU),
                     depth=depth,
@@ -114,6 +116,12 @@ async def watching_scheduler(address: SchedulerAddress) -> AsyncIterator[Schedul
             polling.cancel()
 
 
+def _gpus(amounts: Mapping[str, float | None]) -> float:
+    """The GPUs of an answer, in which None is unlimited."""
+    gpus = amounts.get(GPU, 0.0)
+    return math.inf if gpus is None else gpus
+
+
 def _gang(row: GangRow) -> LiveGang:
     reason = "" if row.state in (RUNNING, STARTING) else row.state
     running = 0 if row.state == STARTING else row.bound
@@ -128,8 +136,8 @@ def live_nodes(devices: Sequence[DeviceEntry]) -> list[LiveNode]:
         state = GpuState.FREE if free else GpuState.RUNNING
         drawn = slots.setdefault(entry.node or OTHERS, [])
         for gang, count in _gangs_of(entry):
-            most = MAX_SLOTS - len(drawn) if entry.node else count
-            drawn += [GpuSlot(state, gang)] * min(count, most)
+            most = MAX_SLOTS if entry.node else MAX_OTHERS
+            drawn += [GpuSlot(state, gang)] * min(count, most - len(drawn))
     return [
         LiveNode(name, "", tuple(found), is_sum=name == OTHERS) for name, found in slots.items()
     ]

@@ -2,15 +2,16 @@
 
 A GPU that a driver publishes is attributed to the claim that it is allocated to, and the claim to
 the first pod in its ``reservedFor``. A device plugin's GPUs have no names in the API: a pod keeps
-the lowest free slots of its node for as long as it exists.
+the lowest free slots of its node for as long as it exists and the node has them.
 
 O(pods + claims + devices) per view.
 """
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.core import Pod
@@ -18,6 +19,7 @@ from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.observe.cluster_state import in_tree_order
 from kai_py.observe.live.cluster import (
+    MAX_SLOTS,
     GpuSlot,
     GpuState,
     LiveCluster,
@@ -75,6 +77,9 @@ class LiveClusterBuilder:
         )
 
     def _nodes(self, pods: Iterable[Pod], keys: Mapping[str, str]) -> tuple[LiveNode, ...]:
+        self._plugin_places = {
+            uid: places for uid, places in self._plugin_places.items() if uid in keys
+        }
         slots_by_device = _allocated_devices(
             self._mirror.objects(RESOURCE_CLAIMS).values(), pods, keys
         )
@@ -100,21 +105,28 @@ class LiveClusterBuilder:
     def _plugin_slots(
         self, node: Node, pods: Iterable[Pod], keys: Mapping[str, str]
     ) -> list[GpuSlot]:
-        total = int(_gpus(node.status.allocatable))
-        slots = [GpuSlot()] * total
-        gpu_pods = [(pod, int(_gpus(pod_requests(pod)))) for pod in pods if not _is_finished(pod)]
-        gpu_pods = [(pod, count) for pod, count in gpu_pods if count and total]
+        slots = [GpuSlot()] * int(min(_gpus(node.status.allocatable), MAX_SLOTS))
+        gpu_pods = [
+            (pod, int(min(count, MAX_SLOTS)))
+            for pod in pods
+            if slots and not _is_finished(pod) and (count := _gpus(pod_requests(pod))) >= 1
+        ]
         for pod, _ in gpu_pods:
-            for index in self._plugin_places.get(pod.metadata.uid, ()):
+            for index in self._places(pod, slots):
                 slots[index] = GpuSlot(_state(pod), keys[pod.metadata.uid])
         for pod, count in sorted(gpu_pods, key=lambda pod_count: pod_count[0].metadata.name):
-            if pod.metadata.uid in self._plugin_places:
-                continue
-            free = [index for index in range(total) if slots[index].state is GpuState.FREE]
-            self._plugin_places[pod.metadata.uid] = tuple(free[:count])
-            for index in free[:count]:
+            places = self._places(pod, slots)
+            free = (index for index, slot in enumerate(slots) if slot.state is GpuState.FREE)
+            added = list(islice(free, max(count - len(places), 0)))
+            self._plugin_places[pod.metadata.uid] = (*places, *added)
+            for index in added:
                 slots[index] = GpuSlot(_state(pod), keys[pod.metadata.uid])
         return slots
+
+    def _places(self, pod: Pod, slots: Sequence[GpuSlot]) -> list[int]:
+        """The slots that a pod keeps; a node has fewer when a GPU of it fails."""
+        places = self._plugin_places.get(pod.metadata.uid, ())
+        return [index for index in places if index < len(slots)]
 
 
 def _allocated_devices(

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from enum import Enum
 
+MAX_SLOTS = 256
+"""Most GPUs that are drawn of one node."""
+
 
 class GpuState(Enum):
     """State of a GPU."""
@@ -45,7 +48,7 @@ class LiveNode:
 class LiveQueue:
     """GPUs of a queue; ``maximum`` is None where there is no limit.
 
-    ``depth``: how many queues are above it.
+    ``deserved`` and ``fair_share`` may be infinite. ``depth``: how many queues are above it.
     """
 
     name: str

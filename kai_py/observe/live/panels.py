@@ -12,6 +12,7 @@ A cell shows the letter of the gang that is allocated the GPU, in the colour of 
 case while its pod runs, lower case while it starts, a cross while it terminates.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, groupby, islice, zip_longest
@@ -231,7 +232,7 @@ def bar(queue: LiveQueue, colour: str, width: int, scale: float) -> Text:
         return Text()
 
     def column(gpus: float) -> int:
-        return min(round(gpus / scale * width), width)
+        return round(min(gpus / scale, 1.0) * width)
 
     used, deserved = column(queue.allocated), column(queue.deserved)
     text = [EMPTY] * width
@@ -257,7 +258,7 @@ def _overlay(line: Text, position: int, mark: str, style: str) -> None:
 
 
 def _amount(gpus: float) -> str:
-    return f"{gpus:.4g}"
+    return "unlimited" if math.isinf(gpus) else f"{gpus:.4g}"
 
 
 MIN_CELL_WIDTH = 1

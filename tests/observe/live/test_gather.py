@@ -26,7 +26,7 @@ from kai_py.api.records.resource import (
 )
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.observe.live.builder import LiveClusterBuilder
-from kai_py.observe.live.cluster import GpuSlot, GpuState
+from kai_py.observe.live.cluster import MAX_SLOTS, GpuSlot, GpuState
 from kai_py.plan.plan import Plan
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -160,6 +160,43 @@ def test_plugin_pods_keep_their_places():
     assert picture(first, gatherer).nodes[0].slots == (a, b, b, FREE)
     first.kinds["pods"] = [pod("a-0", phase="Succeeded", plugin=1), pod("b-0", plugin=2)]
     assert picture(first, gatherer).nodes[0].slots == (FREE, b, b, FREE)
+
+
+def test_a_node_may_lose_gpus_that_pods_have():
+    mirror = Objects(
+        nodes=[node("n", **{"nvidia.com_gpu": 4})],
+        pods=[pod("a-0", plugin=2), pod("b-0", plugin=2)],
+    )
+    builder = LiveClusterBuilder(mirror, ByPrefix())
+    a, b = (GpuSlot(GpuState.RUNNING, f"default/Job/{name}") for name in "ab")
+    assert picture(mirror, builder).nodes[0].slots == (a, a, b, b)
+    mirror.kinds["nodes"] = [node("n", **{"nvidia.com_gpu": 3})]
+    assert picture(mirror, builder).nodes[0].slots == (a, a, b)
+    mirror.kinds["nodes"] = [node("n", **{"nvidia.com_gpu": 4})]
+    assert picture(mirror, builder).nodes[0].slots == (a, a, b, b)
+
+
+def test_a_pod_takes_the_place_of_one_that_terminates():
+    terminating, starting = pod("a-0", plugin=1, leaving=True), pod("b-0", plugin=1)
+    mirror = Objects(nodes=[node("n", **{"nvidia.com_gpu": 1})], pods=[terminating, starting])
+    builder = LiveClusterBuilder(mirror, ByPrefix())
+    assert picture(mirror, builder).nodes[0].slots[0].gang == "default/Job/a"
+    mirror.kinds["pods"] = [starting]
+    assert picture(mirror, builder).nodes[0].slots[0].gang == "default/Job/b"
+
+
+def test_of_an_absurd_number_of_gpus_some_are_drawn():
+    mirror = Objects(nodes=[node("n", **{"nvidia.com_gpu": 2**63 - 1})])
+    assert len(slots(mirror)[0]) == MAX_SLOTS
+
+
+def test_nothing_is_kept_of_pods_that_are_gone():
+    mirror = Objects(nodes=[node("n", **{"nvidia.com_gpu": 1})], pods=[pod("a-0", plugin=1)])
+    builder = LiveClusterBuilder(mirror, ByPrefix())
+    picture(mirror, builder)
+    mirror.kinds["pods"] = []
+    picture(mirror, builder)
+    assert not builder._plugin_places
 
 
 def test_nodes_stand_by_rack_then_by_number():

@@ -1,6 +1,7 @@
 """What is drawn: bars to scale, letters in cells, lines that join, and a screen that fits."""
 
 import io
+import math
 
 import pytest
 from rich.console import Console
@@ -86,6 +87,14 @@ def test_a_bar_keeps_its_width_at_the_limits():
     full = LiveQueue("q", deserved=99, fair_share=99, allocated=99, maximum=99)
     assert len(bar(full, "red", 20, 64.0).plain) == 20
     assert len(bar(LiveQueue("q", 0, 0, 0, 0), "red", 20, 64.0).plain) == 20
+
+
+def test_a_queue_may_deserve_without_a_limit():
+    queue = LiveQueue("q", deserved=math.inf, fair_share=math.inf, allocated=4, maximum=None)
+    assert bar(queue, "red", 8, 8.0).plain == "████░░░◆"
+    console = Console(width=80, file=io.StringIO(), color_system=None)
+    console.print(queue_panel(LiveCluster(queues=(queue,)), GangStyles(), width=80))
+    assert "4 of unlimited deserved · fair unlimited" in console.file.getvalue()
 
 
 def test_letters_and_shades_stay():
