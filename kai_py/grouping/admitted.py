@@ -44,6 +44,7 @@ PROTECTION = {
 class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The terms on which a pod was admitted.
 
+    ``named_queue``: the queue that its own objects named, if its gang was in another: ``queue``.
     ``floors``: by name of a subgroup, the minMember of a leaf, or how many of its subgroups an
     inner node needs. ``expected_runtime``: seconds. ``share``: the part of each of ``gpus``, which
     are indexes on the node by group. ``fragile``: whether its workload had limits of failed pods
@@ -60,6 +61,7 @@ class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     gpus: dict[str, int] = {}
     fragile: bool | None = None
     limits: dict[str, int] | None = None
+    named_queue: str = ""
 
     def text(self) -> str:
         """The annotation."""

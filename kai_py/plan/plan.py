@@ -177,6 +177,7 @@ class Placement(Struct, frozen=True):
     ``volumes``: volume claims and the volume to which each is bound. ``subgroup``: its leaf in its
     gang; ``gpu_share``: the part that it gets of each of ``gpus``. ``node_claims``: those that take
     resources of the node, ``node_amounts`` (row units) on top of the pod's requests.
+    ``named_queue``: as in ``Terms``.
     """
 
     pod: PodRef
@@ -194,6 +195,7 @@ class Placement(Struct, frozen=True):
     node_claims: tuple[NodeClaim, ...] = ()
     node_amounts: Mapping[str, float] = {}
     limits: Mapping[str, int] = {}
+    named_queue: str = ""
 
     def consumer(self, claim: ClaimRef) -> ResourceClaimConsumerReference:
         """The consumer for which a claim of the pod is reserved: the pod, or its group."""
@@ -247,6 +249,7 @@ class GangPlacement(Struct, frozen=True):
             limits=dict(placement.limits) if self.fragile else None,
             share=placement.gpu_share if placement.gpus else None,
             gpus={gpu.group: gpu.index for gpu in placement.gpus},
+            named_queue=placement.named_queue,
         )
 
 

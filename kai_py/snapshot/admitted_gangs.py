@@ -44,15 +44,18 @@ def as_admitted(gang: Gang, admissions: Admissions) -> Gang:
     if None in records and not gang.problem and gang.queue:
         bound = zip(gang.bound, records, strict=True)
         unrecorded = [member for member, record in bound if record is None]
-        leaves = dict.fromkeys(leaf.name for leaf in gang.tree.leaves())
-        wanted = {member.subgroup for member in unrecorded}
+        leaves = frozenset(leaf.name for leaf in gang.tree.leaves())
+        wanted = dict.fromkeys(
+            (each.subgroup, each.queue_beside(gang.queue)) for each in unrecorded
+        )
         limits: dict[str, dict[str, int]] = {}
         for member in unrecorded if is_fragile(gang) else ():
             limits.setdefault(member.subgroup, {}).update(limits_of(member.failure_limits))
-        terms = {leaf: _terms(gang, leaf, limits) for leaf in leaves if leaf in wanted}
+        terms = {kind: _terms(gang, *kind, limits) for kind in wanted if kind[0] in leaves}
         for member in unrecorded:
-            if member.subgroup in terms:
-                admissions.adopt(member.pod.uid, terms[member.subgroup])
+            kind = member.subgroup, member.queue_beside(gang.queue)
+            if kind in terms:
+                admissions.adopt(member.pod.uid, terms[kind])
     return gang
 
 
@@ -118,10 +121,10 @@ def _with_limits(gang: Gang, records: Sequence[Terms | None]) -> Gang:
     return replace(gang, members=tuple(members))
 
 
-def _terms(gang: Gang, leaf: str, limits: Mapping[str, dict[str, int]]) -> Terms:
+def _terms(gang: Gang, leaf: str, named_queue: str, limits: Mapping[str, dict[str, int]]) -> Terms:
     """What a pod of the subgroup ``leaf`` is admitted with in ``gang`` as it is.
 
-    ``limits``: of failed pods, by subgroup.
+    ``named_queue``: as in ``Terms``. ``limits``: of failed pods, by subgroup.
     """
     return Terms(
         queue=gang.queue,
@@ -133,4 +136,5 @@ def _terms(gang: Gang, leaf: str, limits: Mapping[str, dict[str, int]]) -> Terms
         expected_runtime=gang.expected_runtime,
         fragile=is_fragile(gang),
         limits=limits.get(leaf, {}) if is_fragile(gang) else None,
+        named_queue=named_queue,
     )

@@ -272,10 +272,14 @@ class GangTable:
     def _gang(self, by_order: list[GangMember]) -> Gang:
         """The gang of these pods; where they disagree about it, the first of them decides.
 
-        The tree with the highest minMember counts: some frameworks' gangs grow with their pods.
+        Its queue is that to which the first of those that are on nodes was admitted: no pod that
+        waits moves them to another one, or out of all. The tree with the highest minMember counts:
+        some frameworks' gangs grow with their pods.
         """
         spec, members = by_order[0].spec, tuple([each.member for each in by_order])
-        charged = self._accepts(spec.queue, spec.owner.namespace)
+        admitted = (each.spec for each in by_order if self._admissions.terms(each.member.pod.uid))
+        queue = next(admitted, spec).queue
+        charged = self._accepts(queue, spec.owner.namespace)
         nodes = dict.fromkeys([member.node for member in members if member.node])
         if not charged or not all(map(self._node_exists, nodes)):
             members = tuple([self._with_charge(member, charged=charged) for member in members])
@@ -285,7 +289,7 @@ class GangTable:
         return Gang(
             key=spec.key,
             owner=spec.owner,
-            queue=spec.queue,
+            queue=queue,
             tree=_largest_tree([each.spec.tree for each in by_order]),
             members=members,
             priority=priority,
@@ -311,7 +315,7 @@ class GangTable:
             ageing=spec.ageing,
             provisioning_class=spec.provisioning_class,
             starts_in_part=bool(spec.expected),
-            placeholders=_placeholders(spec.key, by_order[0].expected, members),
+            placeholders=missing_placeholders(spec.key, by_order[0].expected, members),
             charged=charged,
             rule=spec.rule,
             on_departure=own.on_departure,
@@ -373,12 +377,6 @@ def _sort_key(tracked: GangMember) -> tuple[int, float, str, str, str]:
     member = tracked.member
     pod = member.pod
     return member.order, member.created, pod.namespace, pod.name, pod.uid
-
-
-def _placeholders(
-    gang: str, expected: tuple[ExpectedMembers, ...], members: tuple[Member, ...]
-) -> tuple[Member, ...]:
-    return tuple(missing_placeholders(gang, expected, members)) if expected else ()
 
 
 def _largest_tree(trees: list[Subgroup]) -> Subgroup:

@@ -73,7 +73,8 @@ class JoinedClaim(Struct, frozen=True):
 class Member(Struct, frozen=True):
     """A pod of a gang.
 
-    ``labels``: as rules between pods see them.
+    ``labels``: as rules between pods see them. ``queue``: as its own objects name it, which may
+    differ from that of its gang.
     ``node`` is set while the pod occupies one; ``nominated`` is the node reserved for it or "".
     ``volumes_to_provision``: volume claims whose volumes are created for the node that it gets.
     ``unbound_volume_claims``: volume claims that get an existing volume, in the order of
@@ -131,6 +132,11 @@ class Member(Struct, frozen=True):
     checkpoint_by: float | None = None
     checkpointed: bool = False
     claimed_amounts: Mapping[str, float] = {}
+    queue: str = ""
+
+    def queue_beside(self, gang_queue: str) -> str:
+        """The queue that its own objects name, if it is not that of its gang; else ""."""
+        return "" if self.queue == gang_queue else self.queue
 
 
 class Gang(Struct, frozen=True, dict=True):

@@ -5,7 +5,8 @@ would fit, so the expected pods are members with a shape, a charge and claims, b
 claim that will be made from a template has the template's spec.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from msgspec import structs
@@ -89,15 +90,17 @@ def expected_claims(pod: Pod, owners: RecordingOwners) -> PodClaims:
 
 
 def missing_placeholders(
-    gang: str, expected: Iterable[ExpectedMembers], members: Iterable[Member]
-) -> Iterator[Member]:
+    gang: str, expected: Collection[ExpectedMembers], members: Iterable[Member]
+) -> tuple[Member, ...]:
     """Placeholders for those of the ``expected`` pods that are not among ``members`` yet."""
-    existing: dict[str, int] = {}
-    for member in members:
-        existing[member.subgroup] = existing.get(member.subgroup, 0) + 1
-    for each in expected:
-        for number in range(existing.get(each.member.subgroup, 0), each.count):
-            yield _numbered_member(each.member, f"{gang}/{each.member.subgroup}/{number}")
+    if not expected:
+        return ()
+    existing = Counter(member.subgroup for member in members)
+    return tuple(
+        _numbered_member(each.member, f"{gang}/{each.member.subgroup}/{number}")
+        for each in expected
+        for number in range(existing[each.member.subgroup], each.count)
+    )
 
 
 def placeholder_for(member: Member) -> Member:

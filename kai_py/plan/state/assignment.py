@@ -100,6 +100,7 @@ def gang_placement(
                 limits=limits
                 if p.member.failure_limits is shared
                 else limits_of(p.member.failure_limits),
+                named_queue=p.member.queue_beside(gang.queue),
             )
             for p in pods
         ),

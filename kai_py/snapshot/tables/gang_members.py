@@ -82,7 +82,8 @@ class GangMembers(PodTable):
         """``spec`` in the queue that the pod was admitted to, as long as that exists.
 
         Where the objects name another one by now, the pods that run are a gang of their own: they
-        stay charged where they were, and those to come are admitted by the other queue.
+        stay charged where they were, and those to come are admitted by the other queue. A pod that
+        named another queue than the rest of its gang already when it was admitted stays with them.
         """
         terms = self._admissions.terms(uid)
         if terms is None or terms.queue == spec.queue:
@@ -91,6 +92,8 @@ class GangMembers(PodTable):
         self._moved[uid] = None
         if not self._queue_exists(terms.queue):
             return spec
+        if terms.named_queue == spec.queue:
+            return replace(spec, queue=terms.queue)
         return replace(spec, key=f"{spec.key}/{terms.queue}", queue=terms.queue)
 
 
@@ -223,6 +226,7 @@ def member(
         pod=PodRef.of(meta),
         shape=demand.shape,
         subgroup=spec.subgroup,
+        queue=spec.queue,
         state=_pod_state(pod, placement),
         node=placement.node,
         claimed_amounts=claimed_by(pod, placement) if placement.node else {},
