@@ -2,53 +2,148 @@
 
 A gang whose pods are nominated starts, on the nominated nodes, once all victims there are gone.
 Until then it is placed on their future idle capacity, so that no other gang gets it. A nomination
-that can't be kept any more is dropped, and the gang queues like every other.
+that can't be kept any more is dropped, and the gang queues like every other. So does one that would
+be evicted as soon as it runs: where a gang of its queue with a higher priority would fit in its
+place and nowhere else, and no pod that runs may be evicted for that gang, it gets the capacity.
 
 A gang whose framework creates its pods in stages started because all of it fitted. Its later pods
 start first; until they exist, placeholders take their capacity, for at most the reservation time
 after the gang's first pod was bound. Placeholders are never written to the API.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from heapq import nsmallest
 
 import numpy as np
 
+from kai_py.plan.actions.preempt import Preemption
+from kai_py.plan.actions.reclaim import Reclaim
 from kai_py.plan.observations import CapacityHold
 from kai_py.plan.placement.next_pods import next_request
+from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.quota_check import check_quota
 from kai_py.plan.session.requests import place_earliest
+from kai_py.plan.victims.order import VictimPool
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.placeholders import placeholder_for
 from kai_py.snapshot.resources import Bools
 from kai_py.snapshot.snapshot import Snapshot
 
+MAX_AHEAD = 16
+"""Gangs that may go before nominated ones in one cycle."""
 
-def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
-    """Place those of ``gangs`` that have nominated pods, by priority and age."""
+
+def resume(state: CycleState, gangs: Iterable[Gang], actions: Collection[Action]) -> None:
+    """Place those of ``gangs`` that have nominated pods, by priority and age.
+
+    ``actions``: those that are enabled.
+    """
     if not state.snapshot.nominations:
         return
-    nominated = [gang for gang in gangs if any(_are_nominated(state, gang))]
-    order = sorted(nominated, key=lambda g: (-g.priority, g.created, g.key))
-    for gang in state.turns.eligible(order):
-        with state.turns.of(gang):
-            while _place_nominated(state, gang):
-                pass
+    pending = list(state.turns.eligible(gangs))
+    nominated = sorted((g for g in pending if any(_are_nominated(state, g))), key=_by_priority)
+    ahead = _waiting_ahead(state, pending, nominated) if Action.PREEMPT in actions else []
+    if ahead:
+        pool = VictimPool(state)
+        ahead = [gang for gang in ahead if not _has_victims(state, gang, pool, actions)]
+    for gang in _with_those_ahead(state, nominated, ahead) if ahead else nominated:
+        _place(state, gang)
 
 
-def _place_nominated(state: CycleState, gang: Gang) -> bool:
-    """Place the gang's next request if it is nominated; returns whether that was done."""
+def _by_priority(gang: Gang) -> tuple[int, float, str]:
+    return -gang.priority, gang.created, gang.key
+
+
+def _yields(gang: Gang) -> bool:
+    """Whether all of the gang may be evicted for others of its queue once it runs."""
+    return gang.preemptible and not gang.semi_preemptible
+
+
+def _waiting_ahead(
+    state: CycleState, pending: Iterable[Gang], nominated: Iterable[Gang]
+) -> list[Gang]:
+    """The first gangs below minMember for which a nominated one would be evicted once it runs."""
+    lowest: dict[str, int] = {}
+    for gang in nominated:
+        if _yields(gang):
+            lowest[gang.queue] = min(gang.priority, lowest.get(gang.queue, gang.priority))
+    found = (
+        gang
+        for gang in pending
+        if gang.queue in lowest
+        and gang.priority > lowest[gang.queue]
+        and gang.may_preempt
+        and gang.preempts_from <= state.snapshot.now
+        and not gang.is_satisfied
+        and not any(_are_nominated(state, gang))
+    )
+    return nsmallest(MAX_AHEAD, found, key=_by_priority)
+
+
+def _has_victims(
+    state: CycleState, gang: Gang, pool: VictimPool, actions: Collection[Action]
+) -> bool:
+    """Whether any pod that runs may be evicted for the gang."""
     request = next_request(gang, state.statement)
     if request is None or state.precondition(gang) is not None:
         return False
-    if not any(member.pod.uid in state.snapshot.nominations for member in request.members):
+    kinds = [kind for kind in (Preemption, Reclaim) if kind.action in actions]
+    found = (kind(state, pool, gang, request) for kind in kinds)
+    return any(next(iter(each.candidates() or ()), None) is not None for each in found)
+
+
+def _with_those_ahead(
+    state: CycleState, nominated: Sequence[Gang], ahead: Sequence[Gang]
+) -> Sequence[Gang]:
+    """``nominated`` in the order in which they are placed, with those that go before some of them.
+
+    These are the gangs ``ahead`` of one queue that do not fit beside all that is nominated. They
+    come after what no gang of that queue may take.
+    """
+    with state.statement.trial():
+        for gang in nominated:
+            _place(state, gang)
+        left = [gang for gang in ahead if not _place(state, gang)]
+    if not left:
+        return nominated
+    queue = left[0].queue
+    first = [gang for gang in left if gang.queue == queue]
+    behind = [
+        gang
+        for gang in nominated
+        if gang.queue == queue and _yields(gang) and gang.priority < first[0].priority
+    ]
+    kept = [gang for gang in nominated if gang not in behind]
+    return [*kept, *sorted((*first, *behind), key=_by_priority)]
+
+
+def _place(state: CycleState, gang: Gang) -> bool:
+    """Place the requests of a nominated gang, or the first of another; whether any was placed."""
+    placed, is_nominated = False, any(_are_nominated(state, gang))
+    if state.turns.may_plan(gang):
+        with state.turns.of(gang):
+            placed = _place_next(state, gang, is_nominated=is_nominated)
+            while is_nominated and placed and _place_next(state, gang, is_nominated=True):
+                pass
+    return placed
+
+
+def _place_next(state: CycleState, gang: Gang, *, is_nominated: bool) -> bool:
+    """Place the gang's next request, if it is nominated where the gang is; whether it was."""
+    request = next_request(gang, state.statement)
+    if request is None or state.precondition(gang) is not None:
+        return False
+    nominations = state.snapshot.nominations
+    if is_nominated and not any(member.pod.uid in nominations for member in request.members):
         return False
     if (
         check_quota(state.quota, gang, request.members, state.quota.cost_of(request.members))
         is not None
     ):
         return False
-    allowed = None if gang.placeholders else _nominated_nodes(state, gang)
+    anywhere = gang.placeholders or not is_nominated
+    allowed = None if anywhere else _nominated_nodes(state, gang)
     return place_earliest(state, gang, request.members, allowed=allowed, explain=False) is None
 
 

@@ -60,7 +60,7 @@ def run_cycle(
 
     # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
     step("reserve for expected pods", lambda: reserve_expected(state))
-    step("resume", lambda: resume(state, ready))
+    step("resume", lambda: resume(state, ready, settings.actions))
     # 3. Gangs that have waited too long get nodes reserved as they drain.
     waiting = (gang for gang in ready if has_unplaced_pods(state, gang))
     step("reserve", lambda: reserve(state, waiting))
