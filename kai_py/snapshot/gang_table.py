@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.admitted_gangs import as_admitted
+from kai_py.snapshot.finishing import as_finishing
 from kai_py.snapshot.gang_changes import GangChanges
 from kai_py.snapshot.gangs import NOT_CHARGED, Gang, Member, PodState
 from kai_py.snapshot.placeholders import ExpectedMembers, missing_placeholders
@@ -224,7 +225,7 @@ class GangTable:
         by_order = self._in_order(key)
         owner = by_order[0].spec.owner
         try:
-            found = as_admitted(self._gang(by_order), self._admissions)
+            found = as_finishing(as_admitted(self._gang(by_order), self._admissions))
             gang = self._with_stale_since(found, now)
         except Exception as error:
             return _invalid_gang(by_order, self._quarantine.report(owner, GANG, error))

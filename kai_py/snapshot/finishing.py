@@ -1,0 +1,22 @@
+"""Gangs of which pods have succeeded while others run on.
+
+Frameworks that count what has succeeded lower minMember themselves. For others, a pod that is
+created again beside pods that still run would wait for ever: those that have succeeded are not
+created again, so minMember pods never exist.
+"""
+
+from msgspec.structs import replace
+
+from kai_py.grouping.admitted import with_floors
+from kai_py.snapshot.gangs import Gang, PodState
+
+
+def as_finishing(gang: Gang) -> Gang:
+    """``gang``, which needs no more than all pods that exist, if the others have succeeded."""
+    if not (gang.succeeded and gang.bound and gang.pending) or gang.can_be_satisfied:
+        return gang
+    exist = gang.counts(PodState.GATED, PodState.PENDING, PodState.BOUND)
+    if sum(exist.values()) + gang.succeeded < gang.tree.min_pods():
+        return gang
+    floors = {leaf.name: exist.get(leaf.name, 0) for leaf in gang.tree.leaves()}
+    return replace(gang, tree=with_floors(gang.tree, floors))
