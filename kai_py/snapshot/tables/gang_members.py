@@ -110,13 +110,19 @@ class NodePods(PodTable):
         self._rebooted: dict[str, str] = {}
 
     def set_node(self, name: str, *, exists: bool, boot_id: str = "") -> Uids:
-        """A node came, changed or went; returns the pods on it if it came or went."""
+        """A node came, changed or went; returns the pods on it if it came or went.
+
+        The boot of a node that went counts while pods are on it: one that is made anew under its
+        name may have booted since.
+        """
         on_it = tuple(self._pods.get(name, ()))
-        booted = self._boots.pop(name, "")
-        if exists:
+        booted = self._boots.get(name, "")
+        if boot_id and exists:
             self._boots[name] = boot_id
-        if exists and booted and boot_id and booted != boot_id:
-            self._rebooted.update(dict.fromkeys(on_it, name))
+            if booted and booted != boot_id:
+                self._rebooted.update(dict.fromkeys(on_it, name))
+        elif not (exists or on_it):
+            self._boots.pop(name, None)
         if exists == (name in self._existing):
             return ()
         if exists:
@@ -159,6 +165,8 @@ class NodePods(PodTable):
             pods.pop(uid, None)
             if not pods:
                 del self._pods[node]
+                if node not in self._existing:
+                    self._boots.pop(node, None)
         return ()
 
 

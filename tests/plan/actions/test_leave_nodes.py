@@ -243,6 +243,15 @@ def test_a_gang_one_of_whose_nodes_was_rebooted_restarts_whole():
     assert plan.evictions[0].reason == "node a was rebooted; the gang restarts whole"
 
 
+@pytest.mark.parametrize("boots", [("2",), ("", "2")], ids=["at once", "known later"])
+def test_a_node_that_was_made_anew_under_its_name_was_rebooted(boots):
+    world = cluster(queue("q", 64), booted("a", "1"), node("b", 8), train(["a", "b"]))
+    world.remove(booted("a", "1"))
+    for boot in boots:
+        world.add(booted("a", boot))
+    assert evicted(world.plan()) == ["train-0", "train-1"]
+
+
 def test_a_reboot_is_relevant():
     assert affects_plan(booted("a", "1"), booted("a", "2"))
 
