@@ -43,7 +43,7 @@ class DeviceLimits:
     _by_row: "WeakKeyDictionary[DeviceRow, dict[str, bool]]" = field(
         default_factory=WeakKeyDictionary
     )
-    """A device that is published anew has a new row."""
+    """A device that is published again has a new row."""
 
     def replace(self, limits: Iterable[DeviceLimit]) -> None:
         """Count by these limits."""
