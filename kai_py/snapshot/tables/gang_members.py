@@ -112,7 +112,7 @@ class NodePods(PodTable):
     def set_node(self, name: str, *, exists: bool, boot_id: str = "") -> Uids:
         """A node came, changed or went; returns the pods on it if it came or went.
 
-        The boot of a node that went counts while pods are on it: one that is made anew under its
+        The boot of a node that went counts while pods are on it: one that is made again under its
         name may have booted since.
         """
         on_it = tuple(self._pods.get(name, ()))
