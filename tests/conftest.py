@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.examples import DEFAULT, FAST, PROFILE, examples
-from tests.support.patience import patience
+from tests.support.patience import time_limit
 from tests.support.skips import NoSkips, strict
 from tests.support.totals import Totals
 
@@ -52,7 +52,7 @@ TEST_SECONDS = 300
 def pytest_configure(config: pytest.Config) -> None:
     """Time limits of this machine unless ``--timeout`` says one, totals, and no skips in CI."""
     if config.option.timeout is None:
-        config.option.timeout = patience(TEST_SECONDS)
+        config.option.timeout = time_limit(TEST_SECONDS)
     config.pluginmanager.register(Totals(), "totals")
     if strict():
         config.pluginmanager.register(NoSkips(), "no skips")

@@ -17,7 +17,7 @@ from benchmarks.scheduler_perf.lists import (
 )
 from benchmarks.scheduler_perf.rows import CHOSEN, measure
 from benchmarks.scheduler_perf.run import OPERATIONS
-from tests.support.patience import patience
+from tests.support.patience import time_limit
 
 LIST = """
 - name: Some
@@ -74,7 +74,7 @@ def test_templates_have_their_index_and_nothing_else(tmp_path):
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.timeout(patience(300))
+@pytest.mark.timeout(time_limit(300))
 @pytest.mark.parametrize("scheduler", [KAI_PY, KUBE_SCHEDULER])
 async def test_a_list_is_done_by_either_scheduler(scheduler):
     outcome = await measure(workload("SchedulingPodAntiAffinity", "5Nodes"), scheduler)

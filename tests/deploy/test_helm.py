@@ -11,13 +11,13 @@ from kai_py.deploy.objects import CONFIGURATION_FILE, NAME, Installation, manife
 from kai_py.deploy.permissions import Right, cluster_rules
 from tests.deploy.helm import render
 from tests.support import yaml_text
-from tests.support.patience import patience
+from tests.support.patience import time_limit
 from tests.support.repository import CHART
 
 
 def built_once(test):
     """Mark a test that may have to build helm's rendering first."""
-    return pytest.mark.slow(pytest.mark.timeout(patience(1200))(test))
+    return pytest.mark.slow(pytest.mark.timeout(time_limit(1200))(test))
 
 
 def documents(done):

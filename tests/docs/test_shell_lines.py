@@ -14,7 +14,7 @@ import yaml
 from benchmarks import __main__ as command
 from tests.deploy.helm import render
 from tests.docs.pages import PAGES, shell_lines
-from tests.support.patience import patience
+from tests.support.patience import time_limit
 from tests.support.repository import CHART, ROOT
 
 LINES = sorted({line.partition(" #")[0].strip() for page in PAGES for line in shell_lines(page)})
@@ -53,7 +53,7 @@ def test_benchmarks_take_their_options(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(patience(1200))
+@pytest.mark.timeout(time_limit(1200))
 @pytest.mark.parametrize("line", starting_with("helm"))
 def test_the_chart_takes_the_values(line):
     words = shlex.split(line)

@@ -12,11 +12,18 @@ from functools import cache
 REFERENCE_SECONDS = 0.012
 """What ``_work`` takes on the machine the deadlines were written on."""
 LARGEST_FACTOR = 20.0
+LARGEST_LIMIT_FACTOR = 3.0
+"""A test that hangs must end, and be named, long before the whole run has to."""
 
 
 def patience(seconds: float) -> float:
     """Seconds to wait for what takes less than ``seconds`` on a quiet machine."""
     return seconds * min(max(1.0, _speed()) * max(1.0, _load()), LARGEST_FACTOR)
+
+
+def time_limit(seconds: float) -> float:
+    """Seconds after which a test that takes less than ``seconds`` on a quiet machine is ended."""
+    return min(patience(seconds), seconds * LARGEST_LIMIT_FACTOR)
 
 
 def processor_seconds(seconds: float) -> float:

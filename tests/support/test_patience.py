@@ -1,7 +1,7 @@
 import pytest
 
 from tests.support import patience as module
-from tests.support.patience import LARGEST_FACTOR, patience
+from tests.support.patience import LARGEST_FACTOR, LARGEST_LIMIT_FACTOR, patience, time_limit
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,8 @@ def test_it_grows_with_slowness_and_load_and_never_shrinks(monkeypatch, speed, l
 def test_it_has_an_end(monkeypatch):
     monkeypatch.setattr(module, "_load", lambda: 1000.0)
     assert patience(1.0) == LARGEST_FACTOR
+
+
+def test_a_test_that_hangs_ends_on_the_busiest_machine(monkeypatch):
+    monkeypatch.setattr(module, "_load", lambda: 1000.0)
+    assert time_limit(300.0) == 300.0 * LARGEST_LIMIT_FACTOR

@@ -23,7 +23,7 @@ from tests.support.cluster.process import KaiPy, kai_py
 from tests.support.cluster.proxy import Passage, Write
 from tests.support.cluster.scheduling import EAGER, install_definitions, scheduling
 from tests.support.cluster.view import View, devices_of
-from tests.support.patience import patience
+from tests.support.patience import time_limit
 
 SIZE = 4
 WRITES = 3 * SIZE
@@ -52,7 +52,7 @@ def kill_at(scheduler: KaiPy, number: int, loss: Passage) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(patience(600))
+@pytest.mark.timeout(time_limit(600))
 async def test_killed_anywhere_it_ends_with_all_or_none(real: Cluster, tmp_path: Path):
     # Odd writes are lost, of even ones the answer: after the last allocation, and before the first
     # binding, all is allocated.

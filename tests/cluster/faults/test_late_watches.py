@@ -21,13 +21,13 @@ from tests.support.cluster.process import ALONE, KaiPy, kai_py, started
 from tests.support.cluster.proxy import Answer, Passage
 from tests.support.cluster.scheduling import install_definitions
 from tests.support.cluster.view import View
-from tests.support.patience import patience
+from tests.support.patience import patience, time_limit
 
 GRACE = min(patience(2.0), 6.0)
 IMPATIENT = {**ALONE, "commit": {"watchGrace": f"{GRACE}s"}}
 NODES, GPUS, SIZE = 2, 4, 4
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(patience(900))]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(time_limit(900))]
 
 EVERY_KIND = (
     "pods",

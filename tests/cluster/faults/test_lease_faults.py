@@ -22,9 +22,9 @@ from tests.support.cluster.process import KaiPy, kai_py
 from tests.support.cluster.proxy import Answer, Passage, Proxy
 from tests.support.cluster.scheduling import install_definitions
 from tests.support.cluster.view import View
-from tests.support.patience import patience
+from tests.support.patience import time_limit
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(patience(600))]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(time_limit(600))]
 
 TIMES = {"duration": "4s", "renewDeadline": "3s", "retry": "300ms"}
 SIZE, FAULT_SECONDS = 4, 8.0

@@ -17,7 +17,7 @@ from tests.support.cluster.manifests import claim_template, job, queue
 from tests.support.cluster.process import kai_py
 from tests.support.cluster.scheduling import install_definitions
 from tests.support.cluster.view import View
-from tests.support.patience import patience
+from tests.support.patience import time_limit
 
 LABEL = "kai.scheduler/node-pool"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -39,7 +39,7 @@ async def devices(real: Cluster) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     "count",
-    [2, pytest.param(10, marks=[pytest.mark.nightly, pytest.mark.timeout(patience(300))])],
+    [2, pytest.param(10, marks=[pytest.mark.nightly, pytest.mark.timeout(time_limit(300))])],
 )
 async def test_each_pool_has_its_process_leader_pods_and_devices(
     real: Cluster, tmp_path: Path, count: int

@@ -23,7 +23,7 @@ from tests.support.cluster.manifests import claim_template, job, queue
 from tests.support.cluster.process import KaiPy, kai_py, started
 from tests.support.cluster.scheduling import install_definitions
 from tests.support.cluster.view import View
-from tests.support.patience import patience
+from tests.support.patience import time_limit
 
 RENEW_SECONDS = 40
 PATIENT = {
@@ -53,7 +53,7 @@ async def own_cluster(directory: Path) -> AsyncIterator[tuple[ControlPlane, Clus
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(patience(600))
+@pytest.mark.timeout(time_limit(600))
 @pytest.mark.parametrize(
     "seconds",
     [2, *(pytest.param(each, marks=pytest.mark.nightly) for each in (0, 10, 30, 60, 120))],

@@ -21,7 +21,7 @@ from tests.support.cluster.kai_definitions import install_kai_definitions
 from tests.support.cluster.manifests import QUEUE_KEY, job, pod_spec, queue
 from tests.support.cluster.scheduling import Running
 from tests.support.cluster.view import View
-from tests.support.patience import patience
+from tests.support.patience import time_limit
 from tests.support.poison.corpus import NAMESPACE, corpus
 from tests.support.poison.fuzz import absurd
 from tests.support.poison.objects import ordinary
@@ -116,7 +116,7 @@ async def prepare(cluster: Cluster, stack: AsyncExitStack) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(patience(900))
+@pytest.mark.timeout(time_limit(900))
 @pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
 async def test_each_by_itself(cluster: Cluster, scheduler: Running, view: View):
     async with AsyncExitStack() as stack:
@@ -132,7 +132,7 @@ async def test_each_by_itself(cluster: Cluster, scheduler: Running, view: View):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(patience(900))
+@pytest.mark.timeout(time_limit(900))
 async def test_all_together(cluster: Cluster, scheduler: Running, view: View):
     async with AsyncExitStack() as stack:
         await prepare(cluster, stack)
@@ -155,7 +155,7 @@ async def test_all_together(cluster: Cluster, scheduler: Running, view: View):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(patience(7200))
+@pytest.mark.timeout(time_limit(7200))
 async def test_2_000_fuzzed_objects(cluster: Cluster, scheduler: Running, view: View):
     source, accepted = random.Random(7), 0
     async with AsyncExitStack() as stack:

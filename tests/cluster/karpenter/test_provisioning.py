@@ -29,7 +29,7 @@ from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import TEMPLATE, claim_template, job, pod_spec, queue
 from tests.support.cluster.scheduling import install, install_definitions, scheduling
 from tests.support.cluster.view import View
-from tests.support.patience import patience
+from tests.support.patience import time_limit
 
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 QUIET_SECONDS = 15.0
@@ -138,7 +138,7 @@ async def events_of(cluster: Cluster, reason: str) -> set[str]:
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(patience(300))
+@pytest.mark.timeout(time_limit(300))
 async def test_a_gang_gets_all_its_nodes_in_one_go_or_none(tmp_path: Path):
     async with with_karpenter(tmp_path) as cluster, scheduling(cluster):
         view = View(cluster.api)
@@ -156,7 +156,7 @@ async def test_a_gang_gets_all_its_nodes_in_one_go_or_none(tmp_path: Path):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(patience(300))
+@pytest.mark.timeout(time_limit(300))
 async def test_a_gang_of_claims_gets_its_nodes_if_karpenter_may_count_without_devices(
     tmp_path: Path,
 ):
@@ -178,7 +178,7 @@ async def test_a_gang_of_claims_gets_its_nodes_if_karpenter_may_count_without_de
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(patience(300))
+@pytest.mark.timeout(time_limit(300))
 async def test_karpenter_leaves_out_a_gang_of_claims_as_it_is_installed(tmp_path: Path):
     async with with_karpenter(tmp_path) as cluster, scheduling(cluster):
         await cluster.submit(queue(), gpu_class_document(), claim_template())
