@@ -14,7 +14,7 @@ from tests.docs.pages import PAGES, anchors, label, links
 from tests.observe.browser import browsing, find_browser
 from tests.support.repository import DOCS, ROOT
 
-BESIDE = [page for page in PAGES if DOCS not in page.parents]
+BESIDE = [*(page for page in PAGES if DOCS not in page.parents), ROOT / "CHANGELOG.md"]
 """Pages that Git servers show and the site does not have."""
 
 
