@@ -5,7 +5,7 @@ of it. A pod that is assumed (its binding is being written) counts as bound.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -159,6 +159,16 @@ class Snapshot:
         return bool(self.releasing.any())
 
     @cached_property
+    def most_idle(self) -> Sequence[float]:
+        """(resources,) the most of each resource that is idle on any one node. O(nodes)."""
+        return _most(self.nodes.allocatable - self.used)
+
+    @cached_property
+    def most_future_idle(self) -> Sequence[float]:
+        """(resources,) the most of each resource that is future idle on any one node. O(nodes)."""
+        return _most(self.nodes.allocatable - self.used + self.releasing)
+
+    @cached_property
     def claim_holders(self) -> Mapping[str, tuple[Gang, Member]]:
         """The pods that have claims by uid, and their gangs. O(pods)."""
         return {
@@ -167,3 +177,8 @@ class Snapshot:
             for member in gang.members
             if member.claims
         }
+
+
+def _most(free: Floats) -> Sequence[float]:
+    listed: list[float] = free.max(axis=1, initial=-math.inf).tolist()
+    return listed

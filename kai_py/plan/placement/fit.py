@@ -184,6 +184,8 @@ class ShapeFits:
         self, statement: Statement, shape: Shape, mask: Bools, count: int, capacity: Capacity
     ) -> Ints:
         """(nodes,) how many pods of ``shape`` fit, devices included; it may stop at ``count``."""
+        if self.exceeds_nodes(statement, shape, capacity):
+            return np.zeros(len(mask), dtype=np.int64)
         running = self.running_fit(statement, shape, capacity)
         if running is not None:
             running.refresh()
@@ -191,8 +193,26 @@ class ShapeFits:
         mask = self.static_fit(statement, shape, capacity).mask & mask
         return self.capacity(statement, shape, mask, count, capacity).replicas
 
+    def exceeds_nodes(self, statement: Statement, shape: Shape, capacity: Capacity) -> bool:
+        """Whether a pod requests more than any node had free when the cycle began.
+
+        It then fits nowhere. Unknown, so False, once a pod was evicted: all else only takes
+        capacity.
+        """
+        if statement.evicted:
+            return False
+        snapshot, positions = statement.snapshot, statement.snapshot.resources.positions
+        is_idle = capacity is Capacity.IDLE
+        most = snapshot.most_idle if is_idle else snapshot.most_future_idle
+        return any(
+            name in positions and amount > most[positions[name]]
+            for name, amount in shape.reported_requests.items()
+        )
+
     def may_fit_later(self, statement: Statement, shape: Shape) -> bool:
         """Whether a pod fits on any node by resources alone once terminating pods have gone."""
+        if self.exceeds_nodes(statement, shape, Capacity.FUTURE_IDLE):
+            return False
         known = self.running_fit(statement, shape, Capacity.FUTURE_IDLE)
         if known is not None:
             return known.is_feasible()
@@ -203,6 +223,8 @@ class ShapeFits:
 
         Pod rules and devices of claims are not considered.
         """
+        if self.exceeds_nodes(statement, shape, Capacity.FUTURE_IDLE):
+            return np.zeros(len(statement.snapshot.nodes), dtype=np.int64)
         known = self.running_fit(statement, shape, Capacity.FUTURE_IDLE)
         if known is not None:
             known.refresh()

@@ -155,6 +155,8 @@ class Placer:
         Neither is known where more than resources decides, or several nodes are allowed but not
         all. Of a pod that is nominated one is.
         """
+        if self.shapes.fits.exceeds_nodes(statement, shape, capacity):
+            return None, True
         if allowed is None:
             running = self.shapes.single_pod_fit(statement, shape, capacity)
             return None if running is None else running.first_row(), False

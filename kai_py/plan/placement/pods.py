@@ -6,6 +6,8 @@ The way in which nodes are picked depends on what decides where the pods fit (``
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from kai_py.api.choices import FillStrategy
 from kai_py.plan.placement.attempt import Attempt, NodeSet
 from kai_py.plan.placement.fit import (
@@ -54,13 +56,26 @@ class ShapePlacer:
         self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet
     ) -> Unschedulable | None:
         """Place all of ``members``, pods of one shape; None, or why they can't be placed."""
-        reason = _too_many_users(attempt, members)
+        reason = _too_many_users(attempt, members) or self._too_large(attempt, members)
         if reason is None:
             picks = self._picks(attempt, members, node_set.of(members[0].shape))
             reason = _place_picked(attempt, members, picks)
         if reason is None:
             return None
         return for_gang(reason, attempt.gang, members, attempt.statement.placed)
+
+    def _too_large(self, attempt: Attempt, members: Sequence[Member]) -> Unschedulable | None:
+        """Why no pod fits that exceeds what any node has free; None if it does not."""
+        statement, shape, capacity = attempt.statement, members[0].shape, attempt.capacity
+        if not self.fits.exceeds_nodes(statement, shape, capacity):
+            return None
+        if not attempt.explain:
+            return UNEXPLAINED
+        static = self.fits.static_fit(statement, shape, capacity)
+        none_fit = np.zeros(len(static.mask), dtype=np.int64)
+        return insufficient_capacity(
+            statement, shape, static, replicas=none_fit, needed=len(members), found=0
+        )
 
     def _picks(self, attempt: Attempt, members: Sequence[Member], node_set: NodeSet) -> Picks:
         """The way in which nodes for the pods are picked."""
