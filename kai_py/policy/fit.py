@@ -7,15 +7,16 @@ NodeUnschedulable, TaintToleration, NodeAffinity, VolumeBinding and (for claims 
 allocated) DynamicResources.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 import numpy as np
 
-from kai_py.api.gpu_share import GPU_RESOURCE, MIG_PREFIX
 from kai_py.api.node_departures import DepartureStage
 from kai_py.api.records.node import Taint
 from kai_py.api.spot import SpotUse
+from kai_py.policy.node_constraints import NodeConstraints, constraints_of
 from kai_py.policy.node_selector import matches_labels, matches_selector, matches_term
 from kai_py.policy.tolerations import tolerates, untolerated_nodes, unwanted_taints
 from kai_py.snapshot.gpu_nodes import mixed_strategy, replicated, single_strategy
@@ -28,7 +29,7 @@ NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class StaticFit:
     """``mask``: (nodes,) bool. ``removed``: the count of nodes that each filter removes, in order.
 
@@ -48,7 +49,7 @@ STATIC_FITS_KEPT = 256
 
 @dataclass
 class StaticFits:
-    """Static fits per shape, cached while the nodes stay the same.
+    """Static fits per shape, cached while the nodes stay the same; equal constraints share one.
 
     Those of shapes that no cycle asks for any more go: a fit is as long as there are nodes. At most
     ``STATIC_FITS_KEPT`` are kept beside those of the last two cycles.
@@ -57,6 +58,9 @@ class StaticFits:
     _generation: int = -1
     _known: dict[int, StaticFit] = field(default_factory=dict)
     _before: dict[int, StaticFit] = field(default_factory=dict)
+    _by_constraints: WeakValueDictionary[bytes, StaticFit] = field(
+        default_factory=WeakValueDictionary
+    )
 
     def start_cycle(self) -> None:
         """A cycle begins: what it asks for is kept."""
@@ -68,32 +72,46 @@ class StaticFits:
         if nodes.generation != self._generation:
             self._generation = nodes.generation
             self._known, self._before = {}, {}
+            self._by_constraints.clear()
         cached = self._known.get(shape.number)
         if cached is None:
-            cached = self._before.get(shape.number) or static_fit(shape, nodes)
+            cached = self._before.get(shape.number) or self._of_constraints(shape, nodes)
             self._known[shape.number] = cached
         return cached
+
+    def _of_constraints(self, shape: Shape, nodes: NodeColumns) -> StaticFit:
+        constraints = constraints_of(shape)
+        key = constraints.key
+        known = self._by_constraints.get(key)
+        if known is None:
+            known = self._by_constraints[key] = _filtered(constraints, nodes)
+        return known
 
 
 def static_fit(shape: Shape, nodes: NodeColumns) -> StaticFit:
     """Run every static filter over all nodes."""
+    return _filtered(constraints_of(shape), nodes)
+
+
+def _filtered(constraints: NodeConstraints, nodes: NodeColumns) -> StaticFit:
     mask = np.ones(len(nodes), dtype=np.bool_)
     removed: list[tuple[str, int]] = []
-    for reason, passes in _filters(shape, nodes):
+    for reason, passes in _filters(constraints, nodes):
         count = int(np.count_nonzero(mask & ~passes))
         if count:
             removed.append((reason, count))
             mask &= passes
-    preference = _stated_preference(shape, nodes) - unwanted_taints(shape.tolerations, nodes)
-    served = _served_by_plugin(shape, nodes) if shape.extended.resources else None
+    tolerations = constraints.tolerations
+    preference = _stated_preference(constraints, nodes) - unwanted_taints(tolerations, nodes)
+    extended = constraints.extended_resources
+    served = _served_by_plugin(extended, nodes) if extended else None
     for array in (mask, preference):
         array.flags.writeable = False
     return StaticFit(mask, tuple(removed), preference, served)
 
 
-def _served_by_plugin(shape: Shape, nodes: NodeColumns) -> Bools:
+def _served_by_plugin(names: Sequence[str], nodes: NodeColumns) -> Bools:
     """(nodes,) bool: device plugins report all extended resources that claims could serve."""
-    names = shape.extended.resources
     reported = (record.status.allocatable for record in nodes.records)
     served = (all(_is_nonzero(each.get(name)) for name in names) for each in reported)
     return np.fromiter(served, np.bool_, len(nodes))
@@ -159,42 +177,41 @@ def requests_where_reported(shape: Shape) -> Iterator[tuple[str, float]]:
             yield name, shape.requests[name]
 
 
-def matches_own_selectors(shape: Shape, nodes: NodeColumns) -> Bools:
+def matches_own_selectors(pod: Shape | NodeConstraints, nodes: NodeColumns) -> Bools:
     """(nodes,) bool: the pod's node selector and required node affinity match."""
-    admitted = matches_labels(shape.node_selector, nodes)
-    required = shape.affinity and shape.affinity.node_affinity
+    admitted = matches_labels(pod.node_selector, nodes)
+    required = pod.affinity and pod.affinity.node_affinity
     if required and required.required is not None:
         admitted = admitted & matches_selector(required.required, nodes)
     return admitted
 
 
-def _filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
+def _filters(pod: NodeConstraints, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
     """Each filter's reason text and the nodes that pass it."""
-    if not tolerates(shape.tolerations, NOT_READY):
+    if not tolerates(pod.tolerations, NOT_READY):
         yield "not ready", nodes.ready
-    if not tolerates(shape.tolerations, UNSCHEDULABLE):
+    if not tolerates(pod.tolerations, UNSCHEDULABLE):
         yield "unschedulable", ~nodes.unschedulable
-    for taint, where in untolerated_nodes(shape.tolerations, nodes):
+    for taint, where in untolerated_nodes(pod.tolerations, nodes):
         yield f"had untolerated taint {taint}", ~where
     yield from _departure_filters(nodes)
-    if shape.spot is not None and shape.spot.use is not SpotUse.PREFER:
-        on_spot = spot_nodes(shape.spot.labels, nodes)
-        if shape.spot.use is SpotUse.ONLY:
+    if pod.spot is not None and pod.spot.use is not SpotUse.PREFER:
+        on_spot = spot_nodes(pod.spot.labels, nodes)
+        if pod.spot.use is SpotUse.ONLY:
             yield "weren't spot nodes, the only ones that it may use", on_spot
         else:
             yield "were spot nodes, which it may not use", ~on_spot
-    yield from _gpu_filters(shape, nodes)
-    if shape.node_selector:
-        yield "didn't match Pod's node selector", matches_labels(shape.node_selector, nodes)
-    required = shape.affinity and shape.affinity.node_affinity
+    yield from _gpu_filters(pod, nodes)
+    if pod.node_selector:
+        yield "didn't match Pod's node selector", matches_labels(pod.node_selector, nodes)
+    required = pod.affinity and pod.affinity.node_affinity
     if required and required.required is not None:
         yield "didn't match Pod's node affinity", matches_selector(required.required, nodes)
-    for selector in shape.volume_selectors:
+    for selector in pod.volume_selectors:
         yield "didn't match the volume's node affinity", matches_selector(selector, nodes)
-    for use in shape.claims:
-        if use.node_selector is not None:
-            reason = f'resourceclaim "{use.name}" is allocated on another node'
-            yield reason, matches_selector(use.node_selector, nodes)
+    for name, selector in pod.claim_selectors:
+        reason = f'resourceclaim "{name}" is allocated on another node'
+        yield reason, matches_selector(selector, nodes)
 
 
 def _departure_filters(nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
@@ -207,14 +224,13 @@ def _departure_filters(nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
         yield f"about to go ({signal})", passes
 
 
-def _gpu_filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
+def _gpu_filters(pod: NodeConstraints, nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:
     """How nodes give out their GPUs, as KAI-Scheduler's node filter reads MIG strategies."""
-    part = shape.gpu_share is not None
-    if not part and GPU_RESOURCE not in shape.requests:
+    if not (pod.shares_gpus or pod.uses_gpus):
         return
-    if not any(name.startswith(MIG_PREFIX) for name in shape.requests):
+    if not pod.uses_mig:
         yield "had MIG devices, which pods request by profile", ~mixed_strategy(nodes)
-    if part:
+    if pod.shares_gpus:
         yield (
             "had MIG devices as whole GPUs, which are not shared",
             ~single_strategy(nodes),
@@ -222,9 +238,9 @@ def _gpu_filters(shape: Shape, nodes: NodeColumns) -> Iterator[tuple[str, Bools]
         yield "had a device plugin that shares GPUs itself", ~replicated(nodes)
 
 
-def _stated_preference(shape: Shape, nodes: NodeColumns) -> Ints:
+def _stated_preference(pod: NodeConstraints, nodes: NodeColumns) -> Ints:
     score = np.zeros(len(nodes), dtype=np.int64)
-    affinity = shape.affinity.node_affinity if shape.affinity else None
+    affinity = pod.affinity.node_affinity if pod.affinity else None
     for preferred in affinity.preferred if affinity else ():
         if preferred.weight:
             score[matches_term(preferred.preference, nodes)] += preferred.weight

@@ -5,15 +5,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.api.records.core import Toleration
+from kai_py.api.gpu_share import GpuShare
+from kai_py.api.records.core import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    SelectorRequirement,
+    Toleration,
+)
 from kai_py.api.records.node import Taint
-from kai_py.policy.fit import replicas_that_fit, static_fit
+from kai_py.api.records.resource import ResourceClaimSpec
+from kai_py.api.spot import SpotUse
+from kai_py.policy.fit import StaticFits, replicas_that_fit, static_fit
 from kai_py.policy.tolerations import tolerates
+from kai_py.snapshot.extended_resources import ExtendedResources
 from kai_py.snapshot.nodes import node_columns
 from kai_py.snapshot.resources import ResourceIndex
-from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.shape import ClaimUse, Shape
+from kai_py.snapshot.spot import SpotChoice
 from tests.support.scenario import node
 
+ON_A = NodeSelector(
+    node_selector_terms=(
+        NodeSelectorTerm(
+            match_expressions=(
+                SelectorRequirement(key="kubernetes.io/hostname", operator="In", values=("a",)),
+            )
+        ),
+    )
+)
 RESOURCES = ResourceIndex().extended(["nvidia.com/gpu"])
 
 
@@ -101,3 +122,48 @@ def test_soft_taints_lower_the_preference():
 )
 def test_tolerations(toleration, covers):
     assert tolerates([toleration], Taint(key="k", value="v", effect="NoSchedule")) is covers
+
+
+CONSTRAINTS = [
+    {"node_selector": {"disk": "ssd"}},
+    {"node_selector": {"disk": "hdd"}},
+    {"tolerations": (Toleration(operator="Exists"),)},
+    {"affinity": Affinity(node_affinity=NodeAffinity(required=ON_A))},
+    {"volume_selectors": (ON_A,)},
+    {"claims": (ClaimUse("c", ResourceClaimSpec(), node_selector=ON_A),)},
+    {"claims": (ClaimUse("d", ResourceClaimSpec(), node_selector=ON_A),)},
+    {"spot": SpotChoice(SpotUse.ONLY, (("spot", ("true",)),))},
+    {"gpu_share": GpuShare(fraction=0.5)},
+    {"requests": {"nvidia.com/gpu": 1.0}},
+    {"requests": {"nvidia.com/mig-1g.5gb": 1.0}},
+    {"extended": ExtendedResources(resources=("nvidia.com/gpu",))},
+]
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_shapes_share_a_fit_only_if_their_constraints_are_equal(constraint):
+    """Amounts make no difference, and each constraint does."""
+    fits, nodes = StaticFits(), columns(node("a", labels={"disk": "ssd"}), node("b"))
+    requests = constraint.get("requests", {"cpu": 1.0})
+    shapes = [
+        Shape(number=0, requests={"cpu": 1.0}),
+        Shape(number=1, **{**constraint, "requests": requests}),
+        Shape(number=2, **{**constraint, "requests": {**requests, "memory": 7.0}}),
+    ]
+    plain, found, other = [fits.of(each, nodes) for each in shapes]
+    assert found is other
+    assert found is not plain
+    for each, shared in zip(shapes, (plain, found, other), strict=True):
+        alone = static_fit(each, nodes)
+        assert shared.removed == alone.removed
+        assert (shared.mask == alone.mask).all()
+        assert (shared.preference == alone.preference).all()
+
+
+def test_each_constraint_has_a_fit_of_its_own():
+    fits, nodes = StaticFits(), columns(node("a"))
+    found = [
+        fits.of(Shape(number=i, **{"requests": {"cpu": 1.0}, **each}), nodes)
+        for i, each in enumerate(CONSTRAINTS)
+    ]
+    assert len(set(map(id, found))) == len(CONSTRAINTS)

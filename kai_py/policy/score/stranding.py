@@ -17,7 +17,7 @@ from operator import is_
 import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE
-from kai_py.policy.fit import StaticFits
+from kai_py.policy.fit import StaticFit, StaticFits
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -54,17 +54,25 @@ def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, static_fits: Stati
         return True
     having = snapshot.nodes.allocatable[card] > 0
     free = cache(partial(_free, snapshot))
+    accepted_by = cache(partial(_accepted, having))
     accepted: Bools | None = None
     for shape in plain:
-        accepts = static_fits.of(shape, snapshot.nodes).mask & having
-        if not accepts.any():
+        accepts = accepted_by(static_fits.of(shape, snapshot.nodes))
+        if accepts is None:
             continue
         if GPU_RESOURCE not in shape.requests or _exhausts_node_first(shape, free, accepts):
             return True
-        if accepted is not None and not np.array_equal(accepts, accepted):
+        if accepted is None:
+            accepted = accepts
+        if accepts is not accepted and not np.array_equal(accepts, accepted):
             return True
-        accepted = accepts
     return False
+
+
+def _accepted(having: Bools, static: StaticFit) -> Bools | None:
+    """(nodes,) bool: the nodes of ``having`` that admit pods; None if there are none."""
+    accepts: Bools = static.mask & having
+    return accepts if accepts.any() else None
 
 
 def _exhausts_node_first(shape: Shape, free: Callable[[str], Floats], accepts: Bools) -> bool:
