@@ -65,6 +65,7 @@ from kai_py.commit.gpus.reservations import GpuReservationError, GpuReservations
 from kai_py.commit.node_check import FindNode, node_problem
 from kai_py.commit.pod_state import fence_group, fence_until_known
 from kai_py.commit.settings import CommitSettings
+from kai_py.commit.together import together
 from kai_py.plan.plan import GangPlacement, Placement
 from kai_py.snapshot.tables.claims import POD_GROUPS
 from kai_py.watch.errors import ApiError
@@ -163,8 +164,8 @@ class GangTransaction:
 
     async def run(self) -> GangOutcome:
         """Run the transaction; every failure is in the outcome."""
-        await asyncio.gather(*(self._create_claim(placement) for placement in self.gang.pods))
-        await asyncio.gather(*(self._reconcile(desired) for desired in self._desired_claims))
+        await together(self._create_claim(placement) for placement in self.gang.pods)
+        await together(self._reconcile(desired) for desired in self._desired_claims)
         await self._wait_for_mirror()
         await self._wait_for_devices()
         await self._reserve_gpus()
@@ -179,7 +180,7 @@ class GangTransaction:
                 other_holders=self._other_holders,
                 failed_devices=self._failed_devices,
             )
-        bindings = await asyncio.gather(*(self._bind(p) for p in self.gang.pods))
+        bindings = await together(self._bind(p) for p in self.gang.pods)
         # A pod bound elsewhere keeps its claims: they may be in use there.
         await self._release_claims(b.pod.uid for b in bindings if b.outcome in RELEASING_OUTCOMES)
         return GangOutcome(self.gang, tuple(bindings))
@@ -269,7 +270,7 @@ class GangTransaction:
         return f"claim {claim}: {self._other_holders[0]}" if self._other_holders else ""
 
     async def _wait_for_devices(self) -> None:
-        if self._problem:
+        if self._problem or not self._desired_claims:
             return
         waiting = asyncio.gather(*map(self._wait_until_ready, self._desired_claims))
         results = await self._unless_withdrawn(waiting)
@@ -324,14 +325,14 @@ class GangTransaction:
             return
         find = self.find_pod
         writes = (write_pod_status(self.access, p, find(p.pod)) for p in self.gang.pods)
-        problems = await asyncio.gather(*writes)
+        problems = await together(writes)
         self._problem = self._problem or next((each for each in problems if each), "")
 
     async def _undo(self) -> None:
         """Release all claims, except those of a pod that an earlier attempt has bound after all."""
         pods = [placement.pod for placement in self.gang.pods] if self._observed else []
-        readings = await asyncio.gather(
-            *(fence_until_known(self.access, pod, self.access.settle_pause) for pod in pods)
+        readings = await together(
+            fence_until_known(self.access, pod, self.access.settle_pause) for pod in pods
         )
         await self._release_claims(
             pod.uid for pod, read in zip(pods, readings, strict=True) if read.proves_unused
@@ -339,16 +340,14 @@ class GangTransaction:
 
     async def _release_claims(self, pods: Iterable[str]) -> None:
         released = frozenset(pods)
-        await asyncio.gather(
-            *(
-                self._release(desired, consumers)
-                for desired in self._desired_claims
-                if desired.claim.uid in self._observed
-                and (consumers := desired.released_consumers(released))
-            )
+        await together(
+            self._release(desired, consumers)
+            for desired in self._desired_claims
+            if desired.claim.uid in self._observed
+            and (consumers := desired.released_consumers(released))
         )
         created = [claim for pod, claim in self._created_claims.items() if pod in released]
-        await asyncio.gather(*(self._delete_claim(claim) for claim in created))
+        await together(self._delete_claim(claim) for claim in created)
 
     async def _delete_claim(self, claim: ClaimRef) -> None:
         try:
@@ -379,7 +378,7 @@ class GangTransaction:
             for each in desired.consumers
             if each.resource == POD_GROUPS and each.uid in leaving
         ]
-        readings = await asyncio.gather(*(fence_group(self.access, each) for each in groups))
+        readings = await together(fence_group(self.access, each) for each in groups)
         # Pods of the group that are being bound now add no reservation of their own.
         shared = self.is_shared(desired.claim.uid)
         return frozenset(
