@@ -279,6 +279,8 @@ class SnapshotBuilder:
             same = known is not None and known.metadata == new.metadata
             if known and same and known.spec == new.spec and new.status.phase in FINISHED_PHASES:
                 self._finish_pod(new, self._tables.gangs.gang_of(uid))
+            elif known and self._tables.parsed_pods.keep_bound(known, new):
+                self._place_pod(uid)
             else:
                 self._derive(uid)
             self._derive_all(touched)

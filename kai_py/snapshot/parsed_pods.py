@@ -1,14 +1,18 @@
 """Pods parsed together with the objects that they name, cached while they wait.
 
 What was parsed changes only with the pod or one of these objects, not with where the pod goes, so
-that assuming a waiting pod on a node costs no second look. Pods with a node are derived rarely and
-are not cached.
+that neither assuming a waiting pod on a node nor seeing it bound there costs a second look. Pods
+that the API has on a node are derived rarely and are not cached.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
+from kai_py.api.gpu_share import legacy_mig_profile
 from kai_py.api.records.core import Pod
+from kai_py.grouping.admitted import ADMITTED_KEY
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owner_chain import Owners
 from kai_py.snapshot.dependencies import Dependencies, RecordingOwners
@@ -60,7 +64,8 @@ class ParsedPods(PodTable):
     def parse(self, pod: Pod, *, ours: bool, labels_matter: bool) -> ParsedPod:
         """The pod as it is cached, or else parsed now; ``labels_matter`` as for shapes."""
         cached = self._cached.get(pod.metadata.uid)
-        if cached is not None:
+        # A pod with a node may be another one than was parsed: it counts as it was admitted.
+        if cached is not None and (cached.pod is pod or not pod.spec.node_name):
             return cached
         owners = self._owners()
         try:
@@ -100,13 +105,27 @@ class ParsedPods(PodTable):
         self._dependencies.set(pod.metadata.uid, owners.looked_up)
         return key
 
+    def keep_bound(self, before: Pod, bound: Pod) -> bool:
+        """Go on with what was parsed of a pod that is only on a node now; whether that holds.
+
+        What claims, shares of GPUs and MIG devices mean depends on whether the pod has a node.
+        """
+        uid = bound.metadata.uid
+        cached = self._cached.get(uid)
+        if cached is None or cached.pod is not before or not was_only_bound(before, bound):
+            return False
+        if not cached.demand.charged_by_shape or legacy_mig_profile(bound):
+            return False
+        self._cached[uid] = ParsedPod(bound, cached.demand, cached.gang_spec, cached.expected)
+        return True
+
     def invalidate(self, uid: str) -> None:
         """The pod, or something that it names, has changed."""
         self._cached.pop(uid, None)
 
     def place(self, pod: DerivedPod) -> Uids:
-        """Cache a pod of ours that waits."""
-        if pod.placement.node or pod.parsed.gang_spec is None:
+        """Cache a pod of ours that waits, or is assumed on a node that the API does not show."""
+        if pod.parsed.pod.spec.node_name or pod.parsed.gang_spec is None:
             self._cached.pop(pod.uid, None)
         else:
             self._cached[pod.uid] = pod.parsed
@@ -121,3 +140,26 @@ class ParsedPods(PodTable):
         """The pod is gone and depends on nothing."""
         self._dependencies.clear(pod.metadata.uid)
         return ()
+
+
+def was_only_bound(before: Pod, now: Pod) -> bool:
+    """Whether a pod differs from what it was by what a binding writes alone.
+
+    That is its node and its terms of admission; what kubelets report since then does not matter to
+    pods without claims.
+    """
+    node, meta = now.spec.node_name, now.metadata
+    if before.spec.node_name or not node or now.spec.resource_claims:
+        return False
+    if now.status.extended_resource_claim_status is not None:
+        return False
+    annotations = before.metadata.annotations
+    if ADMITTED_KEY in meta.annotations:
+        annotations = {**annotations, ADMITTED_KEY: meta.annotations[ADMITTED_KEY]}
+    changed = structs.replace(
+        before.metadata,
+        annotations=annotations,
+        resource_version=meta.resource_version,
+        generation=meta.generation,
+    )
+    return changed == meta and structs.replace(before.spec, node_name=node) == now.spec

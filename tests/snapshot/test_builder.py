@@ -6,7 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from kai_py.api.gpu_share import GpuShare
+from kai_py.api.records.core import Condition
 from kai_py.api.references import PodRef
+from kai_py.grouping.admitted import ADMITTED_KEY, Terms
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.gangs import PodState
 from tests.support.examples import examples
@@ -198,6 +201,40 @@ def test_an_assumption_ends_when_the_watch_shows_the_binding():
     world.builder.forget(waiting.metadata.uid)
     assert used(world.snapshot(), "b")[GPU] == 2
     assert used(world.snapshot(), "a") == {}
+
+
+def parses_of_a_binding(waiting, **bound):
+    """How often the gang of a pod is identified again as the watch shows its assumed binding."""
+    world = cluster(node("a"), queue("team", 8), job("train", 1, queue="team"), waiting)
+    world.builder.assume(PodRef("default", "p", waiting.metadata.uid), "a")
+    parsed = world.builder._tables.parsed_pods
+    identify, seen = parsed._identify, []
+    parsed._identify = lambda pod, owners: seen.append(pod) or identify(pod, owners)
+    spec = replace(waiting.spec, node_name="a")
+    metadata = replace(waiting.metadata, resource_version="2", **bound)
+    scheduled = Condition(type="PodScheduled", status="True")
+    status = replace(waiting.status, conditions=(scheduled,))
+    world.add(replace(waiting, metadata=metadata, spec=spec, status=status))
+    assert used(world.snapshot(), "a")[GPU] == 2
+    return len(seen)
+
+
+def test_a_binding_that_changes_nothing_else_is_not_parsed_again():
+    waiting = pod("p", 2, owner=TRAIN)
+    assert parses_of_a_binding(waiting) == 0
+    assert parses_of_a_binding(waiting, annotations={ADMITTED_KEY: Terms(queue="team").text()}) == 0
+
+
+def test_a_binding_after_another_change_is_parsed():
+    waiting = pod("p", 2, queue="team")
+    assert parses_of_a_binding(waiting, annotations={"note": "new"}) == 1
+    assert parses_of_a_binding(waiting, labels={"app": "web"}) == 1
+
+
+def test_a_binding_with_a_record_of_a_share_is_parsed():
+    record = Terms(queue="team", share=GpuShare(fraction=0.5), gpus={"group": 0})
+    annotations = {ADMITTED_KEY: record.text()}
+    assert parses_of_a_binding(pod("p", 2, owner=TRAIN), annotations=annotations) == 1
 
 
 def test_pods_of_other_schedulers_hold_room_and_are_no_gangs():
