@@ -24,8 +24,9 @@ from kai_py.plan.search_cache.cache import FailedRequests, SearchKey, SearchResu
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.device_options import place_within_quota
 from kai_py.plan.session.gang_queue import GangQueue
+from kai_py.plan.session.later_alternatives import place_with_alternatives
 from kai_py.plan.session.quota_check import check_quota, check_reserved_quota, nodes_within_quota
-from kai_py.plan.session.requests import place_earliest, request_kind
+from kai_py.plan.session.requests import request_kind
 from kai_py.policy.queue_order import in_rotation
 from kai_py.snapshot.gangs import Gang
 
@@ -106,7 +107,10 @@ def _place_on_larger_gpus(state: CycleState, gang: Gang, request: PlacementReque
     allowed = nodes_within_quota(state, gang, request)
     if allowed is None or check_reserved_quota(state, gang, state.request_cost(gang)) is not None:
         return False
-    return place_earliest(state, gang, request.members, allowed=allowed, explain=False) is None
+    return (
+        place_with_alternatives(state, gang, request.members, allowed=allowed, explain=False)
+        is None
+    )
 
 
 class _AllocateSolver:
@@ -141,7 +145,7 @@ class _AllocateSolver:
             steps.spend(self._searches.charge(key, known))
             return known.reason
         before = steps.left
-        reason = place_earliest(self._state, gang, request.members)
+        reason = place_with_alternatives(self._state, gang, request.members)
         if reason is None:
             return None
         if self._state.turns.spending.cut_short:

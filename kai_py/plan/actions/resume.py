@@ -22,8 +22,8 @@ from kai_py.plan.observations import CapacityHold
 from kai_py.plan.placement.next_pods import next_request
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.later_alternatives import place_with_alternatives
 from kai_py.plan.session.quota_check import check_quota
-from kai_py.plan.session.requests import place_earliest
 from kai_py.plan.victims.order import VictimPool
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.placeholders import placeholder_for
@@ -144,7 +144,10 @@ def _place_next(state: CycleState, gang: Gang, *, is_nominated: bool) -> bool:
         return False
     anywhere = gang.placeholders or not is_nominated
     allowed = None if anywhere else _nominated_nodes(state, gang)
-    return place_earliest(state, gang, request.members, allowed=allowed, explain=False) is None
+    return (
+        place_with_alternatives(state, gang, request.members, allowed=allowed, explain=False)
+        is None
+    )
 
 
 def _are_nominated(state: CycleState, gang: Gang) -> list[bool]:
@@ -173,7 +176,7 @@ def reserve_expected(state: CycleState) -> None:
             unplaced = [m for m in gang.pending if m.pod.uid not in state.statement.placed]
             rest = [*gang.placeholders, *(placeholder_for(member) for member in unplaced)]
             if rest:
-                place_earliest(state, gang, rest, explain=False)
+                place_with_alternatives(state, gang, rest, explain=False)
 
 
 def _place_existing(state: CycleState, gang: Gang) -> None:
@@ -187,7 +190,10 @@ def _place_existing(state: CycleState, gang: Gang) -> None:
     ):
         return
     exceeded = check_quota(state.quota, gang, request.members, state.request_cost(gang))
-    if exceeded is None and place_earliest(state, gang, request.members, explain=False) is None:
+    if (
+        exceeded is None
+        and place_with_alternatives(state, gang, request.members, explain=False) is None
+    ):
         state.mark_placed(gang)
 
 

@@ -32,8 +32,12 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.later_alternatives import (
+    have_alternatives,
+    own_claims,
+    place_with_alternatives,
+)
 from kai_py.plan.session.quota_check import check_quota
-from kai_py.plan.session.requests import place_earliest
 from kai_py.policy.queue_usage import QueueUsage, check_limits, check_usage
 from kai_py.snapshot.accounting import GPU, DeviceRequestSpec
 from kai_py.snapshot.gangs import Gang, Member
@@ -94,7 +98,7 @@ class ClaimChoices:
         cls, state: CycleState, gang: Gang, members: Sequence[Member], usage: QueueUsage
     ) -> "ClaimChoices":
         """The choices of pods of a gang."""
-        own = _own_claims(state, members)
+        own = own_claims(state, members)
         claims = Counter(map(id, own.values()))
         return cls(state, gang, members, own, claims, least_cost(state, members), usage)
 
@@ -218,7 +222,7 @@ def place_within_quota(
 def least_cost(state: CycleState, members: Sequence[Member]) -> Floats:
     """(quota resources,) the least that pods can cost, with the cheapest devices."""
     cost: Floats = state.quota.cost_of(members).copy()
-    for spec in _own_claims(state, members).values():
+    for spec in own_claims(state, members).values():
         cost -= state.quota.cost_vector(state.accounting.claim_spec(spec))
         cost += state.quota.cost_vector(state.accounting.least_of_claim(spec))
     return cost
@@ -244,7 +248,7 @@ def cheapest_claims(
     Alternatives that would exceed a bound even if the queues were empty are left out. Claims whose
     cost would still depend on the devices found are left as they are.
     """
-    if not _have_alternatives(request.members):
+    if not have_alternatives(request.members):
         return None
     accounting, quota = state.accounting, state.quota
     nothing = np.zeros_like(quota.usage.allocated)
@@ -301,22 +305,6 @@ class _Trials:
         return UNAFFORDABLE
 
 
-def _have_alternatives(members: Sequence[Member]) -> bool:
-    """Whether a request of their claims may be served in several ways."""
-    shapes = {member.shape.number: member.shape for member in members}
-    uses = (use for shape in shapes.values() for use in shape.claims)
-    return any(len(each.first_available) > 1 for use in uses for each in use.spec.devices.requests)
-
-
-def _own_claims(
-    state: CycleState, members: Sequence[Member]
-) -> Mapping[ClaimRef, ResourceClaimSpec]:
-    found: dict[ClaimRef, ResourceClaimSpec] = {}
-    for member in members:
-        found |= state.statement.devices.own_claims(member)
-    return found
-
-
 def _place(
     choices: ClaimChoices, options: DeviceOptions, *, explain: bool = True
 ) -> Unschedulable | None:
@@ -326,7 +314,9 @@ def _place(
     queue, preemptible = usage.queues.positions[gang.queue], gang.is_preemptible(members)
     counted = state.request_cost(gang)
     with statement.trial() as trial, statement.devices.narrowed(options.specs):
-        reason = place_earliest(state, gang, members, allowed=options.allowed, explain=explain)
+        reason = place_with_alternatives(
+            state, gang, members, allowed=options.allowed, explain=explain
+        )
         if reason is not None:
             return reason
         if check_usage(usage, queue, counted, preemptible=preemptible) is not None:

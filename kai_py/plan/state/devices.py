@@ -50,7 +50,7 @@ from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.resources import Bools, Ints
-from kai_py.snapshot.shape import ClaimUse, Shape
+from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.suspended_jobs import is_placeholder
 
@@ -243,8 +243,9 @@ class CycleDevices:
         finally:
             self._narrowed = before
 
-    def _spec(self, use: ClaimUse) -> ResourceClaimSpec:
-        return self._narrowed.get(id(use.spec), use.spec)
+    def narrowed_spec(self, spec: ResourceClaimSpec) -> ResourceClaimSpec:
+        """The spec by which claims with ``spec`` are allocated."""
+        return self._narrowed.get(id(spec), spec)
 
     def _refund(
         self, own: Mapping[ClaimRef, ResourceClaimSpec], allocated: Sequence[ClaimAllocation]
@@ -326,7 +327,7 @@ class CycleDevices:
                 # What its controller made of a template has a name that no manifest has.
                 if meta is None or meta.owner_references:
                     meta = ObjectMeta(name=use.name)
-                missing.append(ResourceClaim(metadata=meta, spec=self._spec(use)))
+                missing.append(ResourceClaim(metadata=meta, spec=self.narrowed_spec(use.spec)))
         return reachable, missing
 
     def _claim(self, member: Member, ref: ClaimRef) -> ResourceClaim:
@@ -334,7 +335,7 @@ class CycleDevices:
         existing = self._snapshot.devices.claims.get((ref.namespace, ref.name))
         exists = member.state is not PodState.EXPECTED and not is_placeholder(member.pod.uid)
         use = member.shape.claims[member.claims.index(ref)]
-        spec = self._spec(use)
+        spec = self.narrowed_spec(use.spec)
         if existing is not None and exists:
             return existing if spec is use.spec else msgspec.structs.replace(existing, spec=spec)
         meta = ObjectMeta(name=ref.name, namespace=ref.namespace, uid=ref.uid)

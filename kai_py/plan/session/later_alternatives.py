@@ -1,0 +1,85 @@
+"""Placing several pods whose claims have alternatives (``firstAvailable``).
+
+A pod takes the first alternative that its node has devices for, whatever the pods of its gang that
+come after it need. Where that leaves too few devices to these, the first alternatives are given up:
+of the last request at first, of earlier ones if that is not enough. So the first request keeps its
+first alternatives for as long as the others find any. Claims with one spec get the same
+alternatives. At most ``MAX_TRIALS`` further placements are tried.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, product
+
+from msgspec.structs import replace as with_fields
+
+from kai_py.api.records.resource import ResourceClaimSpec
+from kai_py.api.references import ClaimRef
+from kai_py.plan.placement.reasons import Unschedulable
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.requests import place_earliest
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.resources import Bools
+
+MAX_TRIALS = 16
+
+ClaimSpecs = Mapping[int, ResourceClaimSpec]
+"""Narrowed claim specs, by the ``id`` of the original spec."""
+
+
+def place_with_alternatives(
+    state: CycleState,
+    gang: Gang,
+    members: Sequence[Member],
+    *,
+    allowed: Bools | None = None,
+    explain: bool = True,
+) -> Unschedulable | None:
+    """``place_earliest``, also with later alternatives of the claims of several pods."""
+    reason = place_earliest(state, gang, members, allowed=allowed, explain=explain)
+    if reason is None or len(members) == 1 or not have_alternatives(members):
+        return reason
+    devices = state.statement.devices
+    own = {id(spec): devices.narrowed_spec(spec) for spec in own_claims(state, members).values()}
+    for specs in islice(_later_alternatives(own), MAX_TRIALS):
+        with devices.narrowed(specs):
+            if place_earliest(state, gang, members, allowed=allowed, explain=False) is None:
+                return None
+    return reason
+
+
+def _later_alternatives(specs: ClaimSpecs) -> Iterator[ClaimSpecs]:
+    """``specs`` without some of their first alternatives, the fewest of the first requests."""
+    lengths = [
+        max(len(request.first_available), 1)
+        for spec in specs.values()
+        for request in spec.devices.requests
+    ]
+    for dropped in islice(product(*map(range, lengths)), 1, None):
+        left = iter(dropped)
+        yield {key: _without_first(spec, left) for key, spec in specs.items()}
+
+
+def _without_first(spec: ResourceClaimSpec, dropped: Iterator[int]) -> ResourceClaimSpec:
+    """``spec`` without the first alternatives; ``dropped``: how many of each request."""
+    requests = tuple(
+        with_fields(each, first_available=each.first_available[next(dropped) :])
+        for each in spec.devices.requests
+    )
+    return with_fields(spec, devices=with_fields(spec.devices, requests=requests))
+
+
+def have_alternatives(members: Sequence[Member]) -> bool:
+    """Whether a request of their claims may be served in several ways."""
+    shapes = {member.shape.number: member.shape for member in members}
+    uses = (use for shape in shapes.values() for use in shape.claims)
+    return any(len(each.first_available) > 1 for use in uses for each in use.spec.devices.requests)
+
+
+def own_claims(
+    state: CycleState, members: Sequence[Member]
+) -> Mapping[ClaimRef, ResourceClaimSpec]:
+    """The unallocated claims of pods that are charged to their gang."""
+    found: dict[ClaimRef, ResourceClaimSpec] = {}
+    for member in members:
+        found |= state.statement.devices.own_claims(member)
+    return found
