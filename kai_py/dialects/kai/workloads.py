@@ -17,6 +17,9 @@ minMember of Job  annotation ``kai.scheduler/batch-min-member``, else spec.sched
 delay, grace      annotations ``kai.scheduler/preemption-delay``, ``…/staleness-grace-period``
 
 Of an annotation on several objects the top owner's counts.
+
+A workload that names a queue of ours has our defaults. What it says itself in KAI's words
+(preemptibility, minMember of a Job, delay and grace) holds nevertheless, unless it says it in ours.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +35,12 @@ from kai_py.dialects.kai.pod_groups import order_of
 from kai_py.dialects.kai.priority import existing_class, is_preemptible, may_name, priority_of
 from kai_py.grouping.frameworks.job import reachable_min_members
 from kai_py.grouping.gang import GangSpec
-from kai_py.grouping.gang_settings import GangSettings, Preemptibility, Wording
+from kai_py.grouping.gang_settings import (
+    GangSettings,
+    Preemptibility,
+    Wording,
+    parse_preemptibility,
+)
 from kai_py.grouping.group_sources import PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
 
@@ -67,13 +75,35 @@ def with_kai_defaults(spec: GangSpec, context: PodContext, naming: KaiQueueNamin
     pod, owners = context.chain.pod, context.owners
     metadata = _WorkloadMetadata((*context.chain.groups, *reversed(context.chain.metas)))
     if metadata.value(QUEUE_NAME_KEY) or _namespace_queue(pod, owners):
-        return spec
+        return _as_annotated(spec, context, metadata)
     queue = metadata.value(naming.queue_label)
     if not queue and not naming.all_workloads:
-        return spec
+        return _as_annotated(spec, context, metadata)
     group_queue = spec.queue if spec.queue != context.queue.name else ""
     queue = queue or group_queue or _fallback_queue(metadata, pod, naming)
     return _with_defaults(spec, context, metadata, queue, naming.kind_defaults)
+
+
+def _as_annotated(spec: GangSpec, context: PodContext, metadata: _WorkloadMetadata) -> GangSpec:
+    """``spec`` with what the workload says in KAI's words, without KAI's defaults."""
+    min_members, bad_min_members = _min_members(spec, context.chain, metadata)
+    if min_members != spec.tree.min_members:
+        spec = replace(spec, tree=replace(spec.tree, min_members=min_members))
+    grace, delay, bad_duration = _durations(context, metadata)
+    known = spec.settings
+    if grace is not None and known.staleness_grace is None:
+        spec = replace(spec, settings=replace(known, staleness_grace=grace))
+    if delay is not None and not known.preemption_delay:
+        spec = replace(spec, settings=replace(spec.settings, preemption_delay=delay))
+    preemptibility = parse_preemptibility(metadata.value(keys.PREEMPTIBILITY))
+    if preemptibility is not None and spec.preemptible is None:
+        spec = replace(
+            spec,
+            preemptible=preemptibility is not Preemptibility.NON_PREEMPTIBLE,
+            semi_preemptible=preemptibility is Preemptibility.SEMI_PREEMPTIBLE,
+        )
+    problem = spec.problem or bad_min_members or bad_duration
+    return spec if problem == spec.problem else replace(spec, problem=problem)
 
 
 def _with_defaults(
@@ -155,10 +185,7 @@ def _gang_settings(
     by_kind = (each.priority_class for each in defaults)
     named = (*allowed, pod.spec.priority_class_name, *by_kind)
     priority_class = existing_class(named, owners) or class_of(context.chain).value
-    grace, bad_grace = first_duration((keys.STALENESS_GRACE, metadata.value(keys.STALENESS_GRACE)))
-    delay, bad_delay = first_duration(
-        (keys.PREEMPTION_DELAY, metadata.value(keys.PREEMPTION_DELAY))
-    )
+    grace, delay, problem = _durations(context, metadata)
     priority = spec.settings.priority
     if priority is None or spec.settings.is_default_priority:
         priority = priority_of(priority_class, owners)
@@ -169,6 +196,19 @@ def _gang_settings(
         preemption_delay=spec.settings.preemption_delay if delay is None else delay,
         wording=Wording.KAI,
     )
+    return settings, problem
+
+
+def _durations(
+    context: PodContext, metadata: _WorkloadMetadata
+) -> tuple[float | None, float | None, str]:
+    """The grace and the delay in seconds, None if not annotated, and what is wrong with them."""
+    meta, location = context.chain.pod.metadata, ""
+    grace, bad_grace = first_duration((keys.STALENESS_GRACE, metadata.value(keys.STALENESS_GRACE)))
+    delay, bad_delay = first_duration(
+        (keys.PREEMPTION_DELAY, metadata.value(keys.PREEMPTION_DELAY))
+    )
     problem = bad_grace or bad_delay
-    location = f"pod {pod.metadata.namespace}/{pod.metadata.name}: annotation "
-    return settings, location + problem if problem else ""
+    if problem:
+        location = f"pod {meta.namespace}/{meta.name}: annotation "
+    return grace, delay, location + problem

@@ -193,3 +193,45 @@ def test_topology_delay_and_grace_stand_on_the_owner():
     assert (found.preemption_delay, found.staleness_grace) == (90, 600)
     bad = gang(*with_pods(job("train", 1, {KAI: "q"}, {"kai.scheduler/preemption-delay": "x"}), 1))
     assert "kai.scheduler/preemption-delay: 'x' is not a duration" in bad.problem
+
+
+@pytest.mark.parametrize(
+    ("written", "preemptible", "semi_preemptible"),
+    [
+        ({"kai.scheduler/preemptibility": "non-preemptible"}, False, False),
+        ({"kai.scheduler/preemptibility": "semi-preemptible"}, True, True),
+        ({"kai.scheduler/preemptibility": "preemptible"}, True, False),
+        ({"kai.scheduler/preemptibility": "unknown"}, True, False),
+        (
+            {
+                "kai.scheduler/preemptibility": "non-preemptible",
+                "scheduling.kai.io/preemptibility": "preemptible",
+            },
+            True,
+            False,
+        ),
+    ],
+)
+@pytest.mark.parametrize("on_pod", [True, False])
+def test_preemptibility_in_kais_words_holds_in_a_queue_of_ours(
+    written, preemptible, semi_preemptible, on_pod
+):
+    owner = job("train", 1, None if on_pod else written, {NATIVE: "ours"})
+    found = gang(*with_pods(owner, 1, labels=written if on_pod else {}))
+    assert (found.preemptible, found.semi_preemptible) == (preemptible, semi_preemptible)
+
+
+def test_counts_and_times_in_kais_words_hold_in_a_queue_of_ours():
+    marks = {
+        "kai.scheduler/batch-min-member": "2",
+        "kai.scheduler/preemption-delay": "5m",
+        "kai.scheduler/staleness-grace-period": "90s",
+    }
+    found = gang(*with_pods(job("train", 3, annotations={NATIVE: "ours", **marks}), 1))
+    assert (found.tree.min_members, found.staleness_grace) == (2, 90.0)
+    assert found.preempts_from == found.waiting_since + 300.0
+    marks["scheduling.kai.io/preemption-delay"] = "1m"
+    found = gang(*with_pods(job("train", 3, annotations={NATIVE: "ours", **marks}), 1))
+    assert found.preempts_from == found.waiting_since + 60.0
+    wrong = {NATIVE: "ours", "kai.scheduler/staleness-grace-period": "soon"}
+    assert "staleness-grace" in gang(*with_pods(job("train", 3, annotations=wrong), 1)).problem
