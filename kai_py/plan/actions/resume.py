@@ -1,6 +1,7 @@
 """Resume: nominated gangs, and gangs started in part, take the capacity that is kept for them.
 
-A gang whose pods are nominated starts, on the nominated nodes, once all victims there are gone.
+A gang whose pods are nominated starts, on the nominated nodes, once all victims there are gone;
+pods that start together go to the nodes of these if they can, so that the others find theirs free.
 Until then it is placed on their future idle capacity, so that no other gang gets it. A nomination
 that can't be kept any more is dropped, and the gang queues like every other. So does one that would
 be evicted as soon as it runs: where a gang of its queue with a higher priority would fit in its
@@ -19,13 +20,13 @@ import numpy as np
 from kai_py.plan.actions.preempt import Preemption
 from kai_py.plan.actions.reclaim import Reclaim
 from kai_py.plan.observations import CapacityHold
-from kai_py.plan.placement.next_pods import next_request
+from kai_py.plan.placement.next_pods import PlacementRequest, next_request
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.later_alternatives import place_with_alternatives
 from kai_py.plan.session.quota_check import check_quota
 from kai_py.plan.victims.order import VictimPool
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.placeholders import placeholder_for
 from kai_py.snapshot.resources import Bools
 from kai_py.snapshot.snapshot import Snapshot
@@ -142,22 +143,32 @@ def _place_next(state: CycleState, gang: Gang, *, is_nominated: bool) -> bool:
         is not None
     ):
         return False
-    anywhere = gang.placeholders or not is_nominated
-    allowed = None if anywhere else _nominated_nodes(state, gang)
-    return (
-        place_with_alternatives(state, gang, request.members, allowed=allowed, explain=False)
-        is None
-    )
+    if gang.placeholders or not is_nominated:
+        return _place_on(state, gang, request, None)
+    own = _nominated_nodes(state, request.members)
+    if _place_on(state, gang, request, own):
+        return True
+    of_gang = _nominated_nodes(state, gang.pending)
+    return not np.array_equal(own, of_gang) and _place_on(state, gang, request, of_gang)
+
+
+def _place_on(
+    state: CycleState, gang: Gang, request: PlacementRequest, allowed: Bools | None
+) -> bool:
+    """Place the request on the nodes that are ``allowed``, None for all; whether it was."""
+    members = request.members
+    return place_with_alternatives(state, gang, members, allowed=allowed, explain=False) is None
 
 
 def _are_nominated(state: CycleState, gang: Gang) -> list[bool]:
     return [member.pod.uid in state.snapshot.nominations for member in gang.pending]
 
 
-def _nominated_nodes(state: CycleState, gang: Gang) -> Bools:
+def _nominated_nodes(state: CycleState, members: Iterable[Member]) -> Bools:
+    """(nodes,) bool: the nodes that any of the pods is nominated on."""
     nodes = state.snapshot.nodes
     allowed = np.zeros(len(nodes), dtype=np.bool_)
-    for member in gang.pending:
+    for member in members:
         nomination = state.snapshot.nominations.get(member.pod.uid)
         if nomination is not None and nomination.node in nodes.positions:
             allowed[nodes.positions[nomination.node]] = True

@@ -83,3 +83,22 @@ def test_a_nominated_gang_keeps_its_place_where_nothing_is_preempted() -> None:
     world = with_middle_nominated(high())
     world.settings = {"actions": (Action.ALLOCATE,)}
     assert set(nominated(world.plan(20))) == MIDDLE
+
+
+def test_pods_go_to_their_own_nominated_nodes_so_that_later_ones_find_theirs_free() -> None:
+    group = {"scheduling.kai.io/pod-group": "g", "scheduling.kai.io/min-available": "1"}
+    first = pod("p0", queue="a", annotations=group)
+    elastic = pod("p1", queue="a", annotations=group, node_selector={"small": "yes"})
+    world = cluster(node("n0", 4), node("n1", 1, labels={"small": "yes"}), queue("a", 8))
+    world.add(first, elastic)
+    for name, where in (("p0", "n0"), ("p1", "n1")):
+        world.builder.nominate(f"pod-{name}", where, START + 10)
+    assert placed(world.plan(20)) == {"p0": "n0", "p1": "n1"}
+
+
+def test_a_pod_whose_own_nominated_node_is_taken_starts_on_that_of_another_pod() -> None:
+    world = cluster(node("n0", 1), node("n1", 2), queue("a", 8))
+    world.add(pod("other", queue="a", node="n0"), job_with_pods("g", 2, queue="a"))
+    for name, where in (("g-0", "n0"), ("g-1", "n1")):
+        world.builder.nominate(f"pod-{name}", where, START + 10)
+    assert placed(world.plan(20)) == {"g-0": "n1", "g-1": "n1"}
