@@ -120,8 +120,7 @@ def with_floors(tree: Subgroup, floors: Mapping[str, int]) -> Subgroup:
         lowered = most is not None and tree.min_members > most
         return replace(tree, min_members=max(most or 0, 0)) if lowered else tree
     children = tuple(with_floors(child, floors) for child in tree.children)
-    needed = len(children) if tree.min_subgroups is None else tree.min_subgroups
-    if most is not None and needed > most:
+    if most is not None and tree.needed_children > most:
         return replace(tree, children=children, min_subgroups=max(most, 0))
     same = all(new is old for new, old in zip(children, tree.children, strict=True))
     return tree if same else replace(tree, children=children)

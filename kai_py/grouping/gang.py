@@ -4,7 +4,7 @@ A gang is placed all-or-nothing. It is a tree: a leaf holds pods and requires ``
 them (minMember); an inner node requires ``min_subgroups`` of its children, all of them when unset.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -50,13 +50,16 @@ class Subgroup:
         """Whether the tree lets its pods be placed anywhere, independently of each other."""
         return self.topology is None and not self.children
 
+    @property
+    def needed_children(self) -> int:
+        """How many of its children must be satisfied: ``min_subgroups``, by default all."""
+        return len(self.children) if self.min_subgroups is None else self.min_subgroups
+
     def min_pods(self) -> int:
         """The least number of pods that satisfies the tree."""
         if not self.children:
             return self.min_members
-        min_pods = sorted(child.min_pods() for child in self.children)
-        needed = len(min_pods) if self.min_subgroups is None else self.min_subgroups
-        return sum(min_pods[:needed])
+        return sum(sorted(child.min_pods() for child in self.children)[: self.needed_children])
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +190,7 @@ def is_satisfied(tree: Subgroup, members: Mapping[str, int]) -> bool:
     if not tree.children:
         return members.get(tree.name, 0) >= tree.min_members
     satisfied = sum(is_satisfied(child, members) for child in tree.children)
-    needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
-    return satisfied >= needed
+    return satisfied >= tree.needed_children
 
 
 def without_minimum(tree: Subgroup) -> Subgroup:
@@ -211,6 +213,32 @@ def least_complete_first(children: Iterable[Subgroup], have: Mapping[str, int]) 
         return (is_satisfied(child, have), minimum == 0, part, child.name)
 
     return sorted(children, key=rank)
+
+
+def needed_leaves(
+    tree: Subgroup,
+    running: Mapping[str, int],
+    existing: Mapping[str, int],
+    gpus: Mapping[str, float],
+) -> Iterator[tuple[str, int]]:
+    """The leaves that satisfy ``tree`` and their minMember, of those that run if they suffice.
+
+    Of subgroups that run those with the fewest GPUs, so that what starts later never raises what is
+    non-preemptible; the others in the order in which they are placed. ``gpus``: of a pod, by leaf.
+    """
+    if not tree.children:
+        yield tree.name, tree.min_members
+        return
+
+    def rank(child: Subgroup) -> tuple[bool, bool, bool, float]:
+        runs, exists = is_satisfied(child, running), is_satisfied(child, existing)
+        leaves = needed_leaves(child, running, existing, gpus) if runs else ()
+        cost = sum(pods * gpus.get(leaf, 0.0) for leaf, pods in leaves)
+        return not runs, not exists, child.min_pods() == 0, cost
+
+    ranked = sorted(least_complete_first(tree.children, running), key=rank)
+    for child in ranked[: tree.needed_children]:
+        yield from needed_leaves(child, running, existing, gpus)
 
 
 WHOLE = "whole"

@@ -91,7 +91,7 @@ def _minimum(tree: Subgroup) -> dict[str, int]:
     """By leaf the pods of the smallest set that satisfies the tree."""
     if not tree.children:
         return {tree.name: tree.min_members}
-    needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
-    smallest = {id(each) for each in sorted(tree.children, key=Subgroup.min_pods)[:needed]}
+    by_pods = sorted(tree.children, key=Subgroup.min_pods)
+    smallest = {id(each) for each in by_pods[: tree.needed_children]}
     chosen = [child for child in tree.children if id(child) in smallest]
     return {leaf: pods for child in chosen for leaf, pods in _minimum(child).items()}

@@ -14,8 +14,7 @@ from typing import Protocol, TypeVar
 from kai_py.observe.cluster_view import OTHER_SCHEDULERS, ClusterView, NodeUsage
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Unplaced
-from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.gangs import Gang, PodState
+from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.tables.queue_objects import in_api_units
 
 
@@ -223,11 +222,7 @@ def cluster_state(view: ClusterView) -> ClusterState:
 def _productive_gpus(gang: Gang) -> float:
     if len(gang.bound) < gang.tree.min_pods():
         return 0.0
-    return sum(
-        member.charge.get(GPU, 0.0)
-        for member in gang.bound
-        if member.state is not PodState.RELEASING
-    )
+    return sum(member.charged_gpus for member in gang.bound)
 
 
 def largest_gangs(view: ClusterView) -> Iterator[LargestGang]:
@@ -307,7 +302,7 @@ def _pending(view: ClusterView, unplaced: Unplaced, gang: Gang) -> PendingGang:
         min_members=gang.tree.min_pods(),
         pods=len(gang.members) - len(gang.bound),
         bound=len(gang.bound),
-        gpus=sum(member.charge.get(GPU, 0.0) for member in gang.pending),
+        gpus=sum(member.charged_gpus for member in gang.pending),
         created=gang.created,
         ageing_points=unplaced.ageing_points,
     )

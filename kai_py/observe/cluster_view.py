@@ -12,7 +12,6 @@ import numpy as np
 from kai_py.observe.pending_order import natural, queue_positions
 from kai_py.plan.plan import Plan
 from kai_py.policy.runtime_history import ExpectedEnds
-from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -100,7 +99,7 @@ class ClusterView:
             by_queue: dict[str, float] = {}
             foreign = float(allocated[row])
             for gang, member in self.members_on.get(name, ()):
-                gpus = member.charge.get(GPU, 0.0)
+                gpus = member.charged_gpus
                 if gpus:
                     by_queue[gang.queue] = by_queue.get(gang.queue, 0.0) + gpus
                 # Shares of GPUs are not part of the plugin's count, so they cannot be subtracted

@@ -15,7 +15,6 @@ from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.metrics import exemplar
 from kai_py.plan.plan import Action, Plan
 from kai_py.policy.lost_work import EARLY_SECONDS, lost_seconds
-from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 
 WAIT_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 24 * 3600.0)
@@ -95,7 +94,7 @@ class DecisionMetrics:
         self._count_evicted_gang(decision.gang, gang.queue, now)
         names, action = set(decision.pods), decision.action
         evicted = [member for member in gang.bound if str(member.pod) in names]
-        ran = [(m, max(now - m.bound_since, 0.0), m.charge.get(GPU, 0.0)) for m in evicted]
+        ran = [(m, max(now - m.bound_since, 0.0), m.charged_gpus) for m in evicted]
         self._run_gpu_seconds.labels(action).inc(sum(time * gpus for _, time, gpus in ran))
         self._early_pods.labels(action).inc(sum(time < EARLY_SECONDS for _, time, _ in ran))
         self._lost.add((gang.queue, action))

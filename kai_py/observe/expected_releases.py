@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kai_py.policy.runtime_history import ExpectedEnds
-from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -36,19 +35,19 @@ def expected_ends(snapshot: Snapshot, ends: ExpectedEnds) -> tuple[ExpectedRelea
 
 def _ends(snapshot: Snapshot, ends: ExpectedEnds) -> Iterator[ExpectedRelease]:
     for member in snapshot.terminating:
-        yield ExpectedRelease(0.0, member.charge.get(GPU, 0.0))
+        yield ExpectedRelease(0.0, member.charged_gpus)
     for gang in snapshot.gangs.values():
         for member in gang.bound:
             at = ends.end_of(gang, member)
             if snapshot.now < at < math.inf:
                 declared = gang.expected_runtime
                 is_observed = declared is None or at != member.bound_since + declared
-                yield ExpectedRelease(at, member.charge.get(GPU, 0.0), is_observed)
+                yield ExpectedRelease(at, member.charged_gpus, is_observed)
 
 
 def releases_for(gang: Gang, ends: Sequence[ExpectedRelease]) -> tuple[ExpectedRelease, ...]:
     """Sums over the first ``ends`` until as many GPUs have ended as the gang waits for."""
-    wanted = sum(member.charge.get(GPU, 0.0) for member in gang.pending)
+    wanted = sum(member.charged_gpus for member in gang.pending)
     sums: dict[float, tuple[float, bool]] = {}
     ended, is_observed = 0.0, False
     for each in ends:

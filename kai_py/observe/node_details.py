@@ -12,7 +12,6 @@ from kai_py.dra.device_state import DeviceState
 from kai_py.dra.explain.device_list import DeviceEntry, list_devices
 from kai_py.dra.inventory import Inventory
 from kai_py.observe.cluster_view import ClusterView, NodeUsage
-from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import PodState
 
 MAX_NODES = 200
@@ -122,7 +121,7 @@ def _occupants(view: ClusterView, node: str) -> Iterator[Occupant]:
             pods=1 + (before.pods if before else 0),
             terminating=(member.state is PodState.RELEASING)
             + (before.terminating if before else 0),
-            gpus=member.charge.get(GPU, 0.0) + (before.gpus if before else 0.0),
+            gpus=member.charged_gpus + (before.gpus if before else 0.0),
         )
     yield from found.values()
 

@@ -259,7 +259,7 @@ def _record_cycle(cluster: SimulatedCluster, record: _Recorder, plan: Plan) -> N
     record.shares = entitled_gpus(record.queue_table, shares, missing)
     record.samples.add(now - SIMULATION_START, record.shares)
     waiting = sum(
-        member.charge.get(GPU, 0.0)
+        member.charged_gpus
         for unplaced in plan.unplaced
         if unplaced.gang in gangs
         for member in gangs[unplaced.gang].pending

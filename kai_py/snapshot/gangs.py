@@ -4,7 +4,7 @@ A gang's pods are kept in the order in which they are placed: explicit order fir
 then name. Its queue is a name; whether that queue exists is the policy's question.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -20,7 +20,7 @@ from kai_py.grouping.gang import (
     Owner,
     Subgroup,
     is_satisfied,
-    least_complete_first,
+    needed_leaves,
 )
 from kai_py.grouping.gang_settings import GangAffinity, Wording
 from kai_py.snapshot.accounting import GPU, total
@@ -133,6 +133,16 @@ class Member(Struct, frozen=True):
     checkpointed: bool = False
     claimed_amounts: Mapping[str, float] = {}
     queue: str = ""
+
+    @property
+    def charged_gpus(self) -> float:
+        """GPUs that its queue is charged with; parts of shared ones count as fractions."""
+        return self.charge.get(GPU, 0.0)
+
+    @property
+    def claimed_gpus(self) -> float:
+        """Those of ``charged_gpus`` that are devices of claims: all, or none."""
+        return self.charge.get(GPU, 0.0) if self.claims else 0.0
 
     def queue_beside(self, gang_queue: str) -> str:
         """The queue that its own objects name, if it is not that of its gang; else ""."""
@@ -277,8 +287,8 @@ class Gang(Struct, frozen=True, dict=True):
     def _min_member_set(self) -> frozenset[str]:
         """Uids of minMember pods of each leaf that is needed, bound ones before pending ones."""
         running, existing = self.counts(PodState.BOUND), self.counts(*PodState)
-        gpus = {member.subgroup: member.charge.get(GPU, 0.0) for member in self.members}
-        missing = dict(_needed_leaves(self.tree, running, existing, gpus))
+        gpus = {member.subgroup: member.charged_gpus for member in self.members}
+        missing = dict(needed_leaves(self.tree, running, existing, gpus))
         chosen: list[str] = []
         for member in (*self.bound, *self.pending, *self.members):
             if missing.get(member.subgroup, 0) > 0 and member.pod.uid not in chosen:
@@ -367,29 +377,3 @@ class Gang(Struct, frozen=True, dict=True):
 def _total_charge(members: Sequence[Member]) -> Charge:
     """What the pods cost together; pods of one shape share what they cost, so one needs no copy."""
     return members[0].charge if len(members) == 1 else total([m.charge for m in members])
-
-
-def _needed_leaves(
-    tree: Subgroup,
-    running: Mapping[str, int],
-    existing: Mapping[str, int],
-    gpus: Mapping[str, float],
-) -> Iterator[tuple[str, int]]:
-    """The leaves that satisfy ``tree`` and their minMember, of those that run if they suffice.
-
-    Of subgroups that run those with the fewest GPUs, so that what starts later never raises what is
-    non-preemptible; the others in the order in which they are placed. ``gpus``: of a pod, by leaf.
-    """
-    if not tree.children:
-        yield tree.name, tree.min_members
-        return
-    needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
-
-    def rank(child: Subgroup) -> tuple[bool, bool, bool, float]:
-        runs, exists = is_satisfied(child, running), is_satisfied(child, existing)
-        core = _needed_leaves(child, running, existing, gpus) if runs else ()
-        cost = sum(count * gpus.get(leaf, 0.0) for leaf, count in core)
-        return not runs, not exists, child.min_pods() == 0, cost
-
-    for child in sorted(least_complete_first(tree.children, running), key=rank)[:needed]:
-        yield from _needed_leaves(child, running, existing, gpus)

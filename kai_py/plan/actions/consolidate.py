@@ -34,7 +34,6 @@ from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.survival import exceeded_limit
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.fit import holds
-from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 
@@ -236,7 +235,7 @@ def _node_cost(
     lacking = _missing_for_one(_min_request(state, member), statement.future_idle[:, row])
     if gpu is not None and state.snapshot.gpu_sharing.rows.size:
         lacking[gpu] -= statement.gpu_parts.shared.free_fractions(row, Capacity.FUTURE_IDLE).sum()
-    devices = member.charge.get(GPU, 0.0) if member.shape.needs_devices else 0.0
+    devices = member.charged_gpus if member.shape.needs_devices else 0.0
     pods, lost = 0, 0.0
     on_node = ((each, unit) for unit in units for each in unit.members if each.node == node)
     for victim, unit in on_node:
@@ -245,7 +244,7 @@ def _node_cost(
         pods += 1
         lost += costs.lost_work(unit) / len(unit.members)
         lacking = lacking - _min_request(state, victim)
-        devices -= victim.charge.get(GPU, 0.0) if victim.claims else 0.0
+        devices -= victim.claimed_gpus
     is_enough = (lacking <= FRACTION_TOLERANCE).all() and devices <= 0
     return (pods, lost) if is_enough else (float("inf"), 0.0)
 

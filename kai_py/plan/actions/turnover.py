@@ -30,7 +30,6 @@ from kai_py.plan.victims.count import FreedResources, ShapeCount
 from kai_py.policy.queue_usage import exceeds
 from kai_py.policy.reclaim_rules import Reclaimer, compared_rows, may_reclaim
 from kai_py.policy.runtime_history import is_service
-from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.shape import Shape
@@ -253,7 +252,7 @@ class Turnover:
             for position, amount in self._freed.of(end.member):
                 free[row][position] += amount
             if end.member.claims:
-                devices[row] = devices.get(row, 0.0) + end.member.charge.get(GPU, 0.0)
+                devices[row] = devices.get(row, 0.0) + end.member.charged_gpus
             if row in closed:
                 continue
             fitting = count.replicas(row, free[row], devices.get(row, 0.0))
@@ -266,7 +265,7 @@ class Turnover:
 
     def _claim(self, gang: Gang, members: Sequence[Member], rows: dict[int, int]) -> None:
         vector = self._state.statement.request_vector(members[0].shape)
-        devices = members[0].charge.get(GPU, 0.0) if members[0].claims else 0.0
+        devices = members[0].claimed_gpus
         for row, replicas in rows.items():
             claimed = self._claimed.setdefault(row, _Claimed(np.zeros(len(vector))))
             claimed.amounts += vector * replicas

@@ -234,8 +234,7 @@ def _min_member_pods(
         if not 0 < missing <= len(able):
             return set()
         return {member.pod.uid for member in able[:missing]}
-    needed = len(tree.children) if tree.min_subgroups is None else tree.min_subgroups
-    needed -= sum(is_satisfied(child, have) for child in tree.children)
+    needed = tree.needed_children - sum(is_satisfied(child, have) for child in tree.children)
     chosen: set[str] = set()
     for child in least_complete_first(tree.children, have):
         if needed <= 0 or is_satisfied(child, have):

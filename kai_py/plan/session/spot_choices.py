@@ -21,7 +21,6 @@ from types import MappingProxyType
 from msgspec import structs
 
 from kai_py.api.spot import DEFAULT_SPOT_LABELS, SpotFallback, SpotUse
-from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
@@ -235,4 +234,4 @@ def _fallback_after(gang: Gang, rule: _QueueSpot) -> float | None:
 
 
 def _gpus(members: Iterable[Member]) -> float:
-    return sum(member.charge.get(GPU, 0.0) for member in members)
+    return sum(member.charged_gpus for member in members)

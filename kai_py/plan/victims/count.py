@@ -20,7 +20,6 @@ from kai_py.plan.placement.topology import required_domains
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.policy.fit import requests_where_reported
-from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats, Ints
 from kai_py.snapshot.shape import Shape
@@ -72,7 +71,7 @@ class CapacityCount:
             for position, amount in self._freed.of(member):
                 free[position] += sign * amount
             if member.claims:
-                devices = self._freed_devices.get(row, 0.0) + sign * member.charge.get(GPU, 0.0)
+                devices = self._freed_devices.get(row, 0.0) + sign * member.charged_gpus
                 self._freed_devices[row] = devices
             touched[row] = None
         if self._single_shape is None:
@@ -211,7 +210,7 @@ class ShapeCount:
         self._share = shape.gpu_share
         self._gpu_row = resources.positions.get(GPU_RESOURCE)
         self._allocatable = nodes.allocatable
-        self._devices = group[0].charge.get(GPU, 0.0) if shape.needs_devices else 0.0
+        self._devices = group[0].charged_gpus if shape.needs_devices else 0.0
         self._mask = state.placer.shapes.fits.static_fits.of(shape, nodes).mask
         fitting = state.placer.shapes.fits.future_replicas(statement, shape)
         parts = statement.gpu_share_replicas(shape, Capacity.FUTURE_IDLE, self._count)

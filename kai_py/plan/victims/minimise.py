@@ -27,7 +27,6 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import FreedResources, ShapeCount
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.units import VictimUnit, is_orphaned
-from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Member
 
 MAX_REPLICAS, MAX_NODES = 64, 512
@@ -185,7 +184,7 @@ class ReplicaSteps:
             left = free.setdefault(row, idle[:, row].tolist())
             for position, amount in self._freed.of(member):
                 left[position] += amount
-            released = member.charge.get(GPU, 0.0) if member.claims else 0.0
+            released = member.claimed_gpus
             devices[row] = devices.get(row, 0.0) + released
         return self.initial + sum(
             self._shape.replicas(row, left, devices[row]) - self._initial_replicas[row]
@@ -217,7 +216,7 @@ class ReplicaSteps:
             for member in pods:
                 for position, amount in self._freed.of(member):
                     free[position] += amount
-                released += member.charge.get(GPU, 0.0) if member.claims else 0.0
+                released += member.claimed_gpus
             if len(self._units_by_gang[unit.gang.key]) > 1:
                 step |= dict.fromkeys(self.orphaned(unit))
             step[unit] = None
@@ -251,7 +250,7 @@ class ReplicaSteps:
             for member in self._pods_on(unit, row):
                 for position, amount in self._freed.of(member):
                     less[position] -= amount
-                devices -= member.charge.get(GPU, 0.0) if member.claims else 0.0
+                devices -= member.claimed_gpus
             if self._shape.replicas(row, less, devices) >= replicas:
                 left, released = less, devices
                 kept.remove(unit)
@@ -281,7 +280,7 @@ class ReplicaSteps:
     def _freed_amount(self, pods: Iterable[Member], resource: int | None) -> float:
         """How much of a resource these pods release; of GPUs if it is None."""
         if resource is None:
-            return sum([member.charge.get(GPU, 0.0) for member in pods])
+            return sum([member.charged_gpus for member in pods])
         return sum([self._freed.amount(member, resource) for member in pods])
 
     def orphaned(self, unit: VictimUnit) -> list[VictimUnit]:

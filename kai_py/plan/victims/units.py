@@ -166,9 +166,8 @@ def _elastic_subgroup(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimU
     if tree.evicted_together:
         return None
     children = least_complete_first(tree.children, pods.running)
-    needed = len(children) if tree.min_subgroups is None else tree.min_subgroups
     below_min = [child for child in children if not is_satisfied(child, pods.running)]
-    is_above_min = len(children) - len(below_min) > needed
+    is_above_min = len(children) - len(below_min) > tree.needed_children
     for child in below_min + (children[::-1] if is_above_min else []):
         taken = _whole_subgroup(child, pods)
         if taken:
