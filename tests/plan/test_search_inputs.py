@@ -10,7 +10,7 @@ import pytest
 from kai_py.plan.cycle import CycleSettings
 from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.backoff import BackedOff, SearchBackoff
-from kai_py.plan.search_cache.cache import SearchCache, SearchKey, SearchResult
+from kai_py.plan.search_cache.cache import SearchCache, SearchFailure, SearchKey
 from kai_py.plan.search_cache.inputs import (
     ENTER_AS_FACTS,
     Decisions,
@@ -29,7 +29,7 @@ from tests.support.scenario import cluster, job_with_pods, node, queue, shared
 
 RUNS, WAITS = "default/Job/runs", "default/Job/waits"
 DECISIONS = Decisions((("uid", 0, Capacity.IDLE),), ("other",), (b"1",), (b"2",), None, None)
-KEY, FAILED = SearchKey("request"), SearchResult(reason=None)
+KEY, FAILED = SearchKey("request"), SearchFailure(reason=None)
 
 
 def snapshot():
@@ -132,8 +132,8 @@ def used_after(inputs, decisions=DECISIONS, action=Action.RECLAIM):
         history.start_cycle(each)
         cache.start_cycle(history)
         if each is not inputs:
-            cache.entries(Action.RECLAIM, DECISIONS).results[KEY] = FAILED
-    return KEY in cache.entries(action, decisions).results
+            cache.entries(Action.RECLAIM, DECISIONS).failures[KEY] = FAILED
+    return KEY in cache.entries(action, decisions).failures
 
 
 def with_snapshot(**changes):
@@ -268,8 +268,8 @@ def test_nothing_is_kept_by_a_cache_that_is_disabled():
         history.start_cycle(with_snapshot())
         cache.start_cycle(history)
         entries = cache.entries(Action.RECLAIM, DECISIONS)
-        assert not entries.results
-        entries.results[KEY] = FAILED
+        assert not entries.failures
+        entries.failures[KEY] = FAILED
 
 
 @pytest.mark.parametrize(

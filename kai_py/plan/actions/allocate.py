@@ -20,7 +20,7 @@ from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable, for_gang
 from kai_py.plan.plan import Action
-from kai_py.plan.search_cache.cache import FailedRequests, SearchKey, SearchResult
+from kai_py.plan.search_cache.cache import FailedRequests, SearchFailure, SearchKey
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.device_options import place_within_quota
 from kai_py.plan.session.gang_queue import GangQueue
@@ -153,7 +153,7 @@ class _AllocateSolver:
             self._state.cut.add(gang.key)
         else:
             used = before - steps.left
-            self._searches.store(key, SearchResult(probes_used=used, reason=reason))
+            self._searches.store(key, SearchFailure(probes_used=used, reason=reason))
         return reason
 
 

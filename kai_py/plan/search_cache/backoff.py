@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kai_py.plan.plan import Action
-from kai_py.plan.search_cache.cache import SearchCache, SearchEntries, SearchKey, SearchResult
+from kai_py.plan.search_cache.cache import SearchCache, SearchEntries, SearchFailure, SearchKey
 from kai_py.plan.search_cache.inputs import Decisions, InputsChange, InputsHistory
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.resources import Floats
@@ -23,7 +23,7 @@ from kai_py.snapshot.resources import Floats
 class BackedOff:
     """A search that backs off; ``future_idle``: (resources, nodes) of when it ended."""
 
-    result: SearchResult
+    failure: SearchFailure
     future_idle: Floats
 
 
@@ -72,7 +72,7 @@ class SearchBackoff:
 
 
 class ActionSearches:
-    """What an action knows of its searches: cached results, and searches that back off.
+    """What an action knows of its searches: cached failures, and searches that back off.
 
     They are those of the last cycle as far as they hold, until the action decides anything. From
     then on they are its own, as what follows a decision hardly comes again in the same way.
@@ -92,32 +92,32 @@ class ActionSearches:
         self._known: tuple[SearchEntries, BackedOffSearches] | None = None
         self._decided = (0, 0)
 
-    def lookup(self, key: SearchKey, budget: int = 0) -> SearchResult | None:
-        """The result that a search with ``budget`` probes would have, if it is known."""
-        known = self._current[0].results.get(key)
+    def lookup(self, key: SearchKey, budget: int = 0) -> SearchFailure | None:
+        """How a search with ``budget`` probes would fail, if it is known."""
+        known = self._current[0].failures.get(key)
         return known if known is not None and known.budget in (None, budget) else None
 
     def backed_off(self) -> BackedOffSearches:
         """The searches that back off."""
         return self._current[1]
 
-    def store(self, key: SearchKey, result: SearchResult) -> None:
-        """Keep the result of a search, which has just been charged."""
+    def store(self, key: SearchKey, failure: SearchFailure) -> None:
+        """Keep how a search failed, which has just been charged."""
         entries, backed_off = self._current
-        if result.backs_off:
-            backed_off[key] = BackedOff(result, self._statement.future_idle.copy())
-            entries.results.pop(key, None)
+        if failure.backs_off:
+            backed_off[key] = BackedOff(failure, self._statement.future_idle.copy())
+            entries.failures.pop(key, None)
             return
-        entries.results[key] = result
+        entries.failures[key] = failure
         entries.charged.add(key)
 
-    def charge(self, key: SearchKey, result: SearchResult) -> int:
-        """The probes that a cached result costs: once in a cycle those of its search."""
+    def charge(self, key: SearchKey, failure: SearchFailure) -> int:
+        """The probes that a cached failure costs: once in a cycle those of its search."""
         charged = self._current[0].charged
         if key in charged:
             return 0
         charged.add(key)
-        return result.probes_used
+        return failure.probes_used
 
     @property
     def _current(self) -> tuple[SearchEntries, BackedOffSearches]:

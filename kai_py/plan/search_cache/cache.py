@@ -2,7 +2,7 @@
 
 A search is what an action does for one request: it places the pods, or finds victims for them. Its
 failure is cached while its inputs are the same (``inputs``), also for gangs with an equal request.
-A cached result charges the probes that its search took, once per cycle, so plans are the same with
+A cached failure charges the probes that its search took, once per cycle, so plans are the same with
 and without the cache: ``SearchCache(enabled=False)`` caches nothing from cycle to cycle.
 
 Within one action, a request that needs at least as much as one that failed fails as well, without a
@@ -35,7 +35,7 @@ class SearchKey:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchFailure:
     """How a search failed.
 
     ``budget``: its probe budget, None if it needed none; ``probes_used``: the probes that it took,
@@ -55,17 +55,17 @@ class SearchResult:
 
 @dataclass(slots=True)
 class SearchEntries:
-    """Results for the same inputs; ``charged``: those whose probes the cycle has charged."""
+    """Failures for the same inputs; ``charged``: those whose probes the cycle has charged."""
 
-    results: dict[SearchKey, SearchResult] = field(default_factory=dict)
+    failures: dict[SearchKey, SearchFailure] = field(default_factory=dict)
     charged: set[SearchKey] = field(default_factory=set)
 
 
 class SearchCache:
-    """Results of this cycle and of the last, by action and by what was decided before."""
+    """Failures of this cycle and of the last, by action and by what was decided before."""
 
     def __init__(self, *, enabled: bool = True) -> None:
-        """``enabled``: whether results are kept for the next cycle."""
+        """``enabled``: whether failures are kept for the next cycle."""
         self._enabled = enabled
         self._history = InputsHistory()
         self._entries: dict[tuple[Action, Decisions], SearchEntries] = {}
@@ -73,22 +73,22 @@ class SearchCache:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether results are kept for the next cycle."""
+        """Whether failures are kept for the next cycle."""
         return self._enabled
 
     def start_cycle(self, history: InputsHistory) -> None:
-        """Begin a cycle; results that its inputs invalidate are dropped."""
+        """Begin a cycle; failures that its inputs invalidate are dropped."""
         self._history = history
         self._last_entries = self._entries if self._enabled else {}
         self._entries = {}
 
     def entries(self, action: Action, decisions: Decisions) -> SearchEntries:
-        """The results of ``action`` that hold after ``decisions``."""
+        """The failures of ``action`` that hold after ``decisions``."""
         key = action, decisions
         if key not in self._entries:
             last = self._last_entries.get(key)
             holds = last is not None and self._history.change is InputsChange.UNCHANGED
-            self._entries[key] = SearchEntries(last.results if last and holds else {})
+            self._entries[key] = SearchEntries(last.failures if last and holds else {})
         return self._entries[key]
 
 

@@ -17,20 +17,20 @@ cost. So a gang gets the second of two alternatives if the first would bring its
 fair share or its limit.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
-from kai_py.plan.search_cache.cache import SearchResult
+from kai_py.plan.search_cache.cache import SearchFailure
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.device_options import cheapest_claims
 from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.session.quota_check import check_reserved_quota, waits_for_leaving
 from kai_py.plan.victims.order import VictimPool
-from kai_py.plan.victims.search import VictimSearch
 from kai_py.plan.victims.solver import VictimSolver
 from kai_py.plan.victims.strategy import VictimStrategy
+from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.fairness_rules import BypassPolicy
 from kai_py.policy.queue_order import in_rotation
 from kai_py.policy.queue_usage import check_deserved
@@ -69,12 +69,12 @@ def _search(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrateg
     state, gang = strategy.state, strategy.gang
     if not _within_quota(state, gang, strategy.request):
         return False
-    result = solver.solve(strategy)
-    if isinstance(result, VictimSearch):
-        _apply(gang_queue, strategy, result)
+    found = solver.solve(strategy)
+    if not isinstance(found, SearchFailure):
+        _apply(gang_queue, strategy, found)
         return True
-    if result.out_of_budget:
-        _report_out_of_budget(state, gang, result)
+    if found.out_of_budget:
+        _report_out_of_budget(state, gang, found)
     return False
 
 
@@ -101,9 +101,9 @@ def _search_with_cheapest_claims(
         if not _within_quota(state, gang, request):
             return
         again = type(strategy)(state, strategy.pool, gang, request)
-        result = solver.solve_without_cache(again)
-        if isinstance(result, VictimSearch):
-            _apply(gang_queue, again, result)
+        found = solver.solve_without_cache(again)
+        if not isinstance(found, SearchFailure):
+            _apply(gang_queue, again, found)
 
 
 def _may_preempt(state: CycleState, gang: Gang) -> bool:
@@ -131,24 +131,23 @@ def _within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> b
     return check_reserved_quota(state, gang, cost) is None
 
 
-def _apply(gang_queue: GangQueue, strategy: VictimStrategy, search: VictimSearch) -> None:
+def _apply(gang_queue: GangQueue, strategy: VictimStrategy, victims: Sequence[VictimUnit]) -> None:
     """Record that the request was placed: update the order of queues and the units of its gang."""
     state, gang = strategy.state, strategy.gang
     positions = state.quota.queues.positions
     state.mark_placed(gang)
-    for queue in dict.fromkeys(positions[unit.gang.queue] for unit in search.victims):
+    for queue in dict.fromkeys(positions[unit.gang.queue] for unit in victims):
         gang_queue.update(queue)
     if gang.bound:
         strategy.pool.invalidate(positions[gang.queue])
-    strategy.on_placed(gang_queue, search.victims)
+    strategy.on_placed(gang_queue, victims)
 
 
-def _report_out_of_budget(state: CycleState, gang: Gang, result: SearchResult) -> None:
+def _report_out_of_budget(state: CycleState, gang: Gang, failure: SearchFailure) -> None:
     """Set the reason of a gang whose search spent its probe budget."""
-    tried = f"no preemption victims found within {result.budget} trial placements"
-    again = (
-        "once a pod has ended or a node has been added" if result.backs_off else "in the next cycle"
-    )
+    tried = f"no preemption victims found within {failure.budget} trial placements"
+    next_change = "once a pod has ended or a node has been added"
+    again = next_change if failure.backs_off else "in the next cycle"
     state.mark_unschedulable(
         gang, Unschedulable(Stage.SEARCH_BUDGET, f"{tried}; the search is repeated {again}.")
     )

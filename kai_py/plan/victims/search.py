@@ -28,6 +28,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import chain
+from typing import NamedTuple
 
 from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.state.capacity import Capacity
@@ -87,14 +88,14 @@ class VictimSearch:
 
     def run(self, candidates: Iterable[VictimUnit]) -> SearchOutcome:
         """Place the request and evict its victims; nothing is done unless the outcome is PLACED."""
-        offered = iter(candidates)
+        offered, min_units, any_refused = iter(candidates), 0, False
         if self._exceeds_nodes():
+            # Counting what is free takes longest, and is of no use unless a pod may be evicted.
             first = next(offered, None)
             if first is None:
                 return SearchOutcome.NO_CAPACITY
             offered = chain((first,), offered)
         selection = VictimSelection(self._state, self._gang, self._request)
-        min_units, any_refused = 0, False
         refused_sets: list[tuple[list[VictimUnit], VictimUnit]] = []
         while selection.take_until_enough(offered, min_units):
             if self._trials.probes <= 0:
@@ -105,17 +106,14 @@ class VictimSearch:
             needed = self._reduction.needed_units(selection)
             refused = next((unit for unit in needed if unit.is_partial), None)
             if refused is None:
-                cheaper = self._reduction.minimise(needed, selection.units)
-                tried = self._try_victims(cheaper)
-                if cheaper is not needed and (tried is None or tried.refused is not None):
-                    tried = self._try_victims(needed)
-                if tried is None:
+                tried = self._try_cheapest(needed, selection.units)
+                if tried.outcome is SearchOutcome.NO_CAPACITY:
                     # Counting said that it fits and it did not: from here on, only trial
                     # placements decide.
                     self._trials.is_exact = False
                     continue
                 if tried.refused is None:
-                    return SearchOutcome.POSTPONED if tried.is_postponed else SearchOutcome.PLACED
+                    return tried.outcome
                 refused = tried.refused
                 refused_sets.append((needed, refused))
             selection.exclude(refused)
@@ -131,6 +129,16 @@ class VictimSearch:
         shapes = (group[0].shape for group in by_shape(self._request.members))
         return any(fits.exceeds_nodes(statement, each, Capacity.FUTURE_IDLE) for each in shapes)
 
+    def _try_cheapest(self, needed: list[VictimUnit], taken: list[VictimUnit]) -> "_TriedSet":
+        """Try the cheapest set of victims, and then ``needed`` if that fails.
+
+        ``taken``: the selected units, of which ``needed`` are left.
+        """
+        cheapest = self._reduction.minimise(needed, taken)
+        tried = self._try_victims(cheapest)
+        failed = tried.outcome in (SearchOutcome.NO_CAPACITY, SearchOutcome.REFUSED)
+        return self._try_victims(needed) if failed and cheapest is not needed else tried
+
     def _try_with_helper(self, units: Sequence[VictimUnit], refused: VictimUnit) -> bool:
         """Whether the request is placed if a helper is evicted as well as ``units``."""
         evicted = {member.pod.uid for member in pods_of(units)}
@@ -139,27 +147,29 @@ class VictimSearch:
                 break
             if any(member.pod.uid in evicted for member in helper.members):
                 continue
-            tried = self._try_victims([*units, helper])
-            if tried is not None and tried.refused is None:
-                return not tried.is_postponed
+            outcome = self._try_victims([*units, helper]).outcome
+            if outcome in (SearchOutcome.PLACED, SearchOutcome.POSTPONED):
+                return outcome is SearchOutcome.PLACED
         return False
 
-    def _try_victims(self, units: Sequence[VictimUnit]) -> "_TriedVictims | None":
-        """Evict the units and place the request; None if it does not fit. Costs a probe."""
+    def _try_victims(self, units: Sequence[VictimUnit]) -> "_TriedSet":
+        """Evict the units and place the request; undone unless PLACED. Costs a probe."""
         self._trials.probes -= 1
         max_pods = self.strategy.max_pods
         if max_pods is not None and len(pods_of(units)) > max_pods:
-            return _TriedVictims(units[-1])
+            return _TriedSet(SearchOutcome.REFUSED, units[-1])
         with self._state.statement.trial() as trial:
             if not self._trials.place(units, explain=True):
-                return None
+                return _TriedSet(SearchOutcome.NO_CAPACITY)
             lost = relocate(self._state, units, self.strategy.action)
             refused = self.strategy.may_evict(lost)
-            postponed = refused is None and self._is_postponed(units)
-            if refused is None and not postponed:
-                self.victims = tuple(units)
-                trial.keep()
-        return _TriedVictims(refused, postponed)
+            if refused is not None:
+                return _TriedSet(SearchOutcome.REFUSED, refused)
+            if self._is_postponed(units):
+                return _TriedSet(SearchOutcome.POSTPONED)
+            self.victims = tuple(units)
+            trial.keep()
+        return _TriedSet(SearchOutcome.PLACED)
 
     def _is_postponed(self, units: Sequence[VictimUnit]) -> bool:
         """Whether it is better to wait than to evict the units now."""
@@ -170,13 +180,8 @@ class VictimSearch:
         return until is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _TriedVictims:
-    """What came of a set of victims with which the request fits.
+class _TriedSet(NamedTuple):
+    """What came of a set of victims; ``refused``: the first that may not be evicted, if any."""
 
-    ``refused``: the first unit that may not be evicted; None if all may be. ``is_postponed``: all
-    may be, but it is better to wait. With neither, they are evicted and the request is placed.
-    """
-
-    refused: VictimUnit | None
-    is_postponed: bool = False
+    outcome: SearchOutcome
+    refused: VictimUnit | None = None

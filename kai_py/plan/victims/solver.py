@@ -1,11 +1,12 @@
-"""Solve one request of a preemptor: from the results of other searches, else by a search.
+"""Solve one request of a preemptor: from the failures of other searches, else by a search.
 
     fail if a request failed in this action that asked for no more (``FailedRequests``)
-    use the result of an earlier search if it had the same inputs (``search_cache``)
+    fail if an earlier search with the same inputs failed (``search_cache``)
     fail if such a search spent its probe budget and still backs off (``backoff``)
     else search within the probe budget, unless the request would not fit in an empty cluster
 
-The loop over preemptors (``action``) gets the result and does not know where it comes from.
+The loop over preemptors (``action``) gets victims or a failure and does not know where that comes
+from.
 """
 
 from collections.abc import Hashable
@@ -14,11 +15,12 @@ from typing import NamedTuple
 from kai_py.grouping.gang_settings import GangAffinity
 from kai_py.plan.placement.fit import by_shape, dominates
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.search_cache.cache import FailedRequests, SearchKey, SearchResult
+from kai_py.plan.search_cache.cache import FailedRequests, SearchFailure, SearchKey
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.requests import request_kind
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch
 from kai_py.plan.victims.strategy import VictimStrategy
+from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.pod_rules import max_on_separate_domains
 from kai_py.snapshot.gangs import Gang
 
@@ -44,71 +46,71 @@ class VictimSolver:
         self._state = state
         self._action, self._backs_off = strategy_class.action, strategy_class.backs_off
         self._searches = state.searches(strategy_class.action)
-        self._failed = FailedRequests[SearchResult]()
+        self._failed = FailedRequests[SearchFailure]()
         self._postponed: dict[RequestSignature, float] = {}
 
-    def solve(self, strategy: VictimStrategy) -> VictimSearch | SearchResult:
-        """The search that placed the request, else the result of one that failed."""
+    def solve(self, strategy: VictimStrategy) -> tuple[VictimUnit, ...] | SearchFailure:
+        """The victims at the cost of which the request was placed, else how the search failed."""
         gang, request = strategy.gang, strategy.request
         signature = _signature(self._state, gang, request)
         if signature is not None and self._failed.find(*signature):
             # The request that failed was charged for its probes, so this one costs none.
-            return SearchResult()
+            return SearchFailure()
         action = self._action, gang.key
         if signature is not None and signature in self._postponed:
             self._state.postponed[action] = self._postponed[signature]
-            return SearchResult()
+            return SearchFailure()
         key = _search_key(gang, request, signature)
-        result = self._cached_result(key, gang) or self._backed_off_result(key)
-        if result is None:
-            found = self._search(strategy)
-            if isinstance(found, VictimSearch):
-                self._failed.clear()
-                self._postponed.clear()
+        failure = self._cached_failure(key, gang) or self._backed_off_failure(key)
+        if failure is None:
+            found = self.solve_without_cache(strategy)
+            if not isinstance(found, SearchFailure):
                 return found
-            result = found
+            failure = found
             if action in self._state.postponed:
                 # Later the eviction may be worth its cost, so the request has not failed for good.
                 if signature is not None:
                     self._postponed[signature] = self._state.postponed[action]
-                return result
+                return failure
             if self._state.turns.spending.cut_short:
                 self._state.cut.add(gang.key)
-                return result
-            self._searches.store(key, result)
-        if signature is not None and not result.out_of_budget:
-            self._failed.add(signature.kind, result, signature.size, signature.priority)
-        return result
+                return failure
+            self._searches.store(key, failure)
+        if signature is not None and not failure.out_of_budget:
+            self._failed.add(signature.kind, failure, signature.size, signature.priority)
+        return failure
 
-    def solve_without_cache(self, strategy: VictimStrategy) -> VictimSearch | SearchResult:
+    def solve_without_cache(
+        self, strategy: VictimStrategy
+    ) -> tuple[VictimUnit, ...] | SearchFailure:
         """As ``solve``, for a request that depends on more than its signature says."""
         found = self._search(strategy)
-        if isinstance(found, VictimSearch):
+        if not isinstance(found, SearchFailure):
             self._failed.clear()
             self._postponed.clear()
         return found
 
-    def _cached_result(self, key: SearchKey, gang: Gang) -> SearchResult | None:
-        """The cached result, if any; its probes are charged to the cycle."""
+    def _cached_failure(self, key: SearchKey, gang: Gang) -> SearchFailure | None:
+        """The cached failure, if any; its probes are charged to the cycle."""
         state = self._state
-        result = self._searches.lookup(key, self._probe_budget())
-        if result is not None:
-            state.probes -= self._searches.charge(key, result)
-            state.eviction_limits.protected_by.update(result.protected_by)
-            _record_search(state, gang, result)
-        return result
+        failure = self._searches.lookup(key, self._probe_budget())
+        if failure is not None:
+            state.probes -= self._searches.charge(key, failure)
+            state.eviction_limits.protected_by.update(failure.protected_by)
+            _record_search(state, gang, failure)
+        return failure
 
-    def _backed_off_result(self, key: SearchKey) -> SearchResult | None:
-        """The result of a search that backs off, for this request or for one that needs no more."""
+    def _backed_off_failure(self, key: SearchKey) -> SearchFailure | None:
+        """How a search that backs off failed, for this request or for one that needs no more."""
         backed_off = self._searches.backed_off()
         known = backed_off.get(key)
         if known is not None:
-            self._state.eviction_limits.protected_by.update(known.result.protected_by)
-            return known.result
+            self._state.eviction_limits.protected_by.update(known.failure.protected_by)
+            return known.failure
         for other, search in backed_off.items():
             if self._needs_no_more(other, key):
                 backed_off[key] = search
-                return search.result
+                return search.failure
         return None
 
     def _needs_no_more(self, other: SearchKey, key: SearchKey) -> bool:
@@ -123,14 +125,14 @@ class VictimSolver:
         fits = self._state.placer.shapes.fits
         return dominates(self._state.statement, fits, key.pod.shape, other.pod.shape)
 
-    def _search(self, strategy: VictimStrategy) -> VictimSearch | SearchResult:
-        """Search: the search itself if it placed the request, else its result."""
+    def _search(self, strategy: VictimStrategy) -> tuple[VictimUnit, ...] | SearchFailure:
+        """Search within the probe budget, which is charged to the cycle."""
         state = self._state
         if _never_fits(state, strategy.request):
-            return SearchResult()
+            return SearchFailure()
         candidates = strategy.candidates()
         if candidates is None:
-            return SearchResult()
+            return SearchFailure()
         budget = self._probe_budget()
         search = VictimSearch(strategy, budget)
         with state.eviction_limits.recording() as protected_by:
@@ -139,9 +141,9 @@ class VictimSolver:
         state.probes -= used
         out_of_budget = outcome is SearchOutcome.OUT_OF_BUDGET
         backs_off = out_of_budget and self._backs_off and budget == state.probes_per_gang
-        result = SearchResult(budget, used, out_of_budget, backs_off, protected_by)
-        _record_search(state, strategy.gang, result)
-        return search if outcome is SearchOutcome.PLACED else result
+        failure = SearchFailure(budget, used, out_of_budget, backs_off, protected_by)
+        _record_search(state, strategy.gang, failure)
+        return search.victims if outcome is SearchOutcome.PLACED else failure
 
     def _probe_budget(self) -> int:
         return min(self._state.probes, self._state.probes_per_gang)
@@ -180,7 +182,7 @@ def _never_fits(state: CycleState, request: PlacementRequest) -> bool:
     return False
 
 
-def _record_search(state: CycleState, gang: Gang, result: SearchResult) -> None:
+def _record_search(state: CycleState, gang: Gang, search: SearchFailure) -> None:
     """Note whether the search spent its budget: then the gang comes last in the next cycle."""
-    if result.budget:
-        state.searched[gang.key] = result.out_of_budget or state.searched.get(gang.key, False)
+    if search.budget:
+        state.searched[gang.key] = search.out_of_budget or state.searched.get(gang.key, False)
