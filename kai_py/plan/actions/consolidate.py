@@ -28,7 +28,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.action import find_victims
-from kai_py.plan.victims.minimise import EvictionCosts
+from kai_py.plan.victims.eviction_cost import EvictionCosts
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.survival import exceeded_limit
@@ -181,7 +181,7 @@ def _by_node_cost(
             for row in _rows_of(state, unit):
                 if mask[row]:
                     on_row.setdefault(row, []).append(unit)
-    costs = EvictionCosts(state, pool)
+    costs = pool.costs
     rank = partial(_victim_order, costs=costs)
     for units in on_row.values():
         units.sort(key=rank)

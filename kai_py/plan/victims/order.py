@@ -9,9 +9,6 @@ soon as the search has taken it, so that queues end up equally saturated.
 
 Units are generated one by one, as a search stops when it has enough of them. Building a queue's
 units costs O(gangs log gangs) once per action, taking the next O(depth x siblings).
-
-The work lost by an eviction (``lost_work``) is the time since the pods last saved their work, times
-the part of the cluster that is allocated to them, in seconds of the whole cluster.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -20,59 +17,24 @@ import numpy as np
 
 from kai_py.grouping.gang import FailureLimit
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.victims.eviction_cost import EvictionCosts
 from kai_py.plan.victims.survival import exceeded_limit
 from kai_py.plan.victims.units import VictimUnit, victim_units
-from kai_py.policy.lost_work import lost_seconds
 from kai_py.policy.queue_order import QueueOrder
 from kai_py.snapshot.admitted_gangs import can_be_suspended
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 
 
-def part_of_cluster(state: CycleState, cost: Floats) -> float:
-    """The dominant share, at least 0, that ``cost`` (quota resources,) is of the whole cluster."""
-    known = state.parts_of_cluster.get(id(cost))
-    if known is not None and known[0] is cost:
-        return known[1]
-    pairs = zip(cost.tolist(), state.quota.usage.total.tolist(), strict=True)
-    part = max([amount / total for amount, total in pairs if total > 0], default=0.0)
-    part = max(part, 0.0)
-    if not cost.flags.writeable:
-        # The entry keeps the array alive, so its id can't be used by another one.
-        state.parts_of_cluster[id(cost)] = cost, part
-    return part
-
-
-def lost_work(state: CycleState, unit: VictimUnit, at: float | None = None) -> float:
-    """Seconds of the whole cluster's work that are lost if the unit is evicted at ``at``.
-
-    Multiplied by one more than the number of times that its gang was evicted lately. ``at``:
-    seconds since the epoch, None for now; pods that are expected to have ended by then lose
-    nothing. The work of one pod: ``policy.lost_work``.
-    """
-    restart_cost = state.loss_rules.restart_cost
-    now = state.snapshot.now if at is None else at
-    is_later, lost = now > state.snapshot.now, 0.0
-    of_pod: dict[tuple[int, float], float] = {}  # by what it is charged and when it was bound
-    for member in unit.members:
-        if is_later and state.expected_ends.end_of(unit.gang, member) <= now:
-            continue
-        if (alike := (id(member.charge), member.bound_since)) not in of_pod:
-            part = part_of_cluster(state, state.quota.cost(member.charge))
-            of_pod[alike] = part * lost_seconds(unit.gang, member, now, restart_cost)
-        lost += of_pod[alike]
-    return lost * (1 + state.eviction_limits.evictions_of(unit.gang))
-
-
 class VictimPool:
-    """Eviction units by queue, for the length of one action."""
+    """Eviction units by queue, and what evicting them costs, for the length of one action."""
 
     def __init__(self, state: CycleState) -> None:
         """Nothing is built yet: the units of a queue are built when first needed."""
+        self.costs = EvictionCosts(state)
         self._state = state
         self._lowest_priority: dict[int, int | None] = {}
         self._units: dict[int, list[VictimUnit]] = {}
-        self._lost_work: dict[VictimUnit, float] = {}
         self._limits: dict[int, FailureLimit | None] = {}
         self._evicted_count: dict[int, int] = {}
 
@@ -128,13 +90,6 @@ class VictimPool:
         self._units.pop(queue, None)
         self._evicted_count.pop(queue, None)
 
-    def lost_work(self, unit: VictimUnit) -> float:
-        """``lost_work`` of the unit now, computed once."""
-        lost = self._lost_work.get(unit)
-        if lost is None:
-            lost = self._lost_work[unit] = lost_work(self._state, unit)
-        return lost
-
     def _in_eviction_order(self, gangs: Iterable[Gang]) -> list[VictimUnit]:
         """The units of a queue's gangs in order; those of one gang stay in theirs."""
         ranked = [
@@ -146,10 +101,10 @@ class VictimPool:
 
     def _eviction_rank(self, unit: VictimUnit) -> tuple[float, ...]:
         gang = unit.gang
-        if not self._state.loss_rules.by_loss:
+        if not self.costs.by_loss:
             return gang.priority, not unit.is_elastic, -gang.created
         often = gang.key in self._state.eviction_limits.evicted_often
-        lost = self.lost_work(unit)
+        lost = self.costs.lost_work(unit)
         return often, gang.priority, not unit.is_elastic, lost, -gang.created
 
 

@@ -3,21 +3,20 @@
 Units that are not needed are dropped, the last candidates first. If the minMember set of a gang
 with elastic pods is still among them, the gang's pods are considered one by one: evicting as many
 pods as it has elastic ones may suffice. If the strategy has other candidates, sets proposed from
-these compete (``minimise``, ``exhaustive``), and the set with the lowest eviction cost is taken.
+these compete (``minimise``), and the set with the lowest eviction cost is taken.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from kai_py.plan.placement.fit import by_shape
-from kai_py.plan.victims.exhaustive import MAX_CANDIDATES, cheapest_set, spans_nodes
 from kai_py.plan.victims.minimise import (
     MAX_UNITS,
-    EvictionCosts,
-    ReplicaSteps,
     by_node_eviction_cost,
     by_total_cost,
+    cheapest_set,
+    needs_all_subsets,
 )
+from kai_py.plan.victims.replica_steps import ReplicaSteps
 from kai_py.plan.victims.selection import VictimSelection
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.trials import TrialPlacements
@@ -52,24 +51,22 @@ class VictimReduction:
             return needed
         units = list(islice(proposed, min(MAX_UNITS, self._state.minimisation_budget)))
         self._state.minimisation_budget -= len(units)
-        cost = EvictionCosts(self._state, self._strategy.pool)
-        replicas = ReplicaSteps(self._state, self._request, units, cost)
-        proposals: list[Iterable[VictimUnit]] = [by_node_eviction_cost(replicas, cost)]
+        costs = self._strategy.pool.costs
+        replicas = ReplicaSteps(self._state, self._request, units, costs)
+        proposals: list[Iterable[VictimUnit]] = [by_node_eviction_cost(replicas, costs)]
         if by_loss:
-            each_by_cost = sorted(units, key=cost.of_unit)
+            each_by_cost = sorted(units, key=costs.of_unit)
             # If counting is exact and the units were taken in this order, it leads to ``needed``.
             if not self._trials.is_exact or each_by_cost[: len(taken)] != taken:
                 proposals.append(each_by_cost)
-            proposals.append(by_total_cost(self._request, replicas, cost))
+            proposals.append(by_total_cost(self._request, replicas, costs))
         others = (self._enough_of(offered) for offered in proposals)
-        best = min([needed, *(each for each in others if each)], key=cost.of)
-        if not by_loss or len(units) > MAX_CANDIDATES or not spans_nodes(units):
+        best = min([needed, *(each for each in others if each)], key=costs.of)
+        if not by_loss or not needs_all_subsets(self._request, units):
             return best
-        if len(by_shape(self._request.members)) > 1:
-            return best
-        count = len(self._request.members)
-        found = self._enough_of(cheapest_set(count, units, replicas, cost, cost.of(best)))
-        return min(best, found, key=cost.of) if found else best
+        cheapest = cheapest_set(self._request, units, replicas, costs, costs.of(best))
+        found = self._enough_of(cheapest)
+        return min(best, found, key=costs.of) if found else best
 
     def _enough_of(self, units: Iterable[VictimUnit]) -> list[VictimUnit]:
         """Those of ``units`` that are needed if taken in this order; empty if all are too few."""

@@ -43,7 +43,7 @@ import numpy as np
 
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.victims.order import lost_work, part_of_cluster
+from kai_py.plan.victims.eviction_cost import lost_work, part_of_cluster
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import next_checkpoint
 from kai_py.policy.queue_usage import is_above
@@ -105,8 +105,8 @@ def postponed_until(
         lacking = _lacking(state, gang, members, units, action, in_time=in_time)
     if any_unknown:
         least = max(since + rules.patience - now, longest + rules.restart_cost)
-        paid = now if lost <= lacking * least else _paid(since, lost, lacking)
-        return min(latest, max(paid, now + RECONSIDERED)) if paid > now else None
+        break_even = now if lost <= lacking * least else _break_even(since, lost, lacking)
+        return min(latest, max(break_even, now + RECONSIDERED)) if break_even > now else None
     moments = sorted({*(max(end, now) for end in ends), *_checkpoints(units, now)})
     horizon = latest if bound <= now else math.inf
     considered = {at for at in (*moments[:MAX_MOMENTS], moments[-1]) if at <= horizon}
@@ -119,7 +119,10 @@ def postponed_until(
         losses = {at: _lost_at(state, units, at) for at in considered if at < enough}
         if math.isfinite(enough):
             losses[enough] = 0.0
-        if all(lost <= _waited(now, at, relief) * lacking + later for at, later in losses.items()):
+        if all(
+            lost <= _weighted_wait(now, at, relief) * lacking + later
+            for at, later in losses.items()
+        ):
             return None
     return min(latest, max(moments[0], now + 1.0))
 
@@ -137,7 +140,7 @@ def _wait(state: CycleState, gang: Gang, action: Action, *, is_known: bool) -> t
     return since, since + MAX_PATIENCE * patience
 
 
-def _paid(since: float, lost: float, lacking: float) -> float:
+def _break_even(since: float, lost: float, lacking: float) -> float:
     """When waiting since ``since`` has cost ``lost``, seconds since the epoch."""
     return since + lost / lacking if lacking else math.inf
 
@@ -188,15 +191,15 @@ def _lacking(
     rows: list[int] = compared.tolist()
     borrows = any(is_above(allocated[row], deserved[row]) for row in rows)
     by_share = in_time or borrows
-    taken = _taken_by_queue(state, units)
-    short = {q: _short(state, q, by_share=by_share) for q in taken}
+    taken = _lost_by_queue(state, units)
+    shortfalls = {q: _shortfall(state, q, by_share=by_share) for q in taken}
     counted = np.zeros(len(cost))
     for row in rows:
         # The gang is placed in the trial; without it, its queue would lack its cost as well.
         lacking = max(fair[row] - allocated[row], 0.0) + needed[row]
         released = sum([amounts[row] for amounts in taken.values()])
         gained = min(lacking, max(released, needed[row]))
-        denied = sum([min(short[q][row], amounts[row]) for q, amounts in taken.items()])
+        denied = sum([min(shortfalls[q][row], amounts[row]) for q, amounts in taken.items()])
         counted[row] = max(gained - denied, 0.0)
     if not state.served.is_served(queue, compared, tolerated=NEGLECTED):
         counted *= NEGLECTED_WEIGHT
@@ -222,7 +225,7 @@ def _relief(
     if request <= 0:
         return []  # No queue counts what it requests, so no end brings a part of it.
     allocated = usage.allocated[row].copy()
-    for other, amounts in _taken_by_queue(state, units).items():
+    for other, amounts in _lost_by_queue(state, units).items():
         allocated[state.quota.queues.ancestors(other)] += amounts[row]
     allocated[state.quota.queues.ancestors(queue)] -= request
     is_leaf = state.quota.queues.is_leaf
@@ -249,7 +252,7 @@ def _amount_of(state: CycleState, member: Member, row: int) -> float:
     return float(state.quota.cost(member.charge)[row])
 
 
-def _waited(now: float, until: float, relief: Sequence[tuple[float, float]]) -> float:
+def _weighted_wait(now: float, until: float, relief: Sequence[tuple[float, float]]) -> float:
     """Seconds from ``now`` to ``until``, each times the part (``_relief``) that is lacking then."""
     waited, since, part = 0.0, now, 1.0
     for at, left in relief:
@@ -272,7 +275,7 @@ def _columns(state: CycleState, queue: int) -> tuple[list[float], list[float], l
     return fair, usage.allocated[:, queue].tolist(), usage.queues.deserved[:, queue].tolist()
 
 
-def _short(state: CycleState, queue: int, *, by_share: bool) -> list[float]:
+def _shortfall(state: CycleState, queue: int, *, by_share: bool) -> list[float]:
     """(quota resources,) by how much a queue is below its fair share.
 
     Without ``by_share``: below the part of it that the queue deserves.
@@ -282,7 +285,7 @@ def _short(state: CycleState, queue: int, *, by_share: bool) -> list[float]:
     return [max(amount - has, 0.0) for amount, has in zip(entitled, allocated, strict=True)]
 
 
-def _taken_by_queue(state: CycleState, units: Sequence[VictimUnit]) -> dict[int, list[float]]:
+def _lost_by_queue(state: CycleState, units: Sequence[VictimUnit]) -> dict[int, list[float]]:
     """By position of a queue, (quota resources,) what it loses if ``units`` are evicted."""
     taken = dict[int, list[float]]()
     for unit in units:

@@ -1,0 +1,82 @@
+"""What evictions cost: lost work, gangs that fall below minMember, pods.
+
+The work lost by an eviction is the time since the pods last saved their work, times the part of the
+cluster that is allocated to them, in seconds of the whole cluster. It counts under
+``rules: native`` only.
+"""
+
+from collections.abc import Sequence
+
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.victims.units import VictimUnit
+from kai_py.policy.lost_work import lost_seconds
+from kai_py.snapshot.resources import Floats
+
+EvictionCost = tuple[float, int, int]
+"""Lost work, gangs that fall below minMember, evicted pods; compared in this order."""
+
+
+class EvictionCosts:
+    """The costs of evicting units now; ``by_loss``: whether lost work counts."""
+
+    def __init__(self, state: CycleState) -> None:
+        """Nothing is computed yet."""
+        self.by_loss = state.loss_rules.by_loss
+        self._state = state
+        self._lost_work: dict[VictimUnit, float] = {}
+
+    def of(self, units: Sequence[VictimUnit]) -> EvictionCost:
+        """The cost of evicting all of ``units``."""
+        gangs = {unit.gang.key for unit in units if unit.leaves_below_min}
+        pods = sum([len(unit.members) for unit in units])
+        lost = sum(map(self.lost_work, units), 0.0) if self.by_loss else 0.0
+        return lost, len(gangs), pods
+
+    def of_unit(self, unit: VictimUnit) -> EvictionCost:
+        """The cost of evicting one unit."""
+        return self.lost_work(unit), 0 if unit.is_elastic else 1, len(unit.members)
+
+    def lost_work(self, unit: VictimUnit) -> float:
+        """``lost_work`` of the unit, computed once; 0 where lost work does not count."""
+        if not self.by_loss:
+            return 0.0
+        lost = self._lost_work.get(unit)
+        if lost is None:
+            lost = self._lost_work[unit] = lost_work(self._state, unit)
+        return lost
+
+
+def part_of_cluster(state: CycleState, cost: Floats) -> float:
+    """The dominant share, at least 0, that ``cost`` (quota resources,) is of the whole cluster."""
+    known = state.parts_of_cluster.get(id(cost))
+    if known is not None and known[0] is cost:
+        return known[1]
+    pairs = zip(cost.tolist(), state.quota.usage.total.tolist(), strict=True)
+    part = max([amount / total for amount, total in pairs if total > 0], default=0.0)
+    part = max(part, 0.0)
+    if not cost.flags.writeable:
+        # The entry keeps the array alive, so its id can't be used by another one.
+        state.parts_of_cluster[id(cost)] = cost, part
+    return part
+
+
+def lost_work(state: CycleState, unit: VictimUnit, at: float | None = None) -> float:
+    """Seconds of the whole cluster's work that are lost if the unit is evicted at ``at``.
+
+    Multiplied by one more than the number of times that its gang was evicted lately. ``at``:
+    seconds since the epoch, None for now; pods that are expected to have ended by then lose
+    nothing. The work of one pod: ``policy.lost_work``.
+    """
+    restart_cost = state.loss_rules.restart_cost
+    now = state.snapshot.now if at is None else at
+    is_later, lost = now > state.snapshot.now, 0.0
+    by_kind: dict[tuple[int, float], float] = {}
+    for member in unit.members:
+        if is_later and state.expected_ends.end_of(unit.gang, member) <= now:
+            continue
+        # Pods with the same charge that were bound at the same time lose the same.
+        if (kind := (id(member.charge), member.bound_since)) not in by_kind:
+            part = part_of_cluster(state, state.quota.cost(member.charge))
+            by_kind[kind] = part * lost_seconds(unit.gang, member, now, restart_cost)
+        lost += by_kind[kind]
+    return lost * (1 + state.eviction_limits.evictions_of(unit.gang))

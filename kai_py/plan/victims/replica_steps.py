@@ -1,0 +1,190 @@
+"""The steps of a node: which units to evict for one more replica, then for the next, and so on.
+
+A replica is one more pod of the largest shape of the request. The steps of a node take elastic pods
+first, then the units that release most of the scarcest resource; where lost work counts, those that
+lose least for what they release.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import count
+from operator import itemgetter
+
+from kai_py.plan.placement.fit import by_shape
+from kai_py.plan.placement.next_pods import PlacementRequest
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.victims.count import FreedResources, ShapeCount
+from kai_py.plan.victims.eviction_cost import EvictionCosts
+from kai_py.plan.victims.units import VictimUnit, is_orphaned
+from kai_py.snapshot.gangs import Member
+
+ReplicaStep = tuple[int, list[VictimUnit]]
+"""How many more replicas fit on a node, and the units that must be evicted for them."""
+
+
+class ReplicaSteps:
+    """By node, the steps: units to evict for one more replica, then for the next, and so on."""
+
+    def __init__(
+        self,
+        state: CycleState,
+        request: PlacementRequest,
+        units: Sequence[VictimUnit],
+        costs: EvictionCosts,
+    ) -> None:
+        """``units``: the candidates. Nothing is computed yet."""
+        self._state, self._costs = state, costs
+        self._units_by_row = _by_node(state, units)
+        self._steps: dict[int, tuple[list[ReplicaStep], Iterator[ReplicaStep]]] = {}
+        self._shape = ShapeCount(state, by_shape(request.members)[0])
+        self._freed = FreedResources(state)
+        self._initial_replicas = self._shape.initial_replicas()
+        self._units_by_gang: dict[str, list[VictimUnit]] = {}
+        for unit in units:
+            self._units_by_gang.setdefault(unit.gang.key, []).append(unit)
+
+    @property
+    def rows(self) -> Collection[int]:
+        """The rows of the nodes that have candidates."""
+        return self._units_by_row.keys()
+
+    @property
+    def initial(self) -> int:
+        """How many replicas fit on all nodes without any eviction."""
+        return sum(self._initial_replicas)
+
+    def without(self, units: Iterable[VictimUnit]) -> int:
+        """How many replicas fit on all nodes once all of ``units`` have left. O(pods + nodes)."""
+        idle, positions = self._state.statement.future_idle, self._state.snapshot.nodes.positions
+        free: dict[int, list[float]] = {}
+        devices = dict[int, float]()
+        for member in (member for unit in units for member in unit.members):
+            row = positions.get(member.node)
+            if row is None:
+                continue
+            left = free.setdefault(row, idle[:, row].tolist())
+            for position, amount in self._freed.of(member):
+                left[position] += amount
+            released = member.claimed_gpus
+            devices[row] = devices.get(row, 0.0) + released
+        return self.initial + sum(
+            self._shape.replicas(row, left, devices[row]) - self._initial_replicas[row]
+            for row, left in free.items()
+        )
+
+    def of(self, row: int) -> Iterator[ReplicaStep]:
+        """The steps of the node ``row``, one after the other; computed once."""
+        if row not in self._steps:
+            self._steps[row] = [], self._compute(row, self._units_by_row[row])
+        known, further = self._steps[row]
+        for number in count():
+            if number == len(known):
+                step = next(further, None)
+                if step is None:
+                    return
+                known.append(step)
+            yield known[number]
+
+    def _compute(self, row: int, there: Iterable[VictimUnit]) -> Iterator[ReplicaStep]:
+        free, released = self._state.statement.future_idle[:, row].tolist(), 0.0
+        fitting, scarcest = (
+            self._shape.replicas(row, free, 0.0),
+            self._shape.scarcest_resource(row, free),
+        )
+        step: dict[VictimUnit, None] = {}
+        ranked = [self._ranked(unit, row, scarcest) for unit in there]
+        for _, pods, unit in sorted(ranked, key=itemgetter(0)):
+            for member in pods:
+                for position, amount in self._freed.of(member):
+                    free[position] += amount
+                released += member.claimed_gpus
+            if len(self._units_by_gang[unit.gang.key]) > 1:
+                step |= dict.fromkeys(self.orphaned(unit))
+            step[unit] = None
+            now = self._shape.replicas(row, free, released)
+            if now > fitting:
+                gained, fitting = now - fitting, now
+                taken = self._needed(row, list(step), free, released, now)
+                yield gained, taken
+                # Units that are not needed for this step are released for the next one.
+                step = dict.fromkeys(unit for unit in step if unit not in taken)
+
+    def _needed(
+        self,
+        row: int,
+        step: list[VictimUnit],
+        free: Sequence[float],
+        released: float,
+        replicas: int,
+    ) -> list[VictimUnit]:
+        """``step`` without units that ``replicas`` do not need, most lost work dropped first.
+
+        ``free``, ``released``: of the node once all of ``step`` are evicted, as of ``ShapeCount``.
+        """
+        if not self._costs.by_loss or _are_interchangeable(step):
+            return step
+        left, kept = list(free), list(step)
+        for unit in sorted(step, key=self._costs.lost_work, reverse=True):
+            if len(self._units_by_gang[unit.gang.key]) > 1:
+                continue
+            less, devices = list(left), released
+            for member in self._pods_on(unit, row):
+                for position, amount in self._freed.of(member):
+                    less[position] -= amount
+                devices -= member.claimed_gpus
+            if self._shape.replicas(row, less, devices) >= replicas:
+                left, released = less, devices
+                kept.remove(unit)
+        return kept
+
+    def _ranked(
+        self, unit: VictimUnit, row: int, scarcest: int | None
+    ) -> tuple[tuple[bool, float], Sequence[Member], VictimUnit]:
+        """The rank of the unit on the node, its pods there, and the unit.
+
+        Elastic pods first, then what releases most of ``scarcest``; where lost work counts, what
+        loses least for the amount that it releases.
+        """
+        pods = self._pods_on(unit, row)
+        freed = self._freed_amount(pods, scarcest)
+        if not self._costs.by_loss:
+            return (not unit.is_elastic, -freed), pods, unit
+        lost = self._costs.lost_work(unit) / freed if freed > 0 else math.inf
+        return (not unit.is_elastic, lost), pods, unit
+
+    def _pods_on(self, unit: VictimUnit, row: int) -> Sequence[Member]:
+        if len(unit.members) == 1:
+            return unit.members
+        node = self._state.snapshot.nodes.names[row]
+        return [member for member in unit.members if member.node == node]
+
+    def _freed_amount(self, pods: Iterable[Member], resource: int | None) -> float:
+        """How much of a resource these pods release; of GPUs if it is None."""
+        if resource is None:
+            return sum([member.charged_gpus for member in pods])
+        return sum([self._freed.amount(member, resource) for member in pods])
+
+    def orphaned(self, unit: VictimUnit) -> list[VictimUnit]:
+        """The other candidates that must be evicted with the unit."""
+        peers = self._units_by_gang[unit.gang.key]
+        if unit.is_elastic:
+            return []
+        return [each for each in peers if is_orphaned(each, [unit])]
+
+
+def _by_node(state: CycleState, units: Iterable[VictimUnit]) -> dict[int, list[VictimUnit]]:
+    positions = state.snapshot.nodes.positions
+    by_node: dict[int, list[VictimUnit]] = {}
+    for unit in units:
+        nodes = {member.node: None for member in unit.members}
+        for node in nodes:
+            if node in positions:
+                by_node.setdefault(positions[node], []).append(unit)
+    return by_node
+
+
+def _are_interchangeable(units: Sequence[VictimUnit]) -> bool:
+    """Whether all units are single pods of one shape without claims, which release the same."""
+    shape = units[0].members[0].shape
+    alike = [len(unit.members) == 1 and unit.members[0].shape is shape for unit in units]
+    return all(alike) and not shape.has_claims
