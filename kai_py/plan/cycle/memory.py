@@ -207,16 +207,16 @@ class CycleMemory:
         state: CycleState,
         decisions: Decisions | None,
         ready: Sequence[Gang],
-        turns: Set[str],
+        ready_keys: Set[str],
     ) -> Mapping[str, SettledGang]:
         """The answers of the last cycle that hold; the cycle is charged with what they took.
 
-        ``turns``: keys of the gangs ``ready``.
+        ``ready``: the gangs that could have a turn, ``ready_keys`` their keys.
         """
         settled, self.settled = self.settled, None
         if settled is None or not settled.holds(self.search_inputs, decisions, state.snapshot.now):
             return {}
-        if known := settled.still_valid(state, ready, turns):
+        if known := settled.still_valid(state, ready, ready_keys):
             settled.charge(state)
         return known or {}
 

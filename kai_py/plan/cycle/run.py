@@ -7,7 +7,7 @@ Complexity: O(gangs that are pending, below minMember or started in part), witho
 their answer in an earlier cycle (``settled``).
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 
 from kai_py.plan.actions.admit import admit
@@ -52,42 +52,42 @@ def run_cycle(
 ) -> Plan:
     """The plan for ``snapshot``; ``watch`` ends a cycle that takes too long."""
     # 1. Devices, queues and fair shares as the snapshot has them.
-    given, (state, ready_times) = snapshot, _open(snapshot, settings, memory, watch)
+    state, ready_times = _open(snapshot, settings, memory, watch)
     pending, step = memory.pending.all, state.turns.step
-    ready, turns = _ready_gangs(state, memory.pending)
+    ready, ready_keys = _ready_gangs(state, memory.pending)
     _evict_failing(state, memory.startups, ready_times)
     turnover = step("turnover", partial(Turnover, state, settings.actions, settings.patience))
-
     # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
     step("reserve for expected pods", lambda: reserve_expected(state))
     step("resume", lambda: resume(state, ready, settings.actions))
-    # 3. Gangs that have waited too long get nodes reserved as they drain.
-    waiting = (gang for gang in ready if has_unplaced_pods(state, gang))
-    step("reserve", lambda: reserve(state, waiting))
+    # 3. Gangs that have waited too long get nodes reserved as they drain. Those whose answer of the
+    #    last cycle still holds get no turn.
+    step("reserve", partial(reserve, state, _waiting(state, ready)))
     begun = step("decisions", lambda: state.decisions(by_share=True))
-    before = memory.settled
-    known = step("known answers", lambda: memory.take_settled(state, begun, ready, turns)) or {}
-    unchanged = known and len(known) == len(pending)
-    ready = () if unchanged else tuple([gang for gang in ready if gang.key not in known])
+    last_settled = memory.settled
+    still_settled = partial(memory.take_settled, state, begun, ready, ready_keys)
+    settled = step("known answers", still_settled) or {}
+    all_settled = settled and len(settled) == len(pending)
+    ready = () if all_settled else tuple([gang for gang in ready if gang.key not in settled])
     decided = _decision_count(state)
-    waiting = (gang for gang in ready if has_unplaced_pods(state, gang))
     if turnover is not None:
-        step("turnover", partial(turnover.reserve_for_largest, waiting))
+        step("turnover", partial(turnover.reserve_for_largest, _waiting(state, ready)))
     # 4. The others take idle capacity, then what consolidation frees, then what fairness and
     #    priority allow; at last, gangs below minMember for too long are evicted.
     run_actions(state, ready, settings, turnover)
     step("return to spot nodes", lambda: return_to_spot(state))
     _explain(state, [gang for gang in ready if gang.key in state.unschedulable], settings)
     is_settled = _decision_count(state) == decided and _is_proven(state)
-    if known and not is_settled:
-        return run_cycle(given, settings, memory, watch)
+    if settled and not is_settled:
+        # Answers that were taken over may be wrong now; memory has none left, so all get a turn.
+        return run_cycle(snapshot, settings, memory, watch)
     step("report reservations", lambda: report_reservations(state))
     step("record searches", lambda: memory.record_searches(state, state.snapshot.gangs))
     # 5. Gangs behind our scheduling gate are admitted as far as their queues allow.
     admitted = step("admit", lambda: admit(state, pending, memory.pending.gated)) or ()
     placements = gang_placements(state)
-    memory.set_aside(state, given, ready, settings.extension_keys)
-    pending = tuple([given.gangs[key] for key in given.pending]) if memory.left_out else pending
+    memory.set_aside(state, snapshot, ready, settings.extension_keys)
+    pending = tuple([snapshot.gangs[k] for k in snapshot.pending]) if memory.left_out else pending
     # 6. What was decided, and why the rest stays pending.
     plan = build_plan(
         state,
@@ -95,14 +95,14 @@ def run_cycle(
         placements=placements,
         evictions=_record_decisions(state, settings, memory, ready_times),
         admissions=admitted,
-        unplaced=_unplaced(state, pending, known, before if unchanged else None),
+        unplaced=_unplaced(state, pending, settled, last_settled if all_settled else None),
         pending_by_queue=memory.pending.by_queue,
-        problems=memory.problems_of(given.queues, given.now),
+        problems=memory.problems_of(snapshot.queues, snapshot.now),
     )
     step("conclude", state.statement.conclude)
     if is_settled and begun is not None and memory.may_settle and not settings.extra_actions:
-        finished = FinishedCycle(begun, turns, known, plan, settings.victim_probes)
-        memory.settled = before if unchanged else _settled(state, finished, settings, memory)
+        finished = FinishedCycle(begun, ready_keys, settled, plan, settings.victim_probes)
+        memory.settled = last_settled if all_settled else _settle(state, finished, settings, memory)
     return with_failures(plan, state.turns)
 
 
@@ -122,7 +122,7 @@ def _open(
     return state, ready_times
 
 
-def _settled(
+def _settle(
     state: CycleState, finished: FinishedCycle, settings: CycleSettings, memory: CycleMemory
 ) -> SettledCycle | None:
     """The answers of the cycle; None where they do not hold on, or cannot be found out."""
@@ -136,13 +136,13 @@ def _settled(
 def _unplaced(
     state: CycleState,
     pending: Sequence[Gang],
-    known: Mapping[str, SettledGang],
-    same: SettledCycle | None,
+    settled: Mapping[str, SettledGang],
+    last_settled: SettledCycle | None,
 ) -> tuple[Unplaced, ...]:
-    """Why gangs stay pending; ``same``: a cycle in which they did for the same reasons."""
-    if same is not None:
-        return same.unplaced
-    return list_unplaced(state, pending, {key: each.answer for key, each in known.items()})
+    """Why gangs stay pending; ``last_settled``: the last cycle, if every answer is taken over."""
+    if last_settled is not None:
+        return last_settled.unplaced
+    return list_unplaced(state, pending, {key: each.answer for key, each in settled.items()})
 
 
 def _record_decisions(
@@ -172,6 +172,11 @@ def _ready_gangs(state: CycleState, pending: PendingGangs) -> tuple[Sequence[Gan
         return pending.tried, pending.tried_keys
     tried = [each for each in state.turns.eligible(pending.tried) if each.key not in waits]
     return tried, frozenset(gang.key for gang in tried)
+
+
+def _waiting(state: CycleState, gangs: Iterable[Gang]) -> Iterator[Gang]:
+    """The gangs that have a pod that is not placed yet, as one by one they are asked for."""
+    return (gang for gang in gangs if has_unplaced_pods(state, gang))
 
 
 def _evict_failing(

@@ -52,9 +52,9 @@ class SettledCycle:
     probes: int = 0
     steps: int = 0
     protected_by: Mapping[str, str] = field(default_factory=dict)
-    world: Mapping[str, Gang] | None = None
-    """All gangs of the snapshot, which later ones share as long as no gang changes."""
-    turns: Set[str] = frozenset()
+    all_gangs: Mapping[str, Gang] | None = None
+    """Those of the snapshot, which later snapshots share as long as no gang changes."""
+    ready: Set[str] = frozenset()
     """Keys of the gangs that could have a turn."""
     unplaced: tuple[Unplaced, ...] = ()
     """The answers as the plan listed them."""
@@ -68,26 +68,28 @@ class SettledCycle:
         )
 
     def still_valid(
-        self, state: CycleState, ready: Sequence[Gang], turns: Set[str]
+        self, state: CycleState, ready: Sequence[Gang], ready_keys: Set[str]
     ) -> Mapping[str, SettledGang] | None:
         """By gang key, the answers that are still valid; None if all must be found again.
 
-        ``turns``: keys of the gangs ``ready``.
+        ``ready``: the gangs that could have a turn, ``ready_keys`` their keys.
         """
         gangs = state.snapshot.gangs
         is_whole = len(self.gangs) == len(state.snapshot.pending)
-        if is_whole and gangs is self.world and (turns is self.turns or turns == self.turns):
-            return self.gangs  # no gang has changed: each would be found to be the same
+        # Identity comes first, as comparing sets costs O(gangs) even for one and the same.
+        same_ready = ready_keys is self.ready or ready_keys == self.ready
+        if is_whole and gangs is self.all_gangs and same_ready:
+            return self.gangs
         valid = {
-            key: known
-            for key, known in self.gangs.items()
-            if gangs.get(key) is known.gang and (key in turns) is known.had_turn
+            key: each
+            for key, each in self.gangs.items()
+            if gangs.get(key) is each.gang and (key in ready_keys) is each.had_turn
         }
         if len(valid) == len(self.gangs) == len(state.snapshot.pending):
             return valid
         sizes = self._sizes()
-        for key, known in self.gangs.items():
-            if key not in valid and known.pods is not None and not sizes[known.pods[0]]:
+        for key, each in self.gangs.items():
+            if key not in valid and each.pods is not None and not sizes[each.pods[0]]:
                 return None
         for gang in ready:
             pods = None if gang.key in valid else requested_pods(state, gang)
@@ -104,9 +106,9 @@ class SettledCycle:
     def _sizes(self) -> dict[int, int]:
         """By shape the number of pods that all of its gangs request, 0 if they differ."""
         sizes: dict[int, int] = {}
-        for known in self.gangs.values():
-            if known.pods is not None:
-                shape, size = known.pods
+        for each in self.gangs.values():
+            if each.pods is not None:
+                shape, size = each.pods
                 sizes[shape] = size if sizes.get(shape, size) == size else 0
         return sizes
 
@@ -145,13 +147,13 @@ def _ages(ageing: QueueAgeing, pending: Iterable[Gang]) -> bool:
 class FinishedCycle:
     """A cycle whose actions decided nothing after ``decisions``.
 
-    ``ready``: keys of the gangs that could have a turn. ``known``: answers taken over from the last
-    cycle. ``probe_budget``: of all searches for victims.
+    ``ready``: keys of the gangs that could have a turn. ``settled``: answers taken over from the
+    last cycle. ``probe_budget``: of all searches for victims.
     """
 
     decisions: Decisions
     ready: Set[str]
-    known: Mapping[str, SettledGang]
+    settled: Mapping[str, SettledGang]
     plan: Plan
     probe_budget: int
 
@@ -188,11 +190,11 @@ def _settled_gangs(
     answers = {each.gang: each for each in finished.plan.unplaced}
     found: dict[str, SettledGang] = {}
     for gang in pending:
-        known = finished.known.get(gang.key)
-        if known is None and not gang.has_our_gate:
+        settled = finished.settled.get(gang.key)
+        if settled is None and not gang.has_our_gate:
             had_turn = gang.key in finished.ready
             pods = requested_pods(state, gang) if had_turn else None
-            known = SettledGang(gang, answers.get(gang.key), pods, had_turn)
-        if known is not None:
-            found[gang.key] = known
+            settled = SettledGang(gang, answers.get(gang.key), pods, had_turn)
+        if settled is not None:
+            found[gang.key] = settled
     return found
