@@ -43,10 +43,9 @@ from kai_py.plan.state.queues import PastUsage, Quota, quota_of
 from kai_py.policy.ageing import Ageing
 from kai_py.policy.fairness_rules import PROFILES, FairnessRules
 from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
-from kai_py.policy.queue_usage import ExternalUsage, UsageByQueue
 from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.score.registry import WeightedScore, register_score, registered_scores
-from kai_py.policy.usage_history import UsageHistory
+from kai_py.policy.usage_history import ExternalUsage, UsageByQueue, UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.departures import DepartureSignals
 from kai_py.snapshot.quarantine import OnFailure, Quarantine, ignore_failure

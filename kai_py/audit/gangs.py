@@ -10,7 +10,7 @@ import numpy as np
 
 from kai_py.api.records.core import Pod
 from kai_py.audit.finding import AuditedCluster, AuditFinding, FindingKind, Steps
-from kai_py.policy.queue_usage import display_unit
+from kai_py.policy.queue_limits import display_unit
 from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.gangs import Gang, PodState
 from kai_py.snapshot.tables.queue_tree import build_queue_table

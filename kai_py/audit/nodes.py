@@ -28,7 +28,7 @@ from kai_py.audit.finding import (
     condition_of,
     name_of,
 )
-from kai_py.policy.queue_usage import display_unit
+from kai_py.policy.queue_limits import display_unit
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.extended_resources import classes_by_resource

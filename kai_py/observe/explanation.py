@@ -27,7 +27,7 @@ from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Protection, Shortage, Stage, Unplaced
 from kai_py.plan.victims.survival import effect_text
-from kai_py.policy.queue_usage import display_unit
+from kai_py.policy.queue_limits import display_unit
 from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang

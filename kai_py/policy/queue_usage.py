@@ -1,24 +1,9 @@
-"""Queue usage: what each queue has allocated against what it is entitled to, and its limits.
+"""Queue usage: what each queue has allocated against what it is entitled to.
 
 One value that order, limits and reclaim read. The arrays may be the working state of a cycle:
 ``allocated`` changes while the cycle places gangs, entitlements do not.
-
-``ExternalUsage`` is the past usage of queues as measured by another source, such as Prometheus, in
-place of our own ``usage_history``: averages over a window, as a fraction of what the cluster has
-now. Measurements older than ``stale_after`` count as none.
-
-A queue and all its ancestors limit a gang that is about to start by two rules, each only for
-resources that the gang requests:
-
-- what the queue has allocated and owes plus the request stays within ``max``;
-- what non-preemptible pods have allocated and owe plus a non-preemptible request stays within
-  ``deserved``, because capacity that can't be reclaimed must not be borrowed.
-
-A refusal is a value: the refusing queue nearest to the gang, and the numbers compared. O(resources
-x depth).
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -27,7 +12,13 @@ import numpy as np
 
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.tables.queue_tree import Index, QueueTable
-from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DEVICE_SELECTOR
+
+
+class QuotaBound(StrEnum):
+    """What bounds a queue: ``max``, or ``deserved`` for non-preemptible pods."""
+
+    MAX = "OverLimit"
+    DESERVED = "NonPreemptibleOverQuota"
 
 
 @dataclass(frozen=True)
@@ -79,7 +70,7 @@ class QueueUsage:
         """The same usage with other amounts owed, (resources, queues) each."""
         return replace(self, owed=owed, owed_non_preemptible=owed_non_preemptible)
 
-    def counted(self, bound: "QuotaBound", at: Index | int) -> Floats:
+    def counted(self, bound: QuotaBound, at: Index | int) -> Floats:
         """(resources, n) what counts against a bound of the queues ``at`` (n,), or of one."""
         own, owed = self.allocated, self.owed
         if bound is QuotaBound.DESERVED:
@@ -144,158 +135,3 @@ def diverging_siblings(queues: QueueTable, queue: int) -> tuple[Index, Index]:
         theirs = np.take_along_axis(queues.path, level[:, None].astype(np.intp), axis=1)[:, 0]
         cached = queues.divergence[queue] = (ours, theirs)
     return cached
-
-
-UsageByQueue = Mapping[str, Mapping[str, float]]
-"""Amounts by queue and resource, in quota units."""
-
-
-@dataclass
-class ExternalUsage:
-    """The last measurement; it is valid for ``stale_after`` seconds."""
-
-    stale_after: float
-    _amounts: UsageByQueue = field(default_factory=dict, init=False)
-    _measured_at: float = field(default=-np.inf, init=False)
-
-    def record(self, amounts: UsageByQueue, at: float) -> None:
-        """Store ``amounts`` measured ``at`` (seconds since the epoch)."""
-        self._amounts, self._measured_at = amounts, at
-
-    def fractions(
-        self, now: float, queues: Sequence[str], resources: Sequence[str], total: Floats
-    ) -> Floats:
-        """(resources, queues) past usage as a fraction of ``total`` (resources,)."""
-        used = np.zeros((len(resources), len(queues)))
-        if now > self._measured_at + self.stale_after:
-            return used
-        for column, queue in enumerate(queues):
-            amounts = self._amounts.get(queue)
-            if amounts:
-                used[:, column] = [amounts.get(name, 0.0) for name in resources]
-        offered = np.broadcast_to(total[:, None], used.shape)
-        return np.divide(used, offered, out=np.zeros_like(used), where=offered > 0)
-
-
-class QuotaBound(StrEnum):
-    """The bound of a queue that is exceeded."""
-
-    MAX = "OverLimit"
-    DESERVED = "NonPreemptibleOverQuota"
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaExceeded:
-    """``allocated`` + ``requested`` > ``limit`` of row ``resource`` in ``queue``.
-
-    ``allocated``: with what is owed.
-
-    For ``QuotaBound.DESERVED`` only non-preemptible pods count as allocated.
-    """
-
-    bound: QuotaBound
-    queue: str
-    resource: int
-    limit: float
-    allocated: float
-    requested: float
-
-    def message(self, resource_name: str) -> str:
-        """One sentence for people, in the wording that KAI users search for."""
-        noun, per_unit = display_unit(resource_name)
-        limit, allocated, requested = (
-            f"{amount / per_unit:g} {noun}"
-            for amount in (self.limit, self.allocated, self.requested)
-        )
-        if self.bound is QuotaBound.MAX:
-            return (
-                f"{self.queue} quota has reached the allowable limit of {noun}. Limit is {limit}, "
-                f"currently {allocated} allocated and workload requested {requested}"
-            )
-        return (
-            f"Non-preemptible workload is over quota. Workload requested {requested}, but "
-            f"{self.queue} quota is {limit}, while {allocated} are already allocated for "
-            "non-preemptible pods. "
-            "Use a preemptible workload to go over quota."
-        )
-
-    def infeasible(self, resource_name: str) -> str:
-        """One clause for people: the request alone is above the limit."""
-        noun, per_unit = display_unit(resource_name)
-        what = "max" if self.bound is QuotaBound.MAX else "deserved"
-        return (
-            f"it requests {self.requested / per_unit:g} {noun} at once; {what} of queue "
-            f"{self.queue} is {self.limit / per_unit:g}"
-        )
-
-
-def check_limits(
-    usage: QueueUsage, queue: int, request: Floats, *, preemptible: bool
-) -> QuotaExceeded | None:
-    """That ``request`` (resources,) exceeds ``max`` or deserved of ``queue``; None if neither."""
-    if preemptible and not usage.queues.has_max[queue]:
-        return None
-    exceeded = check_max(usage, queue, request)
-    if exceeded is not None or preemptible:
-        return exceeded
-    return check_deserved(usage, queue, request)
-
-
-def check_usage(
-    usage: QueueUsage, queue: int, counted: Floats, *, preemptible: bool
-) -> QuotaExceeded | None:
-    """As ``check_limits``, for what is allocated, where ``counted`` (resources,) is above 0."""
-    none = np.zeros_like(counted)
-    exceeded = _first_exceeded(usage, queue, none, QuotaBound.MAX, counted > 0)
-    if exceeded is not None or preemptible:
-        return exceeded
-    return _first_exceeded(usage, queue, none, QuotaBound.DESERVED, counted > 0)
-
-
-def check_max(usage: QueueUsage, queue: int, request: Floats) -> QuotaExceeded | None:
-    """As ``check_limits``, for ``max`` alone."""
-    return _first_exceeded(usage, queue, request, QuotaBound.MAX)
-
-
-def check_deserved(usage: QueueUsage, queue: int, request: Floats) -> QuotaExceeded | None:
-    """The ``deserved`` rule alone, for a non-preemptible request."""
-    return _first_exceeded(usage, queue, request, QuotaBound.DESERVED)
-
-
-def _first_exceeded(
-    usage: QueueUsage,
-    queue: int,
-    request: Floats,
-    bound: QuotaBound,
-    counted: Bools | None = None,
-) -> QuotaExceeded | None:
-    path = usage.queues.ancestors(queue)[::-1]
-    every = usage.queues.max if bound is QuotaBound.MAX else usage.queues.deserved
-    limit, allocated = every[:, path], usage.counted(bound, path)
-    refused = exceeds(allocated + request[:, None], limit)
-    refused &= (request > 0 if counted is None else counted)[:, None]
-    if not refused.any():
-        return None
-    # Transposed, so that the nearest queue comes before the first resource.
-    step, row = divmod(int(refused.T.argmax()), len(request))
-    name = usage.queues.names[path[step]]
-    at = (row, step)
-    return QuotaExceeded(
-        bound, name, row, float(limit[at]), float(allocated[at]), float(request[row])
-    )
-
-
-def display_unit(resource_name: str) -> tuple[str, float]:
-    """The name of a resource in messages, and the row amount of one unit of it."""
-    if resource_name == "cpu":
-        return "CPU cores", 1e3
-    if resource_name == "memory":
-        return "GB memory", 1e9
-    if resource_name.startswith("deviceclass/"):
-        return f"devices of class {resource_name.removeprefix('deviceclass/')}", 1.0
-    if resource_name.startswith(DEVICE_ATTRIBUTE):
-        attribute, _, values = resource_name.removeprefix(DEVICE_ATTRIBUTE).partition("=")
-        return f"devices with {attribute} {values.replace('|', ' or ')}", 1.0
-    if resource_name.startswith(DEVICE_SELECTOR):
-        return f"devices with {resource_name.removeprefix(DEVICE_SELECTOR)}", 1.0
-    return ("GPUs" if resource_name in ("gpu", "nvidia.com/gpu") else resource_name), 1.0

@@ -11,6 +11,9 @@ half-life nothing decays: the plain average. Times and half-lives are in seconds
 
 The state of a queue is a small record in its status, so that the history survives a restart: it
 begins with that record and continues with what each cycle saw.
+
+``ExternalUsage`` takes the place of all that where another source, such as Prometheus, measures
+past usage: averages over a window, as a fraction of what the cluster has now.
 """
 
 import math
@@ -170,3 +173,34 @@ class UsageHistory:
             name: replace(usage_record(state, column, last.resources), half_life=self.half_life)
             for column, name in enumerate(last.queues)
         }
+
+
+UsageByQueue = Mapping[str, Mapping[str, float]]
+"""Amounts by queue and resource, in quota units."""
+
+
+@dataclass
+class ExternalUsage:
+    """The last measurement of another source; it is valid for ``stale_after`` seconds."""
+
+    stale_after: float
+    _amounts: UsageByQueue = field(default_factory=dict, init=False)
+    _measured_at: float = field(default=-np.inf, init=False)
+
+    def record(self, amounts: UsageByQueue, at: float) -> None:
+        """Store ``amounts`` measured ``at`` (seconds since the epoch)."""
+        self._amounts, self._measured_at = amounts, at
+
+    def fractions(
+        self, now: float, queues: Sequence[str], resources: Sequence[str], total: Floats
+    ) -> Floats:
+        """(resources, queues) past usage as a fraction of ``total`` (resources,)."""
+        used = np.zeros((len(resources), len(queues)))
+        if now > self._measured_at + self.stale_after:
+            return used
+        for column, queue in enumerate(queues):
+            amounts = self._amounts.get(queue)
+            if amounts:
+                used[:, column] = [amounts.get(name, 0.0) for name in resources]
+        offered = np.broadcast_to(total[:, None], used.shape)
+        return np.divide(used, offered, out=np.zeros_like(used), where=offered > 0)

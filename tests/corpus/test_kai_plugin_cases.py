@@ -9,8 +9,9 @@ from kai_py.policy.min_runtime import (
     reclaim_min_runtime,
     within_min_runtime,
 )
+from kai_py.policy.queue_limits import check_deserved, check_limits, check_max
 from kai_py.policy.queue_order import order_keys
-from kai_py.policy.queue_usage import QueueUsage, check_deserved, check_limits, check_max
+from kai_py.policy.queue_usage import QueueUsage
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     Victims,

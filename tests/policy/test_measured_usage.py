@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kai_py.policy.queue_usage import ExternalUsage
+from kai_py.policy.usage_history import ExternalUsage
 
 
 def test_amounts_are_parts_of_the_cluster_until_they_are_stale():

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.policy.fairness_rules import KAI, NATIVE
+from kai_py.policy.queue_limits import check_max
 from kai_py.policy.queue_order import QueueOrder
-from kai_py.policy.queue_usage import check_max
 from kai_py.policy.round_robin import GangCosts, cumulative_usage, round_robin_order
 from tests.policy.test_queue_order import scenes
 

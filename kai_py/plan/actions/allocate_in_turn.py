@@ -35,7 +35,8 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Assignment
 from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import replicas_that_fit
-from kai_py.policy.queue_usage import QueueUsage, QuotaBound, check_limits, copy_usage
+from kai_py.policy.queue_limits import check_limits
+from kai_py.policy.queue_usage import QueueUsage, QuotaBound, copy_usage
 from kai_py.policy.reclaim_rules import Reclaimer, may_reclaim
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats

@@ -32,7 +32,8 @@ from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, exclude_rows
 from kai_py.plan.victims.survival import would_fail
-from kai_py.policy.queue_usage import check_deserved, exceeds_any
+from kai_py.policy.queue_limits import check_deserved
+from kai_py.policy.queue_usage import exceeds_any
 from kai_py.policy.runtime_history import is_service
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools

@@ -38,7 +38,8 @@ from kai_py.plan.session.later_alternatives import (
     place_with_alternatives,
 )
 from kai_py.plan.session.quota_check import check_quota
-from kai_py.policy.queue_usage import QueueUsage, check_limits, check_usage
+from kai_py.policy.queue_limits import check_limits, check_usage
+from kai_py.policy.queue_usage import QueueUsage
 from kai_py.snapshot.accounting import GPU, DeviceRequestSpec
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats

@@ -16,7 +16,8 @@ from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.queues import Quota
-from kai_py.policy.queue_usage import QuotaBound, check_limits, check_max, display_unit
+from kai_py.policy.queue_limits import check_limits, check_max, display_unit
+from kai_py.policy.queue_usage import QuotaBound
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats

@@ -20,9 +20,9 @@ from kai_py.plan.state.shared_claims import SharedClaims
 from kai_py.plan.state.undo import no_undo
 from kai_py.policy.fair_share import FairShare, fair_share
 from kai_py.policy.fairness_rules import FairnessRules
-from kai_py.policy.queue_usage import ExternalUsage, QueueUsage
+from kai_py.policy.queue_usage import QueueUsage
 from kai_py.policy.round_robin import GangCosts, cumulative_usage
-from kai_py.policy.usage_history import UsageHistory
+from kai_py.policy.usage_history import ExternalUsage, UsageHistory
 from kai_py.snapshot.accounting import GPU, Accounting
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats, amounts_at

@@ -32,8 +32,8 @@ from kai_py.plan.victims.solver import VictimSolver
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.fairness_rules import BypassPolicy
+from kai_py.policy.queue_limits import check_deserved
 from kai_py.policy.queue_order import in_rotation
-from kai_py.policy.queue_usage import check_deserved
 from kai_py.snapshot.gangs import Gang
 
 

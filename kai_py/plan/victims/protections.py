@@ -27,7 +27,8 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.empty_nodes import replicas_on_empty
 from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime, within_min_runtime
-from kai_py.policy.queue_usage import display_unit, diverging_siblings, exceeds, exceeds_any
+from kai_py.policy.queue_limits import display_unit
+from kai_py.policy.queue_usage import diverging_siblings, exceeds, exceeds_any
 from kai_py.policy.reclaim_rules import Reclaimer, ReclaimRule, may_reclaim, reclaimable_queues
 from kai_py.snapshot.gangs import Gang
 

@@ -9,7 +9,7 @@ from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
-from kai_py.policy.queue_usage import check_usage
+from kai_py.policy.queue_limits import check_usage
 
 MAX_EXACT_STEPS = 1_024
 """Steps of all exact searches in the trial placements of one search for victims."""

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from kai_py.policy.queue_usage import QueueUsage, QuotaBound, check_limits
+from kai_py.policy.queue_limits import check_limits
+from kai_py.policy.queue_usage import QueueUsage, QuotaBound
 from kai_py.snapshot.tables.queue_tree import build_queue_table
 from kai_py.snapshot.tables.queues import QueueInfo
 
