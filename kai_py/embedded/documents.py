@@ -45,12 +45,6 @@ def lookup(document: Any, path: str) -> Any:
     return value
 
 
-def metadata(document: Json) -> Json:
-    """Return the metadata of an object."""
-    found: Json = document["metadata"]
-    return found
-
-
 def name_of(document: Json) -> str:
     """Return metadata.name."""
     return str(document["metadata"]["name"])

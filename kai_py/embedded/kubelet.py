@@ -19,7 +19,7 @@ from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import is_deleting, name_of, namespace_of, uid_of, with_condition
 from kai_py.embedded.event_log import ChangeType
-from kai_py.embedded.kubernetes_events import record_event
+from kai_py.embedded.kubernetes_events import record_warning
 from kai_py.embedded.node_admission import NodeAdmission, claim_names
 from kai_py.embedded.resources import CLAIMS, NODES, PODS
 
@@ -105,12 +105,11 @@ class Kubelet:
             return
         if reason := self.admission.admit_devices(work.api, pod):
             message = f"Failed to prepare dynamic resources: {reason}"
-            record_event(
+            record_warning(
                 work.api,
                 pod,
                 "FailedPrepareDynamicResources",
                 message,
-                kind="Warning",
                 component="kubelet",
             )
             work.requeue_after(PREPARE_RETRY_SECONDS)

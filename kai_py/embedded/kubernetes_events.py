@@ -13,16 +13,15 @@ if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
 
 
-def record_event(
+def record_warning(
     api: ApiServer,
     about: Json,
     reason: str,
     message: str,
     *,
-    kind: str = "Normal",
     component: str = "kai-py-embedded",
 ) -> None:
-    """Write an event about an object, or increment the count of an equal one."""
+    """Write a warning about an object, or count an equal one again."""
     namespace = namespace_of(about) or "default"
     now = format_time(api.clock.now())
     name = f"{name_of(about)}.{short_hash(f'{uid_of(about)}/{reason}/{message}/{component}')}"
@@ -41,7 +40,7 @@ def record_event(
         },
         "reason": reason,
         "message": message,
-        "type": kind,
+        "type": "Warning",
         "source": {"component": component},
         "reportingComponent": component,
         "firstTimestamp": now,

@@ -1,8 +1,4 @@
-"""Demo hardware: H100 nodes as NVIDIA's DRA driver and its device plugin report them.
-
-Shapes: dra-driver-nvidia-gpu, one ResourceSlice per node for whole GPUs; with dynamic MIG one more
-for all counter sets and one slice per GPU (KEP-4815, in the form of Kubernetes 1.35 and later).
-"""
+"""Demo hardware: H100 nodes as NVIDIA's DRA driver and its device plugin report them."""
 
 from __future__ import annotations
 
@@ -19,18 +15,6 @@ ZONE_LABEL = "topology.kubernetes.io/zone"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 GPU_MEMORY_MIB = 81559
-GPU_MULTIPROCESSORS = 132
-MEMORY_SLICES = 8
-
-_MIG_PROFILES: Sequence[tuple[str, int, int, int, int, Sequence[int]]] = (
-    # profile, id, memory MiB, multiprocessors, memory slices, placements
-    ("1g.10gb", 19, 9856, 16, 1, (0, 1, 2, 3, 4, 5, 6)),
-    ("1g.20gb", 15, 20096, 26, 2, (0, 2, 4, 6)),
-    ("2g.20gb", 14, 20096, 32, 2, (0, 2, 4)),
-    ("3g.40gb", 9, 40448, 60, 4, (0, 4)),
-    ("4g.40gb", 5, 40448, 64, 4, (0,)),
-    ("7g.80gb", 0, 81920, 132, 8, (0,)),
-)
 
 
 def h100_node(
@@ -70,16 +54,21 @@ def h100_node(
     }
 
 
-def h100_slices(node: str, *, gpus: int = 8, mig: bool = False) -> Sequence[Json]:
-    """Return the ResourceSlices that NVIDIA's driver publishes for a node."""
-    if not mig:
-        return [_slice(node, 0, 1, {"devices": [_gpu(node, index) for index in range(gpus)]})]
-    counters = {"sharedCounters": [_counter_set(index) for index in range(gpus)]}
-    slices = [_slice(node, 0, gpus + 1, counters)]
-    for index in range(gpus):
-        devices = [_partitionable_gpu(node, index), *_partitions(node, index)]
-        slices.append(_slice(node, index + 1, gpus + 1, {"devices": devices}))
-    return slices
+def h100_slices(node: str, *, gpus: int = 8) -> Sequence[Json]:
+    """Return the ResourceSlices that NVIDIA's driver publishes for whole GPUs: one for a node."""
+    return [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"{node}-{DRIVER}-0"},
+            "spec": {
+                "driver": DRIVER,
+                "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+                "nodeName": node,
+                "devices": [_gpu(node, index) for index in range(gpus)],
+            },
+        }
+    ]
 
 
 def nvidia_device_classes() -> Sequence[Json]:
@@ -90,43 +79,19 @@ def nvidia_device_classes() -> Sequence[Json]:
     ]
 
 
-def _slice(node: str, index: int, count: int, content: Json) -> Json:
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": f"{node}-{DRIVER}-{index}"},
-        "spec": {
-            "driver": DRIVER,
-            "pool": {"name": node, "generation": 1, "resourceSliceCount": count},
-            "nodeName": node,
-            **content,
-        },
-    }
-
-
-def _uuid(node: str, index: int) -> str:
-    return f"GPU-{node}-{index}"
-
-
-def _product() -> Json:
-    return {
-        "productName": {"string": "NVIDIA H100 80GB HBM3"},
-        "brand": {"string": "Nvidia"},
-        "architecture": {"string": "Hopper"},
-        "cudaComputeCapability": {"version": "9.0.0"},
-        "driverVersion": {"version": "580.65.6"},
-        "cudaDriverVersion": {"version": "13.0.0"},
-    }
-
-
 def _gpu(node: str, index: int) -> Json:
     bus = 0x1B + index
     return {
         "name": f"gpu-{index}",
         "attributes": {
             "type": {"string": "gpu"},
-            "uuid": {"string": _uuid(node, index)},
-            **_product(),
+            "uuid": {"string": f"GPU-{node}-{index}"},
+            "productName": {"string": "NVIDIA H100 80GB HBM3"},
+            "brand": {"string": "Nvidia"},
+            "architecture": {"string": "Hopper"},
+            "cudaComputeCapability": {"version": "9.0.0"},
+            "driverVersion": {"version": "580.65.6"},
+            "cudaDriverVersion": {"version": "13.0.0"},
             "addressingMode": {"string": "HMM"},
             "gpuModuleID": {"int": index + 1},
             "resource.kubernetes.io/pciBusID": {"string": f"0000:{bus:02x}:00.0"},
@@ -134,68 +99,6 @@ def _gpu(node: str, index: int) -> Json:
             "resource.kubernetes.io/numaNode": {"int": index // 4},
         },
         "capacity": {"memory": {"value": f"{GPU_MEMORY_MIB}Mi"}},
-    }
-
-
-def _whole_counters() -> Json:
-    named = {
-        "memory": "80Gi",
-        "multiprocessors": str(GPU_MULTIPROCESSORS),
-        "copy-engines": "8",
-        "decoders": "7",
-        "encoders": "0",
-        "jpeg-engines": "7",
-        "ofa-engines": "1",
-        **{f"memory-slice-{index}": "1" for index in range(MEMORY_SLICES)},
-    }
-    return {name: {"value": value} for name, value in named.items()}
-
-
-def _counter_set(index: int) -> Json:
-    return {"name": f"gpu-{index}-counter-set", "counters": _whole_counters()}
-
-
-def _partitionable_gpu(node: str, index: int) -> Json:
-    consumed = {"counterSet": f"gpu-{index}-counter-set", "counters": _whole_counters()}
-    return {**_gpu(node, index), "consumesCounters": [consumed]}
-
-
-def _partitions(node: str, index: int) -> Sequence[Json]:
-    return [
-        _partition(node, index, profile, placement)
-        for profile in _MIG_PROFILES
-        for placement in profile[5]
-    ]
-
-
-def _partition(
-    node: str, index: int, profile: tuple[str, int, int, int, int, Sequence[int]], placement: int
-) -> Json:
-    label, number, memory, multiprocessors, slices, _ = profile
-    taken = range(placement, placement + slices)
-    counters = {
-        "memory": f"{memory}Mi",
-        "multiprocessors": str(multiprocessors),
-        **{f"memory-slice-{each}": "1" for each in taken},
-    }
-    return {
-        "name": f"gpu-{index}-mig-{label.replace('.', '')}-{number}-{placement}",
-        "attributes": {
-            "type": {"string": "mig"},
-            "parentUUID": {"string": _uuid(node, index)},
-            "profile": {"string": label},
-            **_product(),
-        },
-        "capacity": {
-            "memory": {"value": f"{memory}Mi"},
-            "multiprocessors": {"value": str(multiprocessors)},
-        },
-        "consumesCounters": [
-            {
-                "counterSet": f"gpu-{index}-counter-set",
-                "counters": {name: {"value": value} for name, value in counters.items()},
-            }
-        ],
     }
 
 

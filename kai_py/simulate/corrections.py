@@ -5,7 +5,7 @@ All names of a gang are corrected at once; the manifests are searched for them i
 pod template may have, whatever the kind of the owner.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from kai_py.api.problems import closest_match
@@ -19,7 +19,6 @@ from kai_py.simulate.objects import Document
 from kai_py.simulate.remedy_search import RemedySearch, create, first_verified, patch, replace
 from kai_py.snapshot.tables.known_names import CLAIMS, STORAGE_CLASSES, TEMPLATES, VOLUME_CLAIMS
 
-Edit = Callable[[Document], None]
 DISPENSABLE = frozenset({NameKind.NODE_LABEL, NameKind.LABEL_VALUE, NameKind.RESOURCE})
 """Kinds of names that a pod can do without, where nothing is like them."""
 MAX_QUEUES_TRIED = 3

@@ -35,7 +35,6 @@ from kai_py.snapshot.tables.topology import (
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-HOSTNAME = "kubernetes.io/hostname"
 NO_DEPARTURES: Mapping[str, Departure] = MappingProxyType({})
 
 

@@ -10,7 +10,6 @@ replicas): none of them is used then, as whole GPUs would be shared as well.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,7 +35,6 @@ from kai_py.plan.plan import Placement
 from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
 
-log = logging.getLogger(__name__)
 FindPod = Callable[[PodRef], Pod | None]
 """A pod from the mirror; None when it is deleted or was recreated."""
 

@@ -26,7 +26,7 @@ from kai_py.embedded.documents import (
     uid_of,
 )
 from kai_py.embedded.event_log import ChangeType
-from kai_py.embedded.kubernetes_events import record_event
+from kai_py.embedded.kubernetes_events import record_warning
 from kai_py.embedded.resources import CLAIM_TEMPLATES, CLAIMS, PODS
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _claim_of_pod(work: Work, pod: Json, entry: str, template_name: str) -> Json
     template = work.api.find(CLAIM_TEMPLATES, template_name, namespace_of(pod))
     if template is None:
         message = f'PodResourceClaim {entry}: resource claim template "{template_name}" not found'
-        record_event(work.api, pod, "FailedResourceClaimCreation", message, kind="Warning")
+        record_warning(work.api, pod, "FailedResourceClaimCreation", message)
         work.requeue_after(TEMPLATE_RETRY_SECONDS)
         return None
     meta = clone(template["spec"].get("metadata") or {})
