@@ -30,7 +30,7 @@ from kai_py.dra.spending import SelectorAllowance, Spending, StepAllowance
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
-from kai_py.grouping.unmade_pods import gang_of_workload
+from kai_py.grouping.workload_gang import gang_of_workload
 from kai_py.plan.actions.registry import register_action, registered_actions
 from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.cycle.deadlines import next_deadline
@@ -127,7 +127,7 @@ class Planner:
     def gang_of_workload(
         self, api_version: str, kind: str, workload: OwnerObject
     ) -> GangSpec | None:
-        """The gang of a workload without pods; see ``unmade_pods``."""
+        """The gang of a workload without pods; see ``workload_gang``."""
         return gang_of_workload(api_version, kind, workload, self._grouping.identify)
 
     def is_grouped(self, kind: GroupKind) -> bool:

@@ -45,7 +45,7 @@ class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The terms on which a pod was admitted.
 
     ``named_queue``: the queue that its own objects named, if its gang was in another: ``queue``.
-    ``floors``: by name of a subgroup, the minMember of a leaf, or how many of its subgroups an
+    ``minimums``: by name of a subgroup, the minMember of a leaf, or how many of its subgroups an
     inner node needs. ``expected_runtime``: seconds. ``share``: the part of each of ``gpus``, which
     are indexes on the node by group. ``fragile``: whether its workload had limits of failed pods
     and could not be suspended; None in records of earlier versions. ``limits``: if so, by key,
@@ -55,7 +55,7 @@ class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     queue: str
     priority: int = 0
     preemptibility: Preemptibility = Preemptibility.PREEMPTIBLE
-    floors: dict[str, int] = {}
+    minimums: dict[str, int] = msgspec.field(default_factory=dict, name="floors")
     expected_runtime: float | None = None
     share: GpuShare | None = None
     gpus: dict[str, int] = {}
@@ -97,8 +97,8 @@ def least_protected(kinds: Iterable[Preemptibility]) -> Preemptibility:
     return min(kinds, key=PROTECTION.__getitem__)
 
 
-def floors_of(tree: Subgroup, leaf: str, expected: int = 0) -> dict[str, int]:
-    """The floors of ``leaf`` and of the subgroups above it.
+def minimums_of(tree: Subgroup, leaf: str, expected: int = 0) -> dict[str, int]:
+    """The minimums of ``leaf`` and of the subgroups above it.
 
     ``expected``: the pods that the leaf will have once its framework has created them all; they
     start together, so they belong to its minimum.
@@ -106,27 +106,27 @@ def floors_of(tree: Subgroup, leaf: str, expected: int = 0) -> dict[str, int]:
     if not tree.children:
         return {tree.name: max(tree.min_members, expected)} if tree.name == leaf else {}
     for child in tree.children:
-        floors = floors_of(child, leaf, expected)
-        if floors:
+        minimums = minimums_of(child, leaf, expected)
+        if minimums:
             needed = tree.min_subgroups
-            return floors if needed is None else {tree.name: needed, **floors}
+            return minimums if needed is None else {tree.name: needed, **minimums}
     return {}
 
 
-def with_floors(tree: Subgroup, floors: Mapping[str, int]) -> Subgroup:
-    """``tree`` with no floor above those that were admitted; the same object where none is."""
-    most = floors.get(tree.name)
+def with_minimums(tree: Subgroup, minimums: Mapping[str, int]) -> Subgroup:
+    """``tree`` with no minimum above those that were admitted; the same object where none is."""
+    most = minimums.get(tree.name)
     if not tree.children:
         lowered = most is not None and tree.min_members > most
         return replace(tree, min_members=max(most or 0, 0)) if lowered else tree
-    children = tuple(with_floors(child, floors) for child in tree.children)
+    children = tuple(with_minimums(child, minimums) for child in tree.children)
     if most is not None and tree.needed_children > most:
         return replace(tree, children=children, min_subgroups=max(most, 0))
     same = all(new is old for new, old in zip(children, tree.children, strict=True))
     return tree if same else replace(tree, children=children)
 
 
-def lowest_floors(records: Iterable[tuple[str, Terms]]) -> dict[str, int]:
+def lowest_minimums(records: Iterable[tuple[str, Terms]]) -> dict[str, int]:
     """By subgroup, the lowest minMember with which one of its pods was admitted.
 
     ``records``: each with the leaf of its pod. A pod that was admitted in another leaf counts
@@ -134,9 +134,9 @@ def lowest_floors(records: Iterable[tuple[str, Terms]]) -> dict[str, int]:
     """
     lowest: dict[str, int] = {}
     for leaf, record in records:
-        for name, floor in record.floors.items():
-            lowest[name] = min(floor, lowest.get(name, floor))
-        if leaf not in record.floors:
+        for name, minimum in record.minimums.items():
+            lowest[name] = min(minimum, lowest.get(name, minimum))
+        if leaf not in record.minimums:
             lowest[leaf] = 0
     return lowest
 

@@ -20,7 +20,7 @@ from kai_py.api.records.resource import (
     ResourceClaimConsumerReference,
 )
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.grouping.admitted import Terms, floors_of, preemptibility_of
+from kai_py.grouping.admitted import Terms, minimums_of, preemptibility_of
 from kai_py.grouping.gang import Owner, Subgroup
 from kai_py.plan.observations import (
     AvoidedDevice,
@@ -233,17 +233,17 @@ class GangPlacement(Struct, frozen=True):
 
     def terms(self, placement: Placement) -> Terms:
         """What one of the pods is admitted with."""
-        floors: dict[str, int] = {}
+        minimums: dict[str, int] = {}
         if self.tree is not None:
             expected = dict(self.expected).get(placement.subgroup, 0)
-            floors = floors_of(self.tree, placement.subgroup, expected)
+            minimums = minimums_of(self.tree, placement.subgroup, expected)
         return Terms(
             queue=self.queue,
             priority=self.priority,
             preemptibility=preemptibility_of(
                 preemptible=self.preemptible, semi_preemptible=self.semi_preemptible
             ),
-            floors=floors,
+            minimums=minimums,
             expected_runtime=self.expected_runtime,
             fragile=self.fragile,
             limits=dict(placement.limits) if self.fragile else None,

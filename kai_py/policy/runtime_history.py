@@ -66,11 +66,11 @@ class PodKind(NamedTuple):
 def pod_kinds(gang: Gang, member: Member) -> tuple[PodKind, ...]:
     """The kinds of a pod: by its name in its queue, in its queue, and in all queues."""
     owner, cost = gang.owner, tuple(sorted(member.charge.items()))
-    name, floor = NUMBERS.sub("#", owner.name), gang.tree.min_pods()
+    name, min_pods = NUMBERS.sub("#", owner.name), gang.tree.min_pods()
     return (
-        PodKind(gang.queue, name, owner.kind, floor, cost),
-        PodKind(gang.queue, "", owner.kind, floor, cost),
-        PodKind("", "", owner.kind, floor, cost),
+        PodKind(gang.queue, name, owner.kind, min_pods, cost),
+        PodKind(gang.queue, "", owner.kind, min_pods, cost),
+        PodKind("", "", owner.kind, min_pods, cost),
     )
 
 

@@ -15,7 +15,7 @@ from kai_py.simulate.complete_objects import complete_objects
 from kai_py.simulate.object_files import ObjectsInFiles, RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.simulate.offline_cluster import OfflineCluster, named
-from kai_py.simulate.unmade_workloads import workloads_without_pods
+from kai_py.simulate.workloads_without_pods import workloads_without_pods
 
 VERSION = 1
 MAX_CYCLES = 1000
@@ -91,7 +91,7 @@ def plan_objects(
     documents, rejected = complete_objects(given.documents, time)
     cluster = OfflineCluster(configuration, time)
     cluster.load(documents)
-    unmade = [*workloads_without_pods(documents, cluster.planner)]
+    without_pods = [*workloads_without_pods(documents, cluster.planner)]
     placements: list[PlannedPod] = []
     evictions: list[PlannedEviction] = []
     nominations: list[PlannedNomination] = []
@@ -115,7 +115,7 @@ def plan_objects(
         sorted(evictions, key=lambda each: (each.pod, each.cycle)),
         sorted(nominations, key=lambda each: (each.pod, each.cycle)),
         sorted(_pending(plan), key=lambda each: each.gang),
-        _rejected([*given.rejected, *rejected], unmade, cluster.rejected, _problems(plan)),
+        _rejected([*given.rejected, *rejected], without_pods, cluster.rejected, _problems(plan)),
     )
 
 

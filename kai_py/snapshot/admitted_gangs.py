@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from kai_py.grouping.admitted import (
     Terms,
     as_admitted_limits,
-    floors_of,
     highest_limits,
     least_protected,
     limits_of,
-    lowest_floors,
+    lowest_minimums,
+    minimums_of,
     preemptibility_of,
     shortest_runtime,
-    with_floors,
+    with_minimums,
 )
 from kai_py.grouping.gang_settings import Preemptibility
 from kai_py.snapshot.gangs import Gang
@@ -89,7 +89,7 @@ def _limited(gang: Gang, terms: Sequence[tuple[str, Terms]]) -> Gang:
     runtime = shortest_runtime(
         [gang.expected_runtime, *[record.expected_runtime for record in records]]
     )
-    tree = with_floors(gang.tree, lowest_floors(terms))
+    tree = with_minimums(gang.tree, lowest_minimums(terms))
     evictable = any(record.fragile is False for record in records) and is_fragile(gang)
     same = (gang.priority, now, gang.expected_runtime) == (priority, preemptibility, runtime)
     if same and tree is gang.tree and not evictable:
@@ -132,7 +132,7 @@ def _terms(gang: Gang, leaf: str, named_queue: str, limits: Mapping[str, dict[st
         preemptibility=preemptibility_of(
             preemptible=gang.preemptible, semi_preemptible=gang.semi_preemptible
         ),
-        floors=floors_of(gang.tree, leaf, dict(expected_pods(gang)).get(leaf, 0)),
+        minimums=minimums_of(gang.tree, leaf, dict(expected_pods(gang)).get(leaf, 0)),
         expected_runtime=gang.expected_runtime,
         fragile=is_fragile(gang),
         limits=limits.get(leaf, {}) if is_fragile(gang) else None,

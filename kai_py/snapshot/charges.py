@@ -69,9 +69,9 @@ class ChargedPods:
         return (uid for claim in claims for uid in users(claim) if claim not in self._charged)
 
     def take_to_recharge(self) -> tuple[str, ...]:
-        """The pods that were relieved of a claim since the last call."""
-        relieved, self._to_recharge = tuple(self._to_recharge), {}
-        return relieved
+        """The pods whose claims other pods were charged with since the last call."""
+        pods, self._to_recharge = tuple(self._to_recharge), {}
+        return pods
 
 
 class PodCharges:
@@ -117,7 +117,7 @@ class PodCharges:
         return self._charged_pods.remove(uid, self._claim_users)
 
     def take_to_recharge(self) -> tuple[str, ...]:
-        """The pods that were relieved of a claim since the last call, to be derived again."""
+        """The pods to derive again: others were charged with their claims since the last call."""
         return self._charged_pods.take_to_recharge()
 
     def relies_on(self, pod: Pod, demand: PodDemand) -> tuple[JoinedClaim, ...]:

@@ -7,7 +7,7 @@ created again, so minMember pods never exist.
 
 from msgspec.structs import replace
 
-from kai_py.grouping.admitted import with_floors
+from kai_py.grouping.admitted import with_minimums
 from kai_py.snapshot.gangs import Gang, PodState
 
 
@@ -18,5 +18,5 @@ def as_finishing(gang: Gang) -> Gang:
     exist = gang.counts(PodState.GATED, PodState.PENDING, PodState.BOUND)
     if sum(exist.values()) + gang.succeeded < gang.tree.min_pods():
         return gang
-    floors = {leaf.name: exist.get(leaf.name, 0) for leaf in gang.tree.leaves()}
-    return replace(gang, tree=with_floors(gang.tree, floors))
+    minimums = {leaf.name: exist.get(leaf.name, 0) for leaf in gang.tree.leaves()}
+    return replace(gang, tree=with_minimums(gang.tree, minimums))

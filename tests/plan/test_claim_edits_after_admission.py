@@ -81,7 +81,7 @@ CLAIM_EDITS = {
 def test_no_edit_of_a_claim_gains_devices(name, restart):
     pods = [claiming(pod(f"c-{n}", TENANT, nodeName="n0"), f"claim-{n}") for n in range(2)]
     for each in pods:
-        terms = Terms(queue=TENANT, floors={"": 1}, fragile=False)
+        terms = Terms(queue=TENANT, minimums={"": 1}, fragile=False)
         each["metadata"]["annotations"][ADMITTED_KEY] = terms.text()
         each["status"]["phase"] = "Running"
     claims = [claim(f"claim-{n}", f"c-{n}", device=f"gpu-{n}") for n in range(2)]

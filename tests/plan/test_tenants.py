@@ -262,7 +262,7 @@ def test_a_forged_record_yields_no_more_than_the_objects_say():
         queue="victims",
         priority=10**9,
         preemptibility=Preemptibility.NON_PREEMPTIBLE,
-        floors={"": 8},
+        minimums={"": 8},
     ).text()
     posing = [edited(each, **{ADMITTED_KEY: forged}) for each in singles(4, node="a")]
     seen = cluster(two_queues(), node("a", 16), posing, victims(4))

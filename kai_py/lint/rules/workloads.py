@@ -12,7 +12,7 @@ from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
-from kai_py.grouping.unmade_pods import gang_of_workload
+from kai_py.grouping.workload_gang import gang_of_workload
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
     Manifest,

@@ -110,14 +110,14 @@ def _with_shared(
     gang: Gang, member: Member, statement: Statement, starting: Set[str], counted: set[str]
 ) -> Member:
     """The pod with its part of the shared claims; ``counted``: those that were counted before."""
-    shared, rigid = statement.quota.shared_claims, gang.is_non_preemptible(member)
+    shared, non_preemptible = statement.quota.shared_claims, gang.is_non_preemptible(member)
     own: list[Charge] = []
     owes: list[JoinedClaim] = []
     relies_on: list[JoinedClaim] = []
     for joined in member.relies_on:
         relies_on.append(joined)
         known = joined.claim in counted or joined.charged_to in starting
-        if known or shared.is_counted(joined.claim, gang, non_preemptible=rigid):
+        if known or shared.is_counted(joined.claim, gang, non_preemptible=non_preemptible):
             continue
         counted.add(joined.claim)
         if not joined.waits or shared.is_charged(joined.claim):

@@ -53,7 +53,7 @@ class GangMembers(PodTable):
         return tuple(self._moved)
 
     def place(self, pod: DerivedPod) -> Uids:
-        """Join the pod to its gang; a pod relieved of a shared claim has to be derived again."""
+        """Join the pod to its gang; returns pods that are no longer charged with a shared claim."""
         spec, demand = pod.parsed.gang_spec, pod.parsed.demand
         if spec is None:
             return self.release(pod.uid)

@@ -162,7 +162,7 @@ def _ranks(order: Sequence[QueueInfo]) -> Ints:
     return ranks
 
 
-def _is_not_rationed(resource: str) -> bool:
+def _is_unlimited_unless_named(resource: str) -> bool:
     """Whether a queue that is silent about a resource is guaranteed all of it."""
     return resource in BASE_RESOURCES or resource.startswith(DEVICE_SELECTOR)
 
@@ -171,7 +171,7 @@ def _deserved(resources: Sequence[str], specs: Sequence[QueueInfo]) -> Floats:
     """(resources, queues); cpu, memory and the like are unlimited where a queue is silent."""
     named = _amount_rows(resources, [spec.deserved for spec in specs], [np.nan] * len(specs))
     unnamed = [
-        [np.inf if spec.unlimited or _is_not_rationed(name) else 0.0 for spec in specs]
+        [np.inf if spec.unlimited or _is_unlimited_unless_named(name) else 0.0 for spec in specs]
         for name in resources
     ]
     return np.where(np.isnan(named), np.reshape(unnamed, named.shape), named)

@@ -10,7 +10,7 @@ import msgspec
 
 from kai_py.api.records.unstructured import values_at
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
-from kai_py.grouping.unmade_pods import describe_start
+from kai_py.grouping.workload_gang import describe_start
 from kai_py.planner import Planner
 from kai_py.simulate.complete_objects import was_never_applied
 from kai_py.simulate.object_files import ObjectKey, RejectedObject
