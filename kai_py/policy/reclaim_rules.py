@@ -30,6 +30,7 @@ from kai_py.policy.queue_usage import (
     diverging_siblings,
     exceeds,
     exceeds_any,
+    is_above,
 )
 from kai_py.policy.sibling_division import running_sums
 from kai_py.snapshot.resources import Bools, Floats
@@ -290,8 +291,8 @@ def _above_deserved(
 
 
 def _first_above(allocated: Floats, bound: Floats, rows: Index) -> int | None:
-    above = rows[exceeds(allocated, bound)[rows]]
-    return int(above[0]) if len(above) else None
+    listed: list[int] = rows.tolist()
+    return next((row for row in listed if is_above(allocated.item(row), bound.item(row))), None)
 
 
 def compared_rows(request: Floats, rules: FairnessRules) -> Index:

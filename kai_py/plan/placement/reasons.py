@@ -99,19 +99,10 @@ def insufficient_capacity(
     stage = Stage.NODE_FILTERS if not static.mask.any() else Stage.RESOURCES
     shortages, rest = _insufficient_resources(statement, shape, static, replicas, found=found)
     causes += map(ShortageCause, shortages)
-    # The replicas of a pod with devices are on nodes whose devices may not suffice.
-    counted = np.zeros_like(replicas) if shape.needs_devices else replicas
-    refused, rest = statement.limits.shortages(shape, rest, counted)
-    causes += map(ShortageCause, refused)
-    taken, rest = _refused_claims(statement, shape, rest)
-    causes += map(ShortageCause, taken)
-    tried = rest & (replicas > 0)
-    if shape.needs_devices and tried.any():
-        stage = Stage.DEVICES
-        causes.append(ShortageCause(*statement.devices.unschedulable_reason(shape, tried)))
-        rest = rest & ~tried
     if rest.any():
-        causes.append(ShortageCause(f"{np.count_nonzero(rest)} not available to this gang"))
+        others, by_devices = _other_causes(statement, shape, rest, replicas)
+        causes += others
+        stage = Stage.DEVICES if by_devices else stage
     head = (
         f"0/{nodes} nodes are available"
         if needed == 1
@@ -121,6 +112,24 @@ def insufficient_capacity(
         head += ": no feasible node." if nodes else ": the cluster has no nodes."
     shortage = Shortage(found, needed, tuple(map(str, causes)))
     return Unschedulable(stage, head, shortage, causes=tuple(causes))
+
+
+def _other_causes(
+    statement: Statement, shape: Shape, rest: Bools, replicas: Ints
+) -> tuple[list[ShortageCause], bool]:
+    """Why the nodes of ``rest``, which have the resources, take no pod; whether for devices."""
+    # The replicas of a pod with devices are on nodes whose devices may not suffice.
+    counted = np.zeros_like(replicas) if shape.needs_devices else replicas
+    refused, rest = statement.limits.shortages(shape, rest, counted)
+    taken, rest = _refused_claims(statement, shape, rest)
+    causes = [ShortageCause(text) for text in (*refused, *taken)]
+    tried = rest & (replicas > 0) if shape.needs_devices else np.zeros_like(rest)
+    if by_devices := bool(tried.any()):
+        causes.append(ShortageCause(*statement.devices.unschedulable_reason(shape, tried)))
+        rest = rest & ~tried
+    if rest.any():
+        causes.append(ShortageCause(f"{np.count_nonzero(rest)} not available to this gang"))
+    return causes, by_devices
 
 
 def for_gang(
@@ -201,21 +210,24 @@ def _insufficient_resources(
     """
     free = statement.free(Capacity.IDLE)
     texts: list[str] = []
-    rest = static.mask
+    rest, left = static.mask, int(np.count_nonzero(static.mask))
+    one_more: Ints | int = replicas + 1 if found or replicas.any() else 1
     where_reported = dict(requests_where_reported(shape))
     for name, request in sorted({**where_reported, **shape.requests}.items()):
+        if not left:
+            break
         row = statement.snapshot.resources.positions.get(name)
         lacking = rest
         by_plugin = name in where_reported and name not in shape.reported_requests
         if by_plugin:
             lacking = lacking & _has_device_plugin(statement, row)
         if row is not None:
-            placed = 0 if shape.needs_devices and not by_plugin else replicas
-            lacking = lacking & (free[row] < (placed + 1) * request)
+            count_one = shape.needs_devices and not by_plugin
+            lacking = lacking & (free[row] < (1 if count_one else one_more) * request)
         count = int(np.count_nonzero(lacking))
         if not count:
             continue
-        rest = rest & ~lacking
+        rest, left = rest & ~lacking, left - count
         if name == "pods":
             texts.append(f"{count} Too many pods")
             continue
