@@ -27,6 +27,7 @@ from kai_py.plan.session.turns import (
     TurnBackoff,
     updated_backoffs,
 )
+from kai_py.plan.state.empty_nodes import EmptyNodes
 from kai_py.plan.state.eviction_limits import EvictionHistory
 from kai_py.plan.state.pending_gangs import PendingGangs
 from kai_py.plan.state.queues import FairShareCache, PastUsage
@@ -58,6 +59,7 @@ class CycleMemory:
     stranding: Stranding = field(default_factory=Stranding)
     fair_shares: FairShareCache = field(default_factory=FairShareCache)
     infeasible: InfeasibleDemand = field(default_factory=InfeasibleDemand)
+    empty_nodes: EmptyNodes = field(default_factory=EmptyNodes)
     pending: PendingGangs = field(default_factory=PendingGangs)
     search_inputs: InputsHistory = field(default_factory=InputsHistory)
     search_cache: SearchCache = field(default_factory=SearchCache)

@@ -210,6 +210,7 @@ def open_session(
         max_relocated_pods=settings.max_relocated_pods,
         staleness_grace=settings.staleness_grace,
         accounting=memory.devices.accounting,
+        empty_nodes=memory.empty_nodes,
         eviction_limits=_eviction_limits(snapshot, settings, memory),
         loss_rules=settings.loss_rules,
         departures=settings.departures,
@@ -238,7 +239,9 @@ def _quota(
         memory.history,
         cache=memory.fair_shares,
         infeasible=parts.get(
-            "infeasible demand", lambda: memory.infeasible.of(snapshot, memory.devices), NOTHING
+            "infeasible demand",
+            lambda: memory.infeasible.of(snapshot, memory.devices, memory.empty_nodes),
+            NOTHING,
         )
         if counts_feasible
         else NOTHING,

@@ -129,12 +129,25 @@ def _known_problem(
 def _problem(empty: _EmptyCluster, gang: Gang, request: PlacementRequest) -> str:
     """The first check that fails, as a clause; empty if the gang could run."""
     groups = by_shape(request.members)
+    if _is_held(empty.state, gang, groups):
+        return ""
     problems = chain(
         (_pod_problem(empty, members[0].shape) for members in groups),
         (_count_problem(empty, members) for members in groups),
         _domain_problems(empty, gang, request.members),
     )
     return next(filter(None, problems), "")
+
+
+def _is_held(state: CycleState, gang: Gang, groups: Iterable[Sequence[Member]]) -> bool:
+    """Whether no check can fail, as only resources decide and the nodes have enough of them."""
+    if next(_with_required_level(gang.tree), None) is not None:
+        return False
+    held = state.empty_nodes.hold
+    return all(
+        not (shape := members[0].shape).has_claims and held(state.snapshot, shape, len(members))
+        for members in groups
+    )
 
 
 def _pod_problem(empty: _EmptyCluster, shape: Shape) -> str:

@@ -20,7 +20,12 @@ from kai_py.api.records.resource import ExactDeviceRequest
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.placement.topology import level_of, resolved_constraint
-from kai_py.plan.state.empty_nodes import MOST_PODS, eventually_admitted, replicas_on_empty
+from kai_py.plan.state.empty_nodes import (
+    MOST_PODS,
+    EmptyNodes,
+    eventually_admitted,
+    replicas_on_empty,
+)
 from kai_py.snapshot.accounting import DeviceRequestSpec, total
 from kai_py.snapshot.gangs import Charge, Gang, Member, PodState
 from kai_py.snapshot.nodes import NodeColumns
@@ -30,8 +35,6 @@ from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.topology import TopologyLevel
 
 EXACT_COUNT = "ExactCount"
-FIRST_NODES = 512
-MANY_NODES = 4 * FIRST_NODES
 
 
 @dataclass
@@ -40,24 +43,24 @@ class InfeasibleDemand:
 
     _inputs: tuple[object, ...] = ()
     _totals: dict[int, int] = field(default_factory=dict)
-    _first: "_FirstNodes | None" = None
     _by_gang: dict[str, tuple[Gang, Charge]] = field(default_factory=dict)
     _gangs: Mapping[str, Gang] | None = None
     _pending: tuple[str, ...] = ()
     _found: Mapping[str, Charge] = field(default_factory=dict)
 
-    def of(self, snapshot: Snapshot, devices: ClusterDevices) -> Mapping[str, Charge]:
+    def of(
+        self, snapshot: Snapshot, devices: ClusterDevices, empty_nodes: EmptyNodes
+    ) -> Mapping[str, Charge]:
         """By queue, the charge of the pending pods that can never run."""
         if not len(snapshot.nodes):
             return {}
         inputs = snapshot.nodes.generation, snapshot.devices.generation, snapshot.topologies
         if inputs != self._inputs:
             self._inputs, self._totals, self._by_gang, self._gangs = inputs, {}, {}, None
-            is_large = len(snapshot.nodes) >= MANY_NODES
-            self._first = _FirstNodes(snapshot.nodes.first(FIRST_NODES)) if is_large else None
         if snapshot.gangs is self._gangs and snapshot.pending == self._pending:
             return self._found
-        nodes, gangs = _EmptyNodes(snapshot, devices, self._totals, self._first), snapshot.gangs
+        nodes = _DeviceNodes(snapshot, devices, self._totals, empty_nodes)
+        gangs = snapshot.gangs
         found: dict[str, list[Charge]] = {}
         for key in snapshot.pending:
             gang, known = gangs[key], self._by_gang.get(key)
@@ -73,24 +76,18 @@ class InfeasibleDemand:
 
 
 @dataclass(frozen=True)
-class _FirstNodes:
-    """Some of many nodes, which are looked at first; ``totals``: by shape, as of all nodes."""
-
-    nodes: NodeColumns
-    totals: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _EmptyNodes:
-    """Upper bounds of the pods of a shape that the nodes can hold."""
+class _DeviceNodes:
+    """Upper bounds of the pods of a shape that the nodes can hold; ``totals``: with devices."""
 
     snapshot: Snapshot
     devices: ClusterDevices
     totals: dict[int, int]
-    first: _FirstNodes | None = None
+    empty_nodes: EmptyNodes
 
     def total(self, shape: Shape) -> int:
         """How many pods of ``shape`` all nodes together hold at most."""
+        if not shape.has_claims:
+            return self.empty_nodes.total(self.snapshot, shape)
         known = self.totals.get(shape.number)
         if known is None:
             known = self.totals[shape.number] = int(self.replicas(shape).sum())
@@ -98,23 +95,16 @@ class _EmptyNodes:
 
     def hold(self, shape: Shape, count: int) -> bool:
         """Whether all nodes together hold ``count`` pods of ``shape``."""
-        known = self.totals.get(shape.number)
-        if known is not None:
-            return known >= count
-        if self.first is None or shape.has_claims:
-            return self.total(shape) >= count
-        # As a rule few nodes suffice, and what the others hold need not be counted.
-        found = self.first.totals.get(shape.number)
-        if found is None:
-            found = int(self._by_resources(shape, self.first.nodes).sum())
-            self.first.totals[shape.number] = found
-        return found >= count or self.total(shape) >= count
+        if not shape.has_claims:
+            return self.empty_nodes.hold(self.snapshot, shape, count)
+        return self.total(shape) >= count
 
     def hold_in_domain(self, shape: Shape, count: int, level: TopologyLevel) -> bool:
         """Whether any domain of ``level`` holds ``count`` pods of ``shape``."""
-        if self.first is not None and not shape.has_claims and not shape.extended.requests:
-            # As in ``hold``: mostly one of the domains of the first nodes does.
-            found = self._by_resources(shape, self.first.nodes)
+        first = self.empty_nodes.first(self.snapshot)
+        if first is not None and not shape.has_claims:
+            # As in ``EmptyNodes``: mostly one of the domains of the first nodes does.
+            found = self._by_resources(shape, first)
             if int(level.sums(found).max()) >= count:
                 return True
         return int(level.sums(self.replicas(shape)).max()) >= count
@@ -166,7 +156,7 @@ class _EmptyNodes:
         return free // count
 
 
-def _charge(gang: Gang, nodes: _EmptyNodes) -> Charge:
+def _charge(gang: Gang, nodes: _DeviceNodes) -> Charge:
     try:
         return _infeasible_charge(gang, nodes)
     except Exception:
@@ -174,7 +164,7 @@ def _charge(gang: Gang, nodes: _EmptyNodes) -> Charge:
         return {}
 
 
-def _infeasible_charge(gang: Gang, nodes: _EmptyNodes) -> Charge:
+def _infeasible_charge(gang: Gang, nodes: _DeviceNodes) -> Charge:
     """The charge of the gang's pending pods that can never run; {} for most gangs."""
     if not gang.charged:
         return {}
@@ -193,7 +183,7 @@ def _infeasible_charge(gang: Gang, nodes: _EmptyNodes) -> Charge:
     return total(member.charge for member in never)
 
 
-def _feasible_pods(gang: Gang, nodes: _EmptyNodes) -> Iterator[Member]:
+def _feasible_pods(gang: Gang, nodes: _DeviceNodes) -> Iterator[Member]:
     """The pending pods of each shape, as many as all nodes hold beside the bound ones."""
     left: dict[int, int] = {}
     for member in gang.bound:
@@ -216,7 +206,7 @@ def _counts(members: tuple[Member, ...]) -> dict[str, int]:
     return counts
 
 
-def _is_larger_than_domain(gang: Gang, nodes: _EmptyNodes) -> bool:
+def _is_larger_than_domain(gang: Gang, nodes: _DeviceNodes) -> bool:
     """Whether no domain of the required level holds minMember; known only for one shape."""
     constraint = resolved_constraint(nodes.snapshot, gang, gang.tree)
     if constraint is None or not constraint.required_level or len(gang.pending_shapes) != 1:

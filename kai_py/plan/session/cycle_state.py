@@ -26,6 +26,7 @@ from kai_py.plan.search_cache.inputs import Decisions
 from kai_py.plan.session.spot_choices import NO_SPOT, CycleSpot
 from kai_py.plan.session.startups import FailedStart
 from kai_py.plan.session.turns import Turns
+from kai_py.plan.state.empty_nodes import EmptyNodes
 from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
@@ -84,6 +85,7 @@ class CycleState:
     reservation_seconds: float
     eviction_limits: EvictionLimits
     accounting: Accounting
+    empty_nodes: EmptyNodes
     ageing: QueueAgeing = field(default_factory=QueueAgeing)
     expected_ends: ExpectedEnds = field(default_factory=ExpectedEnds)
     waiting: dict[str, float] = field(default_factory=dict)

@@ -24,13 +24,16 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Action, Protection, ProtectionRule, Stage
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.state.empty_nodes import replicas_on_empty
+from kai_py.plan.state.empty_nodes import eventually_admitted, replicas_on_empty
 from kai_py.plan.victims.order import VictimPool
+from kai_py.policy.fit import StaticFit
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime, within_min_runtime
 from kai_py.policy.queue_limits import display_unit
 from kai_py.policy.queue_usage import diverging_siblings, exceeds, exceeds_any
 from kai_py.policy.reclaim_rules import Reclaimer, ReclaimRule, may_reclaim, reclaimable_queues
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.shape import Shape
 
 MAX_QUEUES_LISTED = 3
 CAPACITY_STAGES = frozenset({Stage.RESOURCES, Stage.DEVICES})
@@ -44,12 +47,13 @@ RequesterClass = tuple[str, bool, int, bytes]
 class _Findings:
     """What was found for earlier gangs of the cycle.
 
-    ``fits``: by number of a shape, how many of its pods fit on empty nodes; ``verdicts``: by class
-    of gang.
+    ``fits``: by number of a shape, how many of its pods fit on empty nodes; ``lasting``: by static
+    fit, whether no node is left out for a passing state; ``verdicts``: by class of gang.
     """
 
     pool: VictimPool
     fits: dict[int, int] = field(default_factory=dict)
+    lasting: dict[StaticFit, bool] = field(default_factory=dict)
     verdicts: dict[RequesterClass, ProtectionVerdict | None] = field(default_factory=dict)
 
 
@@ -76,7 +80,7 @@ def _explain_for(
 ) -> None:
     reason = state.unschedulable[gang.key]
     request = state.next_request(gang)
-    if request is None or not _fits_empty_nodes(state, request, findings.fits):
+    if request is None or not _fits_empty_nodes(state, request, findings):
         return
     verdict = _cached_verdict(state, gang, request, actions, findings)
     if verdict is not None:
@@ -98,19 +102,33 @@ def _with_protections(
     return replace(noted, stage=stage, protections=found)
 
 
-def _fits_empty_nodes(state: CycleState, request: PlacementRequest, fits: dict[int, int]) -> bool:
+def _fits_empty_nodes(state: CycleState, request: PlacementRequest, findings: _Findings) -> bool:
     """Whether the pods, each shape by itself, would fit on the nodes that admit them if empty."""
-    snapshot = state.snapshot
-    for members in by_shape(request.members):
-        shape = members[0].shape
-        if shape.number not in fits:
-            static = state.placer.shapes.fits.static_fits.of(shape, snapshot.nodes)
-            able = not shape.needs_devices or state.statement.devices.fits_empty_cluster(shape)
-            replicas = replicas_on_empty(shape, snapshot.nodes, snapshot.resources, static.mask)
-            fits[shape.number] = int(replicas.sum()) if able else 0
-        if fits[shape.number] < len(members):
-            return False
-    return True
+    groups = by_shape(request.members)
+    return all(
+        _fit_empty_nodes(state, members[0].shape, len(members), findings) for members in groups
+    )
+
+
+def _fit_empty_nodes(state: CycleState, shape: Shape, count: int, findings: _Findings) -> bool:
+    snapshot, fits = state.snapshot, findings.fits
+    static = state.placer.shapes.fits.static_fits.of(shape, snapshot.nodes)
+    if not shape.has_claims and _is_lasting(static, shape, snapshot.nodes, findings.lasting):
+        return state.empty_nodes.hold(snapshot, shape, count)
+    if shape.number not in fits:
+        able = not shape.needs_devices or state.statement.devices.fits_empty_cluster(shape)
+        replicas = replicas_on_empty(shape, snapshot.nodes, snapshot.resources, static.mask)
+        fits[shape.number] = int(replicas.sum()) if able else 0
+    return fits[shape.number] >= count
+
+
+def _is_lasting(
+    static: StaticFit, shape: Shape, nodes: NodeColumns, known: dict[StaticFit, bool]
+) -> bool:
+    """Whether the nodes that admit the shape now are those that eventually do."""
+    if static not in known:
+        known[static] = np.array_equal(static.mask, eventually_admitted(shape, nodes))
+    return known[static]
 
 
 def _cached_verdict(

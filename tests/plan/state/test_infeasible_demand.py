@@ -201,7 +201,7 @@ def test_a_shape_is_counted_once_on_the_first_nodes_and_once_on_all(monkeypatch)
         counted.append(len(nodes))
         return replicas_on_empty(shape, nodes, *rest)
 
-    module = "kai_py.plan.explain.infeasible_demand"
+    module = "kai_py.plan.state.empty_nodes"
     monkeypatch.setattr(f"{module}.replicas_on_empty", counting)
     monkeypatch.setattr(f"{module}.FIRST_NODES", 1)
     monkeypatch.setattr(f"{module}.MANY_NODES", 2)
@@ -216,7 +216,7 @@ def test_a_shape_is_counted_once_on_the_first_nodes_and_once_on_all(monkeypatch)
 def test_domains_are_found_alike_however_many_nodes_are_looked_at_first(
     monkeypatch, first, pods, infeasible
 ):
-    module = "kai_py.plan.explain.infeasible_demand"
+    module = "kai_py.plan.state.empty_nodes"
     monkeypatch.setattr(f"{module}.FIRST_NODES", first)
     monkeypatch.setattr(f"{module}.MANY_NODES", 2)
     assert shares(*in_one_rack(pods))["big"].infeasible.get(GPU, 0.0) == infeasible
