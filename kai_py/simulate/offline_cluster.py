@@ -70,8 +70,11 @@ class OfflineCluster:
         """One cycle of the scheduler; nothing is carried out."""
         return self.planner.decide(self.planner.freeze(self._now))
 
-    def carry_out(self, plan: Plan) -> None:
-        """Make everything happen that ``plan`` decided."""
+    def carry_out(self, plan: Plan) -> bool:
+        """Make everything happen that ``plan`` decided, and what was under way before.
+
+        Whether anything changed.
+        """
         for gang in plan.placements:
             self._start(gang)
         for nomination in plan.nominations:
@@ -87,8 +90,10 @@ class OfflineCluster:
         ]
         for key in terminating:
             self._remove_pod(key)
-        for claim, uid in self.planner.builder.releasable_claims.snapshot():
+        releasable = self.planner.builder.releasable_claims.snapshot()
+        for claim, uid in releasable:
             self._release(_claim_key(claim), uid)
+        return not plan.is_empty or bool(terminating or releasable)
 
     def allocations(self, pod: PodRef) -> dict[str, Document]:
         """The allocations of a pod's claims, by ``namespace/name`` of the claim."""

@@ -5,7 +5,7 @@ creation or start on any object, so the answer does not depend on the clock.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 from msgspec import Struct, field
 
@@ -18,6 +18,9 @@ from kai_py.simulate.offline_cluster import OfflineCluster, named
 from kai_py.simulate.workloads_without_pods import workloads_without_pods
 
 VERSION = 1
+UNDATED = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
+"""The time of objects of which none has one: far from 0, which stands for an unknown start."""
+
 MAX_CYCLES = 1000
 """Cycles after which a cluster that does not come to rest is given up."""
 
@@ -61,7 +64,8 @@ class PlannedPendingGang(Struct, frozen=True):
 class OfflinePlan(Struct, frozen=True):
     """Everything that was decided.
 
-    ``cycles``: how many were run, from 1; ``rest``: the last of them decided nothing.
+    ``cycles``: how many were run, from 1; ``rest``: the last of them decided nothing, and nothing
+    that was under way before ended after it.
     """
 
     version: int
@@ -83,7 +87,7 @@ def plan_objects(
     now: float | None = None,
     on_cycle: Callable[[int], None] = lambda _: None,
 ) -> OfflinePlan:
-    """Run ``cycles`` cycles, or as many as it takes until one decides nothing.
+    """Run ``cycles`` cycles, or as many as it takes until nothing changes any more.
 
     ``now``: the time of all cycles, seconds since the epoch; by default that of the objects.
     """
@@ -95,22 +99,22 @@ def plan_objects(
     placements: list[PlannedPod] = []
     evictions: list[PlannedEviction] = []
     nominations: list[PlannedNomination] = []
-    plan, cycle = Plan(), 0
+    plan, cycle, has_changed = Plan(), 0, False
     for cycle in range(1, (MAX_CYCLES if until_rest else cycles) + 1):
         on_cycle(cycle)
         plan = cluster.cycle()
-        cluster.carry_out(plan)
+        has_changed = cluster.carry_out(plan)
         placements += _placements(plan, cluster, cycle)
         evictions += _evictions(plan, cycle)
         nominations += [
             PlannedNomination(str(each.pod), each.node, cycle) for each in plan.nominations
         ]
-        if plan.is_empty and until_rest:
+        if until_rest and not has_changed:
             break
     return OfflinePlan(
         VERSION,
         cycle,
-        plan.is_empty,
+        not has_changed,
         sorted(placements, key=lambda each: (each.pod, each.cycle)),
         sorted(evictions, key=lambda each: (each.pod, each.cycle)),
         sorted(nominations, key=lambda each: (each.pod, each.cycle)),
@@ -120,9 +124,12 @@ def plan_objects(
 
 
 def newest_time(documents: Iterable[Document]) -> float:
-    """The newest creation or start of an object, seconds since the epoch; 0 if none has one."""
+    """The newest creation or start of an object, seconds since the epoch.
+
+    ``UNDATED`` if none has one.
+    """
     newest = max((each for document in documents for each in _times(document)), default="")
-    return datetime.fromisoformat(newest).timestamp() if newest else 0.0
+    return datetime.fromisoformat(newest).timestamp() if newest else UNDATED
 
 
 def _times(document: Document) -> Iterator[str]:

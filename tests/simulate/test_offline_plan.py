@@ -102,6 +102,24 @@ def test_a_terminating_pod_has_gone_after_the_first_cycle():
     assert found["evictions"] == []
 
 
+def test_pods_that_say_nothing_of_their_start_may_be_relocated():
+    running = [pod(name, gpus=2, node=at) for name, at in (("a", "n0"), ("b", "n1"))]
+    found = plan(node("n0"), node("n1"), QUEUE, *running, pod("large", gpus=4), until_rest=True)
+    assert [each["rule"] for each in found["evictions"]] == ["consolidate"]
+    assert [*placed_on(found)] == ["default/large"]
+
+
+def test_what_waits_for_a_pod_that_terminates_late_is_decided_before_the_plan_rests():
+    leaving, waits = pod("old", gpus=4, node="n0"), pod("new", gpus=4)
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    waits["metadata"]["creationTimestamp"] = "2026-01-01T01:00:00Z"
+    found = plan(node("n0"), QUEUE, leaving, waits, until_rest=True)
+    assert [(each["pod"], each["cycle"]) for each in found["placements"]] == [("default/new", 2)]
+    assert (found["cycles"], found["rest"]) == (3, True)
+    assert plan(node("n0"), QUEUE, leaving, waits)["rest"] is False
+    assert plan(node("n0"), QUEUE, waits, cycles=3)["rest"] is True
+
+
 def test_what_cannot_be_read_is_named_and_the_rest_planned():
     bad = pod("bad") | {"metadata": {"name": "bad", "labels": ["a"]}}
     old = QUEUE | {"apiVersion": "scheduling.kai.io/v9"}

@@ -119,7 +119,7 @@ def judged(monkeypatch):
         pods = [each for each in documents if each["kind"] == "Pod"]
         state["world"].judge(plan, pods, [each for each in documents if each["kind"] == "Node"])
         state["bound"] += sum(len(each.pods) for each in plan.placements)
-        carry_out(cluster, plan)
+        return carry_out(cluster, plan)
 
     carried_out, carry_out = simulated_cluster.execute, OfflineCluster.carry_out
     monkeypatch.setattr(simulated_cluster, "execute", simulated)
