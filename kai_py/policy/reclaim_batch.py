@@ -50,17 +50,15 @@ def may_reclaim_batch(
         return False
     ours, theirs = diverging_siblings(usage_before.queues, reclaimer.queue)
     rows = compared_rows(reclaimer.request, rules)
-    below_deserved = stays_within_deserved(usage_before, reclaimer, ours, rows)
-    if not np.array_equal(below_deserved, stays_within_deserved(last, reclaimer, ours, rows)):
+    starved = stays_within_deserved(usage_before, reclaimer, ours, rows)
+    if not np.array_equal(starved, stays_within_deserved(last, reclaimer, ours, rows)):
         return False
     at = victims.queue
     return (
         bool(reclaimable[at].all())
         and not _ends_above_share(last, reclaimer, victims)
         and bool(
-            allowed_by_share(
-                usage_before, theirs[at], below_deserved[at], victims.amount, rows
-            ).all()
+            allowed_by_share(usage_before, theirs[at], starved[at], victims.amount, rows).all()
         )
     )
 

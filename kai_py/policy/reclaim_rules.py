@@ -15,11 +15,11 @@ each of its ancestors, against each sibling X that loses something: refused if R
 share, X has one, and saturation(R) x multiplier >= saturation(X), where saturation = allocated /
 fair share. 5. A non-preemptible request is within what is deserved at every level.
 
-All are pure functions of arrays. A refusal carries the inequality that decided.
+All are pure functions of arrays. A refusal carries the inequality that decided
+(``reclaim_refusal``).
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
@@ -30,20 +30,17 @@ from kai_py.policy.queue_usage import (
     diverging_siblings,
     exceeds,
     exceeds_any,
-    is_above,
+)
+from kai_py.policy.reclaim_refusal import (
+    ReclaimRefused,
+    ReclaimRule,
+    first_above,
+    saturation_refusal,
+    victim_refusal,
 )
 from kai_py.policy.sibling_division import running_sums
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.tables.queue_tree import Index
-
-
-class ReclaimRule(StrEnum):
-    """The rule that refused a reclaim."""
-
-    FAIR_SHARE = "ReclaimerAboveFairShare"
-    DESERVED = "NonPreemptibleAboveDeserved"
-    VICTIM = "VictimQueueWithinFairShare"
-    SATURATION = "ReclaimerMoreSaturated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,37 +68,16 @@ class Victims:
         return Victims(self.queue[:count], self.amount[:, :count])
 
 
-@dataclass(frozen=True, slots=True)
-class ReclaimRefused:
-    """The comparison that decided, in row ``resource``.
-
-    ``FAIR_SHARE`` and ``DESERVED``: ``value``, what ``queue`` would have, is above ``bound``.
-    ``VICTIM``: ``value``, what ``queue`` still has, is not above ``bound``; ``against`` is the
-    reclaimer's side. ``SATURATION``: ``value``, the saturation of ``queue`` times the multiplier,
-    is not below ``bound``, that of its sibling ``against``.
-    """
-
-    rule: ReclaimRule
-    queue: str
-    against: str
-    resource: int
-    value: float
-    bound: float
-
-
 def may_reclaim(
     usage: QueueUsage, reclaimer: Reclaimer, rules: FairnessRules
 ) -> ReclaimRefused | None:
     """Rule 1, before any victim is searched for."""
     at, rows = reclaimer.queue, compared_rows(reclaimer.request, rules)
     with_request = usage.allocated[:, at] + reclaimer.request
-    above = _first_above(with_request, usage.fair[:, at], rows)
-    if above is not None:
-        name = usage.queues.names[at]
-        value, bound = float(with_request[above]), float(usage.fair[above, at])
-        return ReclaimRefused(ReclaimRule.FAIR_SHARE, name, "", above, value, bound)
-    if reclaimer.preemptible:
-        return None
+    name, fair = usage.queues.names[at], usage.fair[:, at]
+    refused = first_above(ReclaimRule.FAIR_SHARE, name, with_request, fair, rows)
+    if refused is not None or reclaimer.preemptible:
+        return refused
     return _above_deserved(usage, reclaimer, at, rows)
 
 
@@ -109,14 +85,14 @@ def reclaimable_queues(usage: QueueUsage, reclaimer: Reclaimer, rules: FairnessR
     """(queues,) rule 2: the queues to reclaim from, without the reclaimer's own path."""
     ours, theirs = diverging_siblings(usage.queues, reclaimer.queue)
     rows = compared_rows(reclaimer.request, rules)
-    below_deserved = stays_within_deserved(usage, reclaimer, ours, rows)
+    starved = stays_within_deserved(usage, reclaimer, ours, rows)
     allocated = usage.allocated[:, theirs]
     above_share = maintains_fair_share(allocated[rows], usage.allocatable[:, theirs][rows])
     deserved = usage.queues.deserved[:, theirs]
     compared = (reclaimer.request > 0)[:, None] & np.isfinite(deserved)
     more = (compared & exceeds(allocated, deserved)).any(axis=0)
     less = (compared & exceeds(deserved, allocated)).any(axis=0)
-    candidates: Bools = np.where(below_deserved, more | ~less, above_share) & (ours != theirs)
+    candidates: Bools = np.where(starved, more | ~less, above_share) & (ours != theirs)
     return candidates
 
 
@@ -138,24 +114,14 @@ def check_victims(
     )
     amount = victims.amount[:, order]
     rows = compared_rows(reclaimer.request, rules)
-    below_deserved = stays_within_deserved(usage, reclaimer, ours, rows)
-    refused = ~allowed_by_share(usage, theirs, below_deserved, amount, rows)
+    starved = stays_within_deserved(usage, reclaimer, ours, rows)
+    refused = ~allowed_by_share(usage, theirs, starved, amount, rows)
     if not refused.any():
         return None
     first = int(refused.argmax())
-    remaining = usage.allocated[:, theirs] - _freed_before(theirs, amount)
-    allocatable, deserved = usage.allocatable[:, theirs], usage.queues.deserved[:, theirs]
-    bound = np.where(below_deserved, np.minimum(allocatable, deserved), allocatable)
-    nearest = int(rows[np.argmax((remaining - bound)[rows, first])])
-    names = usage.queues.names
-    return ReclaimRefused(
-        ReclaimRule.VICTIM,
-        names[theirs[first]],
-        names[ours[first]],
-        nearest,
-        float(remaining[nearest, first]),
-        float(bound[nearest, first]),
-    )
+    remaining = (usage.allocated[:, theirs] - _freed_before(theirs, amount))[:, first]
+    sides = int(ours[first]), int(theirs[first])
+    return victim_refusal(usage, sides, remaining, rows, starved=bool(starved[first]))
 
 
 def allowed_by_share(
@@ -163,7 +129,7 @@ def allowed_by_share(
 ) -> Bools:
     """(n,) whether rule 3 allows each victim, of amounts (resources, n), after those before it.
 
-    ``their_queues`` (n,): the queues that lose it, each facing the reclaimer; ``starved`` (n,):
+    ``their_queues`` (n,): the siblings that lose it (``diverging_siblings``); ``starved`` (n,):
     whether the reclaimer's side stays within what it deserves; ``rows``: the resources that count.
     """
     remaining = (usage.allocated[:, their_queues] - _freed_before(their_queues, amount))[rows]
@@ -219,16 +185,7 @@ def _check_saturation(
     refused &= ratio >= their_ratio * (1 - 1e-9)
     if not refused.any():
         return None
-    at, row = divmod(int(refused.T.argmax()), len(freed))
-    names = usage.queues.names
-    return ReclaimRefused(
-        ReclaimRule.SATURATION,
-        names[ours[at]],
-        names[siblings[at]],
-        row,
-        float(ratio[row, at]),
-        float(their_ratio[row, at]),
-    )
+    return saturation_refusal(usage, (ours, siblings), (ratio, their_ratio), refused)
 
 
 def _losing_siblings(usage: QueueUsage, queue: int, freed: Floats) -> Index:
@@ -262,8 +219,8 @@ def _freed_before(their_queues: Index, amount: Floats) -> Floats:
     return freed
 
 
-def stays_deserved(usage: QueueUsage, reclaimer: Reclaimer, rules: FairnessRules) -> bool:
-    """Whether the reclaimer's queue and its ancestors stay within what they deserve."""
+def is_guaranteed(usage: QueueUsage, reclaimer: Reclaimer, rules: FairnessRules) -> bool:
+    """Whether, with the request, the queue and its ancestors stay within what they deserve."""
     path = usage.queues.ancestors(reclaimer.queue)
     rows = compared_rows(reclaimer.request, rules)
     return bool(stays_within_deserved(usage, reclaimer, path, rows).all())
@@ -281,18 +238,8 @@ def _above_deserved(
     usage: QueueUsage, reclaimer: Reclaimer, queue: int, rows: Index
 ) -> ReclaimRefused | None:
     with_request = usage.counted(QuotaBound.DESERVED, queue) + reclaimer.request
-    deserved = usage.queues.deserved[:, queue]
-    above = _first_above(with_request, deserved, rows)
-    if above is None:
-        return None
-    name = usage.queues.names[queue]
-    value, bound = float(with_request[above]), float(deserved[above])
-    return ReclaimRefused(ReclaimRule.DESERVED, name, "", above, value, bound)
-
-
-def _first_above(allocated: Floats, bound: Floats, rows: Index) -> int | None:
-    listed: list[int] = rows.tolist()
-    return next((row for row in listed if is_above(allocated.item(row), bound.item(row))), None)
+    name, deserved = usage.queues.names[queue], usage.queues.deserved[:, queue]
+    return first_above(ReclaimRule.DESERVED, name, with_request, deserved, rows)
 
 
 def compared_rows(request: Floats, rules: FairnessRules) -> Index:

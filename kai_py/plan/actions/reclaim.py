@@ -33,9 +33,9 @@ from kai_py.policy.reclaim_rules import (
     Victims,
     check_reclaim,
     compared_rows,
+    is_guaranteed,
     may_reclaim,
     reclaimable_queues,
-    stays_deserved,
 )
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools
@@ -143,7 +143,7 @@ class Reclaim(VictimStrategy):
     def _units_by_queue(self, reclaimable: Bools) -> dict[int, Iterator[VictimUnit]]:
         min_runtimes = self.state.reclaim_min_runtimes(self._reclaimer.queue)
         now, statement = self.state.snapshot.now, self.state.statement
-        guaranteed = stays_deserved(self._usage_before, self._reclaimer, self.state.quota.rules)
+        guaranteed = is_guaranteed(self._usage_before, self._reclaimer, self.state.quota.rules)
         return {
             queue: unprotected_units(
                 self.pool.units(queue, guaranteed=guaranteed), min_runtimes[queue], now, statement

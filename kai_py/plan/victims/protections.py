@@ -30,7 +30,8 @@ from kai_py.policy.fit import StaticFit
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime, within_min_runtime
 from kai_py.policy.queue_limits import display_unit
 from kai_py.policy.queue_usage import diverging_siblings, exceeds, exceeds_any
-from kai_py.policy.reclaim_rules import Reclaimer, ReclaimRule, may_reclaim, reclaimable_queues
+from kai_py.policy.reclaim_refusal import ReclaimRule
+from kai_py.policy.reclaim_rules import Reclaimer, may_reclaim, reclaimable_queues
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.shape import Shape
