@@ -20,9 +20,7 @@ import numpy as np
 
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.victims.action import find_victims
-from kai_py.plan.victims.batch import VictimBatch
 from kai_py.plan.victims.order import VictimPool, most_saturated_first, released_quota
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit, unprotected_units
@@ -54,6 +52,7 @@ class Reclaim(VictimStrategy):
     """Victims of other queues, judged by the usage of queues before any of them is evicted."""
 
     action = Action.RECLAIM
+    batches = True
     _usage_before: QueueUsage = field(init=False)
     """A copy of the usage of queues, made when candidates were last listed."""
 
@@ -82,7 +81,13 @@ class Reclaim(VictimStrategy):
 
     def reason(self, unit: VictimUnit) -> str:
         """Names the reclaiming workload, and what both queues have allocated of their share."""
-        return self.reason_for(self.gang, unit)
+        usage, gpu, texts = self.state.quota.usage, self.state.quota.resources.index("gpu"), []
+        for name in (self.gang.queue, unit.gang.queue):
+            at = usage.queues.positions[name]
+            allocated, fair = usage.allocated.item(gpu, at), usage.fair.item(gpu, at)
+            texts.append(f"queue {name} has {allocated:g} GPUs allocated, fair share {fair:g}")
+        owner = self.gang.owner
+        return f"reclaimed by workload {owner.namespace}/{owner.name}: {texts[0]}; {texts[1]}"
 
     def other_candidates(self, max_priority: int) -> Iterator[VictimUnit] | None:
         """Those of queues above their fair share that are not partial, if lost work counts."""
@@ -99,13 +104,8 @@ class Reclaim(VictimStrategy):
             if unit.gang.priority <= max_priority and not unit.is_partial
         )
 
-    def on_placed(self, gang_queue: GangQueue, victims: Sequence[VictimUnit]) -> None:
-        """After a single pod took one victim, place the equivalent pods that follow in batches."""
-        if len(victims) == len(self.gang.members) == 1:
-            VictimBatch(self).run(gang_queue)
-
     def batch_candidates(self) -> Iterator[VictimUnit]:
-        """As ``candidates``; each unit must be evicted before the next is requested."""
+        """As ``candidates``, by the usage of queues after the eviction of each unit."""
         units = self._units_by_queue(self._reclaimable_queues())
         return most_saturated_first(self.state, units, self._reclaimer.request, evicted=True)
 
@@ -115,16 +115,6 @@ class Reclaim(VictimStrategy):
         return may_reclaim_batch(
             self._usage_before, self._reclaimer, count, self._as_victims(units), rules
         )
-
-    def reason_for(self, gang: Gang, unit: VictimUnit) -> str:
-        """``reason`` where ``gang``, which is equivalent to the strategy's, is the reclaimer."""
-        usage, gpu, texts = self.state.quota.usage, self.state.quota.resources.index("gpu"), []
-        for name in (gang.queue, unit.gang.queue):
-            at = usage.queues.positions[name]
-            allocated, fair = usage.allocated.item(gpu, at), usage.fair.item(gpu, at)
-            texts.append(f"queue {name} has {allocated:g} GPUs allocated, fair share {fair:g}")
-        owner = gang.owner
-        return f"reclaimed by workload {owner.namespace}/{owner.name}: {texts[0]}; {texts[1]}"
 
     @cached_property
     def _reclaimer(self) -> Reclaimer:

@@ -8,8 +8,9 @@
 
 A gang is tried once per action. Where no gang may bypass another (``bypass_policy``), one that was
 placed is tried again for its remaining pods. No gang is tried before its preemption delay has
-passed. A search makes trial placements (probes) within a budget; gangs whose search spent all of it
-in an earlier cycle come after all others.
+passed. Where a single pod took one victim, equivalent pods that follow may be placed in batches
+(``batch``). A search makes trial placements (probes) within a budget; gangs whose search spent all
+of it in an earlier cycle come after all others.
 
 A claim with alternatives that is not allocated yet is charged with its most expensive one. If no
 victims are found at that cost, the search is repeated with only the cheapest alternatives, at their
@@ -27,6 +28,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.device_options import cheapest_claims
 from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.session.quota_check import check_reserved_quota, waits_for_leaving
+from kai_py.plan.victims.batch import VictimBatch
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.solver import VictimSolver
 from kai_py.plan.victims.strategy import VictimStrategy
@@ -140,7 +142,8 @@ def _apply(gang_queue: GangQueue, strategy: VictimStrategy, victims: Sequence[Vi
         gang_queue.update(queue)
     if gang.bound:
         strategy.pool.invalidate(positions[gang.queue])
-    strategy.on_placed(gang_queue, victims)
+    if strategy.batches and len(victims) == len(gang.members) == 1:
+        VictimBatch(strategy).run(gang_queue)
 
 
 def _report_out_of_budget(state: CycleState, gang: Gang, failure: SearchFailure) -> None:

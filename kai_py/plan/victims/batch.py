@@ -12,57 +12,25 @@ fairness refuses a batch, all of it is undone. The gangs that are left are searc
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
-from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.running_fit import RunningFit
-from kai_py.plan.plan import Action
-from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import GangQueue, is_equivalent
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.count import is_exact
 from kai_py.plan.victims.relocate import may_fit_elsewhere
+from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.timing import postponed_until
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.gangs import Gang
 
 
-class BatchStrategy(Protocol):
-    """What a victim strategy says about equivalent single pods."""
-
-    @property
-    def action(self) -> Action:
-        """Recorded with the evictions."""
-
-    @property
-    def state(self) -> CycleState:
-        """The state of the cycle."""
-
-    @property
-    def gang(self) -> Gang:
-        """The gang that was placed last, by a search."""
-
-    @property
-    def request(self) -> PlacementRequest:
-        """All its pods."""
-
-    def batch_candidates(self) -> Iterator[VictimUnit]:
-        """Candidates in order; each must be evicted before the next is requested."""
-
-    def may_evict_batch(self, count: int, units: Sequence[VictimUnit]) -> bool:
-        """Whether ``count`` gangs may evict ``units``, by the usage before ``batch_candidates``."""
-
-    def reason_for(self, gang: Gang, unit: VictimUnit) -> str:
-        """Why the pods of a unit are evicted for ``gang``."""
-
-
 @dataclass(frozen=True, slots=True)
 class VictimBatch:
-    """Places gangs that are equivalent to that of ``strategy``."""
+    """Places gangs that are equivalent to that of ``strategy``, which was placed last."""
 
-    strategy: BatchStrategy
+    strategy: VictimStrategy
 
     def run(self, gang_queue: GangQueue) -> None:
         """Place the gangs that come next in ``gang_queue`` as long as they are equivalent."""
@@ -139,7 +107,7 @@ class VictimBatch:
         if unit is None or unit.is_partial:
             return False
         with statement.trial() as trial:
-            reason = self.strategy.reason_for(gang, unit)
+            reason = replace(self.strategy, gang=gang).reason(unit)
             for member in unit.members:
                 statement.evict(Evicted(member, unit.gang, action, gang, reason))
             row = fit.first_row()

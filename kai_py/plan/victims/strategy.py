@@ -1,14 +1,13 @@
 """What differs between preempt, reclaim and consolidate: candidates, permission, reason."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.gangs import Gang
@@ -21,12 +20,14 @@ class VictimStrategy(ABC):
     A victim that is relocated is not lost; only those that fit nowhere else are lost.
 
     ``action``: recorded with the evictions. ``backs_off``: whether a search that has spent its
-    probe budget is repeated only once a pod has ended or a node has been added. ``pool``: the
-    eviction units of each queue.
+    probe budget is repeated only once a pod has ended or a node has been added. ``batches``:
+    whether equivalent single pods are placed in batches (``batch``). ``pool``: the eviction units
+    of each queue.
     """
 
     action: ClassVar[Action]
     backs_off: ClassVar[bool] = False
+    batches: ClassVar[bool] = False
 
     state: CycleState
     pool: VictimPool
@@ -66,9 +67,13 @@ class VictimStrategy(ABC):
         del refused
         return ()
 
-    def on_placed(self, gang_queue: GangQueue, victims: Sequence[VictimUnit]) -> None:
-        """Called once the request is placed at the cost of ``victims``.
+    def batch_candidates(self) -> Iterator[VictimUnit]:
+        """For a batch, the candidates; each must be evicted before the next is requested."""
+        raise NotImplementedError
 
-        It may place equivalent gangs that come next in ``gang_queue``.
+    def may_evict_batch(self, count: int, units: Sequence[VictimUnit]) -> bool:
+        """Whether ``count`` gangs like this one may evict ``units``, one after the other.
+
+        By the usage of queues before ``batch_candidates``.
         """
-        del gang_queue, victims
+        raise NotImplementedError
