@@ -8,7 +8,7 @@ from msgspec import Struct
 from benchmarks.core.objects import NOW
 from kai_py.config import Configuration
 from kai_py.plan.plan import Action, Plan
-from kai_py.plan.state.eviction_limits import EvictionHistory
+from kai_py.plan.state.eviction_history import EvictionHistory
 from kai_py.planner import Planner
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.kinds import WATCHED, WatchedQueue

@@ -28,7 +28,7 @@ from kai_py.plan.session.turns import (
     updated_backoffs,
 )
 from kai_py.plan.state.empty_nodes import EmptyNodes
-from kai_py.plan.state.eviction_limits import EvictionHistory
+from kai_py.plan.state.eviction_history import EvictionHistory
 from kai_py.plan.state.pending_gangs import PendingGangs
 from kai_py.plan.state.queues import FairShareCache, PastUsage
 from kai_py.policy.fit import StaticFits

@@ -15,7 +15,8 @@ from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.plan import Action
 from kai_py.plan.state.assignment import Evicted
-from kai_py.plan.state.eviction_limits import MAX_RECORDS, EvictionHistory, EvictionLimits
+from kai_py.plan.state.eviction_history import MAX_RECORDS, EvictionHistory
+from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.tables.budgets import DisruptionBudget
 from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo

@@ -1,0 +1,122 @@
+"""Eviction history: which queues and gangs lost pods lately, for the limits that count them.
+
+It is kept in memory. The status of each queue has the same records, at most one write interval
+behind; they are read for queues that are new to this process, so after a restart the limits still
+hold. The evictions of one gang in one cycle are one record. O(records) per cycle; a record is
+dropped after an hour, or after the cooldown if that is longer.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, takewhile
+
+from kai_py.plan.plan import Action, Eviction
+from kai_py.snapshot.gang_changes import NOTHING_KNOWN, GangChanges
+from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+MAX_GANGS = 16_384
+"""Gangs whose evictions of the last day are counted: those that were evicted last."""
+MAX_RECORDS = 128
+"""Per queue; the oldest beyond that are merged into one, dated as the latest of them."""
+
+
+@dataclass
+class EvictionHistory:
+    """Records by queue, oldest first; times in seconds since the epoch."""
+
+    by_queue: dict[str, list[EvictionRecord]] = field(default_factory=dict)
+    by_gang: dict[str, list[float]] = field(default_factory=dict)
+    """When each gang lost pods within a day; in memory only."""
+    _known: set[str] = field(default_factory=set)
+    _started: tuple[Mapping[str, Gang], float, Sequence[Gang]] | None = None
+
+    def restore(self, queues: Sequence[QueueInfo]) -> None:
+        """Add the records in the statuses of queues that were not there at the last call."""
+        before, self._known = self._known, {spec.name for spec in queues}
+        for spec in queues:
+            if spec.name not in before and spec.evictions:
+                own = self.by_queue.get(spec.name, [])
+                self.by_queue[spec.name] = sorted([*spec.evictions, *own], key=lambda it: it.at)
+
+    def record(self, evictions: Iterable[Eviction], now: float) -> None:
+        """Record evictions for the benefit of other gangs."""
+        pods: dict[tuple[str, str], int] = {}
+        for each in evictions:
+            if each.action not in (Action.STALE, Action.DEPARTURE):
+                pods[each.queue, each.gang] = pods.get((each.queue, each.gang), 0) + 1
+        for (queue, gang), count in pods.items():
+            record = EvictionRecord(gang, float(int(now)), count)
+            self.by_queue.setdefault(queue, []).append(record)
+            recent = [at for at in self.by_gang.pop(gang, ()) if at > now - DAY]
+            self.by_gang[gang] = [*recent, now]
+
+    def prune(self, now: float, cooldown: float) -> None:
+        """Drop records that no longer count at ``now``."""
+        since = now - max(HOUR, cooldown)
+        recent = {
+            q: [it for it in records if it.at > since] for q, records in self.by_queue.items()
+        }
+        self.by_queue = {
+            queue: _merge_oldest(records) for queue, records in recent.items() if records
+        }
+        while self.by_gang:
+            # In the order of their last evictions.
+            first = next(iter(self.by_gang))
+            if self.by_gang[first][-1] > now - DAY and len(self.by_gang) <= MAX_GANGS:
+                break
+            del self.by_gang[first]
+
+    def started_since(
+        self, gangs: Mapping[str, Gang], since: float, changes: GangChanges = NOTHING_KNOWN
+    ) -> Sequence[Gang]:
+        """All gangs of which a pod started later than ``since``, and maybe others.
+
+        O(gangs that have changed).
+        """
+        if self._started is None or since < self._started[1]:
+            found = [gang for gang in gangs.values() if gang.last_bound > since]
+            self._started = gangs, since, found
+        before, _, started = self._started
+        if before is not gangs:
+            stay = [g for g in started if g.last_bound > since and gangs.get(g.key) is g]
+            changed = [gangs[key] for key in changes.between(before, gangs) if key in gangs]
+            new = [gang for gang in changed if gang.last_bound > since]
+            self._started = gangs, since, [*stay, *new]
+        return self._started[2]
+
+    def evictions_of(self, gang: str, now: float) -> int:
+        """How often the gang lost pods within the last day."""
+        times = self.by_gang.get(gang)
+        return 0 if times is None else sum([at > now - DAY for at in times])
+
+    def evicted_last_hour(self, now: float) -> dict[str, int]:
+        """Pods that each queue lost in the last hour."""
+        return {
+            queue: sum(record.pods for record in records if record.at > now - HOUR)
+            for queue, records in self.by_queue.items()
+        }
+
+    def in_cooldown(self, now: float, cooldown: float) -> frozenset[str]:
+        """Gangs of which a pod was evicted within ``cooldown`` seconds."""
+        recorded = (
+            record.gang
+            for records in self.by_queue.values()
+            for record in records
+            if record.at > now - cooldown
+        )
+        # Records that were merged name one of their gangs; this process knows the others.
+        last = takewhile(
+            lambda gang: int(self.by_gang[gang][-1]) > now - cooldown, reversed(self.by_gang)
+        )
+        return frozenset(chain(recorded, last))
+
+
+def _merge_oldest(records: list[EvictionRecord]) -> list[EvictionRecord]:
+    excess = len(records) - MAX_RECORDS
+    if excess <= 0:
+        return records
+    merged, rest = records[: excess + 1], records[excess + 1 :]
+    return [replace(merged[-1], pods=sum(record.pods for record in merged)), *rest]
