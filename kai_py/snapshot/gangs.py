@@ -71,68 +71,68 @@ class JoinedClaim(Struct, frozen=True):
 
 
 class Member(Struct, frozen=True):
-    """A pod of a gang.
-
-    ``labels``: as rules between pods see them. ``queue``: as its own objects name it, which may
-    differ from that of its gang.
-    ``node`` is set while the pod occupies one; ``nominated`` is the node reserved for it or "".
-    ``volumes_to_provision``: volume claims whose volumes are created for the node that it gets.
-    ``unbound_volume_claims``: volume claims that get an existing volume, in the order of
-    ``shape.volumes.volume_requests``. ``attachments``: volumes that drivers attach to its node.
-    ``numa_zones``: what it got of which NUMA zone, if its node reports it.
-    ``claims`` stand in the order of ``shape.claims``, then that of its extended resources;
-    ``group_reservation``: those of them that are its group's.
-    ``gpus``: the shared GPUs it has a part of; of a pending pod, those that its labels name from an
-    attempt before. ``waiting_for`` and ``problem`` are sentences: what must happen first, and what
-    is wrong with the pod itself. ``missing``: the object that it waits for, if that does not exist.
-    ``stuck_terminating``: it should have been gone long ago. ``lingering``: it is terminating and
-    its queue is charged with it until it is gone, as no scheduler evicted it, or as it is
-    ``overdue``: it takes longer to end than pods do.
-    ``gated_by_us_only``: our scheduling gate is the only one that it has. ``failure_limits``: how
-    many evictions the workloads that own it survive. ``relies_on``: claims that it shares and that
-    another pod is charged with; ``owes``: in a request, those of them that its queue does not count
-    yet.
-    ``checkpoint_by``: until when it was asked to save its work, seconds since the epoch;
-    ``checkpointed``: whether it says that it has. ``disruption``: the reason of its condition
-    DisruptionTarget, of a pod that is ended from outside. ``claimed_amounts``: what its claims take
-    of its node beside its requests, in row units.
-    """
+    """A pod of a gang."""
 
     pod: PodRef
     shape: Shape
     subgroup: str
     state: PodState
     node: str
+    """Set while the pod occupies one."""
     nominated: str
+    """The node that is reserved for it, or ""."""
     priority: int
     created: float
     bound_since: float
     charge: Charge
     labels: Mapping[str, str] = {}
+    """As rules between pods see them."""
     claims: tuple[ClaimRef, ...] = ()
+    """In the order of ``shape.claims``, then that of its extended resources."""
     gpus: tuple[SharedGpu, ...] = ()
+    """Shared GPUs it has a part of; a pending pod: those named by labels of an earlier attempt."""
     volumes_to_provision: tuple[str, ...] = ()
+    """Volume claims whose volumes are created for the node that it gets."""
     unbound_volume_claims: tuple[ClaimRef, ...] = ()
+    """Those that get an existing volume, in the order of ``shape.volumes.volume_requests``."""
     attachments: tuple[Attachment, ...] = ()
+    """Volumes that drivers attach to its node."""
     numa_zones: ZoneAmounts = ()
+    """What it got of which NUMA zone, if its node reports it."""
     order: int = 0
     may_preempt: bool = True
     waiting_for: str = ""
+    """A sentence: what must happen first."""
     missing: MissingObject | None = None
+    """The object that it waits for, if that does not exist."""
     problem: str = ""
+    """A sentence: what is wrong with the pod itself."""
     stuck_terminating: bool = False
+    """It should have been gone long ago."""
     lingering: bool = False
+    """It is terminating and charged until it is gone: no scheduler evicted it, or it is overdue."""
     overdue: bool = False
+    """It takes longer to end than pods do."""
     gated_by_us_only: bool = False
+    """Our scheduling gate is the only one that it has."""
     group_reservation: GroupReservation | None = None
+    """Those of its claims that are reserved for its group."""
     failure_limits: tuple[FailureLimit, ...] = ()
+    """How many evictions the workloads that own it survive."""
     relies_on: tuple[JoinedClaim, ...] = ()
+    """Claims that it shares and that another pod is charged with."""
     owes: tuple[JoinedClaim, ...] = ()
+    """In a request, those of them that its queue does not count yet."""
     disruption: str = ""
+    """The reason of its condition DisruptionTarget, of a pod that is ended from outside."""
     checkpoint_by: float | None = None
+    """Until when it was asked to save its work, seconds since the epoch."""
     checkpointed: bool = False
+    """Whether it says that it has."""
     claimed_amounts: Mapping[str, float] = {}
+    """What its claims take of its node beside its requests, in row units."""
     queue: str = ""
+    """As its own objects name it, which may differ from that of its gang."""
 
     @property
     def charged_gpus(self) -> float:
@@ -150,34 +150,7 @@ class Member(Struct, frozen=True):
 
 
 class Gang(Struct, frozen=True, dict=True):
-    """Pods placed all-or-nothing, and the queue that is charged with them.
-
-    ``semi_preemptible``: preemptible except for minMember pods of each leaf that is needed.
-    ``suspend``: whether its Job is suspended when all of it is evicted; None is as configured.
-    ``succeeded`` counts pods that have succeeded. ``stale_since``: when the gang was first seen to
-    run below minMember; ``staleness_grace`` (seconds, negative: for ever) is how long it may, by
-    default as configured. ``preemption_delay`` (seconds) is how long it waits, from its creation or
-    the last eviction of a pod of it, before it may evict others. ``attempts_exhausted``: it wants
-    one attempt only and had it. ``mark_unschedulable``: whether its pods get a condition that they
-    are unschedulable. ``gang_affinity``: preferred nodes. ``wording``: the API whose words messages
-    use. ``expected_runtime`` (seconds): of its pods; None where it is unknown.
-    ``checkpoint_interval`` (seconds): how often they save their work; None or 0: never.
-    ``ageing`` (seconds): time of waiting that counts as one point of priority; None: as its queue
-    says. ``provisioning_class``: of the ProvisioningRequest made while it waits; None: as
-    configured. ``owner_unknown``: its ``problem`` is that its owner is not known yet.
-    ``starts_in_part``: some of its pods are created once others run; ``placeholders`` stand for
-    those that do not exist yet and are not among its ``members``. ``charged``: whether its queue is
-    charged with it; not where the gang's namespace may not use that queue. ``rule``: what
-    made these pods a gang, as people read it. ``on_departure``: what becomes of it when a node of
-    it is about to go, ``checkpoint_grace`` (seconds) how long its pods take to save their work;
-    None: as configured. ``spot``: whether its workload goes to spot nodes, ``spot_fallback_after``
-    (seconds) how long it waits for them; None: as its queue says. ``restarts_whole``: whether all
-    of it restarts when pods that it needs are lost; None: as configured. ``ready_timeout``
-    (seconds): by when minMember pods must be ready after its start; None: as its queue says.
-    ``refusals``: nodes whose kubelets refused pods of it, and which are left out for a while.
-    ``admitted_as_evictable``: its workload had no limits of failed pods, or could be suspended,
-    when pods of it were admitted, so that limits which it has by now protect it from no eviction.
-    """
+    """Pods placed all-or-nothing, and the queue that is charged with them. Times are in seconds."""
 
     key: str
     owner: Owner
@@ -189,36 +162,64 @@ class Gang(Struct, frozen=True, dict=True):
     may_preempt: bool
     created: float
     semi_preemptible: bool = False
+    """Preemptible except for minMember pods of each leaf that is needed."""
     suspend: bool | None = None
+    """Whether its Job is suspended when all of it is evicted; None is as configured."""
     total_pods: int = 0
     problem: str = ""
     owner_unknown: bool = False
+    """Its ``problem`` is that its owner is not known yet."""
     annotations: Mapping[str, str] = {}
     succeeded: int = 0
+    """Pods that have succeeded."""
     stale_since: float | None = None
+    """When it was first seen to run below minMember."""
     staleness_grace: float | None = None
+    """How long it may (negative: for ever); None is as configured."""
     preemption_delay: float = 0.0
+    """How long it waits, from its creation or its last eviction, before it may evict others."""
     last_evicted: float | None = None
     attempts_exhausted: bool = False
+    """It wants one attempt only and had it."""
     mark_unschedulable: bool = True
+    """Whether its pods get a condition that they are unschedulable."""
     wording: Wording = Wording.NATIVE
+    """The API whose words messages use."""
     gang_affinity: tuple[GangAffinity, ...] = ()
+    """Preferred nodes."""
     expected_runtime: float | None = None
+    """Of its pods; None where it is unknown."""
     checkpoint_interval: float | None = None
+    """How often they save their work; None or 0: never."""
     ageing: float | None = None
+    """Time of waiting that counts as one point of priority; None: as its queue says."""
     provisioning_class: str | None = None
+    """Of the ProvisioningRequest made while it waits; None: as configured."""
     starts_in_part: bool = False
+    """Some of its pods are created once others run."""
     placeholders: tuple[Member, ...] = ()
+    """For those that do not exist yet; they are not among its ``members``."""
     charged: bool = True
+    """Whether its queue is charged with it; not where its namespace may not use that queue."""
     rule: str = ""
+    """What made these pods a gang, as people read it."""
     on_departure: DepartureTreatment | None = None
+    """What becomes of it when a node of it is about to go; None: as configured."""
     checkpoint_grace: float | None = None
+    """How long its pods then take to save their work; None: as configured."""
     restarts_whole: bool | None = None
+    """Whether all of it restarts when pods that it needs are lost; None: as configured."""
     spot: SpotUse | None = None
+    """Whether its workload goes to spot nodes; None: as its queue says."""
     spot_fallback_after: float | None = None
+    """How long it waits for them; None: as its queue says."""
     ready_timeout: float | None = None
+    """By when minMember pods must be ready after its start; None: as its queue says."""
     refusals: tuple[NodeRefusal, ...] = ()
+    """Nodes whose kubelets refused pods of it, and which are left out for a while."""
     admitted_as_evictable: bool = False
+    """When pods of it were admitted, its workload had no limits of failed pods, or could be
+    suspended: so limits that it has by now protect it from no eviction."""
 
     @cached_property
     def pending(self) -> tuple[Member, ...]:

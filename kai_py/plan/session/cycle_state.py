@@ -55,63 +55,77 @@ class PodEnd(NamedTuple):
 
 @dataclass
 class CycleState:
-    """Mutable for the length of one cycle. ``unschedulable``: gang key to what stops it.
-
-    ``probes``: trial placements that searches for victims may still make, ``probes_per_gang`` how
-    many of them in one search. ``max_relocated_pods``: for one gang. ``out_of_budget``: gang key to
-    the last cycle in which its search ran out of probes; ``searched``: gang key to whether one did
-    in this cycle. ``searched_in_allocate``: keys of gangs that have searched for victims at their
-    turn of allocate. ``minimisation_budget``: units that may still be considered to find fewer
-    victims. ``cut_short``: gang key to the last cycle whose budget of device searches did not
-    suffice for it, ``cut``: those of this cycle. ``waiting``: keys of gangs that evict nothing yet
-    because pods are about to end, and until when. ``postponed``: by action and key, gangs whose
-    victims would lose too much now, and when that may change. ``departures``: what becomes of gangs
-    on nodes that are about to go, ``checkpoints`` the requests to save work, ``at_risk`` the gangs
-    by key, ``checkpoint_ends`` until when others were asked before. ``spot``: use of spot nodes.
-    ``starting``: gangs whose pods are not ready, by key, ``failed_starts`` those that are evicted
-    for it; ``avoided_nodes``, ``avoided_devices``: with which several did not. ``turns``: of the
-    gangs, so that what fails in one stays there.
-    """
+    """Mutable for the length of one cycle; actions decide only through ``statement``."""
 
     snapshot: Snapshot
     quota: Quota
     statement: Statement
     placer: Placer
     turns: Turns
+    """Of the gangs, so that what fails in one stays there."""
     probes: int
+    """Trial placements that searches for victims may still make in this cycle."""
     probes_per_gang: int
+    """How many of them in one search."""
     max_relocated_pods: int
+    """For one gang."""
     staleness_grace: float
+    """Seconds for which a gang may run below minMember, unless it says so itself."""
     reservation_seconds: float
+    """For how long capacity is kept for pods of a gang that are still to come."""
     eviction_limits: EvictionLimits
     accounting: Accounting
     empty_nodes: EmptyNodes
     ageing: QueueAgeing = field(default_factory=QueueAgeing)
     expected_ends: ExpectedEnds = field(default_factory=ExpectedEnds)
-    waiting: dict[str, float] = field(default_factory=dict)
-    postponed: dict[tuple[Action, str], float] = field(default_factory=dict)
     loss_rules: LossRules = NO_LOSS_RULES
-    departures: DepartureRules = DEFAULT_DEPARTURE_RULES
-    spot: CycleSpot = NO_SPOT
-    checkpoints: list[CheckpointRequest] = field(default_factory=list)
-    checkpoint_ends: list[float] = field(default_factory=list)
-    at_risk: dict[str, GangAtRisk] = field(default_factory=dict)
-    starting: dict[str, GangStarting] = field(default_factory=dict)
-    failed_starts: dict[str, FailedStart] = field(default_factory=dict)
-    avoided_nodes: tuple[AvoidedNode, ...] = ()
-    avoided_devices: tuple[AvoidedDevice, ...] = ()
     served: ServedShare = field(default_factory=ServedShare)
+    """How much of their fair shares queues have got over time."""
     due: DueTimes = field(default_factory=DueTimes)
-    out_of_budget: Mapping[str, int] = field(default_factory=dict)
-    cut_short: Mapping[str, int] = field(default_factory=dict)
-    cut: set[str] = field(default_factory=set)
-    searched: dict[str, bool] = field(default_factory=dict)
+    """Since when pending gangs are due what they request."""
+    minimisation_budget: int = 32_768
+    """Units that may still be considered to find cheaper victims."""
+
     unschedulable: dict[str, Unschedulable] = field(default_factory=dict)
+    """Gang key to what stops it."""
+    waiting: dict[str, float] = field(default_factory=dict)
+    """Keys of gangs that evict nothing yet because pods are about to end, and until when."""
+    postponed: dict[tuple[Action, str], float] = field(default_factory=dict)
+    """By action and gang key: its victims would lose too much now; when that may change."""
+    searched: dict[str, bool] = field(default_factory=dict)
+    """Keys of gangs that searched for victims in this cycle, and whether probes ran out."""
+    out_of_budget: Mapping[str, int] = field(default_factory=dict)
+    """Gang key to the last cycle in which its search ran out of probes."""
     searched_in_allocate: set[str] = field(default_factory=set)
+    """Keys of gangs that have searched for victims at their turn of allocate."""
+    cut: set[str] = field(default_factory=set)
+    """Keys of gangs for which the budget of device searches did not suffice in this cycle."""
+    cut_short: Mapping[str, int] = field(default_factory=dict)
+    """Gang key to the last cycle in which it did not."""
     search_cache: SearchCache = field(default_factory=SearchCache)
     backoff: SearchBackoff = field(default_factory=SearchBackoff)
-    minimisation_budget: int = 32_768
+
+    departures: DepartureRules = DEFAULT_DEPARTURE_RULES
+    """What becomes of gangs on nodes that are about to go."""
+    at_risk: dict[str, GangAtRisk] = field(default_factory=dict)
+    """These gangs, by key."""
+    checkpoints: list[CheckpointRequest] = field(default_factory=list)
+    """Requests to save work."""
+    checkpoint_ends: list[float] = field(default_factory=list)
+    """Until when pods were asked before to save their work, seconds since the epoch."""
+    spot: CycleSpot = NO_SPOT
+    """Use of spot nodes."""
+    starting: dict[str, GangStarting] = field(default_factory=dict)
+    """Gangs whose pods are not ready, by key."""
+    failed_starts: dict[str, FailedStart] = field(default_factory=dict)
+    """Those of them that are evicted for it."""
+    avoided_nodes: tuple[AvoidedNode, ...] = ()
+    """Nodes on which pods of several gangs did not get ready."""
+    avoided_devices: tuple[AvoidedDevice, ...] = ()
+    """Devices with which they did not."""
+
     parts_of_cluster: dict[int, tuple[Floats, float]] = field(default_factory=dict)
+    """Cache of ``part_of_cluster`` by the id of a cost, which the entry keeps alive."""
     _requests: dict[str, tuple[int, PlacementRequest | None, Floats]] = field(default_factory=dict)
     _preconditions: dict[str, Unschedulable | None] = field(default_factory=dict)
     _charged: dict[str, Floats] = field(default_factory=dict)
