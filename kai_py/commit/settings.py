@@ -13,50 +13,53 @@ from kai_py.config import DoubleAllocationPolicy
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
-    """Limits, timeouts and policies of commit, and the scheduler's names.
-
-    ``scheduler_name`` also reports events; pods may name it or one of ``scheduler_aliases``.
-    ``concurrency``: bindings and claim writes under way at once; 16 is where an API server on two
-    cores is busiest, more only queues there. ``mirror_timeout``: how long the mirror may take to
-    show a write. ``write_kai_statuses``, ``write_grove_statuses``: whether to write the statuses of
-    KAI's and Grove's objects; ``node_pool``: the node pool in KAI's conditions, by
-    ``pool_label`` that of queues whose status is written. ``autoscaling``:
-    how gangs request nodes. ``claim_grace``: how long a claim may stay allocated to pods that are
-    not going to be bound. ``repair_interval``: time between two looks for bound pods without their
-    devices. ``failed_device_backoff``: how long a device that its driver could not
-    make ready is not allocated. ``double_allocation``: policy for a device that another scheduler
-    allocates too. ``queue_status_interval``: least time between two writes of a queue's status.
-    ``gpus``: how shared GPUs reach containers, None where they do not; ``gpu_interval``: time
-    between two looks for reservation pods that are not needed. ``max_grace``: the longest grace
-    period of an evicted pod.
-    ``retry`` is for a single call, ``backoff`` for a gang, pod or queue as a whole,
-    ``settle_pause`` for reads that are repeated until one of them succeeds.
-    """
+    """Limits, timeouts (in seconds) and policies of commit, and the scheduler's names."""
 
     scheduler_name: str = "kai-scheduler"
+    """Pods name it; it also reports events."""
     scheduler_aliases: tuple[str, ...] = ()
+    """Other names that pods may name."""
     concurrency: int = 16
+    """Bindings and claim writes under way at once; 16 is where an API server on two cores is
+    busiest, more only queues there."""
     status_concurrency: int = 4
     events_per_second: float = 50.0
     events_burst: int = 200
     message_interval: float = 10.0
     queue_status_interval: float = 5.0
+    """Least time between two writes of a queue's status."""
     write_kai_statuses: bool = True
+    """Whether to write the statuses of KAI's objects."""
     write_grove_statuses: bool = False
+    """Whether to write the statuses of Grove's objects."""
     node_pool: str = ""
+    """The node pool in KAI's conditions."""
     pool_label: str = ""
+    """The label that names the pool of a queue; statuses of other pools are not written."""
     autoscaling: AutoscalingConfig = field(default_factory=AutoscalingConfig)
+    """How gangs request nodes."""
     mirror_timeout: float = 10.0
+    """How long the mirror may take to show a write."""
     claim_grace: float = 90.0
+    """How long a claim may stay allocated to pods that are not going to be bound."""
     repair_interval: float = 10.0
+    """Time between two looks for bound pods without their devices."""
     failed_device_backoff: float = 60.0
+    """How long a device that its driver could not make ready is not allocated."""
     double_allocation: DoubleAllocationPolicy = DoubleAllocationPolicy.GIVE_WAY_BEFORE_START
+    """Policy for a device that another scheduler allocates too."""
     gpus: GpuDelivery | None = None
+    """How shared GPUs reach containers, None where they do not."""
     gpu_interval: float = 1.0
+    """Time between two looks for reservation pods that are not needed."""
     max_grace: float = 1800.0
+    """The longest grace period of an evicted pod."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    """Of a single call."""
     backoff: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=0.5, maximum=60.0))
+    """Of a gang, pod or queue as a whole."""
     settle_pause: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=1.0, maximum=30.0))
+    """Of reads that are repeated until one of them succeeds."""
     readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)
 
     def reports_on(self, queue: ObjectMeta) -> bool:

@@ -116,52 +116,53 @@ class ExpectedPods:
 
 @dataclass(frozen=True, slots=True)
 class GangSpec:
-    """A gang as derived from its pods' owners.
-
-    ``key`` is unique in the cluster and stable over restarts: ``namespace/Kind/name``. ``subgroup``
-    and ``order`` are those of the pod in question: its leaf, and its rank in the gang (lower is
-    placed first). ``queue`` is empty when nothing names one; ``preemptible`` is None when the
-    priority decides; ``semi_preemptible`` protects the pods up to minMember. ``suspend``: whether
-    its Job is suspended in place of evicting all its pods. ``workload_class`` is the purpose of
-    pods of this kind (``train``, ``build``, ``inference``): dialects derive default priorities from
-    it. ``expected_runtime``: declared run time of its pods in seconds, ``checkpoint_interval``: how
-    often they save their work. ``ageing``: seconds of
-    waiting that count as one point of its priority. ``provisioning_class``: of the
-    ProvisioningRequest made while it waits; None: as configured. ``has_roles``: its pods are made
-    from several templates, which have been read.
-
-    ``problem``: one sentence, naming object and field, why the gang can't be placed; with
-    ``owner_unknown`` only because an owner is not known yet. ``pod_problem``: why this pod can't be
-    placed, though the rest of the gang may. ``ignored_markers``: other groups that the pod names
-    without effect, because a source with precedence decided. ``expected``: pods created later, for
-    which there must be capacity before any pod starts. ``failure_limits``: how many evictions the
-    workloads that own this pod survive. ``rule``: what made these pods a gang, as people read it.
-    """
+    """A gang as derived from its pods' owners, and what one of its pods is in it."""
 
     key: str
+    """Unique in the cluster and stable over restarts: ``namespace/Kind/name``."""
     owner: Owner
     queue: str
+    """Empty when nothing names one."""
     tree: Subgroup
     subgroup: str = ""
+    """The leaf of the pod in question."""
     order: int = 0
+    """The rank of the pod in question; lower is placed first."""
     preemptible: bool | None = None
+    """None when the priority decides."""
     semi_preemptible: bool = False
+    """Whether the pods up to minMember are protected."""
     suspend: bool | None = None
+    """Whether its Job is suspended in place of evicting all its pods."""
     total_pods: int = 0
     has_roles: bool = False
+    """Its pods are made from several templates, which have been read."""
     problem: str = ""
+    """One sentence, naming object and field: why the gang can't be placed."""
     owner_unknown: bool = False
+    """The ``problem`` is only that an owner is not known yet."""
     pod_problem: str = ""
+    """Why this pod can't be placed, though the rest of the gang may."""
     settings: GangSettings = DEFAULT_SETTINGS
     workload_class: str = ""
+    """The purpose of pods of this kind (``train``, ``build``, ``inference``): dialects derive
+    default priorities from it."""
     expected_runtime: float | None = None
+    """Declared run time of its pods in seconds."""
     checkpoint_interval: float | None = None
+    """How often they save their work, in seconds."""
     ageing: float | None = None
+    """Seconds of waiting that count as one point of its priority."""
     provisioning_class: str | None = None
+    """Of the ProvisioningRequest made while it waits; None: as configured."""
     ignored_markers: tuple[str, ...] = ()
+    """Other groups that the pod names without effect, because a source with precedence decided."""
     expected: tuple[ExpectedPods, ...] = ()
+    """Pods created later, for which there must be capacity before any pod starts."""
     failure_limits: tuple[FailureLimit, ...] = ()
+    """How many evictions the workloads that own this pod survive."""
     rule: str = ""
+    """What made these pods a gang, as people read it."""
 
 
 MAX_SUBGROUPS = 10_000

@@ -47,40 +47,41 @@ class GangAffinity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangSettings:
-    """Durations in seconds, times since the epoch; None leaves it to pods or configuration.
-
-    ``staleness_grace``: how long the gang may run below minMember (negative: for ever), and
-    ``stale_since`` when it was first found to. ``preemption_delay``: how long it waits, from its
-    creation or ``last_evicted``, before it may evict others. ``attempts_exhausted``: it requested
-    one attempt, which was made. ``mark_unschedulable``: whether a condition of its pods says that
-    they are unschedulable. ``may_preempt``: whether it may evict others, if its pods may.
-    ``gang_affinity``: preferred locations, the most preferred first. ``wording``: the terms of
-    messages to its users. ``on_departure``: what becomes of it when a node of it is about to go,
-    ``checkpoint_grace`` how long its pods take to save their work. ``is_default_priority``: its
-    group names no class, so ``priority`` is only what the API server fills in. ``spot``: whether it
-    goes to spot nodes, ``spot_fallback_after`` how long it waits for those before it uses others.
-    ``ready_timeout``: by when minMember pods must be ready after it has started; 0: never.
-    ``restarts_whole``: whether all of it restarts when pods that it needs are lost.
-    """
+    """Durations in seconds, times since the epoch; None leaves it to pods or configuration."""
 
     priority: int | None = None
     created: float | None = None
     staleness_grace: float | None = None
+    """How long the gang may run below minMember; negative: for ever."""
     stale_since: float | None = None
+    """When it was first found to."""
     preemption_delay: float = 0.0
+    """How long it waits, from its creation or ``last_evicted``, before it may evict others."""
     last_evicted: float | None = None
     attempts_exhausted: bool = False
+    """It requested one attempt, which was made."""
     mark_unschedulable: bool = True
+    """Whether a condition of its pods says that they are unschedulable."""
     may_preempt: bool = True
+    """Whether it may evict others, if its pods may."""
     gang_affinity: tuple[GangAffinity, ...] = ()
+    """Preferred locations, the most preferred first."""
     wording: Wording = Wording.NATIVE
+    """The terms of messages to its users."""
     on_departure: DepartureTreatment | None = None
+    """What becomes of it when a node of it is about to go."""
     checkpoint_grace: float | None = None
+    """How long its pods then take to save their work."""
     is_default_priority: bool = False
+    """Its group names no class, so ``priority`` is only what the API server fills in."""
     restarts_whole: bool | None = None
+    """Whether all of it restarts when pods that it needs are lost."""
     spot: SpotUse | None = None
+    """Whether it goes to spot nodes."""
     spot_fallback_after: float | None = None
+    """How long it waits for those before it uses others."""
     ready_timeout: float | None = None
+    """By when minMember pods must be ready after it has started; 0: never."""
 
 
 DEFAULT_SETTINGS = GangSettings()

@@ -167,35 +167,38 @@ class NodeClaim:
 
 
 class Placement(Struct, frozen=True):
-    """A pod assigned to a node.
-
-    ``allocate``: claims whose first user is this pod. ``reserve``: every claim of the pod; each
-    must list it, or its group, in ``status.reservedFor`` before it is bound. ``gpus``: the shared
-    GPUs of which it gets a part; ``former_gpus``: those that its labels name now. ``create_claim``:
-    a claim to be created for the pod first. ``provision``: volume claims to be provisioned for the
-    node. ``group_reservation``: claims that are reserved for the pod's group instead of the pod.
-    ``volumes``: volume claims and the volume to which each is bound. ``subgroup``: its leaf in its
-    gang; ``gpu_share``: the part that it gets of each of ``gpus``. ``node_claims``: those that take
-    resources of the node, ``node_amounts`` (row units) on top of the pod's requests.
-    ``named_queue``: as in ``Terms``.
-    """
+    """A pod assigned to a node."""
 
     pod: PodRef
     node: str
     allocate: tuple[ClaimAllocation, ...] = ()
+    """Claims whose first user is this pod."""
     reserve: tuple[ClaimRef, ...] = ()
+    """Every claim of the pod; each must list it, or its group, in ``status.reservedFor`` before
+    it is bound."""
     gpus: tuple[SharedGpu, ...] = ()
+    """The shared GPUs of which it gets a part."""
     former_gpus: tuple[SharedGpu, ...] = ()
+    """Those that its labels name now."""
     create_claim: ClaimToCreate | None = None
+    """A claim to be created for the pod first."""
     provision: tuple[str, ...] = ()
+    """Volume claims to be provisioned for the node."""
     group_reservation: GroupReservation | None = None
+    """Claims that are reserved for the pod's group instead of the pod."""
     volumes: tuple[tuple[ClaimRef, str], ...] = ()
+    """Volume claims and the volume to which each is bound."""
     subgroup: str = ""
+    """Its leaf in its gang."""
     gpu_share: GpuShare | None = None
+    """The part that it gets of each of ``gpus``."""
     node_claims: tuple[NodeClaim, ...] = ()
+    """Claims that take resources of the node."""
     node_amounts: Mapping[str, float] = {}
+    """What these take on top of the pod's requests, in row units."""
     limits: Mapping[str, int] = {}
     named_queue: str = ""
+    """As in ``Terms``."""
 
     def consumer(self, claim: ClaimRef) -> ResourceClaimConsumerReference:
         """The consumer for which a claim of the pod is reserved: the pod, or its group."""

@@ -65,93 +65,101 @@ class IgnoredMarkers:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The cluster at ``now`` (seconds since the epoch).
-
-    ``used``, ``releasing``: (resources, nodes) float64 in the units of ``resources``.
-    ``host_ports``: node row to the ports in use on it, and whether their pod is terminating;
-    ``attached``: the same of volumes. ``attach_limits``: node name and driver to how many volumes
-    the node takes; ``attachments``: node name to the volumes that are attached to it.
-    ``exclusive_claims``: volume claims whose only pod is on a node.
-    ``available_volumes``: existing volumes without a claim, the smallest first.
-    ``storage_capacities``: of drivers that report how large a volume may be, and where.
-    ``queue_allocated``: queue name to what its bound pods cost, and those that linger;
-    ``queue_requested`` adds pending pods, ``queue_non_preemptible`` is the part of the former that
-    cannot be preempted, ``queue_leaving`` the part of lingering pods that are not overdue.
-    ``gang_changes``: how ``gangs`` differ from those of the last snapshot.
-    ``below_min_members``: keys of gangs that run below minMember; ``started_in_part``: of those
-    that have started while some of their pods are created once others run; ``choosing_spot``: of
-    those whose workloads say whether they go to spot nodes; ``sharing``: of those with pods that
-    rely on claims that pods of other gangs are charged with. ``disrupted``: those that fell below
-    minMember as pods were ended from outside, and what happened. ``completed``: pods, by uid, that
-    ran to their end within the last minute. ``deleted_nodes``: those that were
-    deleted with pods on them; ``rebooted``: pods, by uid, whose node was rebooted under them.
-    ``refused``: keys of gangs for which nodes are left out, as kubelets refused their pods.
-    ``next_device``: when the next device that failed may be allocated again, inf if none did;
-    ``next_overdue``: when the next terminating pod takes longer than usual, or is stuck.
-    ``unhealthy``: by gang, the uids of pods that lost a device, each with its name; ``starting``:
-    of those that have not become ready on their nodes, each with the reason or "".
-    ``nominations``: pod uid to the node reserved for it. ``in_backoff``: gangs that are not placed
-    now, and why. ``terminating``: our pods that are terminating. ``releasable_claims``: claims
-    whose devices are about to be free. ``group_claim_users``: pods on nodes by the claim of their
-    PodGroup; a claim without users is about to be released.
-    ``pod_rules``: pods on nodes as far as rules between pods count them; ``namespaces``: labels by
-    name, for such rules. ``gpu_sharing``: GPUs that pods share; each counts in ``used`` as one
-    whole GPU. ``topologies``: name to node label keys, coarse to fine. ``known_names``: of objects
-    that pods may refer to. ``budgets``: disruption budgets that protect pods. ``numa``: by name,
-    the nodes that report NUMA zones.
-    ``invalid_objects``: those that could not be processed, in full or in part.
-    ``misnamed_schedulers``: pods that are no scheduler's, as they name almost this one.
-    """
+    """The cluster at ``now``. Rows and positions are those of ``resources`` and ``nodes``."""
 
     now: float
+    """Seconds since the epoch."""
     resources: ResourceIndex
     nodes: NodeColumns
     used: Floats
+    """(resources, nodes) float64, in the units of ``resources``."""
     releasing: Floats
+    """(resources, nodes) the part of ``used`` that terminating pods have."""
     gangs: Mapping[str, Gang]
     pending: tuple[str, ...]
+    """Keys of gangs with pods to place."""
     queues: tuple[QueueInfo, ...]
     queue_allocated: Mapping[str, Mapping[str, float]]
+    """Queue name to what its bound pods cost, and those that linger."""
     queue_requested: Mapping[str, Mapping[str, float]]
+    """The same with pending pods."""
     queue_non_preemptible: Mapping[str, Mapping[str, float]]
+    """The part of ``queue_allocated`` that cannot be preempted."""
     queue_leaving: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The part of ``queue_allocated`` of lingering pods that are not overdue."""
     gang_changes: GangChanges = NOTHING_KNOWN
+    """How ``gangs`` differ from those of the last snapshot."""
     below_min_members: tuple[str, ...] = ()
+    """Keys of gangs that run below minMember."""
     started_in_part: tuple[str, ...] = ()
+    """Keys of gangs that have started while some of their pods are created once others run."""
     choosing_spot: tuple[str, ...] = ()
+    """Keys of gangs whose workloads say whether they go to spot nodes."""
     sharing: tuple[str, ...] = ()
+    """Keys of gangs with pods that rely on claims that pods of other gangs are charged with."""
     disrupted: Mapping[str, str] = field(default_factory=dict)
+    """Gangs that fell below minMember as pods were ended from outside, and what happened."""
     completed: frozenset[str] = frozenset()
+    """Pods, by uid, that ran to their end within the last minute."""
     deleted_nodes: frozenset[str] = frozenset()
+    """Nodes that were deleted with pods on them."""
     rebooted: Mapping[str, str] = field(default_factory=dict)
+    """Pods, by uid, whose node was rebooted under them."""
     refused: tuple[str, ...] = ()
+    """Keys of gangs for which nodes are left out, as kubelets refused their pods."""
     devices: DeviceObjects = field(default_factory=DeviceObjects)
     next_device: float = math.inf
+    """When the next device that failed may be allocated again, inf if none did."""
     next_overdue: float = math.inf
+    """When the next terminating pod takes longer than usual, or is stuck."""
     unhealthy: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By gang, the uids of pods that lost a device, each with its name."""
     starting: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By gang, the uids of pods that are not ready on their nodes, each with the reason or ""."""
     host_ports: Mapping[int, tuple[tuple[HostPort, bool], ...]] = field(default_factory=dict)
+    """Node row to the ports in use on it, and whether their pod is terminating."""
     attached: Mapping[int, tuple[tuple[Attachment, bool], ...]] = field(default_factory=dict)
+    """The same of volumes."""
     attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Node name and driver to how many volumes the node takes."""
     attachments: Mapping[str, tuple[Attachment, ...]] = field(default_factory=dict)
+    """Node name to the volumes that are attached to it."""
     exclusive_claims: tuple[tuple[str, bool], ...] = ()
+    """Volume claims whose only pod is on a node."""
     available_volumes: tuple[AvailableVolume, ...] = ()
+    """Existing volumes without a claim, the smallest first."""
     storage_capacities: tuple[NodeStorageCapacity, ...] = ()
+    """Of drivers that report how large a volume may be, and where."""
     nominations: Mapping[str, NominatedNode] = field(default_factory=dict)
+    """Pod uid to the node reserved for it."""
     in_backoff: Mapping[str, str] = field(default_factory=dict)
+    """Gangs that are not placed now, and why."""
     ignored_markers: tuple[IgnoredMarkers, ...] = ()
     terminating: tuple[Member, ...] = ()
+    """Our pods that are terminating."""
     releasable_claims: tuple[ReleasableClaim, ...] = ()
+    """Claims whose devices are about to be free."""
     group_claim_users: Mapping[ClaimRef, frozenset[str]] = field(default_factory=dict)
+    """Pods on nodes by the claim of their PodGroup; a claim without users is about to be
+    released."""
     pod_rules: PodRuleIndex = field(default_factory=PodRuleIndex)
+    """Pods on nodes as far as rules between pods count them."""
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels by name, for such rules."""
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Name to node label keys, coarse to fine."""
     known_names: NamesByScope = field(default_factory=dict)
+    """Of objects that pods may refer to."""
     gpu_sharing: GpuSharing = field(default_factory=GpuSharing)
+    """GPUs that pods share; each counts in ``used`` as one whole GPU."""
     budgets: tuple[DisruptionBudget, ...] = ()
+    """Disruption budgets that protect pods."""
     numa: Mapping[str, NumaNode] = field(default_factory=dict)
+    """By name, the nodes that report NUMA zones."""
     invalid_objects: tuple[InvalidObject, ...] = ()
+    """Objects that could not be processed, in full or in part."""
     misnamed_schedulers: tuple[MisnamedScheduler, ...] = ()
+    """Pods that are no scheduler's, as they name almost this one."""
 
     @cached_property
     def has_releasing(self) -> bool:

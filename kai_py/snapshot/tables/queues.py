@@ -65,27 +65,21 @@ class NamespaceRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo:
-    """A queue as it was written, in the units of the resource rows.
+    """A queue as it was written, in the units of the resource rows; times are in seconds.
 
-    Of a resource missing in ``deserved`` nothing is guaranteed, except for cpu, memory and the
-    other base resources: these are not rationed by a queue that does not name them. A resource
-    missing in ``max`` is unlimited, in ``weights`` it has ``weight``. ``created``, min runtimes,
-    ``reserve_after`` and ``ageing`` are in seconds; None is inherited, also for ``ageing_limit``
-    and ``max_evictions_per_hour``.
-    ``api_version``: the API it was written in; ``problems``: faults already found there;
-    ``device_limits``: what its rows by attribute count; ``usage`` and ``evictions``: as recorded in
-    its status; ``namespaces`` whose workloads it takes (None: all). To an ``unlimited`` queue
-    every resource that it does not name is guaranteed without limit. ``spot``, ``spot_fallback``:
-    ``ready_timeout`` (seconds), ``ready_attempts``: None is inherited. ``spares``: nodes that only
-    gangs use which repair a loss (``kai_py.policy.spares``).
+    None is inherited, except for ``usage``, ``namespaces`` and ``spares``.
     """
 
     name: str
     parent: str = ""
     deserved: Mapping[str, float] = field(default_factory=dict)
+    """Nothing is guaranteed of a resource that is missing, except for cpu, memory and the other
+    base resources: a queue that does not name them is guaranteed all of them."""
     max: Mapping[str, float] = field(default_factory=dict)
+    """A resource that is missing is unlimited."""
     weight: float = 1.0
     weights: Mapping[str, float] = field(default_factory=dict)
+    """By resource, in place of ``weight``."""
     priority: int = 100
     created: float = 0.0
     preempt_min_runtime: float | None = None
@@ -95,17 +89,25 @@ class QueueInfo:
     ageing_limit: float | None = None
     max_evictions_per_hour: float | None = None
     api_version: str = ""
+    """The API that it was written in."""
     problems: "tuple[QueueProblem, ...]" = ()
+    """Faults already found there."""
     usage: UsageRecord | None = None
+    """Past usage as recorded in its status."""
     evictions: tuple[EvictionRecord, ...] = ()
+    """Past evictions as recorded in its status."""
     device_limits: tuple[DeviceLimit, ...] = ()
+    """What its rows by attribute count."""
     namespaces: NamespaceRule | None = None
+    """Whose workloads it takes; None: all."""
     unlimited: bool = False
+    """Every resource that it does not name is guaranteed without limit."""
     spot: SpotUse | None = None
     spot_fallback: SpotFallback | None = None
     ready_timeout: float | None = None
     ready_attempts: int | None = None
     spares: LabelSelector | None = None
+    """Nodes that only gangs use which repair a loss (``kai_py.policy.spares``)."""
 
 
 def with_ancestors(queues: Iterable[str], specs: Iterable[QueueInfo]) -> frozenset[str]:
