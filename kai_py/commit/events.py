@@ -4,7 +4,8 @@ The same note on the same object for the same reason is written once. A token bu
 a bounded queue keep a storm of events from delaying anything else. Events that do not fit, or that
 the server does not take, are dropped and counted, because an event is a hint: conditions and
 statuses are the truth. What is lost so is written when it is reported again; while the server
-fails, fewer and fewer are tried.
+fails, fewer and fewer are tried. Bindings come first: while as many are under way as may be, events
+wait, for some seconds.
 """
 
 import asyncio
@@ -31,6 +32,9 @@ EVENTS = define_kind(PartialObjectMetadata, "Event", "events", "v1", group="even
 MAX_NOTE = 1024
 MAX_REMEMBERED = 50_000
 MAX_QUEUED = 10_000
+DEFER_SECONDS = 10.0
+"""The longest wait for bindings to become fewer."""
+DEFER_POLL_SECONDS = 0.1
 
 
 class EventType(StrEnum):
@@ -156,8 +160,14 @@ class EventRecorder:
         instance: str,
         on_dropped: Callable[[], None],
         retry: RetryPolicy,
+        busy: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``retry``: the waits after events that a failing server did not take."""
+        """``retry``: the waits after events that a failing server did not take.
+
+        ``busy``: whether as many bindings are under way as may be.
+        """
+        self._busy = busy
+        self._busy_since: float | None = None
         self._client = client
         self._retry = retry
         self._bucket = bucket
@@ -188,12 +198,23 @@ class EventRecorder:
         loop, failures = asyncio.get_running_loop(), 0
         while True:
             event = await self._queue.get()
+            await self._let_bindings_pass()
             await asyncio.sleep(self._bucket.delay(loop.time()))
             failure = await self._write(event)
             self._queue.task_done()
             failures = 0 if failure is None else failures + 1
             if failure is not None:
                 await self._retry.sleep(failures, failure)
+
+    async def _let_bindings_pass(self) -> None:
+        """Wait while bindings wait for their turn, unless they have done so for too long."""
+        loop = asyncio.get_running_loop()
+        while self._busy():
+            self._busy_since = since = self._busy_since or loop.time()
+            if loop.time() >= since + DEFER_SECONDS:
+                return
+            await asyncio.sleep(DEFER_POLL_SECONDS)
+        self._busy_since = None
 
     async def drain(self, within: float) -> None:
         """Wait until all queued events are written, at most ``within`` seconds."""

@@ -40,9 +40,10 @@ class Executor:
         self._stale: tuple[str, ...] = ()
         lookups, settings = Lookups(dependencies.mirror), dependencies.settings
         gpu_reservations = _gpu_reservations(dependencies, lookups)
-        self._reports = PlanReports(dependencies, lookups)
+        access = dependencies.access(settings.concurrency)
+        self._reports = PlanReports(dependencies, lookups, access.limiter.locked)
         self.committer = Committer(
-            access=dependencies.access(settings.concurrency),
+            access=access,
             assume_cache=dependencies.assume_cache,
             find_claim=lookups.claim,
             holders=dependencies.holders,

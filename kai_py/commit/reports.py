@@ -39,7 +39,10 @@ NamedTask = tuple[str, Callable[[], Awaitable[None]]]
 class PlanReports:
     """The writers of statuses, events, gates and requests for nodes."""
 
-    def __init__(self, dependencies: ExecutorDependencies, lookups: Lookups) -> None:
+    def __init__(
+        self, dependencies: ExecutorDependencies, lookups: Lookups, busy: Callable[[], bool]
+    ) -> None:
+        """``busy``: whether as many bindings are under way as may be."""
         self._dependencies, self._lookups = dependencies, lookups
         client, mirror, settings = (
             dependencies.client,
@@ -53,6 +56,7 @@ class PlanReports:
             instance=dependencies.identity,
             on_dropped=dependencies.metrics.events_dropped.inc,
             retry=settings.retry,
+            busy=busy,
         )
         self._texts = NamespaceTexts()
         self.events = EventWriter(

@@ -35,7 +35,7 @@ def cluster():
 
 
 @contextlib.asynccontextmanager
-async def recording(cluster, bucket=FREE, *, drain=True):
+async def recording(cluster, bucket=FREE, *, drain=True, busy=lambda: False):
     def drop():
         cluster.dropped += 1
 
@@ -46,6 +46,7 @@ async def recording(cluster, bucket=FREE, *, drain=True):
         instance="host-1",
         on_dropped=drop,
         retry=QUICK,
+        busy=busy,
     )
     running = asyncio.create_task(recorder.run())
     try:
@@ -184,6 +185,28 @@ async def test_a_storm_of_events_does_not_delay_bindings(cluster):
 class Told(list):
     def record(self, event):
         self.append((event.regarding.kind, event.regarding.name, event.reason))
+
+
+async def test_bindings_come_before_events(cluster, monkeypatch):
+    monkeypatch.setattr(events, "DEFER_POLL_SECONDS", 0.001)
+    binding = asyncio.Event()
+    async with recording(cluster, busy=lambda: not binding.is_set()) as recorder:
+        recorder.record(event())
+        await asyncio.sleep(0.05)
+        assert written(cluster) == []
+        binding.set()
+        await recorder.drain(5.0)
+        assert len(written(cluster)) == 1
+
+
+async def test_events_do_not_wait_for_ever_for_bindings(cluster, monkeypatch):
+    monkeypatch.setattr(events, "DEFER_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(events, "DEFER_SECONDS", 0.02)
+    async with recording(cluster, busy=lambda: True) as recorder:
+        for number in range(5):
+            recorder.record(event(str(number)))
+        await recorder.drain(5.0)
+        assert len(written(cluster)) == 5
 
 
 def test_a_bound_gang_and_its_failures_are_told(cluster):
