@@ -22,6 +22,9 @@ MAX_INTERNED = 20_000
 MAX_INTERNED_BYTES = 16 * 1024 * 1024
 """The encodings of all cached parts, at most: one annotation may have 256 KiB."""
 
+NO_ITEMS: dict[str, Any] = {}
+"""Every empty dict: the dicts of a record are never changed."""
+
 UNIQUE_FIELDS = frozenset({"name", "uid", "resource_version"})
 """Fields whose strings hardly any other object shares."""
 
@@ -47,17 +50,22 @@ class Interning:
         return record
 
     def _intern_fields(self, struct: msgspec.Struct) -> None:
-        kind = type(struct)
+        kind, strings = type(struct), self._strings
         for name in _names(kind):
             part = getattr(struct, name)
-            shared = self._intern_part(kind, name, part)
+            # Most fields are not set. An empty dict is an object of its own, all other empty
+            # values are one.
+            if not part and type(part) is not dict:
+                continue
+            if type(part) is str:
+                shared = strings.get(part) or self._cached(strings, part, part)
+            else:
+                shared = self._intern_part(kind, name, part) if part else NO_ITEMS
             if shared is not part:
                 force_setattr(struct, name, shared)
 
     def _intern_part(self, kind: type, name: str, part: Any) -> Any:
-        if type(part) is str:
-            return part if name in UNIQUE_FIELDS else self._cached(self._strings, part, part)
-        if part is None or part == () or isinstance(part, int | float):
+        if isinstance(part, int | float):
             return part
         try:
             key = _encode(part)
@@ -103,12 +111,14 @@ def interned(decode: Callable[[Any], T]) -> Callable[[Any], T]:
 
 @cache
 def _names(kind: type) -> tuple[str, ...]:
-    """Fields whose values are more than a number or a time."""
+    """Fields whose values are more than a number, a time, or a string of one object."""
     if not issubclass(kind, msgspec.Struct):
         return ()
     plain = {int, float, bool}
     return tuple(
         each.name
         for each in fields(kind)
-        if each.type not in plain and "datetime" not in str(each.type)
+        if each.type not in plain
+        and "datetime" not in str(each.type)
+        and not (each.name in UNIQUE_FIELDS and each.type is str)
     )
