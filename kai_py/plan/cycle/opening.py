@@ -223,6 +223,7 @@ def open_session(
         reservation_seconds=settings.reservation_seconds,
         search_cache=memory.search_cache,
         backoff=memory.backoff,
+        infeasible_gangs=memory.infeasible.gangs,
     )
 
 

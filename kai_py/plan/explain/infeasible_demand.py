@@ -47,12 +47,15 @@ class InfeasibleDemand:
     _gangs: Mapping[str, Gang] | None = None
     _pending: tuple[str, ...] = ()
     _found: Mapping[str, Charge] = field(default_factory=dict)
+    gangs: frozenset[str] = frozenset()
+    """Keys of the gangs none of whose pending pods can ever run."""
 
     def of(
         self, snapshot: Snapshot, devices: ClusterDevices, empty_nodes: EmptyNodes
     ) -> Mapping[str, Charge]:
         """By queue, the charge of the pending pods that can never run."""
         if not len(snapshot.nodes):
+            self.gangs, self._gangs = frozenset(), None
             return {}
         inputs = snapshot.nodes.generation, snapshot.devices.generation, snapshot.topologies
         if inputs != self._inputs:
@@ -72,6 +75,12 @@ class InfeasibleDemand:
             self._by_gang = {key: self._by_gang[key] for key in snapshot.pending}
         self._gangs, self._pending = snapshot.gangs, snapshot.pending
         self._found = {queue: total(charges) for queue, charges in found.items()}
+        self.gangs = frozenset(
+            key
+            for key in snapshot.pending
+            if (charge := self._by_gang[key][1])
+            and charge == total(member.charge for member in gangs[key].pending)
+        )
         return self._found
 
 

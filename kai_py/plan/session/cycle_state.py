@@ -1,7 +1,7 @@
 """The state of one cycle that its actions share: statement, queues, placer, budgets, reasons."""
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -123,6 +123,8 @@ class CycleState:
     """Nodes on which pods of several gangs did not get ready."""
     avoided_devices: tuple[AvoidedDevice, ...] = ()
     """Devices with which they did not."""
+    infeasible_gangs: Collection[str] = frozenset()
+    """Keys of gangs that do not fit even on empty nodes."""
 
     parts_of_cluster: dict[int, tuple[Floats, float]] = field(default_factory=dict)
     """Cache of ``part_of_cluster`` by the id of a cost, which the entry keeps alive."""

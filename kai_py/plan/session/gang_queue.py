@@ -5,21 +5,27 @@ order of queues changes with each decision, as it depends on what they have allo
 
 Under the native rules a gang that would bring its queue above its fair share lets the next one of
 its priority pass that would not. Otherwise the rank of that one gang would put the queue, with all
-that it is entitled to, behind queues that have more of their shares.
+that it is entitled to, behind queues that have more of their shares. For the same reason a gang
+that could not start even if nothing else ran, for its size or the bounds of its queues, comes after
+all others of its queue, whatever its priority.
 """
 
+import math
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
-from kai_py.plan.placement.next_pods import elastic_rank
+import numpy as np
+
+from kai_py.plan.placement.next_pods import PlacementRequest, elastic_rank
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.policy.fairness_rules import ComparedResources
 from kai_py.policy.queue_order import GangKey, QueueOrder, gang_key
 from kai_py.snapshot.gangs import Gang, PodState
 
 MAX_PASSED = 64
-"""How many gangs that would exceed their queue's fair share are passed, at most."""
+"""How many gangs that would exceed their queue's fair share, or never start, are passed at once."""
 
 
 class GangQueue:
@@ -43,6 +49,8 @@ class GangQueue:
         self._lets_pass = state.quota.rules.compared_resources is not ComparedResources.ALL
         self._fair: list[list[float]] = state.quota.usage.fair.T.tolist()
         self._exceeding: dict[int, _Exceeding] = {}
+        self._bounds: dict[tuple[int, bool], list[float]] = {}
+        self._infeasible: dict[str, bool] = {}
         for queue in self._next:
             self._gangs[queue].sort()
             self.update(queue)
@@ -91,9 +99,45 @@ class GangQueue:
         if waiting is not None and len(self._next) > 1:
             at = self._next[queue]
             if self._lets_pass and at + 1 < len(waiting):
+                self._put_infeasible_last(queue, waiting, at)
                 self._let_pass(queue, waiting, at)
             request = self._state.request_cost(waiting[at][1]) if at < len(waiting) else None
             self._order.update(queue, request)
+
+    def _put_infeasible_last(
+        self, queue: int, waiting: list[tuple[GangKey, Gang]], at: int
+    ) -> None:
+        """Put the first gangs, as far as they can never start, behind all others."""
+        for _ in range(MAX_PASSED):
+            rank, gang = waiting[at]
+            if rank[0] == math.inf:
+                return
+            known = self._infeasible.get(gang.key)
+            if known is None:
+                known = self._infeasible[gang.key] = self._is_infeasible(queue, gang)
+            if not known:
+                return
+            del waiting[at]
+            insort(waiting, ((math.inf, *rank[1:]), gang), lo=at)
+            self._exceeding.pop(queue, None)
+
+    def _is_infeasible(self, queue: int, gang: Gang) -> bool:
+        """Whether the gang fits neither empty nodes nor queues of which nothing is allocated."""
+        if gang.key in self._state.infeasible_gangs:
+            return True
+        request = self._state.next_request(gang)
+        if request is None or not _has_fixed_cost(request):
+            return False
+        preemptible = gang.is_preemptible(request.members)
+        bounds = self._bounds.get((queue, preemptible))
+        if bounds is None:
+            queues = self._state.quota.queues
+            path = queues.ancestors(queue)
+            least = queues.max[:, path].min(axis=1)
+            if not preemptible:
+                least = np.minimum(least, queues.deserved[:, path].min(axis=1))
+            bounds = self._bounds[queue, preemptible] = least.tolist()
+        return not _stays_within(self._state.request_cost(gang).tolist(), NOTHING, bounds)
 
     def _let_pass(self, queue: int, waiting: list[tuple[GangKey, Gang]], at: int) -> None:
         """Put the first gang that stays within the fair share before those that do not."""
@@ -149,10 +193,21 @@ class _Exceeding(NamedTuple):
     end: int
 
 
-def _stays_within(cost: Sequence[float], allocated: Sequence[float], fair: Sequence[float]) -> bool:
-    """Whether a queue stays within its fair share with ``cost``; (quota resources,) each."""
-    for added, has, most in zip(cost, allocated, fair, strict=True):
-        if added > 0 and added > most - has + 1e-9:
+NOTHING: Iterable[float] = repeat(0.0)
+
+
+def _has_fixed_cost(request: PlacementRequest) -> bool:
+    """Whether the pods cost the same on any node and with any devices."""
+    return not any(
+        m.shape.has_claims or (m.shape.gpu_share is not None and m.shape.gpu_share.memory)
+        for m in request.members
+    )
+
+
+def _stays_within(cost: Sequence[float], allocated: Iterable[float], most: Sequence[float]) -> bool:
+    """Whether a queue stays within ``most`` with ``cost``; (quota resources,) each."""
+    for added, has, bound in zip(cost, allocated, most, strict=False):
+        if added > 0 and added > bound - has + 1e-9:
             return False
     return True
 

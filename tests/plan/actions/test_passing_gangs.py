@@ -2,6 +2,7 @@
 
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.session.turns import Unwatched
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.examples import examples
-from tests.support.worlds import World, gang, world
+from tests.support.worlds import World, gang, replayed, world
 
 QUEUES = [QueueInfo(name=name, deserved={"gpu": 6.0}) for name in ("a", "b")]
 SIZES = st.sampled_from([1, 6, 7, 7, 8, 8, 9])
@@ -85,3 +86,30 @@ def test_gangs_that_exceed_the_share_are_looked_at_once(monkeypatch):
     plan = world({"n0": 12}, *running, *waiting, queues=QUEUES).plan()
     assert len(plan.unplaced) == 200
     assert len(looked_at) <= 3 * len(waiting)
+
+
+@pytest.mark.parametrize(
+    "never",
+    [
+        gang("never", pods=1, gpus=16, queue="a", priority=9),
+        gang("never", pods=4, gpus=2, queue="fixed", priority=9, preemptible=False),
+        gang("never", pods=5, gpus=1, queue="limited", priority=9),
+    ],
+    ids=["larger than the nodes", "above what its queue deserves", "above the max of its queue"],
+)
+def test_a_gang_that_can_never_start_does_not_put_its_queue_behind_others(never):
+    queues = [
+        QueueInfo(name="a", deserved={"gpu": 4.0}, created=1.0),
+        QueueInfo(name="fixed", deserved={"gpu": 1.0}, weight=0.0, created=1.0),
+        QueueInfo(name="limited", deserved={"gpu": 1.0}, max={"gpu": 1.0}, created=1.0),
+        QueueInfo(name="b", deserved={"gpu": 0.0}),
+    ]
+    small = gang("small", pods=1, gpus=1, queue=never.queue)
+    others = gang("others", pods=8, gpus=1, floor=1, queue="b")
+    before = world({"n0": 8}, never, small, others, queues=queues)
+    plan = before.plan()
+    started = sorted(each.pod.name for group in plan.placements for each in group.pods)
+    assert started == [*(f"others-{i}" for i in range(7)), "small-0"]
+    after = replayed(before, plan).plan()
+    assert (after.evictions, after.placements) == ((), ())
+    assert "default/Gang/never" in [each.gang for each in after.unplaced]
