@@ -266,6 +266,7 @@ STEPS = {
     "explain what is infeasible": (run, "explain_infeasible"),
     "explain names": (run, "explain_unresolved_names"),
     "explain protections": (run, "explain_protections"),
+    "explain what waits": (run, "explain_postponed"),
     "explain spot nodes": (run, "explain_fallback"),
     "report reservations": (run, "report_reservations"),
     "admit": (run, "admit"),

@@ -32,6 +32,7 @@ from kai_py.plan.cycle.outcome import (
 from kai_py.plan.cycle.settings import CycleSettings
 from kai_py.plan.cycle.settled import FinishedCycle, SettledCycle, SettledGang, settle
 from kai_py.plan.explain.infeasible import explain_infeasible
+from kai_py.plan.explain.postponed import explain_postponed, without_victims
 from kai_py.plan.explain.unresolved_names import explain_unresolved_names
 from kai_py.plan.extensions import step_key
 from kai_py.plan.plan import Eviction, Plan, Unplaced
@@ -204,7 +205,9 @@ def _explain(state: CycleState, pending: Sequence[Gang], settings: CycleSettings
     step = state.turns.step
     step("explain what is infeasible", lambda: explain_infeasible(state, pending))
     step("explain names", lambda: explain_unresolved_names(state, pending))
-    step("explain protections", lambda: explain_protections(state, pending, settings.actions))
+    short = without_victims(state, pending)
+    step("explain protections", lambda: explain_protections(state, short, settings.actions))
+    step("explain what waits", lambda: explain_postponed(state, pending))
     step("explain spot nodes", lambda: explain_fallback(state, pending))
 
 

@@ -6,6 +6,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Owner
 from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.cycle.deadlines import next_deadline
+from kai_py.plan.explain.postponed import LOST_WORK, NOT_RELOCATED
 from kai_py.plan.plan import Action
 from kai_py.policy.lost_work import LossRules, lost_seconds
 from kai_py.snapshot.shape import Shape
@@ -160,6 +161,24 @@ def test_what_ends_at_an_unknown_time_goes_when_the_wait_has_cost_as_much(pods, 
     new = waiting("new", since=NOW - waited)
     plan = planned(large, new, *burst, nodes={"a": 4}, rules=WEIGHED)
     assert len(evicted(plan)) == (4 if goes else 0)
+
+
+def message_of(plan, name):
+    [found] = [each.message for each in plan.unplaced if each.gang.endswith(f"/{name}")]
+    return found
+
+
+def test_a_gang_for_which_nothing_is_evicted_yet_is_told_so():
+    large = ran("large", "aaaa", 20)
+    [waits] = planned(large, waiting("new"), nodes={"a": 4}, rules=WEIGHED).unplaced
+    assert waits.message.endswith(LOST_WORK)
+    assert "No preemption victims" not in waits.message
+    wide = [ends_in(ran(f"on-{n}", n, 30), 1, 30) for n in "ab"]
+    apart = waiting("apart", gpus=2, queue="guest", since=NOW - 3000)
+    plan = planned(*wide, apart, nodes={"a": 2, "b": 2}, rules=WEIGHED)
+    assert message_of(plan, "apart").endswith(NOT_RELOCATED)
+    protected = planned(ran("own", "aaaa", 20, queue="owner"), waiting("new"), nodes={"a": 4})
+    assert LOST_WORK not in message_of(protected, "new")
 
 
 def test_what_serves_requests_does_not_wait_for_others():
