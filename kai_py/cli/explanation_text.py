@@ -1,4 +1,7 @@
-"""Explanations on the terminal: the reason, what would help, what it costs, past decisions."""
+"""Explanations on the terminal: the reason, what would help, what it costs, past decisions.
+
+Of a claim: how many devices each check rejects.
+"""
 
 import contextlib
 import io
@@ -10,9 +13,9 @@ from dataclasses import dataclass
 
 import typer
 
-from kai_py.cli.claim_funnel import print_claim
 from kai_py.cli.output import count_of, print_table, say
 from kai_py.cli.sentences import say_sentence
+from kai_py.observe.claim_funnel import ClaimFunnel, RequestFunnel
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation, QueueLevel
 from kai_py.observe.share_steps import format_amount
@@ -69,7 +72,7 @@ def _print(explanation: Explanation) -> None:
             map(_level, (*explanation.queues, *explanation.limited_resources)),
         )
     if explanation.claim is not None:
-        print_claim(explanation.claim)
+        _print_claim(explanation.claim)
     if explanation.history:
         typer.echo("\nDecisions:")
         for decision in explanation.history:
@@ -180,3 +183,35 @@ def _commands(suggestion: Suggestion) -> Iterator[str]:
             yield step.command
         elif step.verb is not Verb.ADD_NODES:
             yield f"{step.verb} {step.kind} {step.name} (-o json has its manifest)"
+
+
+def _print_claim(claim: ClaimFunnel) -> None:
+    """Print the funnel of a claim."""
+    if claim.allocated:
+        say("")
+        say(f"Claim {claim.claim} is allocated {', '.join(claim.allocated)}.")
+        return
+    say("")
+    nodes = count_of(claim.nodes, "node")
+    say(f"Devices for claim {claim.claim}: {claim.devices} on {nodes}.")
+    if claim.message:
+        say(f"  {claim.message}")
+    for pool in claim.unusable_pools:
+        say(f"  pool {pool} is not used")
+    for request in claim.requests:
+        count = request.count or "all"
+        say("")
+        say(f"  request {request.request}: {count} of class {request.device_class}")
+        print_table(("DEVICES", "", "REASON"), _request_rows(claim, request))
+        if request.nearest is not None:
+            has = " and ".join(
+                f"{name} is {value}" for name, value in request.nearest.actual.items()
+            )
+            say(f"  nearest is {request.nearest.device}{f', where {has}' if has else ''}")
+
+
+def _request_rows(claim: ClaimFunnel, request: RequestFunnel) -> Iterator[tuple[str, str, str]]:
+    yield str(claim.devices), "exist", ""
+    for each in request.rejected:
+        yield f"-{each.devices}", each.check, each.reason
+    yield str(request.free), "free", f"at most {request.max_per_node} on a node"

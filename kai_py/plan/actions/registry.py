@@ -7,7 +7,7 @@ through ``state.statement``, which keeps the accounts, and calls no API.
 from collections.abc import Callable, Mapping, Sequence
 
 from kai_py.plan.actions.allocate import allocate
-from kai_py.plan.actions.allocate_in_turn import VictimAction
+from kai_py.plan.actions.allocate_without_bypass import VictimAction
 from kai_py.plan.actions.consolidate import consolidate
 from kai_py.plan.actions.preempt import preempt
 from kai_py.plan.actions.reclaim import reclaim

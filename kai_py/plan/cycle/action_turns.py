@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from kai_py.plan.actions.allocate_in_turn import allocate_without_bypass
+from kai_py.plan.actions.allocate_without_bypass import allocate_without_bypass
 from kai_py.plan.actions.registry import ACTIONS, VICTIM_ACTIONS, registered_action
 from kai_py.plan.actions.turnover import Turnover
 from kai_py.plan.cycle.settings import CycleSettings

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.plan.actions import allocate_in_turn
+from kai_py.plan.actions import allocate_without_bypass
 from kai_py.plan.plan import Action, Stage
 from kai_py.policy.fairness_rules import KAI, NATIVE, BypassPolicy
 from kai_py.snapshot.tables.queues import QueueInfo
@@ -60,8 +60,10 @@ def test_what_is_in_nobodys_way_starts_in_the_same_cycle():
 
 @pytest.mark.parametrize(("gpus", "passes"), [(0, 1), (1, 2)])
 def test_what_only_takes_from_plenty_does_not_lead_to_a_second_pass(monkeypatch, gpus, passes):
-    made, one_pass = [], allocate_in_turn.allocate
-    monkeypatch.setattr(allocate_in_turn, "allocate", lambda *given: made.append(one_pass(*given)))
+    made, one_pass = [], allocate_without_bypass.allocate
+    monkeypatch.setattr(
+        allocate_without_bypass, "allocate", lambda *given: made.append(one_pass(*given))
+    )
     plan = cluster(
         node("a"),
         queue("team", 8),
