@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from kai_py.watch.backoff import Backoff
 from kai_py.watch.client import Client
 from kai_py.watch.collection import Collection, OnChange, Rejected
 from kai_py.watch.discovery import Served, discover
 from kai_py.watch.errors import ApiError, NotFound
 from kai_py.watch.kinds import WATCHED
-from kai_py.watch.reflector import SILENCE_SECONDS, Backoff, Reflector
+from kai_py.watch.reflector import SILENCE_SECONDS, Reflector
 from kai_py.watch.resource import Key, Kind, Resource, T
 
 DISCOVERY_SECONDS = 30.0

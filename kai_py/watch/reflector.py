@@ -17,11 +17,6 @@ A 404 for the collection ends ``run``: the kind is not served (any more).
 
 Source: "Efficient detection of changes" in the Kubernetes API concepts, KEP-3157 (watch-list),
 KEP-956 (bookmarks).
-
-Exponential backoff with jitter.
-
-Delays are ``first``, 2·first, 4·first … up to ``maximum``, each times a random factor between 0.8
-and 1.2, so that clients that failed together do not retry together.
 """
 
 import asyncio
@@ -32,6 +27,7 @@ from typing import Generic, TypeAlias
 
 import msgspec
 
+from kai_py.watch.backoff import Backoff
 from kai_py.watch.collection import Collection, Entry, entry_key, entry_version
 from kai_py.watch.errors import (
     ApiError,
@@ -54,32 +50,6 @@ from kai_py.watch.wire import (
     decode_event,
     decode_page,
 )
-
-
-class Backoff:
-    """The delays of one operation; not to be shared between operations. Times in seconds."""
-
-    def __init__(
-        self,
-        *,
-        first: float = 0.2,
-        maximum: float = 30.0,
-        uniform: Callable[[float, float], float] = random.uniform,
-    ) -> None:
-        self._first = first
-        self._maximum = maximum
-        self._uniform = uniform
-        self._delay = 0.0
-
-    def next(self) -> float:
-        """Return the seconds to wait after one more failure."""
-        self._delay = min(max(self._delay * 2, self._first), self._maximum)
-        return self._delay * self._uniform(0.8, 1.2)
-
-    def reset(self) -> None:
-        """Start over after a success."""
-        self._delay = 0.0
-
 
 PAGE_SIZE = 500
 LIST_SECONDS = 120.0

@@ -258,6 +258,7 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
         "_requests",
         "_preconditions",
         "_reclaim_min_runtimes",
+        "_lowest_priorities",
     }
     known = inputs | of_settings | budgets | order_of_gangs | who_waits | other_actions | results
     assert {each.name for each in fields(CycleState)} == known | derived

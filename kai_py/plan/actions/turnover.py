@@ -73,7 +73,6 @@ class Turnover:
         self._costs: dict[str, Floats] = {}
         self._failed: set[tuple[int, int, float]] = set()
         self._ends: tuple[int, list[_End]] | None = None
-        self._lowest: dict[str, int] = {}
 
     def start_over(self) -> None:
         """Forget which gangs wait, after all placements have been undone."""
@@ -186,14 +185,9 @@ class Turnover:
             patience = self._patience if served else min(self._patience, UNSERVED_PATIENCE)
             return self._state.due.since(gang, self._state.snapshot.now), patience, True
         self._state.due.record_above_share(gang)
-        preempts = self._may_preempt and self._lowest_priority(gang.queue) < gang.priority
+        lowest = self._state.lowest_evictable_priority(queue)
+        preempts = self._may_preempt and lowest is not None and lowest < gang.priority
         return gang.waiting_since, self._patience, preempts
-
-    def _lowest_priority(self, queue: str) -> float:
-        if queue not in self._lowest:
-            gangs = self._state.evictable.get(self._state.quota.queues.positions[queue], ())
-            self._lowest[queue] = min((gang.priority for gang in gangs), default=1 << 40)
-        return self._lowest[queue]
 
     def _ends_soon(self) -> list[_End]:
         """Running pods that are expected to end in time, the first first."""

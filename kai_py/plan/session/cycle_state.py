@@ -132,6 +132,7 @@ class CycleState:
     _preconditions: dict[str, Unschedulable | None] = field(default_factory=dict)
     _charged: dict[str, Floats] = field(default_factory=dict)
     _reclaim_min_runtimes: dict[int, list[float]] = field(default_factory=dict)
+    _lowest_priorities: dict[int, int | None] = field(default_factory=dict)
 
     @property
     def is_unfinished(self) -> bool:
@@ -163,6 +164,13 @@ class CycleState:
             if queue is not None:
                 found.setdefault(queue, []).append(gang)
         return found
+
+    def lowest_evictable_priority(self, queue: int) -> int | None:
+        """The lowest priority of a queue's gangs in ``evictable``; None if it has none there."""
+        if queue not in self._lowest_priorities:
+            gangs = self.evictable.get(queue, ())
+            self._lowest_priorities[queue] = min((gang.priority for gang in gangs), default=None)
+        return self._lowest_priorities[queue]
 
     @cached_property
     def next_ends(self) -> Sequence[PodEnd]:

@@ -33,7 +33,6 @@ class VictimPool:
         """Nothing is built yet: the units of a queue are built when first needed."""
         self.costs = EvictionCosts(state)
         self._state = state
-        self._lowest_priority: dict[int, int | None] = {}
         self._units: dict[int, list[VictimUnit]] = {}
         self._limits: dict[int, FailureLimit | None] = {}
         self._evicted_count: dict[int, int] = {}
@@ -45,14 +44,6 @@ class VictimPool:
     def gangs(self, queue: int) -> Sequence[Gang]:
         """Preemptible gangs of a queue that had running pods when the action began."""
         return self._state.evictable.get(queue, ())
-
-    def lowest_priority(self, queue: int) -> int | None:
-        """The lowest priority among them; None where there are none."""
-        if queue not in self._lowest_priority:
-            self._lowest_priority[queue] = min(
-                (gang.priority for gang in self.gangs(queue)), default=None
-            )
-        return self._lowest_priority[queue]
 
     def units(self, queue: int, *, guaranteed: bool = False) -> Iterator[VictimUnit]:
         """Units of a queue in order, without those that were evicted or that a limit protects.

@@ -189,7 +189,7 @@ def _within_queue(
 ) -> Iterator[Protection]:
     """What protects the running gangs of the same queue from preemption."""
     queue = reclaimer.queue
-    lowest = pool.lowest_priority(queue)
+    lowest = state.lowest_evictable_priority(queue)
     if lowest is None:
         return
     if lowest >= gang.priority:
