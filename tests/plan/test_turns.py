@@ -7,7 +7,7 @@ import pytest
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.actions.turnover import Turnover
-from kai_py.plan.cycle import CycleMemory, CycleSettings, outcome, run, run_cycle
+from kai_py.plan.cycle import CycleMemory, CycleSettings, outcome, run, run_cycle, unplaced
 from kai_py.plan.cycle import action_turns as actions
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.placement.gang import Placer
@@ -138,14 +138,14 @@ def test_a_running_gang_that_cannot_be_divided_is_no_victim(monkeypatch):
 
 
 def test_an_error_in_the_explanation_of_a_gang_is_its_reason(monkeypatch):
-    explained = outcome.elastic_pods
+    explained = unplaced.elastic_pods
 
     def failing(each, statement):
         if each.owner.name == "bad":
             raise Broken("no such number")
         return explained(each, statement)
 
-    monkeypatch.setattr(outcome, "elastic_pods", failing)
+    monkeypatch.setattr(unplaced, "elastic_pods", failing)
     before = world({"n": 3}, mixed("good"), mixed("bad", created=5), mixed("last", created=9))
     plan = played(before, CycleMemory(ClusterDevices()))
     assert set(placed(plan)) == {"good-a", "good-b"}

@@ -1,0 +1,123 @@
+"""The evictions of a finished cycle: which victims leave, and which Jobs are suspended for it.
+
+A victim that was placed on its own node again, unchanged, stays; one that was placed elsewhere is
+relocated. A Job is suspended in place of evicting its pods where it asks for that (or by default,
+if so configured) and the whole gang is evicted, and wherever it would fail with the pods that it
+loses: then those go as well that could have stayed, as part of a Job can't be suspended.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+
+from msgspec.structs import replace
+
+from kai_py.plan.plan import Action, Eviction
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.state.assignment import Evicted
+from kai_py.plan.state.statement import Statement
+from kai_py.plan.victims.survival import SUSPENDED, effect_text, exceeded_limit
+from kai_py.snapshot.admitted_gangs import can_be_suspended
+
+SUSPENDING_ACTIONS = (Action.PREEMPT, Action.RECLAIM, Action.CONSOLIDATE)
+
+
+def list_evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, ...]:
+    """Every eviction of the cycle; a pod placed on its own node again, unchanged, stays.
+
+    Not where a node is about to go: the pods of a gang that moves whole restart together.
+    """
+    relocated = {
+        uid: state.snapshot.nodes.names[assignment.row]
+        for uid, assignment in state.statement.placed.items()
+        if uid in state.statement.evicted
+    }
+    leaving = [
+        victim
+        for uid, victim in state.statement.evicted.items()
+        if relocated.get(uid) != victim.member.node
+        or victim.action is Action.DEPARTURE
+        or _changes_devices(state, victim)
+    ]
+    suspended = suspended_gangs(state.statement, leaving, by_default=suspend_jobs)
+    effects = _effects(leaving, suspended)
+    return tuple(
+        Eviction(
+            pod=victim.member.pod,
+            node=victim.member.node,
+            gang=victim.gang.key,
+            owner=victim.gang.owner,
+            queue=victim.gang.queue,
+            action=victim.action,
+            preemptor=victim.beneficiary.key,
+            preemptor_queue=victim.beneficiary.queue,
+            reason=victim.reason,
+            relocated_to=relocated.get(victim.member.pod.uid, ""),
+            suspend=victim.gang.key in suspended,
+            effect=effects[victim.gang.key],
+        )
+        for victim in _with_all_pods(leaving, suspended)
+    )
+
+
+def suspended_gangs(
+    statement: Statement, leaving: Iterable[Evicted], *, by_default: bool
+) -> frozenset[str]:
+    """Keys of the gangs to suspend, of those that lose the pods ``leaving``."""
+    victims: dict[str, list[Evicted]] = {}
+    for victim in leaving:
+        victims.setdefault(victim.gang.key, []).append(victim)
+    return frozenset(
+        key
+        for key, lost in victims.items()
+        if can_be_suspended(lost[0].gang)
+        and (
+            exceeded_limit(lost[0].gang, (each.member for each in lost)) is not None
+            or _asks_for_suspension(statement, lost, by_default=by_default)
+        )
+    )
+
+
+def _asks_for_suspension(
+    statement: Statement, lost: Sequence[Evicted], *, by_default: bool
+) -> bool:
+    """Whether all of a gang is evicted that is suspended then, though it would survive it."""
+    gang = lost[0].gang
+    starting = any(member.pod.uid in statement.placed for member in gang.pending)
+    return (
+        (by_default if gang.suspend is None else gang.suspend)
+        and len(lost) == len(gang.bound)
+        and not starting
+        and all(each.action in SUSPENDING_ACTIONS for each in lost)
+    )
+
+
+def _effects(leaving: Sequence[Evicted], suspended: Set[str]) -> dict[str, str]:
+    """By gang what the evictions do to its workload."""
+    lost: dict[str, list[Evicted]] = {}
+    for victim in leaving:
+        lost.setdefault(victim.gang.key, []).append(victim)
+    return {
+        key: SUSPENDED
+        if key in suspended
+        else effect_text(victims[0].gang, [each.member for each in victims])
+        for key, victims in lost.items()
+    }
+
+
+def _with_all_pods(leaving: Sequence[Evicted], suspended: Set[str]) -> Iterator[Evicted]:
+    """``leaving``, and after the first pod of a Job to suspend all of its other pods."""
+    listed = {victim.member.pod.uid for victim in leaving}
+    for victim in leaving:
+        yield victim
+        if victim.gang.key not in suspended:
+            continue
+        for member in victim.gang.bound:
+            if member.pod.uid not in listed:
+                listed.add(member.pod.uid)
+                yield replace(victim, member=member)
+
+
+def _changes_devices(state: CycleState, victim: Evicted) -> bool:
+    """Whether a pod that is placed on its own node again gets other devices there."""
+    placed_again = state.statement.placed[victim.member.pod.uid].member
+    # `is not`: relocation gives a pod with new device claims a new Member, and only then.
+    return bool(placed_again.gpus) or placed_again is not victim.member

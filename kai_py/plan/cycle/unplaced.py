@@ -1,0 +1,106 @@
+"""Gangs with pods that are left over after a cycle, each with the first stage that stops it."""
+
+from collections.abc import Mapping, Sequence
+
+from kai_py.grouping.gang_settings import Wording
+from kai_py.plan.placement.next_pods import elastic_pods, incomplete_subgroup, pod_not_ready
+from kai_py.plan.placement.reasons import Unschedulable
+from kai_py.plan.plan import SHORT_OF_CAPACITY, Stage, Unplaced
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.state.assignment import Assignment
+from kai_py.plan.state.capacity import Capacity
+from kai_py.snapshot.gangs import Gang, Member
+
+EXPECTED_PODS_COUNT = SHORT_OF_CAPACITY | {Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE}
+"""Stages at which pods that do not exist yet are requested together with those that do."""
+
+
+def list_unplaced(
+    state: CycleState, pending: Sequence[Gang], answers: Mapping[str, Unplaced | None]
+) -> tuple[Unplaced, ...]:
+    """The gangs with pods that are left over, and why.
+
+    ``answers``: by key of a gang what is known of it already; None: nothing of it is unplaced.
+    """
+    unplaced: list[Unplaced] = []
+    placed = state.statement.placed
+    for gang in pending:
+        if gang.key in answers:
+            answer = answers[gang.key]
+            unplaced += () if answer is None else (answer,)
+            continue
+        pods = tuple([m.pod for m in gang.members if _is_unplaced(placed, m)])
+        if not pods:
+            continue
+        try:
+            reason = state.unschedulable.get(gang.key) or _default_reason(state, gang)
+            elastic = elastic_pods(gang, state.statement)
+        except Exception as error:
+            # What fails for one gang must not take the plan of all others with it.
+            state.turns.fail(gang, error)
+            reason, elastic = _failure_reason(state, gang), ()
+        unplaced.append(
+            Unplaced(
+                gang=gang.key,
+                owner=gang.owner,
+                queue=gang.queue,
+                stage=reason.stage,
+                message=_message(gang, reason),
+                pods=pods,
+                marked=gang.mark_unschedulable,
+                shortage=reason.shortage,
+                protections=reason.protections,
+                elastic=elastic,
+                ageing_points=state.ageing.points(gang),
+                is_infeasible=bool(reason.infeasible),
+            )
+        )
+    return tuple(unplaced)
+
+
+def _failure_reason(state: CycleState, gang: Gang) -> Unschedulable:
+    failed = state.turns.failed[gang.key]
+    return Unschedulable(Stage.SCHEDULER_ERROR, f"{failed.message}.")
+
+
+def _message(gang: Gang, reason: Unschedulable) -> str:
+    """Whether waiting can help, the reason, and the expected pods that had to fit as well."""
+    if gang.wording is Wording.NATIVE and (reason.infeasible or reason.hint):
+        infeasible = f"Infeasible: {reason.infeasible}. " if reason.infeasible else ""
+        message = reason.message_beside_infeasible.rstrip(".")
+        hint = f" {reason.hint}" if reason.hint else ""
+        return f"{infeasible}{message}.{hint}"
+    if not gang.placeholders or reason.stage not in EXPECTED_PODS_COUNT:
+        return reason.message
+    count = len(gang.placeholders)
+    expected = (
+        f"{count} pods that are not created yet" if count > 1 else "a pod that is not created yet"
+    )
+    return f"{reason.message} Capacity is also needed for {expected}."
+
+
+def _is_unplaced(placed: Mapping[str, Assignment], member: Member) -> bool:
+    assignment = placed.get(member.pod.uid)
+    return not member.node if assignment is None else assignment.capacity is Capacity.FUTURE_IDLE
+
+
+def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
+    if gang.attempts_exhausted:
+        hint = "see its condition for the reason"
+        return Unschedulable(Stage.BACKOFF, f"its only scheduling attempt has been made; {hint}.")
+    if gang.key in state.snapshot.in_backoff:
+        reason = state.snapshot.in_backoff[gang.key] or "see the gang's events"
+        return Unschedulable(
+            Stage.SCHEDULER_ERROR, f"the last attempts to start it failed: {reason}."
+        )
+    not_ready = next((m for m in gang.pending if m.waiting_for), None)
+    if not_ready is not None and not_ready.pod.uid not in state.statement.placed:
+        return pod_not_ready(gang, not_ready)
+    placed = state.statement.placed
+    nominated = [m for m in gang.pending if m.pod.uid in placed and _is_unplaced(placed, m)]
+    incomplete = None if nominated else incomplete_subgroup(gang)
+    return incomplete or Unschedulable(
+        Stage.NOMINATED,
+        f"capacity is being freed for {len(nominated or gang.pending)} pods; they start when the "
+        "terminating pods have ended.",
+    )
