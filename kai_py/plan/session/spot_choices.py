@@ -25,8 +25,7 @@ from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.spot import SpotChoice, SpotLabelValues, spot_nodes
-from kai_py.snapshot.tables.queue_checks import MAX_DEPTH
-from kai_py.snapshot.tables.queues import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo, inherited
 
 NUMBERS_PER_CHOICE = 2**40
 """A shape with a choice has the number of the shape without one plus a multiple of this."""
@@ -138,22 +137,19 @@ class SpotChoices:
 
 def _queue_spots(queues: Iterable[QueueInfo]) -> dict[str, _QueueSpot]:
     """By name of a queue, what it sets or inherits from the nearest queue above that sets it."""
-    specs = {spec.name: spec for spec in queues}
-    if all(spec.spot is None and spec.spot_fallback is None for spec in specs.values()):
+    specs = tuple(queues)
+    uses = inherited(specs, lambda spec: spec.spot)
+    fallbacks = inherited(specs, lambda spec: spec if spec.spot_fallback is not None else None)
+    if not (uses or fallbacks):
         return {}
     found: dict[str, _QueueSpot] = {}
-    for name in specs:
-        chosen, at = _QueueSpot(), name
-        for _ in range(MAX_DEPTH + 1):
-            spec = specs.get(at)
-            if spec is None:
-                break
-            if chosen.use is None:
-                chosen = replace(chosen, use=spec.spot)
-            if chosen.fallback is None and spec.spot_fallback is not None:
-                chosen = replace(chosen, fallback=spec.spot_fallback, budget=at)
-            at = spec.parent
-        found[name] = chosen
+    for name in (spec.name for spec in specs):
+        setter = fallbacks.get(name)
+        found[name] = _QueueSpot(
+            uses.get(name),
+            setter.spot_fallback if setter is not None else None,
+            setter.name if setter is not None else "",
+        )
     return found
 
 

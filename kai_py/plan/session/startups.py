@@ -32,7 +32,7 @@ from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.device_health import DeviceKey
-from kai_py.snapshot.tables.queues import QueueInfo
+from kai_py.snapshot.tables.queues import QueueInfo, inherited
 
 DEFAULT_ATTEMPTS = 3
 FIRST_BACKOFF = 60.0
@@ -304,24 +304,17 @@ def min_member_is_ready(snapshot: Snapshot, gang: Gang) -> bool:
 
 
 def ready_rules(queues: Iterable[QueueInfo]) -> dict[str, ReadyRule]:
-    """The rule of each queue that has one, by name; empty where no queue sets a timeout."""
-    infos = {queue.name: queue for queue in queues}
-    if all(each.ready_timeout is None for each in infos.values()):
+    """The rule of each queue by name; empty where no queue sets a timeout."""
+    specs = tuple(queues)
+    timeouts = inherited(specs, lambda spec: spec.ready_timeout)
+    if not timeouts:
         return {}
-    return {name: _inherited(name, infos) for name in infos}
-
-
-def _inherited(name: str, infos: Mapping[str, QueueInfo]) -> ReadyRule:
-    timeout: float | None = None
-    attempts: int | None = None
-    seen: set[str] = set()
-    while name in infos and name not in seen:
-        seen.add(name)
-        info = infos[name]
-        timeout = info.ready_timeout if timeout is None else timeout
-        attempts = info.ready_attempts if attempts is None else attempts
-        name = info.parent
-    return ReadyRule(timeout or 0.0, DEFAULT_ATTEMPTS if attempts is None else attempts)
+    attempts = inherited(specs, lambda spec: spec.ready_attempts)
+    names = [spec.name for spec in specs]
+    return {
+        name: ReadyRule(timeouts.get(name, 0.0), attempts.get(name, DEFAULT_ATTEMPTS))
+        for name in names
+    }
 
 
 NO_RULE = ReadyRule()

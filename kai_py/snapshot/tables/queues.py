@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from kai_py.api.queue import API_VERSION, QUEUE_NAME_KEY
 from kai_py.api.records.core import LabelSelector
 from kai_py.api.spot import SpotFallback, SpotUse
+
+Value = TypeVar("Value")
 
 DEVICE_ATTRIBUTE = "deviceattribute/"
 DEVICE_SELECTOR = "deviceselector/"
@@ -123,16 +125,16 @@ def with_ancestors(queues: Iterable[str], specs: Iterable[QueueInfo]) -> frozens
 
 
 def inherited(
-    queues: Iterable[QueueInfo], own: Callable[[QueueInfo], float | None]
-) -> dict[str, float]:
+    queues: Iterable[QueueInfo], own: Callable[[QueueInfo], Value | None]
+) -> dict[str, Value]:
     """The value of each queue, or else of its nearest ancestor with one; others are left out."""
     specs = {spec.name: spec for spec in queues}
     if all(own(spec) is None for spec in specs.values()):
         return {}
-    found: dict[str, float | None] = {}
+    found: dict[str, Value | None] = {}
     for name in specs:
         at, walk = name, dict[str, None]()
-        value: float | None = None
+        value: Value | None = None
         while at in specs and at not in walk and value is None:
             walk[at] = None
             if at in found:
