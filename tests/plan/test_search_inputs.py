@@ -244,7 +244,13 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
     inputs = {"snapshot", "quota", "statement", "placer", "eviction_limits", "turns"}
     of_settings = {"max_relocated_pods", "probes_per_gang", "loss_rules", "accounting"}
     budgets = {"probes", "minimisation_budget"}
-    order_of_gangs = {"ageing", "out_of_budget", "cut_short", "searched_in_allocate", "infeasible_gangs"}
+    order_of_gangs = {
+        "ageing",
+        "out_of_budget",
+        "cut_short",
+        "searched_in_allocate",
+        "infeasible_gangs",
+    }
     who_waits = {"waiting", "postponed", "served", "due", "expected_ends"}
     other_actions = {"staleness_grace", "reservation_seconds", "departures", "spot"}
     results = {"searched", "cut", "unschedulable", "search_cache", "backoff"}

@@ -21,9 +21,9 @@ import numpy as np
 
 from kai_py.api.records.core import NodeSelector
 from kai_py.grouping.gang import Subgroup
-from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable, amount_text
+from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.placement.topology import largest_domain
 from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState

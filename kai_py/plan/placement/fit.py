@@ -3,13 +3,12 @@
 Cached for the cycle are the static masks and, for shapes that only need resources of nodes, a
 ``RunningFit`` that follows each change. O(nodes x resources) for all other shapes.
 
-``by_shape`` groups the pods of a gang, the largest first. ``dominates`` compares two shapes that
-only need resources of nodes: the first dominates the second if it requests at least as much of
-everything, and every node that admits it admits the second as well. If the second then fits
-nowhere, neither does the first. A whole GPU is at least as much as any part of one. O(nodes).
+``dominates`` compares two shapes that only need resources of nodes: the first dominates the second
+if it requests at least as much of everything, and every node that admits it admits the second as
+well. If the second then fits nowhere, neither does the first. A whole GPU is at least as much as
+any part of one. O(nodes).
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,38 +26,8 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFit, StaticFits, replicas_that_fit
 from kai_py.policy.pod_rules import apply_pod_rules
-from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
-
-
-def by_shape(members: Sequence[Member]) -> list[list[Member]]:
-    """Members grouped by shape, the largest first; groups and pods of one size keep their order.
-
-    Pods with other labels are in other groups even if their shapes have the same number.
-    """
-    if len(members) == 1:
-        return [list(members)]
-    groups: dict[object, list[Member]] = {}
-    for member in members:
-        shape = member.shape
-        key = (shape.number, *sorted(shape.labels.items())) if shape.labels else shape.number
-        groups.setdefault(key, []).append(member)
-    return largest_first(groups.values())
-
-
-def largest_first(groups: Iterable[list[Member]]) -> list[list[Member]]:
-    """Groups, each of one shape, by the size of their pods; equal sizes keep their order."""
-    return sorted(groups, key=_size, reverse=True)
-
-
-def _size(group: Sequence[Member]) -> tuple[float, float, float]:
-    charge, requests = group[0].charge, group[0].shape.requests
-    return (
-        charge.get("gpu", 0.0),
-        requests.get("cpu", 0.0),
-        requests.get("memory", 0.0),
-    )
 
 
 def slack(shape: Shape, resources: ResourceIndex, free: Floats) -> Floats:

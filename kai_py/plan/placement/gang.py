@@ -33,7 +33,6 @@ from kai_py.plan.placement.exact import (
     can_search,
     place_exactly,
 )
-from kai_py.plan.placement.fit import by_shape, largest_first
 from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.preferences import NEAR_GANG, inside_domain
 from kai_py.plan.placement.reasons import (
@@ -43,6 +42,7 @@ from kai_py.plan.placement.reasons import (
     with_reserved_nodes,
     with_spares,
 )
+from kai_py.plan.placement.shape_groups import by_shape, largest_first
 from kai_py.plan.placement.topology import (
     domain_candidates,
     largest_domain,

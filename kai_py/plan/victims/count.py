@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from kai_py.grouping.gang import has_topology_constraint
-from kai_py.plan.placement.fit import by_shape
+from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.placement.topology import required_domains
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.shape_count import FreedResources, ShapeCount

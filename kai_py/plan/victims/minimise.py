@@ -16,8 +16,8 @@ it had before if that costs no more:
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
-from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
+from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.victims.eviction_cost import EvictionCost, EvictionCosts
 from kai_py.plan.victims.replica_steps import ReplicaSteps
 from kai_py.plan.victims.units import VictimUnit

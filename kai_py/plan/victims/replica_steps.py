@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
 from operator import itemgetter
 
-from kai_py.plan.placement.fit import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
+from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.eviction_cost import EvictionCosts
 from kai_py.plan.victims.shape_count import FreedResources, ShapeCount

@@ -30,7 +30,7 @@ from enum import Enum, auto
 from itertools import chain
 from typing import NamedTuple
 
-from kai_py.plan.placement.fit import by_shape
+from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.count import is_exact
 from kai_py.plan.victims.reduction import VictimReduction

@@ -13,8 +13,9 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from kai_py.grouping.gang_settings import GangAffinity
-from kai_py.plan.placement.fit import by_shape, dominates
+from kai_py.plan.placement.fit import dominates
 from kai_py.plan.placement.next_pods import PlacementRequest
+from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.search_cache.cache import FailedRequests, SearchFailure, SearchKey
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.requests import request_kind

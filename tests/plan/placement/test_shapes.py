@@ -1,4 +1,4 @@
-from kai_py.plan.placement.fit import by_shape
+from kai_py.plan.placement.shape_groups import by_shape
 from tests.support.replacing import replace
 from tests.support.worlds import member
 
