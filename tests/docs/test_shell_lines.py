@@ -53,7 +53,7 @@ def test_benchmarks_take_their_options(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(time_limit(1200))
+@pytest.mark.timeout(time_limit(600))
 @pytest.mark.parametrize("line", starting_with("helm"))
 def test_the_chart_takes_the_values(line):
     words = shlex.split(line)

@@ -147,6 +147,7 @@ async def submit(cluster: Cluster) -> None:
 class Documented:
     """Where the commands of the documentation find what they name."""
 
+    cluster: Cluster
     environment: dict[str, str]
     folder: Path
     address: str
@@ -176,16 +177,26 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
             serve(running.scheduler.probes(), HttpAccess("127.0.0.1"), 0)
         )
         environment = os.environ | {"KUBECONFIG": str(cluster.kubeconfig), "HOME": str(folder)}
-        where = Documented(environment, folder, f"http://127.0.0.1:{port}")
+        where = Documented(cluster, environment, folder, f"http://127.0.0.1:{port}")
         code, said = await run(where, folder, RECORD)
         assert code == 0, said
         yield where
 
 
 async def run(where: Documented, folder: Path, command: tuple[str, ...]) -> tuple[int | None, str]:
-    """Run a command to its end; gives the exit code and what it said."""
+    """Run a command to its end; gives the exit code and what it said.
+
+    One that does not end says where it is before it is ended.
+    """
     process = await start(where, folder, command)
-    said, _ = await process.communicate(json.dumps(LISTED).encode())
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(patience(60)):
+            said, _ = await process.communicate(json.dumps(LISTED).encode())
+    except TimeoutError:
+        process.send_signal(signal.SIGABRT)
+        said = await process.stdout.read()
+        await process.wait()
     return process.returncode, said.decode()
 
 
@@ -195,7 +206,7 @@ async def start(
     return await asyncio.create_subprocess_exec(
         *where.words(command),
         cwd=folder,
-        env=where.environment,
+        env=where.environment | {"PYTHONFAULTHANDLER": "1"},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -226,6 +237,9 @@ async def test_a_command_answers(
 async def test_a_command_runs_until_interrupted(
     documented: Documented, folder: Path, command: tuple[str, ...]
 ) -> None:
+    if command[0] == "decisions":
+        # Those before may have been made longer ago than the command looks back.
+        await documented.cluster.submit(pod("decided"))
     process = await start(documented, folder, command)
     said = b""
     try:
