@@ -91,9 +91,8 @@ class OfflineCluster:
         for key in terminating:
             self._remove_pod(key)
         releasable = self.planner.builder.releasable_claims.snapshot()
-        for claim, uid in releasable:
-            self._release(_claim_key(claim), uid)
-        return not plan.is_empty or bool(terminating or releasable)
+        released = [self._release(_claim_key(claim), uid) for claim, uid in releasable]
+        return not plan.is_empty or bool(terminating) or any(released)
 
     def allocations(self, pod: PodRef) -> dict[str, Document]:
         """The allocations of a pod's claims, by ``namespace/name`` of the claim."""
@@ -232,14 +231,20 @@ class OfflineCluster:
             else:
                 self._release(claim, uid)
 
-    def _release(self, claim: ObjectKey, uid: str) -> None:
-        """Take a claim from a pod that has ended, and its devices where that was the last one."""
+    def _release(self, claim: ObjectKey, uid: str) -> bool:
+        """Take a claim from a pod that has ended, and its devices where that was the last one.
+
+        Whether that changed anything: of an entry that cannot be read the pod is unknown.
+        """
         document = self._documents[claim]
         status = document.get("status") or {}
         listed = status.get("reservedFor") or ()
         remaining = [each for each in listed if each.get("uid") != uid]
         kept = {k: v for k, v in status.items() if remaining or k != "allocation"}
+        if kept == status and len(remaining) == len(listed):
+            return False
         self._write(claim, {**document, "status": {**kept, "reservedFor": remaining}})
+        return True
 
     def _claims_of(self, pod: PodRef) -> list[ObjectKey]:
         """The claims that a pod names and that exist."""

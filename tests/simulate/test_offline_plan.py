@@ -213,6 +213,23 @@ def test_claims_of_pods_that_are_gone_are_released_after_the_first_cycle():
     assert found["rest"]
 
 
+def test_a_plan_rests_though_users_of_a_claim_cannot_be_read():
+    device = {"request": "gpu", "driver": "d", "pool": "n0", "device": "gpu-0"}
+    odd = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "odd"},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "any"}}]}},
+        "status": {
+            "allocation": {"devices": {"results": [device]}},
+            "reservedFor": [{"resource": "pods", "name": "gone", "uid": 1.5}],
+        },
+    }
+    found = plan(node("n0"), QUEUE, odd, pod("a"), until_rest=True)
+    assert (placed_on(found), found["rest"]) == ({"default/a": "n0"}, True)
+    assert [each["object"] for each in found["rejected"]] == ["ResourceClaim default/odd"]
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_pods_that_have_ended_hold_nothing(phase):
     ended = pod("ended", gpus=4, node="n0") | {"status": {"phase": phase}}
