@@ -21,14 +21,13 @@ from kai_py.policy.fairness_rules import FairnessRules
 from kai_py.policy.queue_usage import QueueUsage, diverging_siblings, exceeds
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
-    Victims,
     allowed_by_share,
     compared_rows,
-    freed_by,
     may_reclaim,
     reclaimable_queues,
     stays_within_deserved,
 )
+from kai_py.policy.victims import Victims
 
 
 def may_reclaim_batch(
@@ -68,9 +67,8 @@ def _usage_before_last(
 ) -> QueueUsage:
     """``usage_before`` with all but the last gang added and all but the last victim removed."""
     path = usage_before.queues.ancestors(reclaimer.queue)
-    allocated = usage_before.allocated - freed_by(
-        usage_before, victims.first(len(victims.queue) - 1)
-    )
+    freed = victims.first(len(victims.queue) - 1).freed(usage_before.queues)
+    allocated = usage_before.allocated - freed
     allocated[:, path] += (count - 1) * reclaimer.request[:, None]
     return replace(usage_before, allocated=allocated)
 

@@ -38,7 +38,7 @@ from kai_py.policy.reclaim_refusal import (
     saturation_refusal,
     victim_refusal,
 )
-from kai_py.policy.sibling_division import running_sums
+from kai_py.policy.victims import Victims, freed_before
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.tables.queue_tree import Index
 
@@ -50,22 +50,6 @@ class Reclaimer:
     queue: int
     request: Floats
     preemptible: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Victims:
-    """Evictions in the order of taking: (n,) leaf queues, (resources, n) what each releases.
-
-    One entry is what is evicted together: an elastic pod alone, the minMember set of a gang as a
-    whole.
-    """
-
-    queue: Index
-    amount: Floats
-
-    def first(self, count: int) -> "Victims":
-        """The first ``count`` evictions."""
-        return Victims(self.queue[:count], self.amount[:, :count])
 
 
 def may_reclaim(
@@ -119,7 +103,7 @@ def check_victims(
     if not refused.any():
         return None
     first = int(refused.argmax())
-    remaining = (usage.allocated[:, theirs] - _freed_before(theirs, amount))[:, first]
+    remaining = (usage.allocated[:, theirs] - freed_before(theirs, amount))[:, first]
     sides = int(ours[first]), int(theirs[first])
     return victim_refusal(usage, sides, remaining, rows, starved=bool(starved[first]))
 
@@ -132,7 +116,7 @@ def allowed_by_share(
     ``their_queues`` (n,): the siblings that lose it (``diverging_siblings``); ``starved`` (n,):
     whether the reclaimer's side stays within what it deserves; ``rows``: the resources that count.
     """
-    remaining = (usage.allocated[:, their_queues] - _freed_before(their_queues, amount))[rows]
+    remaining = (usage.allocated[:, their_queues] - freed_before(their_queues, amount))[rows]
     allowed: Bools = maintains_fair_share(
         remaining, usage.allocatable[:, their_queues][rows]
     ) | guarantees_deserved(starved, remaining, usage.queues.deserved[:, their_queues][rows])
@@ -153,7 +137,7 @@ def check_boundaries(
     usage: QueueUsage, reclaimer: Reclaimer, victims: Victims, rules: FairnessRules
 ) -> ReclaimRefused | None:
     """Rules 4 and 5: what the reclaimer's path and its siblings end up with."""
-    refused = _check_saturation(usage, reclaimer, freed_by(usage, victims), rules)
+    refused = _check_saturation(usage, reclaimer, victims.freed(usage.queues), rules)
     if refused is not None or reclaimer.preemptible:
         return refused
     rows = compared_rows(reclaimer.request, rules)
@@ -199,24 +183,6 @@ def _saturation(allocated: Floats, fair: Floats) -> Floats:
     """allocated / fair; inf for any amount without a share, 0 where the share is unlimited."""
     without_share = np.where(allocated > 0, np.inf, 0.0)
     return np.divide(allocated, fair, out=without_share, where=fair > 0)
-
-
-def freed_by(usage: QueueUsage, victims: Victims) -> Floats:
-    """(resources, queues) what the victims release, propagated to all ancestors."""
-    own = np.zeros_like(usage.allocated)
-    np.add.at(own.T, victims.queue, victims.amount.T)
-    return usage.queues.subtree_sums(own)
-
-
-def _freed_before(their_queues: Index, amount: Floats) -> Floats:
-    """(resources, n) what is released in the same queue before each victim."""
-    if len(their_queues) == 1:
-        return np.zeros_like(amount)
-    order = np.argsort(their_queues, kind="stable")
-    group = their_queues[order].astype(np.int64)
-    freed = np.empty_like(amount)
-    freed[:, order] = running_sums(group, amount[:, order])
-    return freed
 
 
 def is_guaranteed(usage: QueueUsage, reclaimer: Reclaimer, rules: FairnessRules) -> bool:

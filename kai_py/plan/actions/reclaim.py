@@ -21,20 +21,20 @@ import numpy as np
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.action import find_victims
-from kai_py.plan.victims.order import VictimPool, most_saturated_first, released_quota
+from kai_py.plan.victims.order import VictimPool, most_saturated_first
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit, unprotected_units
 from kai_py.policy.queue_usage import QueueUsage, copy_usage, exceeds_any
 from kai_py.policy.reclaim_batch import may_reclaim_batch
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
-    Victims,
     check_reclaim,
     compared_rows,
     is_guaranteed,
     may_reclaim,
     reclaimable_queues,
 )
+from kai_py.policy.victims import Victims
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools
 
@@ -143,9 +143,10 @@ class Reclaim(VictimStrategy):
         }
 
     def _as_victims(self, units: Sequence[VictimUnit]) -> Victims:
-        queues = [self.state.quota.queues.positions[unit.gang.queue] for unit in units]
-        amounts = [released_quota(self.state, unit) for unit in units]
-        shape = (len(self.state.quota.resources), len(units))
+        quota = self.state.quota
+        queues = [quota.queues.positions[unit.gang.queue] for unit in units]
+        amounts = [quota.cost_of(unit.members) for unit in units]
+        shape = (len(quota.resources), len(units))
         return Victims(
             np.array(queues, dtype=np.int32),
             np.array(amounts).T.reshape(shape) if amounts else np.zeros(shape),

@@ -152,11 +152,6 @@ def most_saturated_first(
             return
         yield candidate
         if not evicted:
-            order.release(first, released_quota(state, candidate))
+            order.release(first, quota.cost_of(candidate.members))
             changed = [first]
         heads[first] = next(by_queue[first], None)
-
-
-def released_quota(state: CycleState, unit: VictimUnit) -> Floats:
-    """(quota resources,) by how much less its queue has allocated once the unit is evicted."""
-    return state.quota.cost_of(unit.members)

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import CapacityCount
-from kai_py.plan.victims.order import released_quota
 from kai_py.plan.victims.units import VictimUnit, is_orphaned, pods_of
 from kai_py.policy.queue_usage import QuotaBound, exceeds, shared_depth
 from kai_py.snapshot.gangs import Gang
@@ -157,8 +156,9 @@ class _QueueLimits:
         """Count the unit as evicted (-1: as back) in the queues above both it and the preemptor."""
         if self.never_exceeded:
             return
-        shared = self._shared[self._state.quota.queues.positions[unit.gang.queue]]
-        self._allocated[:, :shared] -= sign * released_quota(self._state, unit)[:, None]
+        quota = self._state.quota
+        shared = self._shared[quota.queues.positions[unit.gang.queue]]
+        self._allocated[:, :shared] -= sign * quota.cost_of(unit.members)[:, None]
         self._check()
 
     def _check(self) -> None:
