@@ -160,12 +160,12 @@ class SnapshotBuilder:
         if pod_uid not in self._pods:
             return  # it is gone already, and nothing would end the expectation
         self._tables.assumptions.evict(pod_uid)
-        self._derive(pod_uid)
+        self._place_pod(pod_uid)
 
     def cancel_eviction(self, pod_uid: str) -> None:
         """The eviction was refused: the pod stays."""
         if self._tables.assumptions.cancel_eviction(pod_uid):
-            self._derive(pod_uid)
+            self._place_pod(pod_uid)
 
     def set_owner_kind(self, kind: GroupKind, *, readable: bool) -> None:
         """Note whether owners of a kind can be read; if not, they are no owners to their pods."""
@@ -279,7 +279,7 @@ class SnapshotBuilder:
             same = known is not None and known.metadata == new.metadata
             if known and same and known.spec == new.spec and new.status.phase in FINISHED_PHASES:
                 self._finish_pod(new, self._tables.gangs.gang_of(uid))
-            elif known and self._tables.parsed_pods.keep_bound(known, new):
+            elif known and self._tables.parsed_pods.keep(known, new):
                 self._place_pod(uid)
             else:
                 self._derive(uid)

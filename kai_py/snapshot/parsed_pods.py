@@ -1,8 +1,8 @@
-"""Pods parsed together with the objects that they name, cached while they wait.
+"""Pods of ours parsed together with the objects that they name, cached as long as they exist.
 
-What was parsed changes only with the pod or one of these objects, not with where the pod goes, so
-that neither assuming a waiting pod on a node nor seeing it bound there costs a second look. Pods
-that the API has on a node are derived rarely and are not cached.
+What was parsed changes only with what the pod asks for or with one of these objects, not with where
+the pod goes or how it fares: neither a binding nor an eviction costs a second look, nor does what
+kubelets report.
 """
 
 from collections.abc import Callable
@@ -32,17 +32,19 @@ Identify = Callable[[Pod, Owners], GangSpec]
 class ParsedPod:
     """``pod`` as admission leaves it; ``gang_spec`` is None for pods that are not ours.
 
-    ``expected``: what pods of its gang that may not exist yet are like.
+    ``expected``: what pods of its gang that may not exist yet are like. ``is_valid``: whether the
+    pod could be parsed.
     """
 
     pod: Pod
     demand: PodDemand
     gang_spec: GangSpec | None
     expected: tuple[ExpectedMembers, ...] = ()
+    is_valid: bool = True
 
 
 class ParsedPods(PodTable):
-    """Parses pods, notes what they depend on, and caches those that wait."""
+    """Parses pods, notes what they depend on, and caches those of ours."""
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class ParsedPods(PodTable):
         """The pod as it is cached, or else parsed now; ``labels_matter`` as for shapes."""
         cached = self._cached.get(pod.metadata.uid)
         # A pod with a node may be another one than was parsed: it counts as it was admitted.
-        if cached is not None and (cached.pod is pod or not pod.spec.node_name):
+        if cached is not None and (cached.pod is pod or not pod.spec.node_name) and cached.is_valid:
             return cached
         owners = self._owners()
         try:
@@ -96,7 +98,8 @@ class ParsedPods(PodTable):
     def parse_invalid(self, pod: Pod, problem: str, *, ours: bool) -> ParsedPod:
         """What is left of a pod that cannot be parsed, and why."""
         demand = invalid_demand(pod, self._shapes, problem)
-        return ParsedPod(pod, demand, invalid_gang(pod, problem) if ours else None)
+        spec = invalid_gang(pod, problem) if ours else None
+        return ParsedPod(pod, demand, spec, is_valid=False)
 
     def gang_key(self, pod: Pod) -> str:
         """The key of the gang of a pod that has ended; it depends on its owners only."""
@@ -105,18 +108,20 @@ class ParsedPods(PodTable):
         self._dependencies.set(pod.metadata.uid, owners.looked_up)
         return key
 
-    def keep_bound(self, before: Pod, bound: Pod) -> bool:
-        """Go on with what was parsed of a pod that is only on a node now; whether that holds.
+    def keep(self, before: Pod, now: Pod) -> bool:
+        """Go on with what was parsed of a pod that asks for the same; whether that holds.
 
-        What claims, shares of GPUs and MIG devices mean depends on whether the pod has a node.
+        What claims, shares of GPUs and MIG devices mean depends on node and status of the pod.
         """
-        uid = bound.metadata.uid
+        uid = now.metadata.uid
         cached = self._cached.get(uid)
-        if cached is None or cached.pod is not before or not was_only_bound(before, bound):
+        if cached is None or cached.pod is not before or not cached.is_valid:
             return False
-        if not cached.demand.charged_by_shape or legacy_mig_profile(bound):
+        if not cached.demand.charged_by_shape or not asks_for_the_same(before, now):
             return False
-        self._cached[uid] = ParsedPod(bound, cached.demand, cached.gang_spec, cached.expected)
+        if legacy_mig_profile(now):
+            return False
+        self._cached[uid] = ParsedPod(now, cached.demand, cached.gang_spec, cached.expected)
         return True
 
     def invalidate(self, uid: str) -> None:
@@ -124,8 +129,8 @@ class ParsedPods(PodTable):
         self._cached.pop(uid, None)
 
     def place(self, pod: DerivedPod) -> Uids:
-        """Cache a pod of ours that waits, or is assumed on a node that the API does not show."""
-        if pod.parsed.pod.spec.node_name or pod.parsed.gang_spec is None:
+        """Cache a pod of ours."""
+        if pod.parsed.gang_spec is None:
             self._cached.pop(pod.uid, None)
         else:
             self._cached[pod.uid] = pod.parsed
@@ -142,24 +147,30 @@ class ParsedPods(PodTable):
         return ()
 
 
-def was_only_bound(before: Pod, now: Pod) -> bool:
-    """Whether a pod differs from what it was by what a binding writes alone.
+def asks_for_the_same(before: Pod, now: Pod) -> bool:
+    """Whether a pod without claims differs from what it was at most by what became of it.
 
-    That is its node and its terms of admission; what kubelets report since then does not matter to
-    pods without claims.
+    That is the node and the terms of admission, which a binding writes, its status, its deletion.
     """
-    node, meta = now.spec.node_name, now.metadata
-    if before.spec.node_name or not node or now.spec.resource_claims:
-        return False
-    if now.status.extended_resource_claim_status is not None:
+    spec, meta = now.spec, now.metadata
+    if spec.resource_claims or now.status.extended_resource_claim_status is not None:
         return False
     annotations = before.metadata.annotations
-    if ADMITTED_KEY in meta.annotations:
+    if not before.spec.node_name and ADMITTED_KEY in meta.annotations:
         annotations = {**annotations, ADMITTED_KEY: meta.annotations[ADMITTED_KEY]}
-    changed = structs.replace(
+    kept = structs.replace(
         before.metadata,
         annotations=annotations,
         resource_version=meta.resource_version,
         generation=meta.generation,
+        deletion_timestamp=meta.deletion_timestamp,
+        deletion_grace_period_seconds=meta.deletion_grace_period_seconds,
     )
-    return changed == meta and structs.replace(before.spec, node_name=node) == now.spec
+    if kept != meta:
+        return False
+    same = (
+        before.spec
+        if before.spec.node_name
+        else structs.replace(before.spec, node_name=spec.node_name)
+    )
+    return same == spec

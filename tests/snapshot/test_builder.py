@@ -203,18 +203,29 @@ def test_an_assumption_ends_when_the_watch_shows_the_binding():
     assert used(world.snapshot(), "a") == {}
 
 
-def parses_of_a_binding(waiting, **bound):
-    """How often the gang of a pod is identified again as the watch shows its assumed binding."""
-    world = cluster(node("a"), queue("team", 8), job("train", 1, queue="team"), waiting)
-    world.builder.assume(PodRef("default", "p", waiting.metadata.uid), "a")
+def counting_parses(world):
+    """The pods whose gang is identified from now on."""
     parsed = world.builder._tables.parsed_pods
     identify, seen = parsed._identify, []
     parsed._identify = lambda pod, owners: seen.append(pod) or identify(pod, owners)
-    spec = replace(waiting.spec, node_name="a")
-    metadata = replace(waiting.metadata, resource_version="2", **bound)
-    scheduled = Condition(type="PodScheduled", status="True")
-    status = replace(waiting.status, conditions=(scheduled,))
-    world.add(replace(waiting, metadata=metadata, spec=spec, status=status))
+    return seen
+
+
+def bound(waiting, node="a", **metadata):
+    """The pod as a binding to ``node`` leaves it."""
+    status = replace(waiting.status, conditions=(Condition(type="PodScheduled", status="True"),))
+    meta = replace(waiting.metadata, **{"resource_version": "2", **metadata})
+    return replace(
+        waiting, metadata=meta, spec=replace(waiting.spec, node_name=node), status=status
+    )
+
+
+def parses_of_a_binding(waiting, **metadata):
+    """How often the gang of a pod is identified again as the watch shows its assumed binding."""
+    world = cluster(node("a"), queue("team", 8), TRAIN, waiting)
+    world.builder.assume(PodRef("default", "p", waiting.metadata.uid), "a")
+    seen = counting_parses(world)
+    world.add(bound(waiting, **metadata))
     assert used(world.snapshot(), "a")[GPU] == 2
     return len(seen)
 
@@ -235,6 +246,32 @@ def test_a_binding_with_a_record_of_a_share_is_parsed():
     record = Terms(queue="team", share=GpuShare(fraction=0.5), gpus={"group": 0})
     annotations = {ADMITTED_KEY: record.text()}
     assert parses_of_a_binding(pod("p", 2, owner=TRAIN), annotations=annotations) == 1
+
+
+def test_what_becomes_of_a_pod_is_not_parsed():
+    waiting = pod("p", 2, owner=TRAIN)
+    runs = bound(waiting)
+    world = cluster(node("a"), queue("team", 8), TRAIN, waiting, runs)
+    seen = counting_parses(world)
+    status = replace(runs.status, phase="Running")
+    running = replace(runs, metadata=replace(runs.metadata, resource_version="3"), status=status)
+    world.add(running)
+    world.builder.expect_eviction(running.metadata.uid)
+    world.builder.cancel_eviction(running.metadata.uid)
+    ends = pod("other", leaving=True).metadata.deletion_timestamp
+    leaving = replace(running.metadata, resource_version="4", deletion_timestamp=ends)
+    world.add(replace(running, metadata=leaving))
+    assert seen == []
+    (gang,) = world.snapshot().gangs.values()
+    assert [member.state for member in gang.members] == [PodState.RELEASING]
+
+
+def test_what_a_pod_names_is_looked_at_again_wherever_it_is():
+    waiting = pod("p", 2, owner=TRAIN)
+    world = cluster(node("a"), queue("team", 8), waiting, bound(waiting))
+    assert world.snapshot().gangs["default/Job/train"].total_pods == 0
+    world.add(TRAIN)
+    assert world.snapshot().gangs["default/Job/train"].total_pods == 2
 
 
 def test_pods_of_other_schedulers_hold_room_and_are_no_gangs():

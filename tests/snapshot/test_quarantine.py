@@ -80,6 +80,14 @@ def test_what_a_set_aside_pod_on_a_node_requests_is_counted():
     assert not world.snapshot().invalid_objects
 
 
+def test_a_set_aside_pod_stays_set_aside_while_it_is_evicted():
+    world, _ = contained(*WORLD, identify=identify_all_but_broken)
+    broken = pod("broken", 6, queue="team", node="n")
+    world.add(broken)
+    world.builder.expect_eviction(broken.metadata.uid)
+    assert [each.object.name for each in world.snapshot().invalid_objects] == ["broken"]
+
+
 def test_repeated_failures_are_told_once_and_a_changed_object_is_tried_again():
     world, failures = contained(*WORLD, identify=identify_all_but_broken)
     for number in range(5):
