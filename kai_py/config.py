@@ -1,4 +1,4 @@
-"""How is the scheduler configured? Every setting with its meaning, its default and its limits.
+"""The scheduler's configuration: every setting with its meaning, its default and its limits.
 
 This is the only place with defaults. The file (``kai-py run --config FILE``) is YAML in camelCase;
 durations are written ``30s`` or ``5m``. A key that does not exist is an error at start that names
@@ -151,23 +151,23 @@ class CommitConfig(ApiModel):
     double_allocation: DoubleAllocationPolicy = DoubleAllocationPolicy.GIVE_WAY_BEFORE_START
     """Handling of devices of bound pods that another scheduler allocates too."""
     watch_grace: PositiveDuration = 90.0
-    """How long a watch may be silent before nothing is decided on what it showed, and how long a
-    claim stays allocated to pods that nothing binds. After 5/6 of it a silent kind is listed:
-    bookmarks come about once a minute, so with less than 75 s quiet kinds are listed all the time.
+    """How long a watch may be silent before nothing more is decided on what it showed, and how long
+    a claim stays allocated to pods that are not being bound. After 5/6 of this time a silent kind
+    is listed: bookmarks come about once a minute, so below 75 s quiet kinds are listed constantly.
     """
 
 
 class KindDefaultsConfig(ApiModel):
-    """Defaults for the workloads of a kind that use KAI's API and say nothing themselves."""
+    """Defaults for workloads of a kind that use KAI's API and do not set these themselves."""
 
     kind: Annotated[str, Field(min_length=1, max_length=63)]
     """Kind of an owner of the pods."""
     group: Annotated[str, Field(max_length=253)] = ""
     """Its API group; empty: a kind of that name in any group."""
     priority_class: Annotated[str, Field(max_length=253)] = ""
-    """PriorityClass; empty: KAI's for the kind."""
+    """PriorityClass; empty: KAI's default for the kind."""
     preemptibility: Preemptibility | None = None
-    """Whether they may be evicted for others; by default those with a priority below 100."""
+    """Whether these may be evicted for others; by default if their priority is below 100."""
 
 
 class KaiConfig(ApiModel):
@@ -187,7 +187,7 @@ class GroveConfig(ApiModel):
     """Grove's PodGangs, read where a cluster serves them."""
 
     write_status: bool = False
-    """Write their conditions Scheduled and DisruptionTarget."""
+    """Write the conditions Scheduled and DisruptionTarget of PodGangs."""
 
 
 class VolcanoConfig(ApiModel):
@@ -202,8 +202,8 @@ class KueueConfig(ApiModel):
     """Operation together with Kueue."""
 
     coexistence: bool = False
-    """Kueue owns the quota, the scheduler places what it admits: work that names no queue goes to
-    ``defaultQueue``, or ``kueue``, which is unlimited and needs no object; nothing is reclaimed
+    """Kueue owns the quota, the scheduler places what Kueue admits: work that names no queue goes
+    to ``defaultQueue``, or ``kueue``, which is unlimited and needs no object; nothing is reclaimed
     between queues; gangs for which Kueue chose the nodes are only checked."""
 
 
@@ -245,9 +245,9 @@ class Configuration(ApiModel):
     """The scheduler's configuration."""
 
     scheduler_name: Name = "kai-scheduler"
-    """Pods with this spec.schedulerName are ours."""
+    """Pods with this spec.schedulerName are scheduled."""
     scheduler_aliases: Annotated[tuple[Name, ...], Field(max_length=16)] = ()
-    """Further values of spec.schedulerName that are ours, for example while users change over."""
+    """Further values of spec.schedulerName to schedule, for example while users change over."""
     default_queue: Name | None = None
     """Queue of pods that name none; without it such pods stay pending with a message, or, under
     the ``kai`` rules, go to ``default-queue``."""

@@ -88,6 +88,6 @@ class AutoscalingConfig(ApiModel):
     """Time from the first new node of a scale-up until all of it is ready for pods."""
     protect_promised: bool = True
     """Whether nodes on which capacity is promised to pods are annotated, so that Karpenter and
-    Cluster Autoscaler do not remove them meanwhile."""
+    Cluster Autoscaler do not remove them in the meantime."""
     provisioning: ProvisioningConfig = ProvisioningConfig()
     """Requests for the nodes of a whole gang at once."""

@@ -1,4 +1,4 @@
-"""Settings of eviction: when pods go for others, and how lost work is weighed against time."""
+"""Settings of eviction: when pods are evicted for others, and how lost work is weighed."""
 
 from typing import Annotated
 
@@ -33,11 +33,10 @@ class EvictionConfig(ApiModel):
     cooldown: Duration = 0.0
     """Time after an eviction for which no pod of the same workload is evicted again."""
     patience: Duration = 1800.0
-    """How long a gang whose queue had its share so far waits for pods that are about to end before
-    others are evicted for it; it waits up to four times as long where its victims would
-    lose more than the wait costs; 0: not at all. Ends are expected by
-    ``scheduling.kai.io/expected-runtime`` and by how long such pods ran before; not with the
-    ``kai`` rules."""
+    """How long a gang whose queue has had its share waits for pods that are about to end before
+    others are evicted for it, or up to four times as long if its victims would lose more than the
+    wait costs; 0: not at all. When pods end is known from ``scheduling.kai.io/expected-runtime``
+    and from how long such pods ran before. Not with the ``kai`` rules."""
     settling_time: Duration = 150.0
     """Time after its start for which a pod is not relocated, and not evicted if it is expected to
     end by itself; not with the ``kai`` rules."""

@@ -28,7 +28,7 @@ class DepartureStage(enum.StrEnum):
 
 
 class DepartureTreatment(enum.StrEnum):
-    """What becomes of a gang with pods on a node that is leaving."""
+    """What happens to a gang with pods on a node that is leaving."""
 
     CHECKPOINT = "checkpoint"
     """Its pods are asked to save their work; then it is evicted whole."""
@@ -141,14 +141,14 @@ DEFAULT_SIGNALS: tuple[NodeSignal, ...] = (
 
 
 class NodeDeparturesConfig(ApiModel):
-    """Nodes that are about to go: how they are recognised, and what becomes of their gangs."""
+    """Nodes that are about to go: how they are recognised, and what happens to their gangs."""
 
     signals: Annotated[tuple[NodeSignal, ...], Field(max_length=256)] | None = None
     """Taints, conditions and labels of such nodes, in place of the built-in table."""
     more_signals: Annotated[tuple[NodeSignal, ...], Field(max_length=256)] = ()
-    """Signals in addition to those; the stage of several is the surest."""
+    """Signals in addition to the table; of several on a node, the most certain stage counts."""
     treatment: DepartureTreatment = DepartureTreatment.SHRINK
-    """What becomes of gangs whose workload has no annotation scheduling.kai.io/on-node-departure;
+    """What happens to gangs whose workload has no annotation scheduling.kai.io/on-node-departure;
     under the ``kai`` rules such gangs run until the node is lost."""
     checkpoint_grace: Annotated[Duration, Field(gt=0, le=86400)] = 60.0
     """Time that pods have to save their work, unless scheduling.kai.io/checkpoint-grace says

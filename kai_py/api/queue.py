@@ -253,25 +253,26 @@ class QueueSpec(ApiModel):
     max_evictions_per_hour: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] | None = None
     """Maximum number of pods of the queue evicted for others in an hour; absent means no limit."""
     spot: SpotUse | None = None
-    """Whether pods of the queue go to spot nodes: prefer, only or never; absent means as the queue
-    above, or as workloads say by the annotation scheduling.kai.io/spot."""
+    """Whether pods of the queue use spot nodes: prefer, only or never; absent means as the queue
+    above, or as the annotation scheduling.kai.io/spot of workloads says."""
     spot_fallback: SpotFallback | None = None
-    """When gangs that use spot nodes only may use on-demand nodes; absent means as the queue above,
-    or never."""
+    """When gangs limited to spot nodes may use on-demand nodes; absent means as the queue above, or
+    never."""
     ready_timeout: Duration | None = None
     """Time after its start by which minMember pods of a gang must be ready; then it is evicted
     whole and started again later. 0: none; absent means as the queue above. The annotation
     scheduling.kai.io/ready-timeout of a gang may only shorten it."""
     ready_attempts: Annotated[int, Field(ge=1, le=100, strict=True)] | None = None
-    """How often such a gang is started before it stays pending; absent means as the queue above,
-    or 3."""
+    """How often a gang that does not get ready is started before it stays pending; absent means as
+    the queue above, or 3."""
     admission_gate: Annotated[bool, Field(strict=True)] = False
     """New pods of the queue are gated until its quota admits them, where the webhook runs."""
     namespaces: NamespaceFilter | None = None
-    """Namespaces whose workloads may use the queue; absent means every namespace."""
+    """Namespaces whose workloads may use the queue; absent means every namespace or, if queues are
+    closed, those that name the queue."""
     spares: SpareNodes | None = None
-    """Nodes that no workload may use, except those of this queue and below that replace pods which
-    they lost with a node or a device."""
+    """Nodes that only workloads of this queue and below may use, and only to replace pods that they
+    lost with a node or a device."""
 
     @model_validator(mode="after")
     def _max_at_least_deserved_gpus(self) -> Self:

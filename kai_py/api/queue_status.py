@@ -27,9 +27,9 @@ class RecordedUsage(ApiModel):
     """Past usage: sums over time in which older seconds count less, halved every half-life."""
 
     observed_at: datetime
-    """When the sums were last brought up to date."""
+    """When the sums were last updated."""
     half_life: Duration
-    """Half-life the sums were made with."""
+    """Half-life with which the sums were computed."""
     used: Annotated[dict[str, float], Field(max_length=64, default_factory=dict)]
     """Resource-seconds allocated to the queue, by resource; GPU-seconds under gpus."""
     capacity: Annotated[dict[str, float], Field(max_length=64, default_factory=dict)]
@@ -77,7 +77,7 @@ class QueueStatus(ApiModel):
     requested: Amounts = Field(default_factory=dict)
     """Allocated, and requested by pending pods, by resource."""
     infeasible: Amounts = Field(default_factory=dict)
-    """Part of requested that no nodes of this cluster can ever serve: not counted as demand."""
+    """Part of requested that the nodes of this cluster can never serve: not counted as demand."""
     fair_share: Amounts = Field(default_factory=dict)
     """Fair share: entitlement at the present demand, by resource."""
     pending_gangs: Annotated[int, Field(ge=0)] = 0
@@ -91,7 +91,7 @@ class QueueStatus(ApiModel):
     ] = ()
     """Pending gangs by stage."""
     usage: RecordedUsage | None = None
-    """Past usage, kept here so that it outlives the scheduler."""
+    """Past usage, stored here so that it survives a restart of the scheduler."""
     evictions: Annotated[tuple[PastEviction, ...], Field(max_length=128)] = ()
     """Evictions that limits still count, kept here so that they survive a restart."""
     conditions: Annotated[

@@ -1,4 +1,4 @@
-"""Spot capacity: which nodes are spot nodes, and who uses them.
+"""Spot capacity: which nodes are spot nodes, and which workloads use them.
 
 Sources of the labels: Karpenter, EKS, GKE and AKS.
 """
@@ -18,16 +18,16 @@ class SpotUse(enum.StrEnum):
     PREFER = "prefer"
     """Spot nodes come first."""
     ONLY = "only"
-    """No other nodes, but for the fallback."""
+    """No other nodes, except as a fallback."""
     NEVER = "never"
     """No spot nodes."""
 
 
 class SpotFallback(ApiModel):
-    """When gangs that use spot nodes only may use on-demand nodes, and how many GPUs of those."""
+    """When gangs limited to spot nodes may use on-demand nodes, and how many GPUs of those."""
 
     after: Duration
-    """Time that a gang waits for spot nodes before."""
+    """Time that a gang waits for spot nodes before it may use others."""
     max_gpus: Annotated[
         float | None, Field(ge=0, le=1_000_000, strict=True, allow_inf_nan=False)
     ] = None
@@ -56,7 +56,7 @@ class SpotConfig(ApiModel):
     labels: Annotated[SpotLabels, Field(max_length=64)] = Field(
         default_factory=lambda: dict(DEFAULT_SPOT_LABELS)
     )
-    """Labels of spot nodes, and their values; any one makes a node a spot node."""
+    """Labels of spot nodes, with their values; a node with any of them is a spot node."""
     price_ratio: Annotated[float, Field(gt=0, le=1)] = 0.4
-    """Price of a spot node as a part of that of an on-demand node. A gang that fell back returns to
+    """Price of a spot node as a fraction of an on-demand node's. A gang that fell back returns to
     spot nodes if what it still has to do, and what it has to repeat, costs less there."""

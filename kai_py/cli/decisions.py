@@ -63,7 +63,7 @@ def command(
     last: Annotated[str, typer.Option(help="Same as --since with a period.")] = "",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new decisions.")] = False,
     json: Annotated[
-        bool, typer.Option("--json", help="JSON lines on a terminal, too, as in a pipe.")
+        bool, typer.Option("--json", help="Print JSON lines on a terminal, too, as in a pipe.")
     ] = False,
     report_file: ReportFile = None,
 ) -> None:

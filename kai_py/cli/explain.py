@@ -68,7 +68,7 @@ class SubjectOptions:
         str,
         typer.Argument(
             metavar="SUBJECT",
-            help="gang, pod, job, claim or queue; or with its name: job/train.",
+            help="gang, pod, job, claim or queue, or with the name: job/train.",
             show_default=False,
             autocompletion=completion.subjects,
         ),
@@ -76,7 +76,7 @@ class SubjectOptions:
     name: Annotated[
         str,
         typer.Argument(
-            help="NAME or NAMESPACE/NAME; of a gang as in `kai-py gangs`.",
+            help="NAME or NAMESPACE/NAME; a gang is named as in `kai-py gangs`.",
             autocompletion=completion.subject_names,
         ),
     ] = ""
@@ -88,7 +88,7 @@ class SearchOptions:
     """The options that say how much is looked for."""
 
     since: Annotated[
-        str, typer.Option(help="Only decisions of this last period, such as 10m or 2h.")
+        str, typer.Option(help="Only decisions of the last 10m, 2h or any other period.")
     ] = ""
     suggestions: Annotated[bool, typer.Option(help="Search for changes that would help.")] = True
     deadline: Annotated[

@@ -47,7 +47,7 @@ class GangFilter:
     name: Annotated[
         str,
         typer.Argument(
-            help="Only this gang: NAMESPACE/KIND/NAME, or an end of it.",
+            help="Only this gang: NAMESPACE/KIND/NAME, or the last parts of it.",
             autocompletion=completion.gangs,
         ),
     ] = ""
@@ -176,7 +176,7 @@ def _print_others(listing: GangList) -> None:
     )
     if listing.unreviewed:
         left_out = count_of(listing.unreviewed, "namespace")
-        say(f"{left_out} not looked at; name yours with -n", err=True)
+        say(f"{left_out} not reviewed; name yours with -n", err=True)
 
 
 class _Changes:

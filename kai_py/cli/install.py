@@ -47,13 +47,13 @@ class InstallOptions:
     ] = True
     without: Annotated[
         list[Right] | None,
-        typer.Option(help="Leave out a right of the scheduler's account, and its feature."),
+        typer.Option(help="Leave out a right of the scheduler's account, and what needs it."),
     ] = None
     with_kai_api: Annotated[
         bool,
         typer.Option(
             "--with-kai-api",
-            help="Include KAI's CRDs, priority classes and default queues, and its rules.",
+            help="Include KAI's CRDs, priority classes and default queues; set rules: kai.",
         ),
     ] = False
 

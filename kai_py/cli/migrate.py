@@ -74,7 +74,7 @@ def command(
     """
     if plan:
         if files or write_config is not None:
-            raise CommandError("--plan: reads a cluster, without FILE and --write-config")
+            raise CommandError("--plan cannot be combined with FILE or --write-config")
         _show_plan(cluster, output.form)
         return
     documents = (

@@ -133,7 +133,7 @@ class PlanPrinter:
 async def _run(
     cluster: ClusterOptions, configuration: Configuration, print_plan: PlanPrinter | None
 ) -> None:
-    log.info("reading the cluster; pods are ours by schedulerName %s", configuration.scheduler_name)
+    log.info("reading the cluster; schedulerName is %s", configuration.scheduler_name)
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)

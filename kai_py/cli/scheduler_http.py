@@ -88,7 +88,7 @@ class SchedulerAddress:
             authorization = _given_authorization(self.token_file) or await transport.authorization()
             if not authorization:
                 raise CommandError(
-                    "the kubeconfig has no token that tells the scheduler who asks",
+                    "the kubeconfig has no token by which the scheduler could identify you",
                     hint="--token-file takes one: kubectl create token NAME",
                 )
             yield _ProxyLink(transport, path, authorization, read_seconds)

@@ -19,7 +19,7 @@ from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, NotFound
 from kai_py.watch.kinds import PODS
 
-NOT_KNOWN = "Nothing is known of it any more."
+NOT_KNOWN = "It no longer exists."
 
 
 class TopSource(Protocol):

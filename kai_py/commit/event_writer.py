@@ -9,10 +9,10 @@ Preempted         pod, gang's owner    it was evicted, for which gang and by whi
 NotReady, Unschedulable, Evict         the same on a PodGroup of KAI, in KAI's words
 EvictionBlocked   pod                  a disruption budget forbids the eviction now
 FailedEviction    pod, or its Job      the API refused the eviction: the pod, or the Job, stays
-DeviceDoubleAllocated  both claims     they have one device, and what becomes of ours
+DeviceDoubleAllocated  both claims     they have one device, and what happens to ours
 DevicesLost       pod, claim           a bound pod had lost its devices, and what was done
 CheckpointRequested  pod             it is asked to save its work, as its node is about to go
-NodeDeparting     gang's owner       a node of it is about to go, and what becomes of the gang
+NodeDeparting     gang's owner       a node of it is about to go, and what happens to the gang
 InvalidObject     any object           it is not used (or only in part), with what is wrong
 Reclaiming, Reclaimed  both queues   capacity was reclaimed by one from the other
 MissingParent, Cycle, …  queue         it can't be used as written, as its Ready condition says
@@ -97,7 +97,7 @@ class EventWriter:
         for failure in outcome.failures:
             self._warn(pod_reference(failure.pod), "FailedBinding", "Binding", failure.reason)
         if outcome.reason:
-            note = f"nothing of the gang was bound: {outcome.reason}"
+            note = f"no pod of the gang was bound: {outcome.reason}"
             self._warn(owner, "FailedBinding", "Binding", note)
 
     def report_not_resumed(self, job: Owner, error: str) -> None:

@@ -12,9 +12,8 @@
 
 Nothing is bound before 0 to 5 hold for the whole gang. Up to there any failure releases every
 claim, and deletes those that were created; reservation pods that are left over are deleted by
-``kai_py.commit.gpus.upkeep``. From 6 on a pod that can't be bound (deleted meanwhile,
-refused) does not fail the others: its claims are released, and the next cycle completes the gang or
-evicts it.
+``kai_py.commit.gpus.upkeep``. From 6 on a pod that can't be bound (deleted meanwhile, refused) does
+not fail the others: its claims are released, and the next cycle completes the gang or evicts it.
 
 Claims are released only for pods that a read, made after the decision to release, proves to be on
 no node, and that no binding under way can put on one (``kai_py.commit.pod_state``). In the same way
@@ -196,8 +195,8 @@ class GangTransaction:
         if result.outcome is not BindingOutcome.UNKNOWN:
             return result
         log.warning(
-            "pod %s: not known whether it was bound; its devices stay allocated until a read "
-            "tells: %s",
+            "pod %s: it is unknown whether it was bound; its devices stay allocated until a read "
+            "shows it: %s",
             placement.pod,
             result.reason,
         )

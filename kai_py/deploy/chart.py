@@ -210,7 +210,7 @@ def _chart_file() -> str:
         {
             "apiVersion": "v2",
             "name": NAME,
-            "description": "A scheduler for gangs of GPU work on Kubernetes",
+            "description": "A gang scheduler for GPU workloads on Kubernetes",
             "type": "application",
             "version": version,
             "appVersion": version,

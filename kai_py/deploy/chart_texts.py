@@ -41,8 +41,8 @@ VALUES = """\
 image: ""
 # Secrets with which the image is pulled.
 imagePullSecrets: []
-# Name of the objects in place of kai-py. Those of the webhooks and of reservation pods keep theirs.
-# KAI_PY_SERVICE=NAMESPACE/NAME then tells the command line where the scheduler is.
+# Name of the objects instead of kai-py. Objects of the webhooks and of reservation pods keep their
+# names. Set KAI_PY_SERVICE=NAMESPACE/NAME then, so that the command line finds the scheduler.
 fullnameOverride: ""
 crds:
   # Install and upgrade the CRD of Queues with the chart.
@@ -53,7 +53,7 @@ resources:
   # Requests of the scheduler's container.
   requests: {cpu: 500m, memory: 512Mi}
   # Its limits. The process has 540 MiB resident with 10,000 nodes and 100,000 pods of 7 KB
-  # (docs/benchmarks.md), and nothing in it grows with the pods that ever were. The limit leaves
+  # (docs/benchmarks.md), and does not grow with the pods that have ever existed. The limit leaves
   # 0.5 GiB for reading all pods once more after a broken watch and 1 GiB for caches, which are
   # bounded. Raise it in proportion to the pods of the cluster above 200,000.
   limits: {memory: 2Gi}
@@ -83,7 +83,7 @@ extraVolumeMounts: []
 nodePools: []
 # Further arguments of `kai-py run`.
 extraArgs: []
-# The dashboard outside of the cluster. It asks for a token where it is not read from loopback
+# Access to the dashboard from outside the cluster, for which it requires a token
 # (docs/dashboard.md).
 ingress:
   # Create an Ingress.
@@ -105,9 +105,9 @@ route:
   parentRefs: []
 # A NetworkPolicy that allows only metrics, probes and the dashboard.
 networkPolicy: true
-# Policies by which tenants can't write what the scheduler writes, and its account nothing else.
+# Policies that reserve the scheduler's fields to it and restrict its account to them.
 admissionPolicies: true
-# Rights of the scheduler's account that may be left out, and with them what needs them.
+# Rights of the scheduler's account that may be left out, with the features that need them.
 rights:
   # Bind volumes without a provisioner.
   localVolumes: true
@@ -116,16 +116,16 @@ rights:
   # Keep autoscalers from removing nodes that are promised to pods.
   promisedNodes: true
 readers:
-  # All users whom the API server knows may ask the scheduler through it, and see what their own
-  # rights allow (docs/dashboard.md). Without it, only those whom you bind to the Role kai-py-proxy.
+  # Let all authenticated users query the scheduler through the API server; they see what their own
+  # rights allow (docs/dashboard.md). If false, only users bound to the Role kai-py-proxy may do so.
   throughApiServer: true
 gpuSharing:
-  # What reservation pods of shared GPUs need (docs/gpu-sharing.md): their account, and the right to
-  # create them.
+  # Create what reservation pods of shared GPUs need (docs/gpu-sharing.md): their account, and the
+  # right to create them.
   enabled: true
-  # Create their namespace, which is KAI-Scheduler's and may exist already.
+  # Create their namespace; it is also KAI-Scheduler's and may exist already.
   createNamespace: true
-# What Prometheus and Grafana read. Of the two monitors one is enough.
+# Objects for Prometheus and Grafana. One of the two monitors is enough.
 monitoring:
   # Create a ServiceMonitor; needs the CRDs of the Prometheus operator.
   serviceMonitor: false
@@ -133,14 +133,14 @@ monitoring:
   podMonitor: false
   # Create a PrometheusRule with recording rules and alerts; needs the same CRDs.
   rules: false
-  # Labels of these three, where Prometheus selects by label: {release: prometheus}.
+  # Labels of these three, if Prometheus selects by label: {release: prometheus}.
   labels: {}
   # Create a ConfigMap with the dashboards, for Grafana's sidecar.
   dashboards: false
-  # Where the pages of docs/runbooks are served; alerts then carry runbook_url.
+  # URL at which the pages of docs/runbooks are served; alerts then have runbook_url.
   runbookURL: ""
-# The API of KAI-Scheduler, where KAI is not installed: its CRDs, priority classes and default
-# queues, and rules: kai, unless config says otherwise (docs/migrate-from-kai.md).
+# The API of KAI-Scheduler, for clusters without KAI: its CRDs, priority classes and default queues,
+# and rules: kai, unless config says otherwise (docs/migrate-from-kai.md).
 withKaiApi: false
 # The scheduler's configuration, as `kai-py run --config` reads it
 # (docs/reference/configuration.md).
@@ -226,27 +226,28 @@ The dashboard, at http://127.0.0.1:8080:
     kubectl -n {{ .Release.Namespace }} port-forward deployment/{{ $name }} 8080:http
 {{- if not .Values.admissionPolicies }}
 
-admissionPolicies is false: tenants may write what the scheduler writes on pods (docs/security.md).
+admissionPolicies is false: tenants can write the fields of pods that are reserved to the scheduler
+(docs/security.md).
 {{- end }}
 """
 README_HEAD = """\
 # kai-py
 
-A scheduler for gangs of GPU work on Kubernetes. The image is one that you build (docs/install.md).
+A gang scheduler for GPU workloads on Kubernetes. You build the image yourself (docs/install.md).
 
     helm install kai-py charts/kai-py --namespace kai-py --create-namespace --set image=IMAGE
     helm upgrade kai-py charts/kai-py --namespace kai-py --reuse-values --set image=NEW-IMAGE
 
 With `--reuse-values`, values that the earlier chart did not have take their defaults.
 
-The CRD of Queues is one of the templates, so that an upgrade of the chart upgrades it; Helm would
-leave one in the directory `crds` as it was installed. It is kept when the release is deleted, since
-all Queues would be deleted with it. A CRD that was applied before by other means is taken over with
+The CRD of Queues is one of the templates, so that an upgrade of the chart upgrades it; Helm never
+upgrades CRDs in the directory `crds`. The CRD is kept when the release is deleted, because all
+Queues would be deleted with it. A CRD that was applied by other means is taken over with
 `--take-ownership`; with `crds.install=false`, apply `kai-py crds` yourself before each upgrade.
 
 ## Values
 
-Made from `values.yaml`; `values.schema.json` rejects values that do not exist.
+Generated from `values.yaml`; `values.schema.json` rejects values that do not exist.
 
 | value | default | meaning |
 | --- | --- | --- |

@@ -146,28 +146,30 @@ def _queue() -> Document:
     units = {"gpu": "GPUs, in devices.", "cpu": "CPU, in millicores.", "memory": "Memory, in MB."}
     spec = {
         "displayName": _text("Name in metrics."),
-        "parentQueue": _text("Name of the queue above; empty for a queue at the top."),
+        "parentQueue": _text("Name of the queue above; empty for a root queue."),
         "priority": {
             "type": "integer",
             "description": "Queues of a higher priority get the surplus first; 100 if unset.",
         },
-        "preemptMinRuntime": _text("How long gangs run before they are evicted for their queue."),
-        "reclaimMinRuntime": _text("How long gangs run before they are evicted for other queues."),
+        "preemptMinRuntime": _text(
+            "How long gangs run before gangs of their queue may preempt them."
+        ),
+        "reclaimMinRuntime": _text("How long gangs run before other queues may reclaim them."),
         "resources": _object(
-            "What the queue is guaranteed and may have at most.",
+            "Guarantee and limit of the queue.",
             {resource: _share(text) for resource, text in units.items()},
         ),
     }
     status = {
-        "childQueues": _list("Names of the queues below.", {"type": "string"}),
-        "allocated": _amounts("What running pods of the queue and those below it have."),
-        "allocatedNonPreemptible": _amounts("The part of it that cannot be evicted."),
-        "requested": _amounts("What running and pending pods request."),
+        "childQueues": _list("Names of the queues below this one.", {"type": "string"}),
+        "allocated": _amounts("Allocated to running pods of the queue and of queues below it."),
+        "allocatedNonPreemptible": _amounts("The part of allocated that cannot be evicted."),
+        "requested": _amounts("Requested by running and pending pods."),
         "conditions": _list("Ready, Orphan and OverQuota.", _condition()),
     }
     return _kind(
         "A queue shares the cluster with the others.",
-        _object("What is wanted.", spec),
+        _object("Desired state.", spec),
         _object("Written by the scheduler.", status),
     )
 
@@ -177,9 +179,10 @@ def _share(text: str) -> Document:
     return _object(
         text,
         {
-            "quota": number | {"description": "Guaranteed; -1 is unlimited, unset is none."},
-            "limit": number | {"description": "At most; -1 is unlimited, unset is none at all."},
-            "overQuotaWeight": number | {"description": "Share of the surplus; 0 or unset: none."},
+            "quota": number | {"description": "Guarantee; -1 is unlimited, unset is none."},
+            "limit": number | {"description": "Limit; -1 is unlimited, unset is zero."},
+            "overQuotaWeight": number
+            | {"description": "Weight in the surplus; 0 or unset: no share of it."},
         },
     )
 
@@ -204,45 +207,47 @@ def _queue_columns() -> tuple[Document, ...]:
 
 def _pod_group() -> Document:
     subgroup = {
-        "name": _text("Its name, which pods have in their label.", pattern=SUBGROUP_NAME),
-        "parent": _text("Name of the subgroup above it.", pattern=SUBGROUP_NAME),
-        "minMember": _count("Pods without which it does not start.", minimum=0),
-        "minSubGroup": _count("Subgroups below it that are needed; all if unset.", minimum=0),
+        "name": _text("Name of the subgroup, to which pods refer by label.", pattern=SUBGROUP_NAME),
+        "parent": _text("Name of the subgroup above this one.", pattern=SUBGROUP_NAME),
+        "minMember": _count("Number of pods that it needs in order to start.", minimum=0),
+        "minSubGroup": _count(
+            "Number of subgroups below it that are needed; all if unset.", minimum=0
+        ),
         "topologyConstraint": _topology_constraint(),
     }
-    no_effect = "Accepted without an effect, as in KAI."
+    no_effect = "Accepted and ignored, as in KAI."
     spec = {
-        "queue": _text("Name of its queue."),
-        "priorityClassName": _text("Its PriorityClass."),
+        "queue": _text("Name of the queue."),
+        "priorityClassName": _text("Name of the PriorityClass."),
         "preemptibility": _text(
-            "Whether it may be evicted for others; unset: if its priority is below 100.",
+            "Whether it may be evicted for others; by default if its priority is below 100.",
             enum=["preemptible", "semi-preemptible", "non-preemptible", ""],
         ),
-        "minMember": _count("Pods without which the gang does not start.", minimum=0),
-        "minSubGroup": _count("Subgroups that are needed; all if unset.", minimum=0),
+        "minMember": _count("Number of pods that the gang needs in order to start.", minimum=0),
+        "minSubGroup": _count("Number of subgroups that are needed; all if unset.", minimum=0),
         "subGroups": _list(
-            "Parts of the gang, a tree by their parents.",
-            _object("A part of the gang.", subgroup, "name"),
+            "Subgroups of the gang, which form a tree.",
+            _object("A subgroup of the gang.", subgroup, "name"),
         ),
         "topologyConstraint": _topology_constraint(),
         "markUnschedulable": {
             "type": "boolean",
-            "description": "Whether its pods get a condition that they are unschedulable.",
+            "description": "Whether pods that cannot be scheduled get a condition that says so.",
         },
-        "schedulingBackoff": _count("1: one attempt only; -1 or unset: no bound."),
+        "schedulingBackoff": _count("Number of attempts: 1, or -1 or unset for no limit."),
         "preemptionDelay": _text("How long it waits before it may evict others."),
-        "stalenessGracePeriod": _text("How long it may run below minMember; negative: for ever."),
+        "stalenessGracePeriod": _text("How long it may run below minMember; negative: forever."),
         "backoffLimit": _count(no_effect),
         "completions": _count(no_effect),
         "parallelism": _count(no_effect),
     }
     resources = {
-        "allocated": _amounts("What its running pods have."),
-        "allocatedNonPreemptible": _amounts("The part of it that cannot be evicted."),
-        "requested": _amounts("What its pods request."),
+        "allocated": _amounts("Allocated to its running pods."),
+        "allocatedNonPreemptible": _amounts("The part of allocated that cannot be evicted."),
+        "requested": _amounts("Requested by its pods."),
     }
     status = {
-        "resourcesStatus": _object("What it has and requests.", resources),
+        "resourcesStatus": _object("Allocated and requested resources.", resources),
         "schedulingConditions": _list("Why it is pending, per node pool.", _open("A reason.")),
         "conditions": _list("Not written.", _open("A condition.")),
         "phase": _text("Not written."),
@@ -252,18 +257,22 @@ def _pod_group() -> Document:
     }
     return _kind(
         "A gang: pods that start together or not at all.",
-        _object("What is wanted.", spec),
+        _object("Desired state.", spec),
         _object("Written by the scheduler.", status),
     )
 
 
 def _topology_constraint() -> Document:
     return _object(
-        "Keeps pods together.",
+        "Topology domains in which the pods are kept together.",
         {
             "topology": _text("Name of the Topology that has the levels."),
-            "requiredTopologyLevel": _text("Label or alias of a level: all in one domain of it."),
-            "preferredTopologyLevel": _text("The same, if there is a domain large enough."),
+            "requiredTopologyLevel": _text(
+                "Label or alias of a level: all pods in one of its domains."
+            ),
+            "preferredTopologyLevel": _text(
+                "Label or alias of a level: all pods in one of its domains if possible."
+            ),
         },
     )
 
@@ -272,7 +281,7 @@ def _topology() -> Document:
     label = _text(
         "Node label whose values are the domains.", pattern=LABEL_KEY, minLength=1, maxLength=316
     )
-    alias = _text("A name that may be written in place of the label.", maxLength=63)
+    alias = _text("A name that may be used instead of the label.", maxLength=63)
     levels = _list(
         "Levels, from the coarsest to the finest.",
         _object("A level.", {"nodeLabel": label, "alias": alias}, "nodeLabel"),
@@ -309,7 +318,7 @@ def _shard() -> Document:
     return _kind(
         "Settings of a scheduler of KAI. This scheduler reads its configuration instead; "
         "`kai-py migrate --write-config` translates one into the other.",
-        _open("Settings, kept as they are written."),
+        _open("Settings, stored unchanged."),
         _open("Not written."),
     )
 

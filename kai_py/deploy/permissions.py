@@ -60,7 +60,7 @@ class Grant:
         return rule | {"resourceNames": list(self.names)} if self.names else rule
 
 
-MIRRORED = "Mirrored, or an owner that groups pods."
+MIRRORED = "Mirrored kinds, and owners that group pods."
 WRITES = (
     Grant(
         "Bindings; evictions for preemption and reclaim, which honour disruption budgets.",
@@ -69,7 +69,7 @@ WRITES = (
         ("create",),
     ),
     Grant(
-        "Why a pod is pending, its nominated node, why it was evicted.",
+        "Why a pod is pending or was evicted, and its nominated node.",
         "",
         ("pods/status",),
         ("patch",),
@@ -107,13 +107,13 @@ WRITES = (
         ("create", "delete"),
     ),
     Grant(
-        "The finalizer, then allocation and reservation; whole where opaque parameters need it.",
+        "Finalizer, then allocation and reservation; all of it where opaque parameters need it.",
         "resource.k8s.io",
         ("resourceclaims", "resourceclaims/status"),
         ("patch", "update"),
     ),
     Grant(
-        "Allocations are guarded by this from Kubernetes 1.36 on.",
+        "From Kubernetes 1.36 on, allocating requires this right.",
         "resource.k8s.io",
         ("resourceclaims/binding",),
         ("patch", "update"),
@@ -131,7 +131,7 @@ WRITES = (
         ("patch",),
     ),
     Grant(
-        "Since when a gang runs below minMember, an annotation as in KAI.",
+        "The annotation of KAI that records since when a gang has run below minMember.",
         "scheduling.run.ai",
         ("podgroups",),
         ("patch",),
@@ -176,13 +176,13 @@ WRITES = (
         ("create",),
     ),
     Grant(
-        "What earlier leaders decided, which a new one shows.",
+        "Decisions of earlier leaders, which a new leader shows.",
         "",
         ("events",),
         ("list",),
     ),
     Grant(
-        "Whose token a reader of the dashboard shows.",
+        "The user of the token that a reader of the dashboard presents.",
         "authentication.k8s.io",
         ("tokenreviews",),
         ("create",),
@@ -208,7 +208,7 @@ def cluster_rules(without: Collection[Right] = ()) -> list[Rule]:
 
 def lease_grants() -> list[Grant]:
     """Grants of the Role in the namespace of the lease."""
-    reason = "One replica schedules: the holder of a Lease; another keeps history for the next."
+    reason = "One Lease elects the replica that schedules; another keeps history for the next."
     return [Grant(reason, "coordination.k8s.io", ("leases",), ("create", "get", "patch"))]
 
 
@@ -219,20 +219,24 @@ def lease_rules() -> list[Rule]:
 
 def gpu_sharing_grants() -> list[Grant]:
     """Grants of the scheduler's Role in the namespace of the reservation pods."""
-    reason = "Pods that each reserve a GPU of a device plugin for the pods that share it."
+    reason = "Pods that reserve a GPU of a device plugin each, for the pods that share it."
     return [Grant(reason, "", ("pods",), ("create", "delete"))]
 
 
 def reservation_grants() -> list[Grant]:
     """Grants of the Role of the reservation pods, in their own namespace."""
-    return [Grant("Each writes the UUID of its GPU on itself.", "", ("pods",), ("patch",))]
+    return [
+        Grant(
+            "Each reservation pod writes the UUID of its GPU on itself.", "", ("pods",), ("patch",)
+        )
+    ]
 
 
 def webhook_cluster_grants() -> list[Grant]:
     """Grants of the webhooks' ClusterRole: they write nothing but their own CA."""
     registered = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
     crds = ("customresourcedefinitions",)
-    labels = "The labels and annotations of namespaces: scheduler and queue of their pods."
+    labels = "Labels and annotations of namespaces set the scheduler and queue of their pods."
     owners = "An owner may name the queue of a pod."
     return [
         Grant(labels, "", ("namespaces",), READ),
@@ -241,7 +245,7 @@ def webhook_cluster_grants() -> list[Grant]:
         Grant("Which kinds are served.", "apiextensions.k8s.io", crds, READ),
         *(Grant(owners, group, plurals, ("get",)) for group, plurals in _owner_grants().items()),
         Grant(
-            "The certificate that the API server is to expect.",
+            "The certificate that the API server should expect.",
             "admissionregistration.k8s.io",
             registered,
             ("get", "patch"),

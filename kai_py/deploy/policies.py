@@ -176,12 +176,12 @@ def _pod_validations(schedulers: Sequence[str]) -> list[Validation]:
         (
             f"!({PLACED}) || {_kept(ADMITTED_KEY)}",
             f"annotation {ADMITTED_KEY} is written by the scheduler when it binds the pod, and "
-            "stays as it is",
+            "cannot be changed",
         ),
         (
             f"oldObject == null || !({PLACED}) || ({same_gpu})",
             f"the GPU that a running pod shares is written by the scheduler: labels {GPU_GROUP}, "
-            f"annotations {GPU_INDEX}, {RECEIVED_TYPE} and {VISIBLE_GPUS} stay as they are",
+            f"annotations {GPU_INDEX}, {RECEIVED_TYPE} and {VISIBLE_GPUS} cannot be changed",
         ),
         (
             f"oldObject != null || !({preset})",
@@ -223,7 +223,7 @@ def _kept_protection() -> Validation:
     return (
         "size(oldObject.?status.reservedFor.orValue([])) == 0 || "
         f"!({protected.format('oldObject')}) || {protected.format('object')}",
-        f"finalizer {DELETE_PROTECTION_FINALIZER} stays as long as pods use the claim",
+        f"finalizer {DELETE_PROTECTION_FINALIZER} cannot be removed while pods use the claim",
     )
 
 
@@ -267,7 +267,7 @@ def _metadata_validations() -> list[Validation]:
                 "variables.oldLabels",
                 but=f"({RESOURCE} == 'pods' && {IS_GROUP})",
             ),
-            f"the scheduler's account writes no labels but {GPU_GROUP} of pods",
+            f"the scheduler's account may write no labels but {GPU_GROUP} of pods",
         ),
         (
             _equal(
@@ -275,17 +275,17 @@ def _metadata_validations() -> list[Validation]:
                 "variables.oldAnnotations",
                 but="k in variables.ownAnnotations",
             ),
-            "the scheduler's account writes no annotations but its own",
+            "the scheduler's account may write no annotations but its own",
         ),
         (
             "object == null || object.metadata.?ownerReferences == "
             "oldObject.metadata.?ownerReferences",
-            "the scheduler's account changes no owners",
+            "the scheduler's account may not change owners",
         ),
         (
             f"object == null || {RESOURCE} == 'resourceclaims' || "
             "object.metadata.?finalizers == oldObject.metadata.?finalizers",
-            "the scheduler's account writes no finalizers but those of claims",
+            "the scheduler's account may write no finalizers but those of claims",
         ),
     ]
 
@@ -295,18 +295,18 @@ def _spec_validations() -> list[Validation]:
     return [
         (
             _equal("variables.spec", "variables.oldSpec", but="k in variables.ownFields"),
-            "the scheduler's account changes no spec: only scheduling gates of pods, "
+            "the scheduler's account may change no spec but scheduling gates of pods, "
             "whether a Job is suspended, and the claim of an unclaimed volume",
         ),
         (
             f"{RESOURCE} != 'pods' || "
             f"{gates.format('variables.spec')} == {gates.format('variables.oldSpec')}",
-            f"the scheduler's account removes no scheduling gate but {ADMISSION_GATE}",
+            f"the scheduler's account may remove no scheduling gate but {ADMISSION_GATE}",
         ),
         (
             f"{RESOURCE} != 'persistentvolumes' || !('claimRef' in variables.oldSpec) || "
             "variables.spec[?'claimRef'] == variables.oldSpec[?'claimRef']",
-            "the scheduler's account takes no volume from its claim",
+            "the scheduler's account may not take a volume from its claim",
         ),
     ]
 
@@ -319,11 +319,11 @@ def _status_validations() -> list[Validation]:
             _equal(
                 "variables.status", "variables.oldStatus", but=f"k in {json.dumps(OWN_POD_STATUS)}"
             ),
-            f"the scheduler's account writes no status of pods but {', '.join(OWN_POD_STATUS)}",
+            f"the scheduler's account may write no status of pods but {', '.join(OWN_POD_STATUS)}",
         ),
         (
             f"{new}.all(c, {theirs} || c in {old}) && {old}.all(c, {theirs} || c in {new})",
-            f"the scheduler's account writes no conditions but {' and '.join(OWN_CONDITIONS)}",
+            f"the scheduler's account may write no conditions but {' and '.join(OWN_CONDITIONS)}",
         ),
     ]
 
@@ -332,7 +332,7 @@ def _own_deletions() -> Validation:
     return (
         "object != null || '" + EXTENDED_RESOURCE_CLAIM_ANNOTATION + "' in "
         "oldObject.metadata.?annotations.orValue({})",
-        "the scheduler's account deletes no claims but those that it made",
+        "the scheduler's account may delete no claims but those that it created",
     )
 
 

@@ -1,4 +1,4 @@
-"""What searches for devices may spend: counted units, never time, so results are the same anywhere.
+"""Budgets of searches for devices, in counted units, never time, so results are the same anywhere.
 
 Two things cost: steps of the search (devices tried) and the evaluation of selectors, in the cost
 units of the API server, where a million are about a second. Each has an allowance for one question
@@ -7,9 +7,9 @@ and one for all questions of a cycle:
     steps       a question is a gang; what one gang leaves the next may use, up to the cycle's
     selectors   a question is a set of claims, however many pods have claims like it
 
-A question that uses up its own allowance has its answer: it is too expensive. For selectors that is
-remembered, for steps each node keeps what was found out, so that a search goes on where it ended.
-Where the allowance of the cycle is used up nothing is proven (``cut_short``), and nothing kept.
+A question that uses up its own allowance has its answer: it is too expensive. For selectors this is
+remembered; for steps each node keeps the results so far, so that a search continues where it ended.
+If the allowance of the cycle is used up, nothing is proven (``cut_short``) and nothing is kept.
 """
 
 from collections import OrderedDict
@@ -149,7 +149,7 @@ class SelectorAllowance:
             return SelectorsTooExpensiveError(text, proven=True)
         text = (
             "its selectors were not evaluated, as those of other claims used up the budget of the "
-            "cycle; they are in a later one"
+            "cycle; they are evaluated in a later cycle"
         )
         return SelectorsTooExpensiveError(text, proven=False)
 

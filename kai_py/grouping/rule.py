@@ -161,4 +161,4 @@ class RuleFile(ApiModel):
     queue_keys: tuple[QueueKeyRule, ...] = ()
     """Labels and annotations that name queues, in order of precedence."""
     rules: tuple[Rule, ...] = ()
-    """Rules; of two for one kind the first applies."""
+    """Rules; if several name one kind, the first applies."""

@@ -1,17 +1,17 @@
-"""The auditor inside the scheduler: a look at everything, in slices that cost next to nothing.
+"""The auditor inside the scheduler: audits of the whole cluster, in slices that cost little.
 
 A slice of a few milliseconds is followed by a pause a hundred times as long, so that the audit
-takes about one part in a hundred of the event loop's time, however large the cluster is; a look at
-100,000 pods then takes some minutes. Findings that last become a metric and a line of the log.
+takes about one part in a hundred of the event loop's time, however large the cluster is; an audit
+of 100,000 pods then takes some minutes. Findings that last become a metric and a line of the log.
 
-A look rests on the mirror. While the watch of any kind is silent, behind our own writes or has not
-been read, the mirror of that kind may be behind the others, and there is no look. A finding counts
+An audit reads the mirror. While the watch of any kind is silent, behind our own writes or has not
+been read, the mirror of that kind may be behind the others, and no audit runs. A finding counts
 once every kind has come as far as the furthest had when it was first found. A rule that fails is
-reported and ends for this look; the others go on.
+reported and ends for this audit; the others go on.
 
 Versions are comparable between kinds (KEP-5504): a kind whose watch has shown version 7 misses no
-change up to 7. So a finding in which one kind is behind another is known from a true one by waiting
-until every kind has come as far as the furthest had when it was found.
+change up to 7. A finding caused by one kind being behind another is distinguished from a true one
+by waiting until every kind has come as far as the furthest had when it was found.
 """
 
 import asyncio
@@ -121,13 +121,13 @@ class Auditor:
         self._found: list[AuditFinding] = []
         self._count = Gauge(
             "kai_py_audit_findings",
-            "What must never be true of the cluster and has been for a while, by kind.",
+            "Audit findings that have lasted for a while, by kind: states that must never occur.",
             ("kind",),
             registry=registry,
         )
         self._looks = Counter(
             "kai_py_audits_total",
-            "Looks of the auditor at the whole cluster.",
+            "Audits of the whole cluster.",
             registry=registry,
         )
         self._failures = Counter(
@@ -136,7 +136,7 @@ class Auditor:
             registry=registry,
         )
         self._seconds = Counter(
-            "kai_py_audit_seconds_total", "Time that the auditor took.", registry=registry
+            "kai_py_audit_seconds_total", "Time that audits took.", registry=registry
         )
         for kind in FindingKind:
             self._count.labels(kind.value).set(0)
@@ -204,4 +204,4 @@ class Auditor:
                 log.warning("audit: %s: %s", finding.kind, finding.message)
         for identity, finding in before.items():
             if identity not in now:
-                log.info("audit: no longer true: %s: %s", finding.kind, finding.message)
+                log.info("audit: resolved: %s: %s", finding.kind, finding.message)

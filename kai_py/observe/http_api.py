@@ -21,9 +21,9 @@
     /v1/queues/NAME                 a queue: what it has, is entitled to, borrows, and its gangs
 
 A reader with rights in some namespaces only (``http_access``) gets what it may see, and the others
-as sums; ``namespace=`` names the namespaces in question.
-Records are built on request, in a thread, and once per cycle, at no cost without readers. Before
-the first cycle the answer is 503. A standby replica passes requests on (``http_forward``).
+as sums; ``namespace=`` names the namespaces in question. Records are built on request, in a thread,
+and once per cycle, at no cost without readers. Before the first cycle the answer is 503. A standby
+replica passes requests on (``http_forward``).
 """
 
 import asyncio
@@ -279,7 +279,7 @@ class Api:
     async def _plan(self, request: web.Request) -> web.Response:
         view = self._view()
         if await visible_to_reader(request, view) is not None:
-            raise web.HTTPForbidden(text="the plan is about all namespaces\n")
+            raise web.HTTPForbidden(text="the plan covers all namespaces\n")
         return json_response(request, encode(view.plan))
 
     async def _replica(self, request: web.Request) -> web.Response:

@@ -1,9 +1,9 @@
-"""Any replica answers: one that stands by passes requests on to the one that leads.
+"""Forwarding: any replica answers, as standbys forward requests to the leader.
 
 Every answer under /v1 says in its headers which replica made it, whether that one leads, and how
-old its data is. A request is passed on once: a replica that was asked in place of the leader says
-who leads instead. The bearer's token goes with it, to the address on the Lease only, and redirects
-are not followed.
+old its data is. A request is forwarded once: a replica that is asked although it does not lead then
+names the leader instead. The bearer's token goes with it, to the address on the Lease only, and
+redirects are not followed.
 """
 
 import asyncio
@@ -44,12 +44,12 @@ def forward_to_leader(replica: Callable[[], Replica]) -> Middleware:
         if here.leads or path == REPLICA_PATH or not path.startswith(PROTECTED_PREFIX):
             return await handler(request)
         if FORWARDED_BY in request.headers:
-            return _unavailable(f"replica {here.name} stands by")
+            return _unavailable(f"replica {here.name} is a standby")
         if not here.leader:
-            return _unavailable(f"replica {here.name} stands by; none leads at present")
+            return _unavailable(f"replica {here.name} is a standby; no replica leads at present")
         if not is_address(here.address):
             return _unavailable(
-                f"replica {here.name} stands by; {here.leader} leads, at an unknown address"
+                f"replica {here.name} is a standby; {here.leader} leads, at an unknown address"
             )
         return await _forwarded(request, here)
 
@@ -102,7 +102,7 @@ async def _forwarded(request: web.Request, here: Replica) -> web.StreamResponse:
     except (aiohttp.ClientError, TimeoutError) as error:
         reason = str(error) or "no answer in time"
         return _unavailable(
-            f"replica {here.name} stands by; {here.leader} leads and cannot be reached: {reason}"
+            f"replica {here.name} is a standby; {here.leader} leads and cannot be reached: {reason}"
         )
 
 

@@ -69,5 +69,5 @@ def unpacked(text: str) -> tuple[ShareSample, ...]:
     try:
         return msgspec.json.decode(expanded(text), type=tuple[ShareSample, ...])
     except (ValueError, zlib.error, msgspec.MsgspecError):
-        log.info("the history of shares that is kept is not readable")
+        log.info("the saved history of shares is not readable")
         return ()

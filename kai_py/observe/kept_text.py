@@ -1,4 +1,4 @@
-"""Text that a leader keeps where the next one reads it.
+"""Text that a leader saves for its successor.
 
 It is an annotation of a Lease of its own, beside the one that is led by: the scheduler's account
 may write Leases of its namespace and no ConfigMaps.
@@ -40,7 +40,7 @@ class KeptText:
         except NotFound:
             return ""
         except (ApiError, TimeoutError) as error:
-            log.info("%s is not known: %s", self.what, error or "no answer")
+            log.info("%s could not be read: %s", self.what, error or "no answer")
             return ""
         return lease.metadata.annotations.get(self.annotation, "")
 
@@ -58,7 +58,7 @@ class KeptText:
                         return True
                     await self._patch(body)
         except (ApiError, TimeoutError) as error:
-            log.info("%s could not be kept: %s", self.what, error or "no answer")
+            log.info("%s could not be saved: %s", self.what, error or "no answer")
             return False
         return True
 

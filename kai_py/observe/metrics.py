@@ -66,13 +66,13 @@ class Metrics:
         )
         self.extensions_set_aside = Counter(
             "kai_py_extensions_set_aside_total",
-            "How often a score or action of an installed package, a step or a queue failed.",
+            "Failures of a score or action of an installed package, a step of a cycle, or a queue.",
             ("extension",),
             registry=registry,
         )
         self.contained_failures = Counter(
             "kai_py_contained_failures_total",
-            "Unexpected errors about one object that did not end the work for others, by part.",
+            "Unexpected errors that affected a single object, by part of the scheduler.",
             ("part",),
             registry=registry,
         )
@@ -176,7 +176,7 @@ class Metrics:
         )
         self.watch_silent = Gauge(
             "kai_py_watch_silent_seconds",
-            "Time since a kind on which decisions rest was last read: by event, bookmark or list.",
+            "Time since a kind that decisions depend on was last read: by event, bookmark or list.",
             ("kind",),
             registry=registry,
         )

@@ -1,4 +1,4 @@
-"""What a reader with rights of its own may ask and learn by it: only what is about what it sees."""
+"""Questions that a reader with limited rights may ask: only about objects that it may see."""
 
 from collections.abc import Iterable
 
@@ -57,7 +57,7 @@ def check_changes(view: ClusterView, seen: Visibility, changes: Iterable[tuple[s
         if kind == "set" and _queue_of(text, view) not in seen.queues:
             raise _refusal(f"set={text}", "this queue is not yours, and you may not get it")
         if kind == "drain" and not (seen.nodes or _has_own_pods(view, seen, text)):
-            reason = "none of your pods is there, and you may not list nodes"
+            reason = "none of your pods is on it, and you may not list nodes"
             raise _refusal(f"drain={text}", reason)
 
 

@@ -122,7 +122,7 @@ class _Made:
         except ValueError as error:
             return str(error)
         if self._pods + pods > MAX_PODS:
-            return f"asks for {pods:,} pods: no more than {MAX_PODS:,} in all are made"
+            return f"requests {pods:,} pods: at most {MAX_PODS:,} in all are created"
         meta = {k: v for k, v in document["metadata"].items() if k != "uid"}
         if key.kind == STATEFUL_SETS.kind:
             # Nothing becomes ready here: pods that are made once others are would never come.
@@ -176,7 +176,7 @@ class _Made:
             self._cluster.create(pod)
         except RequestError as error:
             return error.message
-        return "its controller would make none"
+        return "its controller would create none"
 
     def _made(self) -> list[Document]:
         listed = (*self._cluster.api.list(REPLICA_SETS), *self._cluster.api.list(PODS))

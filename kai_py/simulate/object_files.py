@@ -1,4 +1,4 @@
-"""Kubernetes objects from files as people have them.
+"""Kubernetes objects from files in the forms that users have.
 
 Accepted are lists of ``kubectl get -o json``, lists of one kind (``PodList``), several of these one
 after another, streams of YAML documents, files of ``kai-py snapshot`` (also compressed),
@@ -168,7 +168,7 @@ def _stream(content: bytes, line: int) -> Iterator[_Part]:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse)

@@ -90,7 +90,7 @@ class Freshness:
     def behind(self) -> list[str]:
         """Kinds that did not show our own writes in time, as sentences."""
         return [
-            f"{each.kind.name}: its watch has not shown a write of ours for "
+            f"{each.kind.name}: its watch has not shown a write of this process for "
             f"{each.behind_for:.0f} s; nothing is released or evicted until it does"
             for each in self.measure()
             if each.behind_for > self._lag
@@ -102,7 +102,7 @@ class Freshness:
         began = loop.time()
         while stale := self._older_than(began):
             if loop.time() - began > self._lag:
-                return f"the watch of {stale} doesn't show our own writes"
+                return f"the watch of {stale} doesn't show the writes of this process"
             await asyncio.sleep(POLL_SECONDS)
         silent = self.silent()
         return silent[0] if silent else ""

@@ -116,14 +116,14 @@ class OwnerKindWatcher:
         return True
 
     def _follow(self, kind: GroupKind, found: Kind[Any]) -> None:
-        logger.info("following %s: it owns pods of ours", kind)
+        logger.info("following %s: it owns pods of this scheduler", kind)
         self._wanted.pop(kind, None)
         self._followed[kind] = found
         self._mirror.follow(found)
         self._on_readable(kind, readable=True)
 
     def _refuse(self, kind: GroupKind, reason: str) -> None:
-        logger.info("%s owns pods of ours but cannot be read: %s", kind, reason)
+        logger.info("%s owns pods of this scheduler but cannot be read: %s", kind, reason)
         self._wanted.pop(kind, None)
         self._refused[kind] = None
         self._on_readable(kind, readable=False)

@@ -10,7 +10,7 @@ from kai_py.plan.plan import Plan
 from tests.commit.cluster import Cluster
 from tests.commit.test_committer import eviction_of
 
-STALE = ["Pod: its watch has not shown a write of ours"]
+STALE = ["Pod: its watch has not shown a write of this process"]
 
 
 @pytest.mark.parametrize(

@@ -151,8 +151,8 @@ def test_a_queue_that_lowers_the_guarantees_of_all_others_is_told():
     ).plan()
     found = condition(status_of(plan, "vast"), "Ready")
     assert (found["status"], found["reason"]) == ("True", "DeservedScaledDown")
-    assert "more than the 8 GPUs that all 2 queues" in found["message"]
-    assert "lower it to what it needs" in found["message"]
+    assert "more than the 8 GPUs that all 2 sibling queues" in found["message"]
+    assert "lower it to what the queue needs" in found["message"]
     assert "lower it" not in condition(status_of(plan, "a"), "Ready")["message"]
 
 

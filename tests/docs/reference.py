@@ -28,7 +28,7 @@ from kai_py.plan.plan import Plan
 from tests.support import scenario
 from tests.support.repository import DOCS
 
-MADE = "Made from the code by `make generate`.\n"
+MADE = "Generated from the code by `make generate`.\n"
 
 
 def reference() -> dict[str, str]:
@@ -200,7 +200,7 @@ def _metrics() -> str:
     kai = KaiQueueMetrics(theirs, str)
     del kai
     return (
-        f"# Metrics by name\n\n{MADE}\n[What they are good for](../metrics.md).\n\n"
+        f"# Metrics by name\n\n{MADE}\n[Metrics](../metrics.md) explains what they are for.\n\n"
         + _table(heads, _families((*registry.collect(), *computed.collect())))
         + "\n## With `kai.queueMetrics: true`\n\nThe names and units of KAI-Scheduler.\n\n"
         + _table(heads, _families(theirs.collect()))

@@ -1,4 +1,4 @@
-"""What a replica answers that stands by, and what is kept of the past."""
+"""What a standby answers, and what is kept of the past."""
 
 import json
 from contextlib import asynccontextmanager
@@ -93,7 +93,7 @@ async def test_the_token_is_needed_here_and_there(tmp_path):
 @pytest.mark.parametrize(
     ("which", "reason"),
     [
-        (Replica("b", False), "none leads at present"),
+        (Replica("b", False), "no replica leads at present"),
         (Replica("b", False, "a"), "a leads, at an unknown address"),
         (Replica("b", False, "a", "http://example.com:80"), "at an unknown address"),
         (Replica("b", False, "a", "http://127.0.0.1:1"), "a leads and cannot be reached"),
@@ -113,7 +113,7 @@ async def test_two_that_stand_by_do_not_pass_a_request_to_and_fro():
         replica_of(Replica("c", False, "b", b)) as c,
     ):
         status, _, text = await get(f"{c}/v1/state")
-        assert (status, text) == (503, "replica b stands by\n")
+        assert (status, text) == (503, "replica b is a standby\n")
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_the_only_node_is_tried_again_later_and_later():
     made.add(first, pod_of(11))
     plan = made.plan(12)
     assert not plan.placements
-    said = "node a refused a pod of it (UnexpectedAdmissionError) and is left out for 60 s"
+    said = "node a refused a pod of this gang (UnexpectedAdmissionError) and is not used for 60 s"
     assert said in plan.unplaced[0].message
     assert next_deadline(made.snapshot(12), CycleSettings()) == START + 70
     # Pods that are deleted, as those of StatefulSets, are remembered.
@@ -69,7 +69,7 @@ def test_the_only_node_is_tried_again_later_and_later():
     assert not made.plan(69).placements
     assert placed(made.plan(70)) == {"train-11": "a"}
     made.add(refused(pod_of(11), "a", 71.0), pod_of(72))
-    assert "left out for 120 s" in made.plan(73).unplaced[0].message
+    assert "not used for 120 s" in made.plan(73).unplaced[0].message
     assert not made.plan(190).placements
     assert placed(made.plan(191)) == {"train-72": "a"}
 

@@ -146,7 +146,7 @@ def test_pods_that_start_later_leave_room_for_what_was_joined(maximum, starts):
     if not starts:
         [pending] = plan.unplaced
         assert "currently 8 GPUs allocated" in pending.message
-        assert "8 GPUs of it in claims that pods of others pay for" in pending.message
+        assert "8 GPUs of it in claims charged to other queues" in pending.message
 
 
 @pytest.mark.parametrize(("parent", "starts"), [(8, False), (9, True)])

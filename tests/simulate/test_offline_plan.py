@@ -262,7 +262,7 @@ def test_all_pods_of_a_stateful_set_are_made():
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"parallelism": 2**31, "completions": None}, "asks for 2,147,483,648 pods"),
+        ({"parallelism": 2**31, "completions": None}, "requests 2,147,483,648 pods"),
         ({"parallelism": "3"}, "Expected `int | null`, got `str`"),
         ({"template": []}, "Expected `object`, got `array`"),
         ({"priorityClassName": "none"}, "gets no pods: "),

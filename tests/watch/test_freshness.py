@@ -63,7 +63,9 @@ def test_a_write_of_ours_that_the_watch_does_not_show_is_noticed():
         watch.writes.record(PODS, "11", now())
         assert freshness.behind() == []
         await asyncio.sleep(11)
-        assert freshness.behind()[0].startswith("Pod: its watch has not shown a write of ours")
+        assert freshness.behind()[0].startswith(
+            "Pod: its watch has not shown a write of this process"
+        )
         watch.seen = "11"
         assert freshness.behind() == []
 

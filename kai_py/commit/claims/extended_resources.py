@@ -46,7 +46,7 @@ async def create_claim(
     if found.metadata.deletion_timestamp is None and _matches(found, desired.claim):
         return found
     if _owner_pods(found) != _owner_pods(desired.claim):
-        return ClaimFailure(f"claim {claim}: one of that name exists, which is not its pod's")
+        return ClaimFailure(f"claim {claim}: the name is taken by a claim of another owner")
     return ClaimFailure(f"claim {claim}: {await _delete_earlier(access, pod, found)}")
 
 
@@ -54,12 +54,13 @@ async def _delete_earlier(access: ApiAccess, pod: PodRef, found: ResourceClaim) 
     """Delete a claim of an earlier attempt for ``pod``; returns what became of it."""
     reading = await fence_pod(access, pod)
     if not reading.proves_unused:
-        return f"one of an earlier attempt is kept: {reading.problem or 'its pod is on a node'}"
+        reason = reading.problem or "its pod is on a node"
+        return f"the claim of an earlier attempt is kept: {reason}"
     try:
         await delete_claim(access, ClaimRef.of(found.metadata))
     except ApiError as error:
-        return f"one of an earlier attempt is not deleted yet: {error}"
-    return "one of that name, of an earlier attempt, is being deleted"
+        return f"the claim of an earlier attempt is not deleted yet: {error}"
+    return "the claim of an earlier attempt is being deleted"
 
 
 async def delete_claim(access: ApiAccess, claim: ClaimRef) -> None:

@@ -8,9 +8,9 @@ is found in the mirror, and once reads of pod and claim confirm it:
     not allocated, its devices are known and free       they are allocated to the claim again
     otherwise                                           the pod is evicted, if its workload survives
 
-Its devices are known if this process saw the allocation that was cleared. Others would not do: the
-containers hold the ones they started with, and these would go on counting as free. A pod of which
-that is not known, or whose devices another claim has by now, can only be started again.
+Its devices are known if this process saw the allocation that was cleared. Other devices would not
+do: the containers keep those that they started with, and these would still count as free. A pod
+whose devices are not known, or now belong to another claim, can only be started again.
 
 Cost: O(bound pods with claims) per pass, two reads per pod that is found.
 """
@@ -162,7 +162,7 @@ class PodRepair:
     def _problem(self, ref: ClaimRef, allocation: AllocationResult | None, node: str) -> str:
         """Why the pod can't have ``allocation`` back, "" if it can."""
         if allocation is None:
-            return "which ones it had is not known"
+            return "it is not known which ones it had"
         if not selects_node(allocation.node_selector, node):
             return f"its devices are not on node {node}"
         others = self.holders.other_holders(ref, allocation)

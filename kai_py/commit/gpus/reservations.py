@@ -84,13 +84,13 @@ class GpuReservations:
     def _check_container(self, ref: PodRef) -> None:
         pod = self.find_pod(ref)
         if pod is None:
-            raise GpuReservationError(f"pod {ref} is gone")
+            raise GpuReservationError(f"pod {ref} no longer exists")
         container = gpu_container(pod)
         if pod.metadata.annotations.get(GPU_CONTAINER) != container:
             raise GpuReservationError(
-                f"container {container} of pod {ref} can't be given its GPU: it was created while "
-                "no admission webhook of kai-py added the environment entry (kai-py install "
-                "--webhook); create the pod again when one is running"
+                f"container {container} of pod {ref} can't be given its GPU: the pod was created "
+                "while no admission webhook of kai-py was running to add the environment entry "
+                "(kai-py install --webhook); create the pod again once one is running"
             )
 
     async def _reserve(self, gpu: GpuGroup) -> str:

@@ -124,9 +124,9 @@ def _cut_message(share: QueueShare, shares: Mapping[str, QueueShare], resource: 
     if len(siblings) > 1 and deserved > guaranteed * (1 + TOLERANCE):
         return (
             f"{field_path(resource, 'deserved')} is {amount_text(deserved, resource)}, more than "
-            f"the {amount_text(guaranteed, resource)} that all {len(siblings)} queues beside each "
-            f"other can be guaranteed together: it lowers what the others are guaranteed, and "
-            f"{amount_text(scaled, resource)} is left for it; lower it to what it needs"
+            f"the {amount_text(guaranteed, resource)} that all {len(siblings)} sibling queues "
+            f"can be guaranteed together: this lowers the guarantees of the others, and leaves "
+            f"{amount_text(scaled, resource)} for this queue; lower it to what the queue needs"
         )
     return (
         f"{field_path(resource, 'deserved')} is {amount_text(deserved, resource)}, of which "

@@ -33,8 +33,8 @@ def survives_eviction(manifest: Manifest, manifests: ManifestSet) -> Iterator[Fi
         never = pod.get("restartPolicy") == "Never"
         able = never and "podFailurePolicy" not in spec
         message = (
-            f"an eviction of its {pods} pods exceeds backoffLimit {limit}, so that the whole of it "
-            "is suspended, or else protected: ignore evictions by a podFailurePolicy"
+            f"evicting its {pods} pods exceeds backoffLimit {limit}, so the whole Job is suspended "
+            "instead, or else protected: ignore evictions by a podFailurePolicy"
         )
         if not never:
             message = f"{message}, which requires restartPolicy Never"

@@ -77,12 +77,12 @@ def pod_clique_set(manifest: Manifest, manifests: ManifestSet) -> Iterator[Findi
 def _levels(manifest: Manifest, spec: LineMapping, template: LineMapping) -> Iterator[Finding]:
     for key in ("podCliques", "cliques"):
         if key in spec and "cliques" not in template:
-            message = f"{key} is today spec.template.cliques"
+            message = f"{key} is now spec.template.cliques"
             yield manifest.error(("spec", key), message, fixed=True)
             move(spec, template, key, "cliques")
     for key in [key for key in spec if key in _TEMPLATE]:
         if key not in template:
-            yield manifest.error(("spec", key), f"{key} is today spec.template.{key}", fixed=True)
+            yield manifest.error(("spec", key), f"{key} is now spec.template.{key}", fixed=True)
             move(spec, template, key)
 
 
@@ -99,13 +99,13 @@ def _clique(manifest: Manifest, clique: LineMapping, path: FieldPath) -> Iterato
     for key in flat:
         if key in _CLIQUE_SPEC:
             target = _CLIQUE_SPEC[key]
-            message = f"{key} is today spec.{target} of the clique"
+            message = f"{key} is now spec.{target} of the clique"
             yield manifest.error((*path, key), message, fixed=True)
             move(clique, spec, key, target)
         else:
             pod_fields.append(key)
     if pod_fields:
-        message = f"{', '.join(pod_fields)} of the pods are today spec.podSpec.* of the clique"
+        message = f"{', '.join(pod_fields)} of the pods are now spec.podSpec.* of the clique"
         yield manifest.error((*path, pod_fields[0]), message, fixed=True)
         if "podSpec" not in spec:
             set_key(spec, "podSpec", mapping_at_line(clique.line))
@@ -121,7 +121,7 @@ def _start_order(manifest: Manifest, spec: LineMapping, template: LineMapping) -
     in_order = sorted(map(str, order)) == sorted(cliques)
     kind = _IN_ORDER if in_order else _EXPLICIT
     where = "the order of the cliques" if in_order else "spec.startsAfter of each clique"
-    message = f"startupOrder is today spec.template.cliqueStartupType: {kind}, with {where}"
+    message = f"startupOrder is now spec.template.cliqueStartupType: {kind}, with {where}"
     yield manifest.error(("spec", "startupOrder"), message, fixed=True)
     del spec["startupOrder"]
     set_key(template, "cliqueStartupType", kind)
@@ -144,7 +144,7 @@ def _scaling(manifest: Manifest, spec: LineMapping, template: LineMapping) -> It
     if not scaling or "podCliqueScalingGroups" in template:
         return
     message = (
-        "scaling of the set is today spec.template.podCliqueScalingGroups[]: all cliques in one "
+        "scaling of the set is now spec.template.podCliqueScalingGroups[]: all cliques in one "
         "group (cliqueNames), minReplicas as replicas and minAvailable, both in scaleConfig"
     )
     yield manifest.error(("spec", "scaling"), message, fixed=True)

@@ -1,7 +1,8 @@
 """Evict gangs that have not become ready in time, whole, so that others get the capacity.
 
-A gang stays whose workload would fail, whose pods would not be created again, or which a disruption
-budget protects; its state is reported all the same. ``session.startups`` has the rules.
+A gang is not evicted if its workload would fail, if its pods would not be created again, or if a
+disruption budget protects it; its state is reported all the same. ``session.startups`` has the
+rules.
 """
 
 from collections import Counter
@@ -83,7 +84,7 @@ def _protection(state: CycleState, gang: Gang) -> str:
     if gang.owner.kind == "Pod":
         return "its pods would not be created again"
     if would_fail(gang, gang.bound):
-        return "its workload would fail by an eviction"
+        return "an eviction would make its workload fail"
     pods = (member.pod.uid for member in gang.bound)
     budget = state.eviction_limits.blocking_budget(pods, state.statement.evicted)
     return f"PodDisruptionBudget {budget} protects it" if budget else ""

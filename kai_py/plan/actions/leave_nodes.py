@@ -1,4 +1,4 @@
-"""Leave nodes: gangs on a node that is about to go are treated by what they declare.
+"""Leave nodes: gangs on a node that is about to go are treated as their workloads declare.
 
 checkpoint  its pods are asked to save their work; once all have, or their time is over, it is
             evicted whole
@@ -6,12 +6,12 @@ move        it is evicted whole as soon as all of it fits on other nodes
 shrink      its pods on the node are evicted where minMember holds without them; else as move
 go-down     it runs until the node is lost
 
-A gang with pods on a node that is lost or was deleted loses these where minMember holds without
-them, and restarts whole otherwise: the rest would keep capacity and wait for pods that do not
-answer. So do gangs that fell below minMember because pods of theirs were ended from outside, as by
-a drain, and gangs some of whose nodes were rebooted. Not so gangs that replace what they lost: by
-annotation, by the kind of their owner, or because they may run below minMember for ever. A gang
-whose workload would fail stays.
+If a node is lost or was deleted, a gang loses its pods there where minMember holds without them,
+and restarts whole otherwise: the rest would keep capacity and wait for pods that do not answer. The
+same applies if a gang fell below minMember because pods were ended from outside, as by a drain, or
+if some of its nodes were rebooted. It does not apply to gangs that replace lost pods: by
+annotation, by the kind of their owner, or because they may run below minMember forever. Nothing is
+evicted if the workload would fail.
 
 By priority, then age. O(pods) while any node is about to go, and a placement for each such gang.
 """
@@ -136,7 +136,7 @@ def _is_protected(state: CycleState, gang: Gang, members: Sequence[Member], why:
     budget = state.eviction_limits.blocking_budget(pods, state.statement.evicted)
     protection = f"PodDisruptionBudget {budget} protects it" if budget else ""
     if would_fail(gang, members):
-        protection = "its workload would fail by an eviction"
+        protection = "an eviction would make its workload fail"
     if protection:
         _note(state, gang, f"{why}; the gang runs until then, as {protection}")
     return bool(protection)

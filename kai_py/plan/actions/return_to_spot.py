@@ -1,12 +1,12 @@
 """Return to spot: gangs on on-demand nodes go back to spot nodes that are idle, if moving pays.
 
-    cost of staying = what the gang still has to do, at the price of on-demand nodes
-    cost of moving  = that, and the work that is lost, at the price of spot nodes
+    cost of staying = the remaining work of the gang, at the price of on-demand nodes
+    cost of moving  = the remaining and the lost work, at the price of spot nodes
 
-What a gang still has to do is known where its runtime is declared or such pods ended before; of
-gangs that save their work it is taken to be as much as they have done. Others stay, and so do gangs
-that may not be evicted, and those evicted often. Each such move is whole, and as many gangs are
-tried in a cycle as ``MAX_TRIED``.
+The remaining work is known if the runtime is declared or such pods ended before; for gangs that
+save their work it is assumed to equal the work done so far. Other gangs stay, as do gangs that may
+not be evicted or were evicted often. Gangs move whole, and at most ``MAX_TRIED`` are tried in a
+cycle.
 """
 
 from collections.abc import Iterable
@@ -77,7 +77,7 @@ def _move(state: CycleState, gang: Gang, spot: Bools) -> None:
     unit = VictimUnit(gang, gang.bound)
     if not list(state.eviction_limits.evictable(iter((unit,)), state.statement.evicted)):
         return
-    reason = "spot nodes are idle again, and what is left to do costs less there"
+    reason = "spot nodes are idle again, and the remaining work costs less there"
     with state.statement.trial() as trial:
         for member in gang.bound:
             state.statement.evict(Evicted(member, gang, Action.CONSOLIDATE, gang, reason))

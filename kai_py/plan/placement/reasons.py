@@ -192,7 +192,7 @@ def with_refusals(reason: Unschedulable, gang: Gang) -> Unschedulable:
     if not reason.message:
         return reason
     listed = [
-        f"node {each.node} refused a pod of it ({each.reason}) and is left out for "
+        f"node {each.node} refused a pod of this gang ({each.reason}) and is not used for "
         f"{each.seconds:g} s"
         for each in gang.refusals[:MAX_REFUSALS_SHOWN]
     ]
@@ -282,8 +282,8 @@ def _insufficient_gpu_shares(
     texts: list[str] = []
     if without.any():
         drivers = (
-            f"nor is a DRA driver's claimed: no webhook of kai-py has seen the pod, or no "
-            f"DeviceClass serves {GPU_RESOURCE}"
+            "and the pod claims none of a DRA driver: no webhook of kai-py has seen the pod, or "
+            f"no DeviceClass serves {GPU_RESOURCE}"
             if claimed is None
             else "nor GPUs of a DRA driver that allow multiple allocations, have capacity and, for "
             "parts of several GPUs, a uuid"

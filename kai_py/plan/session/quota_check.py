@@ -47,7 +47,7 @@ def check_quota(
     shared = owed[over.resource, quota.queues.positions[over.queue]]
     if shared > 0:
         noun, per_unit = display_unit(resource)
-        message += f" ({shared / per_unit:g} {noun} of it in claims that pods of others pay for)"
+        message += f" ({shared / per_unit:g} {noun} of it in claims charged to other queues)"
     return Unschedulable(stage, message, infeasible=infeasible)
 
 

@@ -1,8 +1,8 @@
 """Eviction limits: what protects pods although fairness would allow their eviction.
 
 - A PodDisruptionBudget protects its pods beyond the number that may be disrupted now: the Eviction
-  API would refuse, and a gang would wait for capacity that is never released. Of a pod that several
-  budgets select it refuses every eviction, whatever they allow.
+  API would refuse, and a gang would wait for capacity that is never released. It
+  refuses every eviction of a pod that several budgets select, whatever they allow.
 - ``maxEvictionsPerHour`` protects the pods of a queue that lost that many in the last hour. A
   larger unit may be evicted if the queue lost none for an hour: the limit slows evictions down, it
   does not prevent them.
@@ -209,7 +209,7 @@ class EvictionLimits:
             positions = self._budgets.get(uid, ())
             if len(positions) > 1:
                 first, second = (self._names[position] for position in positions[:2])
-                return f"{first} (with {second}, and no pod of several budgets is evicted)"
+                return f"{first} (with {second}; pods that several budgets select are not evicted)"
             for position in positions:
                 counts[position] = counts.get(position, 0) + 1
         for position in sorted(counts):

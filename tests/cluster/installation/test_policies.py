@@ -166,8 +166,8 @@ async def test_a_tenant_poses_as_no_reservation_pod(real: Cluster, tenant: Api) 
 
 IMAGE = {"spec": {"containers": [{"name": "main", "image": "stolen"}]}}
 STOLEN: dict[str, tuple[str, Document, str]] = {
-    "an image": (POD, IMAGE, "changes no spec"),
-    "a deadline": (POD, {"spec": {"activeDeadlineSeconds": 5}}, "changes no spec"),
+    "an image": (POD, IMAGE, "change no spec"),
+    "a deadline": (POD, {"spec": {"activeDeadlineSeconds": 5}}, "change no spec"),
     "a label": (POD, {"metadata": {"labels": {"app": "x"}}}, "no labels"),
     "an annotation": (POD, {"metadata": {"annotations": {"x": "y"}}}, "no annotations"),
     "its record": (POD, {"metadata": {"annotations": {ADMITTED_KEY: "{}"}}}, "no annotations"),
@@ -191,7 +191,7 @@ async def test_a_stolen_token_writes_nothing_but_its_own(
         await refused(account.patch(path, body, content_type=strategic), because)
     jobs = "/apis/batch/v1/namespaces/default/jobs"
     await tenant.post(jobs, job("j", 2))
-    await refused(account.patch(f"{jobs}/j", {"spec": {"parallelism": 9}}), "changes no spec")
+    await refused(account.patch(f"{jobs}/j", {"spec": {"parallelism": 9}}), "change no spec")
     await account.patch(f"{jobs}/j", {"spec": {"suspend": True}})
 
 
@@ -221,7 +221,7 @@ async def test_a_stolen_token_deletes_no_claim_of_others(
     claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": meta}
     await tenant.create(claim | {"spec": spec})
     path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/data"
-    await refused(account.delete(path), "deletes no claims")
+    await refused(account.delete(path), "delete no claims")
     await tenant.delete(path)
 
 

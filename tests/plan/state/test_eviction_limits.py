@@ -80,7 +80,7 @@ def test_pods_that_several_budgets_select_stay_as_the_api_evicts_none_of_them(ac
     plan = both.plan()
     assert evicted(plan) == []
     [waiting] = plan.unplaced
-    assert "PodDisruptionBudget default/second (with default/web, and no pod of several" in (
+    assert "PodDisruptionBudget default/second (with default/web; pods that several budgets" in (
         waiting.message
     )
     [name] = evicted(both.remove(second).plan())
