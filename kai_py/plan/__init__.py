@@ -1,1 +1,1 @@
-"""A plan is data: the decisions of one cycle. Here are the cycle and the actions that write it."""
+"""The cycle and its actions. Their result is a plan: the decisions of one cycle, as data."""

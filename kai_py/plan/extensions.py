@@ -1,9 +1,9 @@
-"""Actions and scores of installed packages: one that fails hurts itself only.
+"""Actions and scores of installed packages: a failure affects only the one that fails.
 
-An exception in an action undoes what the action decided; a score that fails, or says what is no
-score, counts as the same for all nodes. Either is left out until its backoff ends, as is a gang
-that fails, and the cycle goes on. An action that neither returns nor asks the placer for anything
-cannot be ended: it is code of the installation, not of a tenant.
+An exception in an action undoes what the action decided; a score that fails, or returns something
+that is not a score, counts as equal for all nodes. Either is left out until its backoff ends, like
+a gang that fails, and the cycle goes on. An action that neither returns nor calls the placer cannot
+be ended: it is code of the installation, not of a tenant.
 """
 
 from collections.abc import Set

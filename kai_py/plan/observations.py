@@ -1,4 +1,4 @@
-"""What a cycle says beside its decisions: queues, held capacity, gangs and nodes in trouble."""
+"""What a cycle reports besides its decisions: queues, held capacity, gangs and nodes in trouble."""
 
 from dataclasses import dataclass, field
 

@@ -1,15 +1,15 @@
 """Fair share: what each queue is entitled to in this cycle.
 
 Per resource and top-down: the roots divide the cluster, the children of a queue divide its share.
-The division among siblings depends on the profile (``sibling_division``): deserved
-amounts first, then the surplus by priority and weight, never more than demand or maximum.
+The division among siblings depends on the profile (``sibling_division``): deserved amounts first,
+then the surplus by priority and weight, never more than demand or maximum.
 
 In the native profile the demand of a queue is what its subtree can really use: below a maximum no
 more than that, below a weight of 0 no more than what is deserved. So no share goes to a branch in
 which no queue may use it.
 
-All resources are divided side by side: O(resources x queues log queues) in about a hundred numpy
-calls per level.
+All resources are divided at the same time: O(resources x queues log queues) in about a hundred
+numpy calls per level.
 
 In the kai profile siblings divide a resource in whole units, as in KAI-Scheduler 0.17:
 

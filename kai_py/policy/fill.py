@@ -1,4 +1,4 @@
-"""Where k pods of one shape go, all at once, exactly as placing them one by one would.
+"""Fill: the nodes for k pods of one shape, found at once, exactly as placing them one by one would.
 
 The rule of one step, for the next of the pods that are left:
 

@@ -1,8 +1,9 @@
 """Round-robin order of queues whose pending gangs all have the same cost, in one pass.
 
-Gives what ``QueueOrder`` gives step by step. A queue whose gangs all cost the same has that much
-more after each of its turns, so its keys (``queue_order``) are known beforehand. The turns of an
-inner queue are those of its children, in their order, which says what it has before each of them.
+The result is the same as that of ``QueueOrder`` step by step. A queue whose gangs all cost the same
+has that much more after each of its turns, so its keys (``queue_order``) are known beforehand. The
+turns of an inner queue are those of its children, in their order, which says what it has before
+each of them.
 
 While all gangs request the same resources, however much, no part of a key falls as a queue gets
 more: taking the least head again and again is merging sorted lists, and that is one sort of the

@@ -1,16 +1,16 @@
 """Observed runtimes: how long pods of each kind ran until they left their nodes by themselves.
 
 Pods of one kind belong to the same queue and kind of owner, to gangs of the same minMember, and
-cost the same. Those whose owners have the same name but for its numbers (``train-7``, ``train-8``)
-come first, and of them one observation counts. Where a queue has too few observations of a kind,
-those of all queues count. A pod that has run for a time is compared only with those that ran
-longer; it is expected to end when ``QUANTILE`` of them had ended. A declared runtime comes before
-what was observed.
+cost the same. Pods whose owners have the same name except for its numbers (``train-7``,
+``train-8``) come first, and of these a single observation is enough. Where a queue has too few
+observations of a kind, those of all queues count. A pod that has run for a time is compared only
+with those that ran longer; it is expected to end when ``QUANTILE`` of them had ended. A declared
+runtime comes before what was observed.
 
-Only pods that succeeded count: what was deleted or evicted, what failed, and what vanished with its
-node ran for as long as others let it. Pods that serve requests count for nothing. Nothing is kept
-over a restart: an empty history expects no end. O(gangs that changed) per cycle, O(samples of
-a kind) per question.
+Only pods that succeeded count: pods that were deleted or evicted, that failed, or that were lost
+with their node did not run to their own end. Pods that serve requests do not count. Nothing is kept
+across a restart: an empty history expects no end. O(gangs that changed) per cycle, O(samples of a
+kind) per question.
 """
 
 import math

@@ -1,10 +1,10 @@
-"""Served share: what queues were allocated over time, against what they were entitled to.
+"""Served share: what queues were allocated over time, compared with what they were entitled to.
 
     deficit = integral (fair share - allocated) dt      received beyond the share counts as well
     served  = deficit <= TOLERATED x integral fair share dt + GRACE_SECONDS x fair share
 
-both decayed with a half-life, so that a queue which was served well for hours may wait for a few
-minutes, and one that was not need not. Between two cycles amounts count as constant. Kept in memory
+both decayed with a half-life, so that a queue that was served well for hours may have to wait for a
+few minutes, and others need not. Between two cycles amounts count as constant. Kept in memory
 only: after a restart every queue counts as served until its deficit has grown again.
 
 A pending gang is due once it is within its queue's fair share, from its creation on unless it was

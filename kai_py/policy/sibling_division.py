@@ -1,7 +1,7 @@
 """Sibling queues: the queues of one level in groups that divide the share of their parent.
 
-Arrays are (..., n) or (..., groups): the leading axes, as a rule resources, are divided side by
-side.
+Arrays are (..., n) or (..., groups): the leading axes, usually resources, are divided at the same
+time.
 
 Weighted max-min division of budgets among competitors (water filling).
 

@@ -7,9 +7,9 @@ not repair, nor does one that grows or starts for the first time.
 
 That a gang has run is remembered for ``REMEMBERED_SECONDS`` after it was last seen, by its owner's
 uid and its key. An owner may have several gangs, such as the groups of a LeaderWorkerSet, of which
-one that is new does not repair because another has run. A new one in place of one that is gone, as
-where a RayJob starts again with another cluster, counts as that one. After a restart of the
-scheduler a gang is known to have run by the pods that it still has.
+one that is new does not repair because another has run. A gang that replaces a deleted one, as when
+a RayJob starts again with another cluster, counts as that one. After a restart of the scheduler a
+gang is known to have run by the pods that it still has.
 """
 
 from collections import Counter

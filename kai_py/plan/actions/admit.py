@@ -1,4 +1,4 @@
-"""Admit: remove our own scheduling gate from gangs that fit their queue's quota.
+"""Admit: remove the scheduler's own gate from gangs that fit their queue's quota.
 
 Autoscalers ignore gated pods, so a gang that waits for its queue asks for no nodes. It is admitted
 once all pods that must start together exist, no other gate holds them, and they are within the

@@ -3,9 +3,10 @@
 A gang whose pods are nominated starts, on the nominated nodes, once all victims there are gone;
 pods that start together go to the nodes of these if they can, so that the others find theirs free.
 Until then it is placed on their future idle capacity, so that no other gang gets it. A nomination
-that can't be kept any more is dropped, and the gang queues like every other. So does one that would
-be evicted as soon as it runs: where a gang of its queue with a higher priority would fit in its
-place and nowhere else, and no pod that runs may be evicted for that gang, it gets the capacity.
+that can't be kept any more is dropped, and the gang queues like every other. A nomination is also
+dropped if the gang would be evicted as soon as it runs: if a gang of its queue with a higher
+priority would fit in its place and nowhere else, and no running pod may be evicted for that gang,
+that gang gets the capacity.
 
 A gang whose framework creates its pods in stages started because all of it fitted. Its later pods
 start first; until they exist, placeholders take their capacity, for at most the reservation time

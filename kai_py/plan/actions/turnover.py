@@ -5,7 +5,7 @@
         if the gang fits then: evict and relocate nothing for it; if it may reclaim or preempt,
             reserve the nodes that drain for it until then
     a gang waits at most ``patience`` from when it began to wait, for reclaim from when it was due;
-    gangs of a queue that went without its share wait for two minutes (``policy.served_share``)
+    gangs of a queue that has missed its share wait for two minutes (``policy.served_share``)
 
 So a queue gets its share at most ``patience`` later, and mostly without evictions. Capacity that
 earlier gangs wait for does not count for later ones. Gangs of several shapes, with a topology

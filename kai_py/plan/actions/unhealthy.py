@@ -1,11 +1,11 @@
-"""Pods that lost a device: they restart elsewhere, with their gang where it needs all of them.
+"""Unhealthy devices: pods that lost one restart elsewhere, with their gang where it needs them all.
 
-A device is lost whose health the kubelet reports so, or that has a taint with effect NoExecute,
-of its driver or of a DeviceTaintRule, which the claim does not tolerate. The cluster ends each pod
+A device is lost if the kubelet reports it as unhealthy, or if it has a taint with effect NoExecute,
+from its driver or a DeviceTaintRule, that the claim does not tolerate. The cluster ends each pod
 on such a device by itself; a toleration with a time limit counts until the cluster has done so.
 
-A gang that is still at its minimum without such pods loses only these, which its framework creates
-again; any other restarts whole, for its pods work together. A gang whose workload would fail stays.
+A gang that has minMember without such pods loses only these, which its framework creates again; any
+other gang restarts whole, as its pods work together. Nothing is evicted if the workload would fail.
 Sources: KEP-4680 (health of devices in the status of pods), KEP-5055 (device taints).
 """
 

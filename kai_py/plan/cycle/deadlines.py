@@ -1,4 +1,4 @@
-"""When the next plan could differ though nothing in the cluster changes.
+"""Deadlines: when the next plan could differ although nothing in the cluster changes.
 
 The clock alone ends eleven things: the time for which a node that refused a pod is left out, the
 grace period of a gang below minMember, the delay before a pending gang may evict, the time for
@@ -7,8 +7,8 @@ the settling time of pods that could be victims, the time for which earlier evic
 (``eviction_limits``), the time for which a gang waits for pods that are about to end, the time that
 terminating pods usually take, the time before nodes are reserved for a gang, and, while one is
 pending, the min runtime of a running one. Every min runtime that is set anywhere counts for every
-gang: a superfluous cycle costs little.
-Deadlines are rounded up to whole seconds, so that many of them cause few cycles.
+gang: a superfluous cycle costs little. Deadlines are rounded up to whole seconds, so that many of
+them cause few cycles.
 
 Complexity: O(gangs that are pending, below minMember or started in part), and while a gang is
 pending O(gangs x different min runtimes).

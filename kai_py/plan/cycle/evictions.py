@@ -1,9 +1,10 @@
-"""The evictions of a finished cycle: which victims leave, and which Jobs are suspended for it.
+"""The evictions of a finished cycle: which victims are evicted, and which Jobs are suspended.
 
 A victim that was placed on its own node again, unchanged, stays; one that was placed elsewhere is
-relocated. A Job is suspended in place of evicting its pods where it asks for that (or by default,
-if so configured) and the whole gang is evicted, and wherever it would fail with the pods that it
-loses: then those go as well that could have stayed, as part of a Job can't be suspended.
+relocated. A Job is suspended instead of evicting its pods if the whole gang is evicted and the Job
+asks for suspension (or it is the configured default), and in any case if the Job would fail with
+the pods that it loses. Its other pods then end as well, since a Job can only be suspended as a
+whole.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set

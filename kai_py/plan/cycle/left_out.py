@@ -1,4 +1,4 @@
-"""Gangs and queues with which a cycle can't be opened: they are left out, the others are planned.
+"""Gangs and queues that keep a cycle from being opened: they are left out, the others are planned.
 
     if opening a cycle fails: forget the results of earlier cycles, and open it again
     if it fails again: find the gangs without which it opens; if there are none, such queues

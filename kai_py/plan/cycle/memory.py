@@ -1,7 +1,8 @@
 """What one cycle leaves to the next: results and history.
 
-A new process starts with none of the results, decides alike and takes longer. Of the history it has
-what the statuses of queues say, and the starts that failed (``plan.startups.StartupRecord``).
+A new process starts without the results: it makes the same decisions and takes longer. It recovers
+part of the history, from the statuses of queues and the record of failed starts
+(``plan.session.startups.StartupRecord``).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set

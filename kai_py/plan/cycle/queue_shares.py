@@ -1,4 +1,4 @@
-"""What a plan says of every queue."""
+"""The shares of every queue, as a plan reports them."""
 
 from collections.abc import Mapping
 from math import isnan

@@ -1,7 +1,7 @@
 """One scheduling cycle: from a snapshot to a plan, as a numbered list.
 
 Pure: the same snapshot, rules and settings give the same plan, byte for byte. The clock is
-``snapshot.now``. ``CycleMemory`` keeps what would be computed again, and past usage.
+``snapshot.now``. ``CycleMemory`` keeps results to save computing them again, and past usage.
 
 Complexity: O(gangs that are pending, below minMember or started in part), without those that had
 their answer in an earlier cycle (``settled``).

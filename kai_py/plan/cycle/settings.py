@@ -1,4 +1,4 @@
-"""What of the configuration a cycle follows."""
+"""The part of the configuration that a cycle follows."""
 
 from dataclasses import dataclass
 

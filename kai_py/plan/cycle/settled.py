@@ -1,4 +1,4 @@
-"""Gangs that a cycle found unschedulable remain so while nothing that concerns them changes.
+"""Settled gangs: those found unschedulable get no turn while nothing that concerns them changes.
 
 The answer of a gang is its unschedulable reason. A cycle is *settled* if its actions finished and
 decided nothing, and only time or a change of the cluster can make a difference. In the next cycle

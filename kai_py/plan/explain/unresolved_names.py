@@ -1,9 +1,9 @@
 """Names in a pod's spec that nothing in the cluster has, each with the nearest that exists.
 
-A misspelt label, value or resource is the commonest cause of a pod that never starts, and its
-filter alone does not tell it from a cluster that is full. Preferred terms and negative operators
-(``NotIn``, ``DoesNotExist``) may name what does not exist. O(nodes x labels) once per generation of
-the nodes.
+A misspelt label, value or resource is the commonest cause of a pod that never starts, and the
+filter that fails does not distinguish it from a full cluster. Preferred terms and negative
+operators (``NotIn``, ``DoesNotExist``) may name what does not exist. O(nodes x labels) once per
+generation of the nodes.
 """
 
 from collections.abc import Container, Iterator, Sequence

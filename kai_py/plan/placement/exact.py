@@ -1,12 +1,13 @@
 """Exact search for gangs whose pods, placed the largest first, do not all fit.
 
 Where capacity alone decides, pods of several sizes are assigned to nodes (``exact_assignment``).
-Where more decides (rules between pods, domains of subgroups, host ports, parts of GPUs), pods are
-placed one by one in the statement itself, on every node that differs from the others. With rules
-between pods the order matters as much as the node: a pod may need another one beside it, or keep
-others away. So every part is tried next; a set of placements that was reached before in another
-order is skipped. Both searches are for few pods and bounded by steps. While victims are sought for
-the gang, only the search pod by pod is used, with steps of the search for victims (``trials``).
+Where other things matter too (rules between pods, domains of subgroups, host ports, parts of GPUs),
+pods are placed one by one in the statement itself, on every node that differs from the others. With
+rules between pods the order matters as much as the node: a pod may need another one beside it, or
+keep others away. So every part is tried next; a set of placements that was reached before in
+another order is skipped. Both searches are for few pods and bounded by steps. While victims are
+searched for the gang, only the search pod by pod is used, with steps of the search for victims
+(``trials``).
 """
 
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""The search cache: what was asked before, by the inputs that decided it."""
+"""The search cache: results of earlier searches, by their inputs."""

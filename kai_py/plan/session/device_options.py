@@ -1,4 +1,4 @@
-"""Requests for devices that are within the bounds of their queues only with some devices.
+"""Device options: requests that stay within the bounds of their queues only with some devices.
 
 A claim is charged with the most that it may get: the most expensive alternative of
 ``firstAvailable``; for *all* devices, those of the node that has most; for a request that several

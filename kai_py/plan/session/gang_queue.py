@@ -3,11 +3,11 @@
 Both orders are those of ``policy.queue_order``. Actions take their gangs from a ``GangQueue``. The
 order of queues changes with each decision, as it depends on what they have allocated.
 
-Under the native rules a gang that would bring its queue above its fair share lets the next one of
-its priority pass that would not. Otherwise the rank of that one gang would put the queue, with all
-that it is entitled to, behind queues that have more of their shares. For the same reason a gang
-that could not start even if nothing else ran, for its size or the bounds of its queues, comes after
-all others of its queue, whatever its priority.
+Under the native rules a gang that would bring its queue above its fair share comes after the next
+gang of its priority that would not. Otherwise that one gang would rank the whole queue behind
+queues that have more of their shares. For the same reason a gang that could not start even if
+nothing else ran, because of its size or the bounds of its queues, comes after all others of its
+queue, whatever its priority.
 """
 
 import math

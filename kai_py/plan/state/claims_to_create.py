@@ -1,10 +1,10 @@
 """Claims that are created for pods: extended resources, and parts of GPUs (KEP-5004).
 
-A node whose device plugin reports a resource serves it as before;
-on other nodes a claim is created for the pod. Nodes that lack the same resources get the same
-claim. Parts of GPUs are claimed likewise, by what the driver publishes of the GPUs there; a node
-with neither a device plugin nor GPUs that can be divided serves none. The name of the claim
-is fixed here, so that a repeated attempt finds the claim of an earlier one.
+A node whose device plugin reports a resource serves it as usual; on other nodes a claim is created
+for the pod. Nodes that lack the same resources get the same claim. Parts of GPUs are claimed in the
+same way, according to what the driver publishes about the GPUs there; a node with neither a device
+plugin nor divisible GPUs serves none. The name of the claim is fixed here, so that a repeated
+attempt finds the claim of an earlier one.
 """
 
 import hashlib

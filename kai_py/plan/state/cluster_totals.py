@@ -1,4 +1,4 @@
-"""What the ready nodes of the cluster have of the resources that queues count."""
+"""Totals of the resources that queues count, over the ready nodes of the cluster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

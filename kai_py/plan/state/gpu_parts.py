@@ -1,4 +1,4 @@
-"""Parts of GPUs: of those that a device plugin reports, which pods share, or given by a claim."""
+"""Parts of GPUs, which pods get by sharing a GPU of a device plugin, or through a claim."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What claims take of their node's own resources, by kube-scheduler's rules (KEP-5517)."""
+"""Resources of nodes that claims use, by kube-scheduler's rules (KEP-5517)."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple

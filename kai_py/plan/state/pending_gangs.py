@@ -1,4 +1,4 @@
-"""What steps of a cycle need to know of all pending gangs, computed once while none changes."""
+"""Facts about all pending gangs that several steps of a cycle need, computed once per change."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set

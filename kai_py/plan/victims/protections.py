@@ -5,7 +5,7 @@ gets the stage of the rule that protects them:
 
     FairShare          its own queue would exceed its fair share (or, for non-preemptible pods, what
                        it deserves), so it may reclaim nothing from other queues
-    EvictionBudget     the candidates are protected for now, by a disruption budget or eviction rate
+    EvictionLimits     the candidates are protected for now, by a disruption budget or eviction rate
     VictimsProtected   the other queues are within their shares, or too little of what they have
                        above them is past its min runtime
 

@@ -1,6 +1,6 @@
 """Solve one request of a preemptor: from the failures of other searches, else by a search.
 
-    fail if a request failed in this action that asked for no more (``FailedRequests``)
+    fail if a request that needs no more has failed in this action (``FailedRequests``)
     fail if an earlier search with the same inputs failed (``search_cache``)
     fail if such a search spent its probe budget and still backs off (``backoff``)
     else search within the probe budget, unless the request would not fit in an empty cluster

@@ -2,8 +2,8 @@
 
     level = floor(100 (1 - (c - a) / 2 - (g - b) / 2))
 
-where c and g are the free CPU and GPUs, a and b what is asked, as parts of 128 cores and 8 GPUs.
-Policy and scale as in "Beware of Fragmentation" (Weng et al., USENIX ATC 2023).
+where c and g are the free CPU and GPUs, a and b the requested ones, as fractions of 128 cores and 8
+GPUs. Policy and scale as in "Beware of Fragmentation" (Weng et al., USENIX ATC 2023).
 """
 
 import numpy as np

@@ -1,7 +1,8 @@
 """The frugal score: the free GPU capacity lost to pods likely to come, weighted by scarcity.
 
-*Frugal* is ours. It places as fragmentation gradient descent does (see ``fragmentation``, from
-which it takes A), by another measure of what the target workload M can use of a node n:
+*Frugal* is specific to this project. It places as fragmentation gradient descent does (see
+``fragmentation``, from which it takes A), with another measure of what the target workload M can
+use of a node n:
 
     A_n(m) = free milli of the GPUs with enough for m   if one pod of m fits, else 0
     B_n(m) = milli that pods of m alone would fill:     as many as CPU, memory and GPUs hold

@@ -1,6 +1,6 @@
-"""What scores see: one request, and the free capacity of nodes, as columns.
+"""The input of scores: one request, and the free capacity of nodes, as columns.
 
-A GPU is measured in thousandths (*milli*). A node's GPUs stand as a row of free parts, in no
+A GPU is measured in thousandths (*milli*). A node's GPUs are a row of free parts, in no
 particular order; one that is fully used, or that the node doesn't have, is 0. Scores are whole
 numbers: coarse on purpose, because exact ones follow noise instead of the order of the nodes.
 """

@@ -1,12 +1,12 @@
 """The scores by name, and one score made of several with weights.
 
-A score says how good a node, and which GPU of it, is for the next pod; the node with the highest
-score is taken, the first by name where several have it. ``register_score`` adds one. A score is a
-pure function of numpy arrays over nodes that have capacity for the pod:
+A score rates how good a node is for the next pod, and names the GPU to use; the node with the
+highest score is taken, the first by name where several have it. ``register_score`` adds one. A
+score is a pure function of numpy arrays over nodes that have capacity for the pod:
 
     score(request, capacity) -> NodeScores(score, gpu)
 
-- What it says of a node depends on the pod and on that node alone, so that only nodes that changed
+- Its value for a node depends on the pod and on that node alone, so that only nodes that changed
   are scored again.
 - Its range is 0 to 100, as kube-scheduler's ``MinNodeScore`` and ``MaxNodeScore``, or what its
   definition says. Whole numbers tie; exact ones follow noise instead of the order of the nodes.

@@ -1,4 +1,4 @@
-"""Whether pods of these shapes could strand GPUs: leave some free that no pod can use any more.
+"""Stranding: whether pods of these shapes could leave GPUs free that no pod can use any more.
 
 Where none can, bin-packing without a score packs as well, and faster. A shape can if it
 

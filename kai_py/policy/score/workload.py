@@ -1,7 +1,7 @@
 """The target workload: the pods that are likely to come, and how they see the GPUs of a node.
 
-It is shapes of pods with their shares of all pods: those that run and wait are taken for those to
-come.
+It consists of shapes of pods with their shares of all pods: the running and pending pods are
+assumed to represent future ones.
 """
 
 from collections import Counter

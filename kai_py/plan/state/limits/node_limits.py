@@ -1,4 +1,4 @@
-"""All that bounds the pods of a node beside its resources; a new limit is added here."""
+"""The limits of a node other than its resources; new limits are added here."""
 
 from kai_py.plan.state.limits.base import NodeLimits
 from kai_py.plan.state.limits.host_ports import HostPorts

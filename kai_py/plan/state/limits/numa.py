@@ -1,7 +1,7 @@
 """Free amounts of each NUMA zone as a cycle places and evicts pods.
 
 Applies ``policy.numa`` to the nodes that report zones: those whose kubelet rejects unaligned pods
-are a limit; all of them tell how many zones a pod would need. In future idle capacity terminating
+are a limit; all of them report how many zones a pod would need. In future idle capacity terminating
 pods have returned what they had of their zones. A query recomputes the nodes that changed since the
 shape was last requested; nodes in the same state are computed once.
 """
