@@ -1,4 +1,4 @@
-"""Asks pods to save their work: an annotation on each, which it reads by the downward API.
+"""Requests that pods save their work, by an annotation that each reads through the downward API.
 
 scheduling.kai.io/checkpoint-by   until when, RFC 3339
 scheduling.kai.io/checkpointed    the pod's answer: the same value

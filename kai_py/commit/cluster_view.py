@@ -1,4 +1,4 @@
-"""What commit asks of the scheduler's view of the cluster, and tells it.
+"""Interfaces through which commit reads and informs the scheduler's view of the cluster.
 
 The snapshot builder is the assume cache, ``watch.freshness`` the view.
 """

@@ -3,9 +3,9 @@
 The same note on the same object for the same reason is written once. A token bucket of its own and
 a bounded queue keep a storm of events from delaying anything else. Events that do not fit, or that
 the server does not take, are dropped and counted, because an event is a hint: conditions and
-statuses are the truth. What is lost so is written when it is reported again; while the server
-fails, fewer and fewer are tried. Bindings come first: while as many are under way as may be, events
-wait, for some seconds.
+statuses are the truth. A lost event is written when it is reported again; while the server fails,
+fewer and fewer are tried. Bindings come first: while as many are under way as allowed, events wait,
+for some seconds.
 """
 
 import asyncio

@@ -1,14 +1,14 @@
 """Evictions that no plan decides: of pods that have lost what they run on.
 
-A plan evicts no pod whose workload would fail by it (``kai_py.plan.victims.survival``). Neither do
-repairs:
+A plan evicts no pod whose workload would fail as a result (``kai_py.plan.victims.survival``), and
+neither do repairs:
 
     the workload survives it                           the pod is evicted
     it would fail, and is a Job that can be suspended  the Job is suspended, and resumed later
     it would fail otherwise, or its gang is not known  the pod stays, and that is reported
 
-Evictions count from the moment of their request: a look at many pods of one Job spares the others
-as soon as it survives no more.
+Evictions count from the moment of their request: when many pods of one Job are affected, the rest
+are kept as soon as the Job would not survive another eviction.
 """
 
 from collections.abc import Callable, Collection

@@ -1,4 +1,4 @@
-"""Passes over the cluster that mend what no plan speaks of, now and then, beside the cycles.
+"""Periodic maintenance alongside the cycles: repairs that no plan covers.
 
 Leftover claims are released, damaged pods repaired, bindings that the API has lost forgotten, grace
 periods of pods of suspended Jobs shortened, reservation pods of shared GPUs deleted when no pod

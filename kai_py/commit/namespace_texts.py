@@ -1,10 +1,10 @@
-"""What is written on an object of a namespace: without the names of other namespaces' workloads.
+"""Texts written on objects of a namespace, without the names of other namespaces' workloads.
 
-Whoever may read a namespace reads the conditions of its pods and its events. There a workload of
-another namespace is named by its queue ("workload of queue a"), and a queue that takes no workloads
-of the namespace is "another queue", unless a gang there names it; their names stay in the plan, in
-the log and in the HTTP API, which reviews the rights of its readers. Events on objects without a
-namespace are in the namespace ``default``; those on queues name queues.
+Users who may read a namespace can read the conditions of its pods and its events. There a workload
+of another namespace is named by its queue ("workload of queue a"), and a queue that takes no
+workloads of the namespace is "another queue", unless a gang there names it; their names stay in the
+plan, in the log and in the HTTP API, which reviews the rights of its readers. Events on objects
+without a namespace are in the namespace ``default``; those on queues name queues.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,8 +1,8 @@
-"""Whether the nodes of a gang are still what they were when it was planned.
+"""Check of whether the nodes of a gang have changed since it was planned.
 
-They are looked at again just before the first binding: making devices ready may take minutes, and a
-pod that is bound to a node that went away meanwhile is lost, with the rest of its gang. What held
-when the plan was made is not judged again: a pod may tolerate it.
+The nodes are checked just before the first binding: making devices ready may take minutes, and a
+pod that is bound to a node that has been removed is lost, with the rest of its gang. Conditions
+that already existed when the plan was made are not judged again, as a pod may tolerate them.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""What a plan says about objects: statuses of pods, queues and groups, events, requests for nodes.
+"""Reports of a plan on objects: statuses of pods, queues and groups, events, requests for nodes.
 
-Each writer brings its objects to what the last plan says of them, beside the cycles.
+Alongside the cycles, each writer updates its objects to what the last plan says about them.
 """
 
 import asyncio

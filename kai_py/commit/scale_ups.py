@@ -1,10 +1,10 @@
 """Detects scale-ups that do not help a gang, and stops its requests for nodes.
 
 An autoscaler decides by its own simulation, which knows no gangs, topology levels or parts of
-devices: it may add nodes for a gang again and again that the gang cannot use. A scale-up begins
-with a new node and is settled some time later. A gang for which so many of them in a row made no
-more pods fit gets the stage ``NodesDoNotHelp``, which autoscalers ignore, until more of its pods
-fit or its requests change.
+devices: it may repeatedly add nodes that the gang cannot use. A scale-up begins with a new node and
+is settled some time later. A gang for which so many of them in a row made no more pods fit gets the
+stage ``ScaleUpIneffective``, which autoscalers ignore, until more of its pods fit or its requests
+change.
 
 Cost: the names of the nodes per cycle in which a gang requests nodes.
 """

@@ -1,6 +1,6 @@
-"""Removes our scheduling gate from pods that a plan admitted; other gates are not touched.
+"""Removes the scheduler's own gate from pods that a plan admitted; other gates are not touched.
 
-A pod that was changed meanwhile, or whose write failed, is left to the next plan, which admits it
+A pod that has changed in between, or whose write failed, is left to the next plan, which admits it
 again.
 """
 

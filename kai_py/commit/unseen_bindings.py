@@ -1,9 +1,9 @@
 """Bindings that were made, and that the watch never shows.
 
 A pod counts as bound from the decision on, until the watch shows it on its node. If the API's data
-go back in time (etcd is restored from a backup), the binding is undone and no event tells: the pod
-would wait for ever, on capacity that it does not use. So once a binding has not been shown for a
-while, the pod is read and fenced: if that proves it to be on no node, it is pending again.
+go back in time (etcd is restored from a backup), the binding is undone and no event reports it: the
+pod would wait forever, with capacity that it does not use. So once a binding has not been shown for
+a while, the pod is read and fenced: if that proves it to be on no node, it is pending again.
 
 O(assumed pods) per pass, one read and one write for each that is due.
 """

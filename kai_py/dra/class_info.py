@@ -1,4 +1,4 @@
-"""What the devices of a DeviceClass count as, and which devices count as GPUs at all."""
+"""What devices of a DeviceClass count as, and which devices count as GPUs at all."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -2,8 +2,9 @@
 
 A limit names an attribute, or a capacity, with its domain, and the values that count. Attributes
 are compared as text, a list by any of its elements; capacities as quantities. Or it is a CEL
-expression: devices count for which it is true, not those on which it fails (another driver's have
-other attributes). One that does not compile counts nothing, and its queue says so.
+expression: the devices for which it is true count, those on which it fails do not (devices of
+another driver have other attributes). An expression that does not compile counts nothing, and its
+queue reports it.
 """
 
 from collections.abc import Iterable, Iterator

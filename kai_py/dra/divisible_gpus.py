@@ -1,9 +1,9 @@
-"""Parts of GPUs that a DRA driver publishes: which GPUs can be divided, and how a claim says so.
+"""Divisible GPUs of DRA drivers: which GPUs can be divided, and how claims request parts of them.
 
 A GPU can be divided if the driver lets several claims have it and gives it capacities to consume
-(KEP-5075). Of each of its capacities a pod requests the same part, so that what one pod leaves is
-left of all of them. Amounts are rounded down to what the request policy gives out, but not below
-the least of it: so many fractions 1/n fit as the policy permits.
+(KEP-5075). A pod requests the same fraction of each of its capacities, so that what one pod leaves
+is left of all of them. Amounts are rounded down to what the request policy allows, but not below
+its minimum: as many fractions 1/n fit as the policy permits.
 
 Fractions are of one size of GPU. Where a node has GPUs of several sizes, the request lists them as
 alternatives, the smallest first. Parts of several GPUs are on distinct ones: an identifier of the

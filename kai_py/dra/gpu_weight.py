@@ -1,4 +1,4 @@
-"""GPUs that a device counts as: the part of a physical GPU that it takes, alike for every vendor.
+"""GPU weight: the part of a physical GPU that a device takes, in the same way for every vendor.
 
     whole GPU                      1
     MIG partition ``Ng.*``         N of the compute slices of its GPU

@@ -1,6 +1,6 @@
-"""What devices take of a node's own resources: cpu, memory, hugepages (KEP-5517).
+"""Resources of a node that its devices use: cpu, memory, hugepages (KEP-5517).
 
-A device may stand for a resource of its node (*mapping*: a CPU driver's cores), or need some of it
+A device may represent a resource of its node (*mapping*: a CPU driver's cores), or need some of it
 (*overhead*: host memory of a GPU). Two spellings exist:
 
     1.36  nodeAllocatableResourceMappings: {cpu: {capacityKey, allocationMultiplier}}

@@ -1,4 +1,4 @@
-"""Gangs with no more than their running pods were admitted with (``grouping.admitted``)."""
+"""Admitted gangs: limited to what their running pods were admitted with (``grouping.admitted``)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -4,9 +4,10 @@ A claim that pods share is charged to one of them: to the first for which it is 
 the first that has a node, before that to the first that asks. It stays charged to that pod until
 the pod ends; then one of those that remain is charged. O(claims of the pod).
 
-While that pod waits, another may start first: then the claim is on its own account, or its queue
-would get above its limit. So it is where that pod is of another queue: this queue is charged with
-the claim once the other's pods have ended (``Member.relies_on``).
+While that pod waits, another one may start first. The claim then counts for the queue of that other
+pod as well, which could otherwise exceed its limit. The same applies if the charged pod belongs to
+another queue: this queue is charged with the claim once the other's pods have ended
+(``Member.relies_on``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

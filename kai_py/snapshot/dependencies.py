@@ -1,9 +1,9 @@
 """Objects that pods were derived from, so that a change of any of them derives the pod again.
 
-Beside the keys of ``object_cache`` there are those of kinds of owners, ("kind", group, kind), and
-of the schedulers of a group, ("schedulers", namespace, group). Looking an object up through
-``RecordingOwners`` records the key, found or not: an owner, claim or volume that appears later
-finds the pods that wait for it.
+In addition to the keys of ``object_cache`` there are keys of kinds of owners, ("kind", group,
+kind), and of the schedulers of a group, ("schedulers", namespace, group). Looking an object up
+through ``RecordingOwners`` records the key, found or not: an owner, claim or volume that appears
+later finds the pods that wait for it.
 
 Deleted owners are kept until their last pod is gone: those pods stay what they were.
 """

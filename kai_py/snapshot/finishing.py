@@ -1,8 +1,8 @@
-"""Gangs of which pods have succeeded while others run on.
+"""Finishing gangs: some of their pods have succeeded while others are still running.
 
-Frameworks that count what has succeeded lower minMember themselves. For others, a pod that is
-created again beside pods that still run would wait for ever: those that have succeeded are not
-created again, so minMember pods never exist.
+Frameworks that count succeeded pods lower minMember themselves. For others, a pod that is created
+again beside running pods would wait forever: succeeded pods are not created again, so minMember
+pods never exist.
 """
 
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""Which gangs differ from one snapshot to the next, without a look at those that do not."""
+"""The gangs that differ from one snapshot to the next, found without comparing all of them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

@@ -2,6 +2,7 @@
 
 Joining or leaving marks a gang; ``update`` rebuilds the marked ones and corrects the sums of their
 queues, so that a cycle costs the gangs that changed.
+
 Pods on a node that does not exist, and gangs whose namespace may not use their queue, are charged
 to no queue: such pods were not placed by this scheduler, or should not have been.
 """

@@ -1,7 +1,7 @@
 """Gangs as a cycle sees them: the tree, the members in order, and what they are charged.
 
 A gang's pods are kept in the order in which they are placed: explicit order first, then creation,
-then name. Its queue is a name; whether that queue exists is the policy's question.
+then name. Its queue is a name; the policy checks whether that queue exists.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

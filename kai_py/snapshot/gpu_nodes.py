@@ -1,6 +1,6 @@
 """How the device plugin of a node gives out its GPUs: whole, cut into MIG devices, or in replicas.
 
-NVIDIA's GPU operator and its feature discovery say so in labels:
+NVIDIA's GPU operator and its feature discovery report it in labels:
 
     nvidia.com/mig.strategy         single: MIG devices are given out as nvidia.com/gpu;
                                     mixed: as nvidia.com/mig-PROFILE, beside GPUs that are not cut

@@ -1,4 +1,4 @@
-"""Pods that could not be derived: what can be read of them, so that what they hold is counted.
+"""Invalid pods: those that could not be derived in full still count with what can be read of them.
 
 Such a pod is a gang of its own that is not placed. On a node it takes what its containers request,
 as far as the amounts can be read, and its queue is charged with it. Where some cannot be read, its

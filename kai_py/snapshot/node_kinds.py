@@ -1,8 +1,9 @@
 """Kinds of nodes: nodes of one kind have the same amounts, taints, type and devices.
 
-A question about more nodes names an existing one that they shall be like; one per kind is enough to
-choose from. Drivers publish devices in ResourceSlices, so nodes that look the same to the kubelet
-may have different GPUs: these count too. Nodes that take no pods now are no examples.
+To ask about additional nodes, a user names an existing node as an example; one node per kind is
+enough to choose from. Drivers publish devices in ResourceSlices, so nodes that look the same to the
+kubelet may have different GPUs: these count too. Nodes that accept no pods at present do not serve
+as examples.
 
 Complexity: O(nodes + devices).
 """

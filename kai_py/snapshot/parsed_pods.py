@@ -1,8 +1,8 @@
 """Pods of ours parsed together with the objects that they name, cached as long as they exist.
 
-What was parsed changes only with what the pod asks for or with one of these objects, not with where
-the pod goes or how it fares: neither a binding nor an eviction costs a second look, nor does what
-kubelets report.
+What was parsed changes only with what the pod requests or with one of these objects, not with its
+node or its state: the pod is not parsed again for a binding, an eviction or a report of the
+kubelet.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Objects that could not be processed: each is set aside by itself, and the others go on.
+"""Quarantine: objects that could not be processed are set aside one by one; the others go on.
 
-An exception while one object is read, derived or counted is a bug of ours, or comes of an object
-that no code expects. Either way it ends at that object. It says so (``InvalidObject``), once for
-each thing that goes wrong with it, and is tried again with its next change.
+An exception while one object is read, derived or counted is a bug of the scheduler, or caused by an
+object that the code does not expect. Either way it affects only that object, which gets an event
+(``InvalidObject``) for each thing that goes wrong, and is tried again with its next change.
 """
 
 from collections.abc import Callable

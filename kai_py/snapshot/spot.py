@@ -1,4 +1,4 @@
-"""What a shape says of spot nodes, and which nodes those are."""
+"""Spot nodes: which nodes are spot nodes, and whether pods of a shape may use them."""
 
 from dataclasses import dataclass
 

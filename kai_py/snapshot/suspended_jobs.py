@@ -1,15 +1,16 @@
-"""Placeholder pods of Jobs that were suspended in place of evicting their pods.
+"""Placeholder pods of Jobs that were suspended instead of evicting their pods.
 
-A suspended Job has no pods, so that placeholders wait for it. They are made from its template: as
-many as the Job controller would keep, owned by the Job, so that gangs, queues and order apply to
+A suspended Job has no pods, so placeholders wait in their place. They are made from its template:
+as many as the Job controller would keep, owned by the Job, so that gangs, queues and order apply to
 them as to pods. When they can be placed the Job is resumed; the placeholders are removed, and the
 pods that the controller creates take their place. Only Jobs with our annotation have placeholders:
 a Job that was suspended for another reason is not resumed by us.
 
 Anyone may write that annotation on a Job of 2**31 - 1 pods. A Job of more than ``MAX_PLACEHOLDERS``
-is not suspended by us; one that is has a single placeholder, which says so and is never placed. So
-has a Job whose placeholders would be more than ``MAX_PER_NAMESPACE`` with those of the suspended
-Jobs before it, until some of these are resumed or deleted.
+is not suspended by this scheduler; one that is suspended nevertheless has a single placeholder,
+which reports this and is never placed. The same applies to a Job whose placeholders, together with
+those of earlier suspended Jobs, would exceed ``MAX_PER_NAMESPACE``, until some of these are resumed
+or deleted.
 """
 
 from collections.abc import Iterator

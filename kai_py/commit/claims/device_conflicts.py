@@ -1,4 +1,4 @@
-"""Resolution of conflicts: another claim is allocated a device that a claim of ours has already.
+"""Resolution of conflicts: another claim is allocated a device that one of our claims already has.
 
 Before our pods are bound the transaction gives way (``kai_py.commit.transaction``). Afterwards
 every such device is counted, reported on both claims, and resolved by the configured policy:
@@ -8,8 +8,8 @@ every such device is counted, reported on both claims, and resolved by the confi
     keep                    nothing is done
 
 Of two claims of ours the later one gives way. Its pods are read first: those that are bound are
-evicted if their workload survives that, which frees their claim; of a claim none of whose pods is
-bound the pods' reservations are removed. What can't be read, and what the API refuses, is tried
+evicted if their workload survives that, which frees their claim; if none of the pods is bound,
+their reservations of the claim are removed. What can't be read, and what the API refuses, is tried
 again with backoff.
 """
 

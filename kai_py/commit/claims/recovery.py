@@ -10,10 +10,10 @@ claim is released once reads, made then, prove each of these consumers to be on 
 
 A claim that is reserved for a PodGroup is left over when all of the group's pods have ended, were
 deleted or are such waiting consumers: an evicted gang releases its devices, although the PodGroup
-stays. Deleted pods are left to the claim controller, other schedulers' pods to them.
+stays. Deleted pods are left to the claim controller, pods of other schedulers to those schedulers.
 
 A scheduler that ended just after the last pod of a PodGroup leaves the group's claim allocated, and
-no pod tells its successor whose the group is. ``managedFields`` does: the group is ours if we wrote
+no pod shows its successor whose the group is. ``managedFields`` does: the group is ours if we wrote
 the allocation. Every such claim is read once.
 
 Cost: O(claims + pods) per pass; there is one every few seconds, not one per cycle.

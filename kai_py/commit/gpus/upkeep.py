@@ -6,8 +6,9 @@
                                         give their GPU to others at any time (unless their workload
                                         would fail by it)
 
-Each is seen in two passes before anything is done, and confirmed by reads. A reservation pod of
-KAI's is left alone for two minutes longer: its scheduler makes it before it labels the pods.
+Each state must be seen in two passes, and confirmed by reads, before anything is done. A
+reservation pod of KAI's is left alone for two minutes longer: its scheduler makes it before it
+labels the pods.
 
 A pass costs O(shared GPUs); what it finds costs two reads for each GPU.
 """

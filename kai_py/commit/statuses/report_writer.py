@@ -1,8 +1,8 @@
 """Writer of the objects that report on plans, outside the scheduling cycle.
 
 An object that is up to date is not written. Each object is written at most once per interval, and
-all of them at a bounded rate, those first that have waited longest. What changes meanwhile is
-written in its newest form when its time has come. A cycle only records the new reports.
+all of them at a bounded rate, with those that have waited longest first. If a report changes while
+it waits, only its newest form is written. A cycle only records the new reports.
 """
 
 import asyncio

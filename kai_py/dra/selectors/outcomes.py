@@ -1,4 +1,4 @@
-"""What expressions give on single devices; what is costly is evaluated once per values it reads.
+"""Outcomes of expressions on single devices; costly ones are evaluated once per distinct values.
 
 The cost that is returned is always that of an evaluation, so what others may spend does not depend
 on what was evaluated before. Cheap expressions are evaluated each time: that takes less than

@@ -1,4 +1,4 @@
-"""What the pods on nodes were admitted with, whatever their labels and annotations say by now.
+"""What the pods on nodes were admitted with, whatever their labels and annotations say now.
 
 The record on a pod decides where there is one (``grouping.admitted``). A pod without one, bound by
 an earlier version or by others, counts as it was when the first cycle saw it on its node. The keys

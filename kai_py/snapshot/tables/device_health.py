@@ -1,7 +1,7 @@
-"""Pods on nodes one of whose devices the kubelet reports as unhealthy (KEP-4680).
+"""Pods on nodes with a device that the kubelet reports as unhealthy (KEP-4680).
 
-A device plugin or DRA driver tells the kubelet, which writes it into the status of the containers
-that have the device. ``Unknown`` says nothing: a driver that restarts reports so.
+A device plugin or DRA driver reports the health to the kubelet, which writes it into the status of
+the containers that have the device. ``Unknown`` has no meaning: a restarting driver reports it.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,7 @@
 """Pending pods whose ``spec.schedulerName`` is almost that of this scheduler.
 
-Such a pod is no scheduler's: nothing is ever said of it. A name by which some pod was placed is
-that of another scheduler, whatever it is like. O(1) per pod.
+No scheduler handles such a pod, so nothing would ever be reported about it. A name by which any pod
+was placed is that of another scheduler, however similar. O(1) per pod.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Pods as rules between pods see them: counted per term and node, as they come and go.
+"""Pods counted per term and node for rules between pods, as they are created and deleted.
 
 Two kinds of rules count. What pods of ours require or prefer of others (affinity, anti-affinity,
 topology spread) matters to these pods only: for each distinct term the pods that it selects are

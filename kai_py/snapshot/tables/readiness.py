@@ -1,9 +1,9 @@
 """Pods on nodes that have not become ready, and why, as the kubelet reports it.
 
-A pod that was ready for ``SETTLED_SECONDS`` has started up: what happens to it later is no matter
-of its start. Shorter times do not count, because a container that crashes again and again is ready
-in between. A pod that is first seen when it is not ready any more has started up if none of its
-containers has restarted.
+A pod that was ready for ``SETTLED_SECONDS`` has started up: what happens to it later does not
+concern its start. Shorter times do not count, because a container that crashes again and again is
+ready in between. A pod that is first seen when it is not ready any more has started up if none of
+its containers has restarted.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Nodes whose kubelet refused pods of a gang, which are left out for it for a while.
+"""Refusals: nodes whose kubelet refused pods of a gang are not used for the gang for a while.
 
 A kubelet that refuses a pod ends it as Failed, with one of ``REASONS`` or ``OutOf`` and a resource,
 before a container has started. The framework creates the pod again, and by what the API says of the
