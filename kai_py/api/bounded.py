@@ -1,4 +1,4 @@
-"""Caches whose keys come from outside: the oldest entry goes when one is full."""
+"""Bounded caches for keys from outside: when one is full, its oldest entry is dropped."""
 
 from typing import TypeVar
 

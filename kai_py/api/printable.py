@@ -1,4 +1,4 @@
-"""Text of others on its way to a terminal or a log.
+"""Untrusted text, made safe for a terminal or a log.
 
 Names of queues, reasons, messages and attributes of devices are chosen by tenants and drivers. What
 a terminal would act on, or an eye would not see, is written out: control characters (C0, DEL, C1),

@@ -1,1 +1,1 @@
-"""The auditor: what must never be true of a cluster, looked for in its objects."""
+"""The auditor: searches the objects of a cluster for states that must never occur."""

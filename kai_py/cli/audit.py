@@ -1,4 +1,4 @@
-"""``kai-py audit``: what must never be true of a cluster, looked for in files or a live one.
+"""``kai-py audit``: searches a cluster, or files, for states that must never occur.
 
 Exit code 0 when nothing is found, 1 with the list, 2 when something could not be read, so that
 silence about the rest would say nothing. A live cluster is read a second time where anything was

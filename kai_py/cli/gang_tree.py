@@ -1,4 +1,4 @@
-"""A gang as a tree: its subgroups with minMember and topology, and what made it a gang."""
+"""A gang as a tree: its subgroups with minMember and topology, and the rule that formed it."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""What ResourcePoolStatusRequests report of pools, beside what is known here (KEP-5677).
+"""Reports of ResourcePoolStatusRequests on pools, next to the current numbers (KEP-5677).
 
 A report is as old as its request: the latest of each pool counts, and says its time. It is compared
 by the numbers that both have: devices, and results of claims.

@@ -1,4 +1,4 @@
-"""``kai-py reserve-gpu``: what a reservation pod runs; it tells which GPU the pod was given."""
+"""``kai-py reserve-gpu``: what a reservation pod runs; it reports which GPU it was given."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""How many evicted pods a workload survives before its controller gives it up for good.
+"""Failure limits: how many evicted pods a workload survives before its controller fails it.
 
     Job        backoffLimit (6 by default) - failed, unless podFailurePolicy ignores evictions;
                with backoffLimitPerIndex also that limit for the index of the pod

@@ -1,7 +1,7 @@
-"""What the scheduler does, as log records with fields to filter by.
+"""Activity log: what the scheduler does, as log records with fields to filter by.
 
-One record for each gang placed, for each gang of which pods are evicted (with the rule, the
-preemptor and the numbers that decided), and for each change of a queue.
+One record for each gang placed, for each gang that loses pods (with the rule, the preemptor and the
+numbers that decided), and for each change of a queue.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What frees up when, as far as it is known: terminating pods, and declared or observed runtimes.
+"""Expected releases: which capacity becomes free when, from terminating pods and known runtimes.
 
 GPUs of the whole cluster, without the names of workloads: the reader may not be allowed to see
 them. O(pods) per cycle that is explained.

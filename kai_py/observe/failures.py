@@ -1,8 +1,8 @@
-"""Exceptions that end where they happen: counted, and logged with their subject.
+"""Contained failures: exceptions that are counted and logged with their subject, and go no further.
 
-What is done for one object must not end what is done for the others, nor the process. The first
-failure of a part and subject is logged with its trace, repetitions at most once per
-``REPEAT_SECONDS``; the metric counts all of them.
+A failure for one object must not end the work for others, or the process. The first failure of a
+part and subject is logged with its trace, repetitions at most once per ``REPEAT_SECONDS``; the
+metric counts all of them.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What answers of the HTTP API have in common: JSON, numbers of a query, and the reader."""
+"""Helpers shared by the HTTP API: JSON answers, numbers in queries, and the reader."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol

@@ -1,8 +1,8 @@
-"""The tries of gangs that do not get ready, and what is blamed for it, kept for the next leader.
+"""Failed starts of gangs, and the nodes and devices blamed for them, kept for the next leader.
 
 A new leader reads them before its first cycle: otherwise it would start gangs that are held back.
-They are written a moment after they change. What is kept is bounded in bytes: of too much, times
-since when gangs are not ready are left out, then the oldest tries.
+They are written a moment after they change. What is kept is bounded in bytes: if it is too much,
+the times since when gangs are not ready are left out first, then the oldest attempts.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""What is shown of every plan: decisions, shares, metrics, the set-aside log.
+"""Publishes every plan: decisions, shares, metrics, the set-aside log.
 
-None of it may keep the plan from being executed: what fails is counted, and the rest is shown.
+A failure here must not keep the plan from being executed: it is counted, and the rest is published.
 
 The metrics ``kai_queue_*`` have KAI's names and units, for dashboards made for KAI: unlimited is
 -1, as in KAI's Queue. Past usage (``kai_queue_gpu_usage`` and the like) is missing.

@@ -1,4 +1,4 @@
-"""Measures of the process itself, taken now and then: how far it is behind what it watches."""
+"""Periodic measurements of the process itself: how far it is behind what it watches."""
 
 import asyncio
 

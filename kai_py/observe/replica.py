@@ -1,4 +1,4 @@
-"""Which replica answers, whether it leads, and where the one that leads is reached.
+"""The replica that answers: whether it leads, and where the leader is reached.
 
 The leader writes its address on the Lease, so the others can pass requests on. Only those who may
 write the Lease could name another address; they could also lead.

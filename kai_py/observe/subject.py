@@ -1,4 +1,4 @@
-"""Subjects of explanations: the gangs that a gang, pod, job, claim or queue stands for.
+"""Subjects of explanations: the gangs to which a gang, pod, job, claim or queue refers.
 
 A name is NAMESPACE/NAME, of a gang NAMESPACE/KIND/NAME or, where no other kind has the name,
 NAMESPACE/NAME; of a queue NAME. Complexity: O(pods).

@@ -1,4 +1,4 @@
-"""Answers of the API as a reader with rights of its own gets them: the others only as sums.
+"""Answers of the API for readers with limited rights: the objects of others only as sums.
 
 Each function takes the whole answer and what the reader sees, and gives an answer of the same form.
 """

@@ -1,8 +1,8 @@
-"""A reader with rights of its own: which namespaces, queues and nodes the API server lets it see.
+"""Readers with limited rights: which namespaces, queues and nodes the API server lets them see.
 
-Asked are the rights on the objects that an answer tells of: to list the pods of a namespace, to get
-queues, to list nodes. So a user who sees its pods with ``kubectl`` sees their gangs here, and no
-role for paths is needed. The number of reviews of an answer is bounded; the namespaces that a
+The API server is asked for rights on the objects in an answer: to list the pods of a namespace, to
+get queues, to list nodes. So a user who sees its pods with ``kubectl`` sees their gangs here, and
+no role for paths is needed. The number of reviews of an answer is bounded; the namespaces that a
 question names come first.
 """
 

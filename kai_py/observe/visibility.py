@@ -1,4 +1,4 @@
-"""What a reader may see of a cycle: own gangs, own queues, and the others only as sums.
+"""Visibility: a reader sees its own gangs and queues of a cycle, and the others only as sums.
 
 A reader sees the gangs of the namespaces whose pods it may list, the queues that it may get, and
 those that its namespaces use or are named by, with the queues above them: their sums bound what

@@ -1,4 +1,4 @@
-"""Goodput of a policy: GPU-hours of work that was not lost, beside what that cost whom.
+"""Goodput of a policy: GPU-hours of work that was not lost, and the losses by queue and rule.
 
 Lost are the GPU-hours of evicted pods since their last checkpoint, which have to be repeated, and
 the start-ups of all pods. A gang that did not start counts as waiting until the end of the

@@ -1,4 +1,4 @@
-"""What a process takes from its machine besides the network: the time, chance, its own end.
+"""What a process needs of its machine besides the network: the time, random numbers, its own end.
 
 Everything that talks to the API server gets these from its client, so that a simulation can run
 several processes on one clock of its own, from one seed. Waiting is left to the event loop, whose
