@@ -61,7 +61,7 @@ class AuditedCluster:
     ``pods``: of all schedulers; ``pod_groups``: uids of those of scheduling.k8s.io, with the names
     of the claims made for them, by (namespace, name); None where they were not read.
     ``queue_allocated``: queue to what its bound pods cost. ``staleness_grace``: seconds that a gang
-    may run below minMember, negative: for ever.
+    may run below minMember, negative: forever.
     """
 
     now: float

@@ -57,7 +57,7 @@ def command(
     since: Annotated[
         str,
         typer.Option(
-            help="Only decisions after this number, or of this last period: 30s, 10m, 2h."
+            help="Only decisions after this number, or of a last period such as 10m or 2h."
         ),
     ] = "0",
     last: Annotated[str, typer.Option(help="Same as --since with a period.")] = "",

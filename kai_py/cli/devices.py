@@ -60,7 +60,7 @@ def command(
 ) -> None:
     """List devices and the pods that use them.
 
-    Without the right to read the cluster, the scheduler tells the devices of your claims and pods,
+    Without the right to read the cluster, the scheduler lists the devices of your claims and pods,
     and how many others there are.
     """
     configuration = cluster.configuration()

@@ -98,7 +98,7 @@ def command(
 ) -> None:
     """List gangs with their members and why they wait.
 
-    Without the right to read the cluster, the scheduler tells the gangs of the namespaces whose
+    Without the right to read the cluster, the scheduler lists the gangs of the namespaces whose
     pods you may list.
     """
     configuration = cluster.configuration()
@@ -158,7 +158,7 @@ def _read(cluster: ClusterOptions, configuration: Configuration) -> GangList:
 
 
 def _follow_scheduler(address: SchedulerAddress, namespace: str, changes: "_Changes") -> None:
-    """Print changes as the scheduler tells them, until an interrupt."""
+    """Print changes as the scheduler sends them, until an interrupt."""
     while True:
         changes.show_rows(ask_list(address, "list/gangs", GangList, namespace).gangs)
         time.sleep(WATCH_SECONDS)

@@ -67,7 +67,7 @@ def command(
     ] = None,
     output: OutputOptions,
 ) -> None:
-    """Tell what works as it is, what means something else, what has no counterpart.
+    """Report what works unchanged, what has another meaning, and what has no counterpart.
 
     Reads the files, or the cluster where none is named. Exits with 1 when something has no
     counterpart here.
@@ -91,7 +91,7 @@ def command(
 
 
 def _show_plan(cluster: ClusterOptions, form: Output) -> None:
-    """What becomes of the gangs of the cluster, by KAI's rules unless a configuration is named."""
+    """What happens to the gangs of the cluster, by KAI's rules unless a configuration is named."""
     named = cluster.config is not None
     configuration = cluster.configuration() if named else Configuration(rules=Profile.KAI)
     outcomes = list(gang_outcomes(*plan_cluster(cluster, configuration)))

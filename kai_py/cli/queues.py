@@ -41,7 +41,7 @@ from kai_py.observe.share_steps import (
 from kai_py.snapshot.accounting import GPU
 
 ExplainedShare = Sequence[ShareStep] | QueueExplanation
-"""The steps of the division, or without rights what the scheduler tells of the queue."""
+"""The steps of the division, or without rights what the scheduler reports of the queue."""
 HEADINGS = (
     "QUEUE", "DESERVED", "MAX", "FAIR SHARE", "ALLOCATED", "REQUESTED", "PENDING", "PROBLEM",
 )  # fmt: skip
@@ -75,7 +75,7 @@ def command(
 ) -> None:
     """List queues with fair share, allocation and pending gangs.
 
-    Without the right to read the cluster, the scheduler tells the queues that you may get and
+    Without the right to read the cluster, the scheduler lists the queues that you may get and
     those of your namespaces.
     """
     configuration = cluster.configuration()
@@ -129,7 +129,7 @@ def _steps(
 
 
 def _print_explanation(answer: ExplainedShare) -> None:
-    """Print the steps of the division, or what the scheduler tells of the queue."""
+    """Print the steps of the division, or what the scheduler reports of the queue."""
     if isinstance(answer, QueueExplanation):
         for sentence in answer.sentences:
             say(sentence)

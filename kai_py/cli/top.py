@@ -1,9 +1,9 @@
 """``kai-py top``: the demo's live screen for any cluster: GPUs, queues, gangs, events.
 
 Everything is read from the API server; shares and reasons are those of cycles that are run on it.
-Where the rights for that are missing, the scheduler tells what the user may see. Nothing is written
-but evictions that the user confirmed. q and Ctrl-C end it. In a pipe, and with ``--once``, the
-screen is printed once.
+Where the rights for that are missing, the scheduler returns what the user may see. Nothing is
+written except evictions that the user confirmed. q and Ctrl-C end it. In a pipe, and with
+``--once``, the screen is printed once.
 
 Keys are read one by one and not echoed meanwhile; Ctrl-C stays the interrupt. The terminal's mode
 is restored when the block is left.
@@ -95,7 +95,7 @@ def command(
 
     Keys: / filters, s sorts, arrows select a gang, d describes it, x evicts its pods after a
     question, with your own rights, q quits. Without the right to read the cluster, the scheduler
-    tells what you may see.
+    returns what you may see.
     """
     configuration = cluster.configuration()
     logging.disable(logging.WARNING)  # a log line would tear the screen

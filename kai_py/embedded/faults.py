@@ -57,7 +57,7 @@ class Fault:
 
     `verb` is get, list, watch, create, update, patch, delete or deletecollection, `resource` a name
     such as `resourceclaims.resource.k8s.io`, `subresource` may be "" for the main endpoint. `times`
-    counts down; None acts for ever. The first `skip` matches are let through.
+    counts down; None acts forever. The first `skip` matches are let through.
     """
 
     effect: Effect

@@ -52,7 +52,7 @@ class GangSettings:
     priority: int | None = None
     created: float | None = None
     staleness_grace: float | None = None
-    """How long the gang may run below minMember; negative: for ever."""
+    """How long the gang may run below minMember; negative: forever."""
     stale_since: float | None = None
     """When it was first found to."""
     preemption_delay: float = 0.0

@@ -175,7 +175,7 @@ class Gang(Struct, frozen=True, dict=True):
     stale_since: float | None = None
     """When it was first seen to run below minMember."""
     staleness_grace: float | None = None
-    """How long it may (negative: for ever); None is as configured."""
+    """How long it may (negative: forever); None is as configured."""
     preemption_delay: float = 0.0
     """How long it waits, from its creation or its last eviction, before it may evict others."""
     last_evicted: float | None = None

@@ -1,4 +1,4 @@
-"""What users of KAI ask of pods by label or annotation, and what becomes of it here.
+"""Features that users of KAI request by label or annotation on pods, and how they are treated.
 
 Each key is found wherever it is written: on a workload, on any pod template inside it, on a pod.
 """
@@ -97,7 +97,7 @@ UNREMARKABLE = frozenset(
 
 
 def feature_of(key: str) -> Verdict | None:
-    """What becomes of a label or annotation; None if it is none of KAI's."""
+    """How a label or annotation is treated; None if it is not one of KAI's."""
     if key in UNREMARKABLE:
         return None
     if key in FEATURES:

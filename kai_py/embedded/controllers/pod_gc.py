@@ -1,6 +1,6 @@
 """Pod garbage collector: ends deleted pods that no kubelet can end, for they have no node.
 
-Such a pod has a finalizer, as those of Jobs have, and would be terminating for ever: its owner
+Such a pod has a finalizer, as those of Jobs have, and would be terminating forever: its owner
 waits for the final phase. Source: ``gcUnscheduledTerminating`` in pkg/controller/podgc of
 k8s.io/kubernetes.
 """

@@ -5,7 +5,7 @@
                 Kueue lets the Job grow, else all pods that run at a time
 
 Pods that run at a time: min(parallelism, completions - succeeded); minMember is never above that,
-or the last pods of a Job would wait for ever. A Job without a queue is no gang.
+or the last pods of a Job would wait forever. A Job without a queue is no gang.
 """
 
 from kai_py.api.records.job import Job
