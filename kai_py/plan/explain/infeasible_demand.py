@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.records.resource import ExactDeviceRequest
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import is_satisfied
@@ -35,6 +36,7 @@ from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.topology import TopologyLevel
 
 EXACT_COUNT = "ExactCount"
+TOLERANCE = 1e-6
 
 
 @dataclass
@@ -95,7 +97,7 @@ class _DeviceNodes:
 
     def total(self, shape: Shape) -> int:
         """How many pods of ``shape`` all nodes together hold at most."""
-        if not shape.has_claims:
+        if _is_by_resources(shape):
             return self.empty_nodes.total(self.snapshot, shape)
         known = self.totals.get(shape.number)
         if known is None:
@@ -104,7 +106,7 @@ class _DeviceNodes:
 
     def hold(self, shape: Shape, count: int) -> bool:
         """Whether all nodes together hold ``count`` pods of ``shape``."""
-        if not shape.has_claims:
+        if _is_by_resources(shape):
             return self.empty_nodes.hold(self.snapshot, shape, count)
         return self.total(shape) >= count
 
@@ -120,7 +122,27 @@ class _DeviceNodes:
 
     def _by_resources(self, shape: Shape, nodes: NodeColumns) -> Ints:
         admitted = eventually_admitted(shape, nodes)
-        return replicas_on_empty(shape, nodes, self.snapshot.resources, admitted)
+        fit = replicas_on_empty(shape, nodes, self.snapshot.resources, admitted)
+        return fit if shape.gpu_share is None else np.minimum(fit, self._by_share(shape, nodes))
+
+    def _by_share(self, shape: Shape, nodes: NodeColumns) -> Ints:
+        """(nodes,) int64: pods whose parts of GPUs a node holds, by its device plugin's GPUs.
+
+        Nodes without a device plugin hold any number where a claim may get the parts.
+        """
+        share, row = shape.gpu_share, self.snapshot.resources.positions.get(GPU_RESOURCE)
+        gpus = np.zeros(len(nodes)) if row is None else nodes.allocatable[row]
+        if share is None:
+            return np.full(len(nodes), MOST_PODS, dtype=np.int64)
+        sharing = self.snapshot.gpu_sharing
+        known, memory = sharing.memory_known[: len(nodes)], sharing.memory[: len(nodes)]
+        part = np.where(known, share.memory / np.maximum(memory, 1.0), np.inf)
+        if share.fraction:
+            part = np.full(len(nodes), share.fraction)
+        per_gpu = np.floor(1.0 / part + TOLERANCE)
+        held = np.where(gpus >= share.devices, gpus * per_gpu // share.devices, 0.0)
+        claimable = MOST_PODS if shape.extended.share is not None else 0
+        return np.minimum(np.where(gpus > 0, held, claimable), MOST_PODS).astype(np.int64)
 
     def replicas(self, shape: Shape) -> Ints:
         """(nodes,) int64: how many pods of ``shape`` each node holds at most."""
@@ -163,6 +185,11 @@ class _DeviceNodes:
             limit[free < count] = 0
             return limit
         return free // count
+
+
+def _is_by_resources(shape: Shape) -> bool:
+    """Whether resources alone decide how many pods of the shape an empty node holds."""
+    return not shape.has_claims and shape.gpu_share is None
 
 
 def _charge(gang: Gang, nodes: _DeviceNodes) -> Charge:

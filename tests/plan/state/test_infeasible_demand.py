@@ -22,6 +22,7 @@ from tests.support.scenario import (
     placed,
     pod,
     queue,
+    shared,
 )
 
 QUEUES = [queue("big"), queue("small")]
@@ -41,6 +42,12 @@ INFEASIBLE = {
     "pod larger than any node": [pod("huge", 9, queue="big")],
     "memory": [pod("huge", 8, queue="big", requests={"memory": "2Ti"})],
     "no node of the label": [pod("lost", 8, queue="big", node_selector={"rack": "r9"})],
+    "memory of GPUs whose memory no node states": [
+        shared(pod("lost", 0, queue="big"), gpu_memory="12000")
+    ],
+    "parts of more GPUs than a node has": [
+        shared(pod("wide", 0, queue="big"), "0.5", gpu_fraction_num_devices="9")
+    ],
     "gang larger than the cluster": job_with_pods("train", 33, queue="big"),
     "gang larger than a domain": in_one_rack(17),
     "nodes of the label too few": job_with_pods(
@@ -51,6 +58,10 @@ FEASIBLE = {
     "fills the cluster": job_with_pods("train", 32, queue="big"),
     "fills a domain": in_one_rack(16),
     "largest pod": [pod("large", 8, queue="big")],
+    "parts of GPUs": [shared(pod(f"half-{i}", 0, queue="big"), "0.5") for i in range(4)],
+    "parts of all GPUs of a node": [
+        shared(pod("wide", 0, queue="big"), "0.5", gpu_fraction_num_devices="8")
+    ],
 }
 
 
@@ -220,3 +231,16 @@ def test_domains_are_found_alike_however_many_nodes_are_looked_at_first(
     monkeypatch.setattr(f"{module}.FIRST_NODES", first)
     monkeypatch.setattr(f"{module}.MANY_NODES", 2)
     assert shares(*in_one_rack(pods))["big"].infeasible.get(GPU, 0.0) == infeasible
+
+
+def test_parts_count_where_some_node_has_gpus_with_that_much_memory():
+    large = node("large", 1, labels={"nvidia.com/gpu.memory": "40000"})
+    pods = [shared(pod(f"p{i}", 0, queue="big"), gpu_memory="16000") for i in range(2)]
+    assert shares(large, *pods)["big"].infeasible == {}
+    assert shares(large, shared(pod("p", 0, queue="big"), gpu_memory="41000"))["big"].infeasible
+    owner = {"scheduling.kai.io/pod-group": "g", "scheduling.kai.io/min-available": "3"}
+    gang = [
+        shared(pod(f"p{i}", 0, queue="big", annotations=owner), gpu_memory="16000")
+        for i in range(3)
+    ]
+    assert shares(large, *gang)["big"].infeasible[GPU] == pytest.approx(3 * 0.4)
