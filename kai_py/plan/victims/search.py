@@ -27,11 +27,8 @@ are not needed.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import chain
 from typing import NamedTuple
 
-from kai_py.plan.placement.shape_groups import by_shape
-from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.count import is_exact
 from kai_py.plan.victims.reduction import VictimReduction
 from kai_py.plan.victims.relocate import relocate
@@ -88,14 +85,8 @@ class VictimSearch:
 
     def run(self, candidates: Iterable[VictimUnit]) -> SearchOutcome:
         """Place the request and evict its victims; nothing is done unless the outcome is PLACED."""
-        offered, min_units, any_refused = iter(candidates), 0, False
-        if self._exceeds_nodes():
-            # Counting what is free takes longest, and is of no use unless a pod may be evicted.
-            first = next(offered, None)
-            if first is None:
-                return SearchOutcome.NO_CAPACITY
-            offered = chain((first,), offered)
         selection = VictimSelection(self._state, self._gang, self._request)
+        offered, min_units, any_refused = iter(candidates), 0, False
         refused_sets: list[tuple[list[VictimUnit], VictimUnit]] = []
         while selection.take_until_enough(offered, min_units):
             if self._trials.probes <= 0:
@@ -122,12 +113,6 @@ class VictimSearch:
         if any(self._try_with_helper(*each) for each in refused_sets[:MAX_HELPED_SETS]):
             return SearchOutcome.PLACED
         return SearchOutcome.REFUSED if any_refused else SearchOutcome.NO_CAPACITY
-
-    def _exceeds_nodes(self) -> bool:
-        """Whether, as long as no pod is evicted, some pod of the request certainly fits nowhere."""
-        fits, statement = self._state.placer.shapes.fits, self._state.statement
-        shapes = (group[0].shape for group in by_shape(self._request.members))
-        return any(fits.exceeds_nodes(statement, each, Capacity.FUTURE_IDLE) for each in shapes)
 
     def _try_cheapest(self, needed: list[VictimUnit], taken: list[VictimUnit]) -> "_TriedSet":
         """Try the cheapest set of victims, and then ``needed`` if that fails.

@@ -9,7 +9,8 @@ The loop over preemptors (``action``) gets victims or a failure and does not kno
 from.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from kai_py.grouping.gang_settings import GangAffinity
@@ -19,6 +20,7 @@ from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.search_cache.cache import FailedRequests, SearchFailure, SearchKey
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.requests import request_kind
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
@@ -137,7 +139,8 @@ class VictimSolver:
         budget = self._probe_budget()
         search = VictimSearch(strategy, budget)
         with state.eviction_limits.recording() as protected_by:
-            outcome = search.run(candidates)
+            offered = _offered(strategy, iter(candidates))
+            outcome = SearchOutcome.NO_CAPACITY if offered is None else search.run(offered)
         used = search.probes_used
         state.probes -= used
         out_of_budget = outcome is SearchOutcome.OUT_OF_BUDGET
@@ -166,6 +169,18 @@ def _search_key(
     if signature is None:
         return SearchKey(gang.key, gang)
     return SearchKey(signature, pod=request.members[0])
+
+
+def _offered(
+    strategy: VictimStrategy, candidates: Iterator[VictimUnit]
+) -> Iterator[VictimUnit] | None:
+    """The candidates; None if there is none and the request certainly does not fit without."""
+    fits, statement = strategy.state.placer.shapes.fits, strategy.state.statement
+    shapes = (group[0].shape for group in by_shape(strategy.request.members))
+    if not any(fits.exceeds_nodes(statement, each, Capacity.FUTURE_IDLE) for each in shapes):
+        return candidates
+    first = next(candidates, None)
+    return None if first is None else chain((first,), candidates)
 
 
 def _never_fits(state: CycleState, request: PlacementRequest) -> bool:
