@@ -146,8 +146,5 @@ class Reclaim(VictimStrategy):
         quota = self.state.quota
         queues = [quota.queues.positions[unit.gang.queue] for unit in units]
         amounts = [quota.cost_of(unit.members) for unit in units]
-        shape = (len(quota.resources), len(units))
-        return Victims(
-            np.array(queues, dtype=np.int32),
-            np.array(amounts).T.reshape(shape) if amounts else np.zeros(shape),
-        )
+        amount = np.array(amounts).T if amounts else np.zeros((len(quota.resources), 0))
+        return Victims(np.array(queues, dtype=np.int32), amount)

@@ -26,7 +26,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, refusing_rows
-from kai_py.plan.victims.shape_count import FreedResources, ShapeCount
+from kai_py.plan.victims.count import FreedResources, ShapeCount
 from kai_py.policy.queue_usage import exceeds
 from kai_py.policy.reclaim_rules import Reclaimer, compared_rows, may_reclaim
 from kai_py.policy.runtime_history import is_service

@@ -12,6 +12,7 @@ units costs O(gangs log gangs) once per action, taking the next O(depth x siblin
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -31,11 +32,15 @@ class VictimPool:
 
     def __init__(self, state: CycleState) -> None:
         """Nothing is built yet: the units of a queue are built when first needed."""
-        self.costs = EvictionCosts(state)
         self._state = state
         self._units: dict[int, list[VictimUnit]] = {}
         self._limits: dict[int, FailureLimit | None] = {}
         self._evicted_count: dict[int, int] = {}
+
+    @cached_property
+    def costs(self) -> EvictionCosts:
+        """What evicting the units costs; kept, as lost work is computed once per unit."""
+        return EvictionCosts(self._state)
 
     def queues(self) -> list[int]:
         """The positions of the queues with preemptible running gangs, ascending."""
@@ -92,11 +97,10 @@ class VictimPool:
 
     def _eviction_rank(self, unit: VictimUnit) -> tuple[float, ...]:
         gang = unit.gang
-        if not self.costs.by_loss:
+        if not self._state.loss_rules.by_loss:
             return gang.priority, not unit.is_elastic, -gang.created
         often = gang.key in self._state.eviction_limits.evicted_often
-        lost = self.costs.lost_work(unit)
-        return often, gang.priority, not unit.is_elastic, lost, -gang.created
+        return often, gang.priority, not unit.is_elastic, self.costs.lost_work(unit), -gang.created
 
 
 def _any_evicted(unit: VictimUnit, evicted: Container[str]) -> bool:

@@ -13,8 +13,8 @@ from operator import itemgetter
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.victims.count import FreedResources, ShapeCount
 from kai_py.plan.victims.eviction_cost import EvictionCosts
-from kai_py.plan.victims.shape_count import FreedResources, ShapeCount
 from kai_py.plan.victims.units import VictimUnit, is_orphaned
 from kai_py.snapshot.gangs import Member
 
