@@ -4,25 +4,40 @@ Calls share a bounded pool of connections; watches have a pool of their own, so 
 starve calls. A call is tried once, except that after a 401 the credentials are loaded again and the
 call is tried once more: other retries are the caller's, who knows whether the call is still needed.
 Dead peers are noticed by TCP keep-alive within about a minute, long before a watch times out.
+
+There are thousands of calls and one watch per kind: calls have connections of their own
+(``connections``); watches, and calls through a proxy, go through aiohttp.
 """
 
 import asyncio
 import os
+import re
 import socket
+import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import TracebackType
 from typing import Protocol, Self
+from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 from yarl import URL
 
 from kai_py import __version__
 from kai_py.watch.access import AccessCache
-from kai_py.watch.credentials import Credentials
-from kai_py.watch.errors import StatusError, TimedOut, Unauthorized, Unreachable, from_response
+from kai_py.watch.connections import Connections, Endpoint, keep_alive
+from kai_py.watch.credentials import Credentials, ServerAccess
+from kai_py.watch.errors import (
+    InvalidName,
+    StatusError,
+    TimedOut,
+    Unauthorized,
+    Unreachable,
+    from_response,
+)
 
 FIELD_MANAGER = "kai-py"
 """The user agent's name, which the server records as our field manager in ``managedFields``."""
@@ -38,7 +53,11 @@ METHODS = {
 }
 WATCH_OPEN_SECONDS = 30.0
 """Timeout for opening a watch: it is answered at once, even if the first event comes later."""
-KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+READING = frozenset({"get", "list"})
+USER_AGENT = f"{FIELD_MANAGER}/{__version__}"
+_TARGET = re.compile(r"/[!-~]*")
+"""A path with its query, as it may stand in a request."""
+_HEADER = re.compile(r"[\t -~]*")
 CallObserver = Callable[[str, str, int, float], None]
 """Observer of calls: verb, kind (``Pod``, ``Pod/binding``), HTTP code (0: no answer), seconds."""
 
@@ -89,7 +108,8 @@ class HttpTransport:
         self._timeout_seconds = timeout_seconds
         self._connections = connections
         self._on_call = on_call
-        self._calls: aiohttp.ClientSession
+        self._calls: Connections
+        self._calls_by_proxy: aiohttp.ClientSession
         self._watches: aiohttp.ClientSession
 
     def separate(self, *, connections: int) -> "HttpTransport":
@@ -103,7 +123,8 @@ class HttpTransport:
 
     async def __aenter__(self) -> Self:
         await self._access.current()
-        self._calls = _session(connections=self._connections)
+        self._calls = Connections(self._connections)
+        self._calls_by_proxy = _session(connections=self._connections)
         # 0 is no limit: there is one watch per kind, and each holds a connection.
         self._watches = _session(connections=0)
         return self
@@ -115,11 +136,12 @@ class HttpTransport:
         traceback: TracebackType | None,
     ) -> None:
         await self._calls.close()
+        await self._calls_by_proxy.close()
         await self._watches.close()
 
     async def send(self, call: ApiCall, *, timeout_seconds: float | None = None) -> bytes:
         """Make a call and return the body of the answer; raises ApiError."""
-        limit = aiohttp.ClientTimeout(total=timeout_seconds or self._timeout_seconds)
+        limit = timeout_seconds or self._timeout_seconds
         try:
             return await self._send_once(call, limit)
         except Unauthorized:
@@ -155,14 +177,30 @@ class HttpTransport:
             await chunks.aclose()
             response.close()
 
-    async def _send_once(self, call: ApiCall, limit: aiohttp.ClientTimeout) -> bytes:
+    async def _send_once(self, call: ApiCall, limit: float) -> bytes:
         with self._counted(call) as status:
-            response = await self._request(self._calls, call, limit)
-            async with response:
-                status.code = response.status
-                if response.status >= 300:
-                    raise await _failure(call, response)
-                return await response.read()
+            access = await self._access.current()
+            async with asyncio.timeout(limit):
+                if _needs_aiohttp(access):
+                    return await self._send_by_proxy(call, status)
+                request = request_bytes(call, access)
+                where = _endpoint(access.server, access.tls, access.server_name)
+                repeatable = call.verb in READING
+                answer = await self._calls.exchange(where, request, repeatable=repeatable)
+            status.code = answer.status
+            if answer.status >= 300:
+                wait = {"Retry-After": answer.headers.get("retry-after", "")}
+                raise from_response(str(call), answer.status, answer.body, wait)
+            return answer.body
+
+    async def _send_by_proxy(self, call: ApiCall, status: "_CallStatus") -> bytes:
+        limit = aiohttp.ClientTimeout(total=None)
+        response = await self._request(self._calls_by_proxy, call, limit)
+        async with response:
+            status.code = response.status
+            if response.status >= 300:
+                raise await _failure(call, response)
+            return await response.read()
 
     async def _request(
         self, session: aiohttp.ClientSession, call: ApiCall, limit: aiohttp.ClientTimeout
@@ -241,20 +279,53 @@ async def _failure(call: ApiCall, response: aiohttp.ClientResponse) -> StatusErr
         return from_response(str(call), response.status, await response.read(), response.headers)
 
 
+def _needs_aiohttp(access: ServerAccess) -> bool:
+    """Whether calls need what only aiohttp knows: proxies, and passwords in URLs."""
+    return bool(access.proxy) or "@" in access.server
+
+
+@lru_cache(maxsize=8)
+def _endpoint(server: str, tls: ssl.SSLContext | None, server_name: str) -> Endpoint:
+    """Where calls to this server are sent to."""
+    url = urlsplit(server)
+    if url.scheme != "https":
+        return Endpoint(url.hostname or "", url.port or 80)
+    return Endpoint(url.hostname or "", url.port or 443, tls or True, server_name)
+
+
+def request_bytes(call: ApiCall, access: ServerAccess) -> bytes:
+    """The HTTP request of a call; raises InvalidName for what can't be part of one."""
+    url = urlsplit(access.server)
+    # The path must reach the server unchanged.
+    target = f"{url.path}{call.path}"
+    if call.parameters:
+        target += "?" + urlencode(call.parameters, safe=",", quote_via=quote)
+    headers = {"Host": url.netloc, "User-Agent": USER_AGENT, "Accept": call.accept, **call.headers}
+    if call.verb == "list":
+        headers["Accept-Encoding"] = "gzip"
+    if access.authorization:
+        headers["Authorization"] = access.authorization
+    if call.body is not None:
+        headers["Content-Type"] = call.content_type
+        headers["Content-Length"] = str(len(call.body))
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    if _TARGET.fullmatch(target) is None or not all(map(_HEADER.fullmatch, lines)):
+        raise InvalidName(f"{call}: no request can have this path and these headers")
+    head = "\r\n".join((f"{METHODS[call.verb]} {target} HTTP/1.1", *lines, "", ""))
+    return head.encode() + (call.body or b"")
+
+
 def _session(*, connections: int) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(limit=connections, socket_factory=_socket)
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": f"{FIELD_MANAGER}/{__version__}"},
+        headers={"User-Agent": USER_AGENT},
     )
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
     family, kind, protocol, _, _ = address
     result = socket.socket(family, kind, protocol)
-    result.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, seconds in KEEP_ALIVE.items():
-        if hasattr(socket, option):
-            result.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+    keep_alive(result)
     return result

@@ -1,0 +1,130 @@
+"""An HTTP/1.1 answer, read from the bytes of a connection as they arrive.
+
+``httptools`` (the parser of Node.js) reads them. What it lets pass although it leaves doubt about
+where an answer ends is an error here, as such a connection must not be used again.
+
+Source: RFC 9112, sections 2 to 7.
+"""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import httptools
+
+MAX_HEAD_BYTES = 256 * 1024
+"""Of a status line with its headers, of the size of a chunk, or of what follows the last chunk."""
+CLOSED = "the server closed the connection"
+
+
+class AnswerError(ConnectionError):
+    """What came is no HTTP answer, or only a part of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer; names of ``headers`` are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    keeps_connection: bool
+    """Whether another request may be sent on the connection."""
+
+
+class AnswerReader:
+    """Reads one answer; ``feed`` returns it with the bytes that complete it."""
+
+    def __init__(self) -> None:
+        """Nothing has come yet."""
+        self.has_begun = False
+        """Whether the server has answered at all."""
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._parts: list[bytes] = []
+        self._status = 0
+        self._since_body = 0
+        self._doubt = ""
+        self._is_complete = self._keeps_connection = False
+
+    def feed(self, data: bytes) -> Answer | None:
+        """Take the next bytes; raises AnswerError."""
+        self.has_begun = True
+        self._since_body += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            if not self._is_complete:
+                line, _, _ = data.partition(b"\r\n")
+                raise AnswerError(f"no HTTP answer: {line[:80]!r}") from error
+            # What came after the answer belongs to no request.
+            self._keeps_connection = False
+        if self._doubt:
+            raise AnswerError(self._doubt)
+        if self._is_complete:
+            # It holds this object: without the cycle no garbage collection is needed.
+            del self._parser
+            return self._answer()
+        if self._since_body > MAX_HEAD_BYTES:
+            raise AnswerError("the headers of the answer are too long")
+        return None
+
+    def end(self) -> Answer:
+        """The answer of which the end of the connection is the end; raises AnswerError."""
+        if self._status and not {"transfer-encoding", "content-length"} & self._headers.keys():
+            return self._answer()
+        raise AnswerError(CLOSED)
+
+    def _answer(self) -> Answer:
+        body, headers = b"".join(self._parts), self._headers
+        if headers.get("content-encoding", "identity").lower() == "gzip":
+            body = _unzipped(body)
+        return Answer(self._status, headers, body, self._keeps_connection)
+
+    def on_message_begin(self) -> None:
+        """Called by the parser where an answer begins."""
+        if self._is_complete:
+            self._keeps_connection = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser with a header, also with one that follows the last chunk."""
+        if self._is_complete or self._status:
+            return
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
+        # Of names that are no list of values, such as of a length, only one may come.
+        self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser after the headers."""
+        if self._is_complete:
+            return
+        status, version = self._parser.get_status_code(), self._parser.get_http_version()
+        encoding = self._headers.get("transfer-encoding", "chunked")
+        if version not in ("1.0", "1.1"):
+            self._doubt = f"an answer in HTTP/{version}"
+        elif encoding.lower() != "chunked":
+            self._doubt = f"an answer of Transfer-Encoding {encoding}"
+        elif status >= 200:
+            self._status, self._since_body = status, 0
+            self._keeps_connection = version == "1.1" and self._parser.should_keep_alive()
+        else:
+            # Something like 103 Early Hints: the answer is still to come.
+            self._headers = {}
+
+    def on_body(self, data: bytes) -> None:
+        """Called by the parser with a part of the body."""
+        self._since_body = 0
+        if not self._is_complete:
+            self._parts.append(data)
+
+    def on_message_complete(self) -> None:
+        """Called by the parser at the end of an answer."""
+        if self._status:
+            self._is_complete = True
+
+
+def _unzipped(body: bytes) -> bytes:
+    try:
+        return zlib.decompress(body, wbits=zlib.MAX_WBITS | 16)
+    except zlib.error as error:
+        raise AnswerError(f"an answer that can't be decompressed: {error}") from error
