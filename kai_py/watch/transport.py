@@ -193,7 +193,7 @@ class HttpTransport:
                 raise from_response(str(call), answer.status, answer.body, wait)
             return answer.body
 
-    async def _send_by_proxy(self, call: ApiCall, status: "_CallStatus") -> bytes:
+    async def _send_by_proxy(self, call: ApiCall, status: "_CountedCall") -> bytes:
         limit = aiohttp.ClientTimeout(total=None)
         response = await self._request(self._calls_by_proxy, call, limit)
         async with response:
@@ -226,30 +226,48 @@ class HttpTransport:
             allow_redirects=False,
         )
 
-    @contextmanager
-    def _counted(self, call: ApiCall) -> "Iterator[_CallStatus]":
-        started = time.monotonic()
-        status = _CallStatus()
-        try:
-            with _translated_errors(call):
-                yield status
-        finally:
-            self._on_call(call.verb, call.kind, status.code, time.monotonic() - started)
+    def _counted(self, call: ApiCall) -> "_CountedCall":
+        return _CountedCall(call, self._on_call)
 
 
-@dataclass
-class _CallStatus:
-    code: int = 0
+class _CountedCall:
+    """Counts a call with its ``code`` at the end of the block; errors become ours."""
+
+    __slots__ = ("_began", "_call", "_on_call", "code")
+
+    def __init__(self, call: ApiCall, on_call: CallObserver) -> None:
+        self._call, self._on_call = call, on_call
+        self._began, self.code = time.monotonic(), 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        call = self._call
+        self._on_call(call.verb, call.kind, self.code, time.monotonic() - self._began)
+        if error is not None:
+            _raise_translated(call, error)
 
 
 @contextmanager
 def _translated_errors(call: ApiCall) -> Iterator[None]:
-    """Turn errors of aiohttp and the socket into ours."""
     try:
         yield
-    except TimeoutError as error:
+    except Exception as error:
+        _raise_translated(call, error)
+        raise
+
+
+def _raise_translated(call: ApiCall, error: BaseException) -> None:
+    """Raise errors of aiohttp and the socket as ours; leave others alone."""
+    if isinstance(error, TimeoutError):
         raise TimedOut(f"{call}: no answer in time") from error
-    except (aiohttp.ClientError, OSError) as error:
+    if isinstance(error, (aiohttp.ClientError, OSError)):
         raise Unreachable(f"{call}: {_reason(error)}") from error
 
 
