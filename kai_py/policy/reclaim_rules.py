@@ -210,7 +210,7 @@ def _above_deserved(
 
 def compared_rows(request: Floats, rules: FairnessRules) -> Index:
     """The rows that count; all of them for a gang that requests nothing."""
-    requested = np.flatnonzero(request > 0).astype(np.int32)
+    requested = (request > 0).nonzero()[0].astype(np.int32)
     if rules.compared_resources is ComparedResources.ALL or not len(requested):
         return np.arange(len(request), dtype=np.int32)
     return requested

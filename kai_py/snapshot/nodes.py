@@ -6,6 +6,7 @@ first use (code 0 = the label is absent), taints per distinct list of taints.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
@@ -68,6 +69,12 @@ class NodeColumns:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @cached_property
+    def reported(self) -> Sequence[bool]:
+        """(resources,) whether any node has any of the resource. O(nodes)."""
+        listed: list[bool] = np.asarray(self.allocatable.any(axis=1)).tolist()
+        return listed
 
     def label(self, key: str) -> LabelColumn:
         """The column of label ``key``, encoded on first use."""

@@ -174,6 +174,8 @@ class Snapshot:
     @cached_property
     def most_future_idle(self) -> Sequence[float]:
         """(resources,) the most of each resource that is future idle on any one node. O(nodes)."""
+        if not self.has_releasing:
+            return self.most_idle
         return _most(self.nodes.allocatable - self.used + self.releasing)
 
     @cached_property

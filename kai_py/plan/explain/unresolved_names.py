@@ -175,12 +175,10 @@ def _names_of_shape(shape: Shape, snapshot: Snapshot) -> Iterator[UnresolvedName
         yield from _label(nodes, key, ())
     for name in shape.reported_requests:
         row = snapshot.resources.positions.get(name)
-        if row is None or not nodes.allocatable[row].any():
+        if row is None or not nodes.reported[row]:
             known = (each for each in snapshot.resources.names if each != name)
             reported = [
-                each
-                for each in known
-                if nodes.allocatable[snapshot.resources.positions[each]].any()
+                each for each in known if nodes.reported[snapshot.resources.positions[each]]
             ]
             yield UnresolvedName(NameKind.RESOURCE, name, closest_match(name, reported) or "")
 
