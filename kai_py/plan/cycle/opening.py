@@ -198,13 +198,7 @@ def open_session(
         quota,
         statement,
         placer,
-        Turns(
-            statement,
-            watch,
-            memory.set_aside_at(snapshot),
-            memory.devices.spending,
-            extensions=extensions,
-        ),
+        _turns(memory, statement, watch, extensions),
         probes=settings.victim_probes,
         probes_per_gang=settings.victim_probes_per_gang,
         max_relocated_pods=settings.max_relocated_pods,
@@ -225,6 +219,14 @@ def open_session(
         backoff=memory.backoff,
         infeasible_gangs=memory.infeasible.gangs,
     )
+
+
+def _turns(
+    memory: CycleMemory, statement: Statement, watch: CycleWatch, extensions: Extensions
+) -> Turns:
+    """The turns of gangs, with those that earlier cycles set aside."""
+    aside = memory.set_aside_at(statement.snapshot)
+    return Turns(statement, watch, aside, memory.devices.spending, extensions=extensions)
 
 
 def _quota(
