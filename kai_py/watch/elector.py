@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from kai_py.api.records.core import ObjectMeta, Record
 from kai_py.watch.client import Client
-from kai_py.watch.errors import ApiError, Forbidden, NotFound
+from kai_py.watch.errors import ApiError, Conflict, Forbidden, NotFound
 from kai_py.watch.resource import define_kind
 
 Result = TypeVar("Result")
@@ -272,10 +272,21 @@ class Elector:
         was_leading, self._leads_until = self.leading, -math.inf
         if not was_leading or self._lease is None:
             return
-        released_spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
         with contextlib.suppress(ApiError, TimeoutError):
             async with asyncio.timeout(self._election.retry):
-                await self._write(self._lease, released_spec)
+                await self._write_release(self._lease)
+
+    async def _write_release(self, lease: Lease) -> None:
+        released_spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
+        while lease.spec.holder_identity == self._election.identity:
+            try:
+                await self._write(lease, released_spec)
+            except Conflict:
+                # The last renewal was cancelled on its way and has been written all the same.
+                name, namespace = self._election.name, self._election.namespace
+                lease = await self._client.get(LEASES, name, namespace=namespace)
+            else:
+                return
 
     def _now(self) -> str:
         return self._machine.utc_now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -191,6 +191,20 @@ def test_clean_stop_hands_over_without_waiting():
     assert started - stopped < 3
 
 
+def test_a_renewal_that_was_written_unnoticed_does_not_keep_the_lease():
+    async def scenario(server, log):
+        first = Candidate(server, "a", log)
+        await asyncio.sleep(5)
+        written, first.link.state = len(server.writes), "deaf"
+        await asyncio.sleep(2.5)
+        assert len(server.writes) > written
+        first.link.state = "up"
+        await first.stop()
+        assert server.lease["spec"]["holderIdentity"] == ""
+
+    elect(scenario)
+
+
 def test_short_trouble_does_not_end_the_leadership():
     async def scenario(server, log):
         first = Candidate(server, "a", log)
