@@ -107,15 +107,8 @@ class Connections:
                 server_hostname=(endpoint.server_name or None) if endpoint.tls else None,
                 happy_eyeballs_delay=0.25,
             )
-        except ssl.SSLCertVerificationError as error:
-            reason = error.verify_message or str(error)
-            text = f"cannot trust the certificate of {where}: {reason}"
-            raise CannotConnectError(text) from error
         except OSError as error:
-            # Errors of name resolution have numbers of their own, below 0.
-            number = error.errno or 0
-            reason = os.strerror(number) if number > 0 else error.strerror or str(error)
-            raise CannotConnectError(f"cannot connect to {where}: {reason}") from error
+            raise CannotConnectError(connect_failure(where, error)) from error
         return connection
 
 
@@ -196,6 +189,18 @@ class _Connection(asyncio.Protocol):
             answer.set_result(self._reader.end())
         except AnswerError as error:
             answer.set_exception(error)
+
+
+def connect_failure(where: str, error: Exception) -> str:
+    """Why there is no connection to ``where``, a host with its port, as a sentence."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"cannot trust the certificate of {where}: {error.verify_message or error}"
+    if not isinstance(error, OSError):
+        return f"cannot connect to {where}: {error}"
+    # Errors of name resolution have numbers of their own, below 0.
+    number = error.errno or 0
+    reason = os.strerror(number) if number > 0 else error.strerror or str(error)
+    return f"cannot connect to {where}: {reason}"
 
 
 def keep_alive(connection: socket.socket) -> None:

@@ -10,7 +10,6 @@ There are thousands of calls and one watch per kind: calls have connections of t
 """
 
 import asyncio
-import os
 import re
 import socket
 import ssl
@@ -28,7 +27,7 @@ from yarl import URL
 
 from kai_py import __version__
 from kai_py.watch.access import AccessCache
-from kai_py.watch.connections import Connections, Endpoint, keep_alive
+from kai_py.watch.connections import Connections, Endpoint, connect_failure, keep_alive
 from kai_py.watch.credentials import Credentials, ServerAccess
 from kai_py.watch.errors import (
     InvalidName,
@@ -274,15 +273,9 @@ def _raise_translated(call: ApiCall, error: BaseException) -> None:
 def _reason(error: Exception) -> str:
     """The reason of an error, without the objects that aiohttp puts into its texts."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        certificate = error.certificate_error
-        reason = getattr(certificate, "verify_message", "") or str(certificate)
-        return f"cannot trust the certificate of {error.host}:{error.port}: {reason}"
+        return connect_failure(f"{error.host}:{error.port}", error.certificate_error)
     if isinstance(error, aiohttp.ClientConnectorError):
-        cause = error.os_error
-        # Errors of name resolution have numbers of their own, below 0.
-        number = cause.errno or 0
-        reason = os.strerror(number) if number > 0 else cause.strerror or str(cause)
-        return f"cannot connect to {error.host}:{error.port}: {reason}"
+        return connect_failure(f"{error.host}:{error.port}", error.os_error)
     return str(error) or type(error).__name__
 
 
