@@ -1,8 +1,8 @@
-"""Pods of ours parsed together with the objects that they name, cached as long as they exist.
+"""Pods of ours parsed together with the objects that they name, cached until they are ready.
 
 What was parsed changes only with what the pod requests or with one of these objects, not with its
 node or its state: the pod is not parsed again for a binding, an eviction or a report of the
-kubelet.
+kubelet. A pod that is ready changes so seldom that caching it is not worth the memory.
 """
 
 from collections.abc import Callable
@@ -129,8 +129,8 @@ class ParsedPods(PodTable):
         self._cached.pop(uid, None)
 
     def place(self, pod: DerivedPod) -> Uids:
-        """Cache a pod of ours."""
-        if pod.parsed.gang_spec is None:
+        """Cache a pod of ours that is not ready."""
+        if pod.parsed.gang_spec is None or _is_ready(pod.parsed.pod):
             self._cached.pop(pod.uid, None)
         else:
             self._cached[pod.uid] = pod.parsed
@@ -147,10 +147,14 @@ class ParsedPods(PodTable):
         return ()
 
 
-def asks_for_the_same(before: Pod, now: Pod) -> bool:
-    """Whether a pod without claims differs from what it was at most by what became of it.
+def _is_ready(pod: Pod) -> bool:
+    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
 
-    That is the node and the terms of admission, which a binding writes, its status, its deletion.
+
+def asks_for_the_same(before: Pod, now: Pod) -> bool:
+    """Whether a pod without claims differs at most in node, status, deletion and admitted terms.
+
+    A binding writes the node and the terms of admission.
     """
     spec, meta = now.spec, now.metadata
     if spec.resource_claims or now.status.extended_resource_claim_status is not None:

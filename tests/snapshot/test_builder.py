@@ -248,7 +248,7 @@ def test_a_binding_with_a_record_of_a_share_is_parsed():
     assert parses_of_a_binding(pod("p", 2, owner=TRAIN), annotations=annotations) == 1
 
 
-def test_what_becomes_of_a_pod_is_not_parsed():
+def test_a_change_of_state_is_not_parsed():
     waiting = pod("p", 2, owner=TRAIN)
     runs = bound(waiting)
     world = cluster(node("a"), queue("team", 8), TRAIN, waiting, runs)
@@ -264,6 +264,18 @@ def test_what_becomes_of_a_pod_is_not_parsed():
     assert seen == []
     (gang,) = world.snapshot().gangs.values()
     assert [member.state for member in gang.members] == [PodState.RELEASING]
+
+
+def test_of_a_pod_that_is_ready_nothing_parsed_is_cached():
+    waiting = pod("p", 2, owner=TRAIN)
+    runs = bound(waiting)
+    world = cluster(node("a"), queue("team", 8), TRAIN, waiting, runs)
+    cached = world.builder._tables.parsed_pods._cached
+    assert list(cached) == [runs.metadata.uid]
+    ready = (Condition(type="Ready", status="True"),)
+    world.add(replace(runs, status=replace(runs.status, phase="Running", conditions=ready)))
+    assert not cached
+    assert used(world.snapshot(), "a")[GPU] == 2
 
 
 def test_what_a_pod_names_is_looked_at_again_wherever_it_is():
