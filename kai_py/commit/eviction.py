@@ -104,8 +104,14 @@ async def evict_pod(
         return outcome, str(refusal), 0.0
     except ApiError as error:
         return EvictionOutcome.FAILED, str(error), error.retry_after
-    await write_eviction_reason(access, pod, reason)
+    if not _leaves_at_once(seen):
+        await write_eviction_reason(access, pod, reason)
     return EvictionOutcome.EVICTED, "", 0.0
+
+
+def _leaves_at_once(pod: Pod) -> bool:
+    """Whether nothing is left of the pod once it is deleted, so that no reason can be written."""
+    return pod.spec.termination_grace_period_seconds == 0 and not pod.metadata.finalizers
 
 
 async def write_eviction_reason(access: ApiAccess, pod: PodRef, reason: str) -> None:

@@ -155,9 +155,11 @@ class Cluster:
             settle_pause=retry,
         )
 
-    def add_pod(self, name: str, labels: dict[str, str] | None = None, **spec) -> PodRef:
+    def add_pod(
+        self, name: str, labels: dict[str, str] | None = None, finalizers=(), **spec
+    ) -> PodRef:
         body = {
-            "metadata": {"name": name, "labels": labels or {}},
+            "metadata": {"name": name, "labels": labels or {}, "finalizers": [*finalizers]},
             "spec": {"containers": [{"name": "main", "image": "i"}], "schedulerName": SCHEDULER}
             | spec,
         }

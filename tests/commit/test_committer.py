@@ -147,8 +147,8 @@ async def test_nominations_hold_room(cluster, room):
     assert room.held == {pod.uid: "node-a"}
 
 
-async def bound_pod(cluster, name="victim", grace=0):
-    pod = cluster.add_pod(name, terminationGracePeriodSeconds=grace)
+async def bound_pod(cluster, name="victim", grace=0, finalizers=()):
+    pod = cluster.add_pod(name, finalizers=finalizers, terminationGracePeriodSeconds=grace)
     client = cluster.access().client
     await client.bind(namespace=NAMESPACE, pod=name, uid=pod.uid, node="node-a")
     cluster.api.patch_status(PODS, cluster.api.find(PODS, name, NAMESPACE), {"phase": "Running"})
@@ -173,6 +173,14 @@ async def test_a_victim_that_leaves_at_once_is_evicted_all_the_same(cluster, roo
     await carry_out(cluster.committer(room), Plan(evictions=(eviction_of(pod),)))
     assert cluster.pod("victim") is None
     assert count(cluster.metrics.evictions, "preempt", "evicted") == 1
+    assert cluster.made("patch", "Pod/status") == 0, "nothing is left to write a reason to"
+
+
+async def test_a_victim_kept_by_a_finalizer_has_the_reason_in_its_condition(cluster, room):
+    pod = await bound_pod(cluster, finalizers=["example.com/keep"])
+    await carry_out(cluster.committer(room), Plan(evictions=(eviction_of(pod),)))
+    conditions = cluster.pod("victim").status.conditions
+    assert "PreemptionByScheduler" in [each.reason for each in conditions]
 
 
 @pytest.mark.parametrize(("grace", "left"), [(30, 30), (1800, 1800), (7200, 1800), (2**62, 1800)])
