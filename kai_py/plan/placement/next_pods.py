@@ -51,9 +51,12 @@ def _queue_refuses(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Uns
     """Why no queue takes the gang: its own is missing, has children or is closed to it."""
     queue = quota.queue_of(gang)
     if queue is None:
-        named = f'queue "{gang.queue}" does not exist' if gang.queue else "no queue is named"
-        hint = "create it, or set scheduling.kai.io/queue-name to an existing queue"
-        return Unschedulable(Stage.QUEUE_NOT_FOUND, f"{named}; {hint}.")
+        remedy = "set scheduling.kai.io/queue-name to an existing queue"
+        if gang.queue:
+            message = f'queue "{gang.queue}" does not exist; create it, or {remedy}.'
+        else:
+            message = f"no queue is named; {remedy}."
+        return Unschedulable(Stage.QUEUE_NOT_FOUND, message)
     if not quota.queues.is_leaf[queue]:
         hint = "only queues without children accept workloads"
         return Unschedulable(Stage.QUEUE_NOT_FOUND, f'queue "{gang.queue}" has children; {hint}.')
