@@ -8,7 +8,8 @@ waited for. A kind that was read before keeps its objects when it is refused, an
 
 Listeners are called synchronously, in the order in which changes were received (per kind), in the
 event loop that runs the mirror. After the first sync the mirrored objects are moved out of the
-garbage collector's sight: they are frozen and acyclic, and walking them would only cost time.
+garbage collector's sight: they are frozen and acyclic, and walking them would only cost time. From
+then on, the process keeps memory that it has freed (``freed_memory``).
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from kai_py.watch.client import Client
 from kai_py.watch.collection import Collection, OnChange, Rejected
 from kai_py.watch.discovery import Served, discover
 from kai_py.watch.errors import ApiError, NotFound
+from kai_py.watch.freed_memory import keep_freed_memory
 from kai_py.watch.kinds import WATCHED
 from kai_py.watch.reflector import SILENCE_SECONDS, Reflector
 from kai_py.watch.resource import Key, Kind, Resource, T
@@ -350,10 +352,14 @@ def _is_refused(reflector: Reflector[Any]) -> bool:
 
 
 def freeze_memory() -> None:
-    """Exclude all present objects from garbage collection, and collect less often from now on."""
+    """Exclude all present objects from garbage collection, and collect less often from now on.
+
+    Memory that is freed from now on is kept.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    keep_freed_memory()
 
 
 async def _freeze_memory_when_synced(synced: asyncio.Event) -> None:
