@@ -173,10 +173,11 @@ class ShapeFits:
         snapshot, positions = statement.snapshot, statement.snapshot.resources.positions
         is_idle = capacity is Capacity.IDLE
         most = snapshot.most_idle if is_idle else snapshot.most_future_idle
-        return any(
-            name in positions and amount > most[positions[name]]
-            for name, amount in shape.reported_requests.items()
-        )
+        for name, amount in shape.reported_requests.items():
+            position = positions.get(name)
+            if position is not None and amount > most[position]:
+                return True
+        return False
 
     def may_fit_later(self, statement: Statement, shape: Shape) -> bool:
         """Whether a pod fits on any node by resources alone once terminating pods have gone."""

@@ -125,6 +125,10 @@ class GangQueue:
         """Whether the gang fits neither empty nodes nor queues of which nothing is allocated."""
         if gang.key in self._state.infeasible_gangs:
             return True
+        if gang.preemptible and not (
+            gang.semi_preemptible or self._state.quota.queues.has_max[queue]
+        ):
+            return False
         request = self._state.next_request(gang)
         if request is None or not _has_fixed_cost(request):
             return False

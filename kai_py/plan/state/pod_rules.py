@@ -97,6 +97,11 @@ class PodRuleCounts:
 
     def concern(self, shape: Shape) -> bool:
         """Whether a rule of the shape, or of other pods, restricts where its pods may go."""
+        if shape.affinity is None and not (
+            shape.topology_spread or shape.namespace or shape.labels
+        ):
+            # Most shapes: no rules of their own, and no labels by which others select them.
+            return False
         return bool(rules_of(shape)) or any(map(self._has_owner, self._terms_selecting(shape)))
 
     def rules(self, capacity: Capacity) -> PodRules:

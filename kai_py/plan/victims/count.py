@@ -358,8 +358,8 @@ def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
     """Whether ``members`` fit if, and only if, enough replicas are counted."""
     shape = members[0].shape
     return (
-        all(member.shape is shape for member in members)
-        and not any(has_topology_constraint(child) for child in gang.tree.children)
+        (len(members) == 1 or all(member.shape is shape for member in members))
+        and not (gang.tree.children and any(map(has_topology_constraint, gang.tree.children)))
         and not state.statement.pod_rules.concern(shape)
         and not shape.has_claims
         and shape.gpu_share is None

@@ -1,7 +1,8 @@
 """Trial placements: evict units and place the request in the statement, then undo both."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 
 from kai_py.plan.placement.exact import SearchSteps
 from kai_py.plan.placement.gang import Placer
@@ -30,12 +31,12 @@ class TrialPlacements:
     probes: int
     _: KW_ONLY
     is_exact: bool
-    _placer: Placer = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Begin with all steps of exact searches left."""
+    @cached_property
+    def _placer(self) -> Placer:
+        """One with all steps of exact searches left; most searches try no victims."""
         steps = SearchSteps(MAX_EXACT_STEPS, self.strategy.action)
-        self._placer = replace(self.strategy.state.placer, search_steps=steps)
+        return replace(self.strategy.state.placer, search_steps=steps)
 
     def fits(self, units: Sequence[VictimUnit]) -> bool:
         """Whether the request fits without ``units``. Costs a probe; False if none is left."""
