@@ -278,6 +278,12 @@ class Gang(Struct, frozen=True, dict=True):
             return not self.preemptible
         return member.state == PodState.EXPECTED or member.pod.uid in self._min_member_set
 
+    def are_non_preemptible(self, members: Sequence[Member]) -> list[bool]:
+        """``is_non_preemptible`` of each of the pods."""
+        if not self.semi_preemptible:
+            return [not self.preemptible] * len(members)
+        return [*map(self.is_non_preemptible, members)]
+
     def is_preemptible(self, members: Iterable[Member]) -> bool:
         """Whether all of these pods can be preempted."""
         if not self.semi_preemptible:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from kai_py.api.references import PodRef
 from kai_py.grouping.gang_settings import Wording
 from kai_py.plan.placement.next_pods import elastic_pods, incomplete_subgroup, pod_not_ready
 from kai_py.plan.placement.reasons import Unschedulable
@@ -9,7 +10,7 @@ from kai_py.plan.plan import SHORT_OF_CAPACITY, Stage, Unplaced
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Assignment
 from kai_py.plan.state.capacity import Capacity
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.gangs import Gang
 
 EXPECTED_PODS_COUNT = SHORT_OF_CAPACITY | {Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE}
 """Stages at which pods that do not exist yet are requested together with those that do."""
@@ -29,7 +30,7 @@ def list_unplaced(
             answer = answers[gang.key]
             unplaced += () if answer is None else (answer,)
             continue
-        pods = tuple([m.pod for m in gang.members if _is_unplaced(placed, m)])
+        pods = _unplaced_pods(placed, gang)
         if not pods:
             continue
         try:
@@ -79,9 +80,16 @@ def _message(gang: Gang, reason: Unschedulable) -> str:
     return f"{reason.message} Capacity is also needed for {expected}."
 
 
-def _is_unplaced(placed: Mapping[str, Assignment], member: Member) -> bool:
-    assignment = placed.get(member.pod.uid)
-    return not member.node if assignment is None else assignment.capacity is Capacity.FUTURE_IDLE
+def _unplaced_pods(placed: Mapping[str, Assignment], gang: Gang) -> tuple[PodRef, ...]:
+    """The pods of the gang that are on no node and do not start now."""
+    left: list[PodRef] = []
+    for member in gang.members:
+        assignment = placed.get(member.pod.uid)
+        if assignment is None:
+            left += () if member.node else (member.pod,)
+        elif assignment.capacity is Capacity.FUTURE_IDLE:
+            left.append(member.pod)
+    return tuple(left)
 
 
 def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
@@ -97,7 +105,8 @@ def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
     if not_ready is not None and not_ready.pod.uid not in state.statement.placed:
         return pod_not_ready(gang, not_ready)
     placed = state.statement.placed
-    nominated = [m for m in gang.pending if m.pod.uid in placed and _is_unplaced(placed, m)]
+    assignments = [placed[m.pod.uid] for m in gang.pending if m.pod.uid in placed]
+    nominated = [each for each in assignments if each.capacity is Capacity.FUTURE_IDLE]
     incomplete = None if nominated else incomplete_subgroup(gang)
     return incomplete or Unschedulable(
         Stage.NOMINATED,

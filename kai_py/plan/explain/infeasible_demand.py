@@ -79,7 +79,7 @@ class InfeasibleDemand:
         self._found = {queue: total(charges) for queue, charges in found.items()}
         self.gangs = frozenset(
             key
-            for key in snapshot.pending
+            for key in (snapshot.pending if found else ())
             if (charge := self._by_gang[key][1])
             and charge == total(member.charge for member in gangs[key].pending)
         )
@@ -94,6 +94,7 @@ class _DeviceNodes:
     devices: ClusterDevices
     totals: dict[int, int]
     empty_nodes: EmptyNodes
+    _held: dict[tuple[int, int], bool] = field(default_factory=dict)
 
     def total(self, shape: Shape) -> int:
         """How many pods of ``shape`` all nodes together hold at most."""
@@ -106,9 +107,14 @@ class _DeviceNodes:
 
     def hold(self, shape: Shape, count: int) -> bool:
         """Whether all nodes together hold ``count`` pods of ``shape``."""
-        if _is_by_resources(shape):
-            return self.empty_nodes.hold(self.snapshot, shape, count)
-        return self.total(shape) >= count
+        known = self._held.get((shape.number, count))
+        if known is None:
+            if _is_by_resources(shape):
+                known = self.empty_nodes.hold(self.snapshot, shape, count)
+            else:
+                known = self.total(shape) >= count
+            self._held[shape.number, count] = known
+        return known
 
     def hold_in_domain(self, shape: Shape, count: int, level: TopologyLevel) -> bool:
         """Whether any domain of ``level`` holds ``count`` pods of ``shape``."""

@@ -13,10 +13,15 @@ def by_shape(members: Sequence[Member]) -> list[list[Member]]:
     if len(members) == 1:
         return [list(members)]
     groups: dict[object, list[Member]] = {}
+    last: object = None
+    group: list[Member] = []
     for member in members:
         shape = member.shape
-        key = (shape.number, *sorted(shape.labels.items())) if shape.labels else shape.number
-        groups.setdefault(key, []).append(member)
+        # Mostly neighbours share their shape, so their group is not looked up again.
+        if shape is not last:
+            key = (shape.number, *sorted(shape.labels.items())) if shape.labels else shape.number
+            last, group = shape, groups.setdefault(key, [])
+        group.append(member)
     return largest_first(groups.values())
 
 

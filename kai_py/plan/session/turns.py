@@ -120,11 +120,13 @@ class Turns:
 
     def step(self, name: str, run: Callable[[], T]) -> T | None:
         """The result of a part of the cycle; None if it fails, which undoes its decisions."""
-        results: list[T] = []
-        error = self.attempt(lambda: results.append(run()))
-        if error is not None:
+        trial = self.statement.trial()
+        try:
+            return run()
+        except Exception as error:
+            trial.__exit__()
             self.fail_turn(step_key(name), error)
-        return results[0] if results else None
+            return None
 
     def attempt(self, run: Callable[[], object]) -> Exception | None:
         """Run it; the error if it fails, and is undone."""

@@ -68,6 +68,9 @@ class PodDevices:
     node_amounts: Mapping[str, float] = field(default_factory=dict)
 
 
+NO_DEVICES = PodDevices()
+
+
 def gang_placement(
     pods: Sequence[Assignment], names: Sequence[str], volumes: AssumedVolumes
 ) -> GangPlacement:
@@ -76,35 +79,37 @@ def gang_placement(
     # Mostly all pods of a gang share one set of limits.
     shared = pods[0].member.failure_limits
     limits = limits_of(shared)
+    chosen_volumes = volumes.by_pod
+    placements = [
+        Placement(
+            p.member.pod,
+            names[p.row],
+            p.allocations,
+            p.reserved_claims,
+            p.gpus,
+            p.member.gpus,
+            p.create_claim,
+            provision=p.member.volumes_to_provision,
+            group_reservation=p.member.group_reservation,
+            volumes=chosen_volumes.get(p.member.pod.uid, ()),
+            subgroup=p.member.subgroup,
+            gpu_share=p.member.shape.gpu_share,
+            node_claims=p.node_claims,
+            node_amounts=p.node_amounts,
+            limits=limits
+            if p.member.failure_limits is shared
+            else limits_of(p.member.failure_limits),
+            named_queue=p.member.queue_beside(gang.queue),
+        )
+        for p in pods
+    ]
     return GangPlacement(
         gang=gang.key,
         owner=gang.owner,
         queue=gang.queue,
         action=pods[0].action,
-        pods=tuple(
-            Placement(
-                p.member.pod,
-                names[p.row],
-                p.allocations,
-                p.reserved_claims,
-                p.gpus,
-                p.member.gpus,
-                p.create_claim,
-                provision=p.member.volumes_to_provision,
-                group_reservation=p.member.group_reservation,
-                volumes=volumes.assumed_for(p.member.pod.uid),
-                subgroup=p.member.subgroup,
-                gpu_share=p.member.shape.gpu_share,
-                node_claims=p.node_claims,
-                node_amounts=p.node_amounts,
-                limits=limits
-                if p.member.failure_limits is shared
-                else limits_of(p.member.failure_limits),
-                named_queue=p.member.queue_beside(gang.queue),
-            )
-            for p in pods
-        ),
-        resume=any(is_placeholder(p.member.pod.uid) for p in pods),
+        pods=tuple(placements),
+        resume=any(map(is_placeholder, [p.member.pod.uid for p in pods])),
         tree=gang.tree,
         priority=gang.priority,
         preemptible=gang.preemptible,

@@ -34,7 +34,7 @@ from kai_py.dra.identity import AllocationError, DeviceID
 from kai_py.dra.node_resources import NONE
 from kai_py.dra.published_names import PublishedNames
 from kai_py.plan.plan import ClaimAllocation
-from kai_py.plan.state.assignment import PodDevices
+from kai_py.plan.state.assignment import NO_DEVICES, PodDevices
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.claim_users import ClaimUsers, consumer_of
 from kai_py.plan.state.claims_to_create import (
@@ -127,7 +127,7 @@ class CycleDevices:
     def allocate(self, member: Member, row: int, capacity: Capacity) -> PodDevices | None:
         """Allocate the pod's claims on a node; None when the devices are not there."""
         if not member.claims and not member.shape.extended.requests:
-            return PodDevices()
+            return NO_DEVICES
         missing = [ref for ref in member.claims if self._allocation(ref) is None]
         uses = dict(zip(member.claims, member.shape.claims, strict=False))
         is_fixed = all(self._devices.costs.has_fixed_charge(uses[ref].spec) for ref in missing)

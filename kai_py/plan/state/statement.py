@@ -255,10 +255,9 @@ class Statement:
         """Place pods of one shape, which requests only node resources, each on its row."""
         self.assume_rows(members[0].shape, rows, capacity)
         self._record_all([(gang, member) for member in members], rows, action, capacity)
-        charged = Counter(
-            (id(member.charge), gang.is_non_preemptible(member)) for member in members
-        )
-        charges = {id(member.charge): member.charge for member in members}
+        ids = [id(member.charge) for member in members]
+        charged = Counter(zip(ids, gang.are_non_preemptible(members), strict=True))
+        charges = dict(zip(ids, [member.charge for member in members], strict=True))
         for (charge, non_preemptible), count in charged.items():
             self._charge(gang, charges[charge], 1.0, count, non_preemptible=non_preemptible)
 

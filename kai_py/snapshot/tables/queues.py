@@ -129,7 +129,7 @@ def inherited(
 ) -> dict[str, Value]:
     """The value of each queue, or else of its nearest ancestor with one; others are left out."""
     specs = {spec.name: spec for spec in queues}
-    if all(own(spec) is None for spec in specs.values()):
+    if not [spec for spec in specs.values() if own(spec) is not None]:
         return {}
     found: dict[str, Value | None] = {}
     for name in specs:

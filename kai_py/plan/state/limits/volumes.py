@@ -136,9 +136,10 @@ class AssumedVolumes:
         self._reachable: Mapping[int, list[AvailableVolume]] | None = None
         self._cache = ReplicaCache(len(snapshot.nodes), range(len(snapshot.nodes)))
 
-    def assumed_for(self, pod_uid: str) -> tuple[tuple[ClaimRef, str], ...]:
-        """The claims of a placed pod, each with the volume chosen for it."""
-        return self._assumed_by_pod.get(pod_uid, ())
+    @property
+    def by_pod(self) -> Mapping[str, tuple[tuple[ClaimRef, str], ...]]:
+        """By uid of a placed pod, its claims, each with the volume chosen for it."""
+        return self._assumed_by_pod
 
     def applies_to(self, shape: Shape) -> bool:
         """Whether its pods have unbound claims that existing volumes serve."""
