@@ -14,6 +14,7 @@ from kai_py.api.records.kai import KaiPodGroup, KaiQueue
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import same_owner
+from kai_py.snapshot.resized_pods import resized_requests
 from kai_py.watch.kinds import WatchedQueue
 
 CONFIRMED_SECONDS = 1.0
@@ -101,6 +102,7 @@ def _pod_status(pod: Pod) -> tuple[object, ...]:
         pod.status.resource_claim_statuses,
         pod.status.extended_resource_claim_status,
         tuple(each.allocated_resources_status for each in pod.status.container_statuses),
+        resized_requests(pod),
     )
 
 

@@ -34,6 +34,7 @@ from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.extended_resources import classes_by_resource
 from kai_py.snapshot.pod_usage import assigned_gpus
 from kai_py.snapshot.requests import claimed_amounts, pod_requests
+from kai_py.snapshot.resized_pods import as_resized
 from kai_py.snapshot.resources import amounts
 from kai_py.snapshot.tables.gpus import MEMORY_LABEL, parse_gpu_memory
 
@@ -83,7 +84,7 @@ def _counts(cluster: AuditedCluster, pod: Pod) -> bool:
 
 def _add(load: _Load, pod: Pod, node: Node, classes: Mapping[str, str]) -> None:
     try:
-        requests = total((pod_requests(pod), claimed_amounts(pod)))
+        requests = total((pod_requests(as_resized(pod)), claimed_amounts(pod)))
     except QuantityError:
         return
     share = _share_of(pod)

@@ -19,6 +19,7 @@ from kai_py.snapshot.dependencies import Dependencies, RecordingOwners
 from kai_py.snapshot.invalid_pods import invalid_demand, invalid_gang
 from kai_py.snapshot.placeholders import ExpectedMembers, expected_members
 from kai_py.snapshot.pod_demand import PodDemand, pod_demand
+from kai_py.snapshot.resized_pods import as_resized
 from kai_py.snapshot.settings import DeviceRegistry
 from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.suspended_jobs import placeholder_problem, with_admission_defaults
@@ -65,8 +66,10 @@ class ParsedPods(PodTable):
 
     def parse(self, pod: Pod, *, ours: bool, labels_matter: bool) -> ParsedPod:
         """The pod as it is cached, or else parsed now; ``labels_matter`` as for shapes."""
+        pod = as_resized(pod)
         cached = self._cached.get(pod.metadata.uid)
-        # A pod with a node may be another one than was parsed: it counts as it was admitted.
+        # A pod with a node may be another one than was parsed: it counts as it was admitted, and
+        # with what its kubelet has given it.
         if cached is not None and (cached.pod is pod or not pod.spec.node_name) and cached.is_valid:
             return cached
         owners = self._owners()

@@ -324,7 +324,7 @@ class ContainerState(Record, frozen=True):
 
 
 class ContainerStatus(Record, frozen=True):
-    """pod.status.containerStatuses[]: how it starts, and the health of its devices (KEP-4680)."""
+    """pod.status.containerStatuses[]: its start, requests (KEP-1287), device health (KEP-4680)."""
 
     name: str = ""
     ready: bool = False
@@ -333,6 +333,8 @@ class ContainerStatus(Record, frozen=True):
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
     allocated_resources_status: tuple[ResourceStatus, ...] = ()
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, QuantityText] = {}
 
 
 class NodeAllocatableMappedResources(Record, frozen=True):
@@ -376,6 +378,9 @@ class PodStatus(Record, frozen=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: ResourceRequirements | None = None
+    """Of the pod as a whole (KEP-5419), as are ``allocated_resources``."""
+    allocated_resources: dict[str, QuantityText] = {}
 
 
 class Pod(Record, frozen=True):
