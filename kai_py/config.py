@@ -143,7 +143,7 @@ class CommitConfig(ApiModel):
     """Commit of plans to the API."""
 
     concurrency: Annotated[int, Field(ge=1, le=1024, strict=True)] = 16
-    """Maximum number of concurrent writes."""
+    """Maximum number of concurrent writes for one namespace; of all together a third more."""
     queue_status_interval: PositiveDuration = 5.0
     """Minimum time between two writes of a queue's status."""
     binding_timeout: PositiveDuration = 600.0

@@ -1,17 +1,18 @@
 """API access shared by the writers of this package: client, served resources, concurrency limit.
 
 The limit bounds the calls under way at once. Bindings and claims share one; statuses and events
-have limits of their own, so that reporting never delays scheduling.
+have limits of their own, so that reporting never delays scheduling. Calls that hang because of one
+namespace leave some of it for the others (``commit.call_limit``).
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
+from kai_py.commit.call_limit import CallLimit
 from kai_py.commit.retry import RetryPolicy, retry_transient
 from kai_py.watch.client import Client, PatchType
 from kai_py.watch.errors import ApiError, Invalid, is_absent
@@ -25,25 +26,34 @@ class ApiAccess:
     """Calls under one concurrency limit; ``retry`` applies to each object by itself.
 
     ``settle_pause``: the waits between reads that are repeated until one of them succeeds.
+    ``namespace``: the one that calls are about which do not say so themselves.
     """
 
     client: Client
     pods: Resource[Pod]
     claims: Resource[ResourceClaim]
-    limiter: asyncio.Semaphore
+    limiter: CallLimit
     retry: RetryPolicy
     settle_pause: RetryPolicy
+    namespace: str = ""
 
-    async def call(self, request: Callable[[], Awaitable[Result]]) -> Result:
-        """Make one call within the limit."""
-        async with self.limiter:
+    def about(self, namespace: str) -> "ApiAccess":
+        """The same access, for calls about one namespace."""
+        return replace(self, namespace=namespace)
+
+    async def call(
+        self, request: Callable[[], Awaitable[Result]], namespace: str | None = None
+    ) -> Result:
+        """Make one call within the limit; about ``namespace``, that of the access by default."""
+        async with self.limiter.slot(self.namespace if namespace is None else namespace):
             return await request()
 
     async def read_claim(self, claim: ClaimRef) -> ResourceClaim:
         """Read a claim, repeating transient failures; raises ApiError."""
         return await retry_transient(
             lambda: self.call(
-                lambda: self.client.get(self.claims, claim.name, namespace=claim.namespace)
+                lambda: self.client.get(self.claims, claim.name, namespace=claim.namespace),
+                claim.namespace,
             ),
             self.retry,
         )
@@ -52,7 +62,8 @@ class ApiAccess:
         """Read a pod, repeating transient failures; raises ApiError."""
         return await retry_transient(
             lambda: self.call(
-                lambda: self.client.get(self.pods, pod.name, namespace=pod.namespace)
+                lambda: self.client.get(self.pods, pod.name, namespace=pod.namespace),
+                pod.namespace,
             ),
             self.retry,
         )
@@ -77,7 +88,8 @@ class ApiAccess:
                 namespace=pod.namespace,
                 subresource=subresource,
                 patch_type=patch_type,
-            )
+            ),
+            pod.namespace,
         )
 
 

@@ -185,7 +185,7 @@ class Committer:
         started = asyncio.get_running_loop().time()
         transaction = GangTransaction(
             gang,
-            self._access,
+            self._access.about(gang.owner.namespace),
             self._holders,
             self._settings,
             self._cached_claims(gang),
@@ -261,7 +261,7 @@ class Committer:
     async def _resume(self, gang: GangPlacement) -> None:
         """Resume a suspended Job; its placeholders keep their capacity until the Job is resumed."""
         try:
-            await resume_job(self._access, gang.owner)
+            await resume_job(self._access.about(gang.owner.namespace), gang.owner)
         except ApiError as error:
             for placement in gang.pods:
                 self._assume_cache.forget(placement.pod.uid)
@@ -300,10 +300,11 @@ class Committer:
     async def _suspend(self, evictions: Sequence[Eviction], now: float) -> None:
         """Suspend a Job, which terminates all of its pods, and write the reason on each."""
         job, scheduler = evictions[0].owner, self._settings.scheduler_name
+        access = self._access.about(job.namespace)
         try:
             outcome, reason = await self._check_suspension(evictions)
             if outcome is EvictionOutcome.EVICTED:
-                await suspend_job(self._access, job, scheduler, now)
+                await suspend_job(access, job, scheduler, now)
         except ApiError as error:
             vanished = is_gone(error, job.name)
             outcome = EvictionOutcome.DELETED if vanished else EvictionOutcome.FAILED
@@ -315,7 +316,7 @@ class Committer:
             outcome, reason = EvictionOutcome.FAILED, "internal error"
         for eviction in evictions:
             if outcome is EvictionOutcome.EVICTED:
-                await write_eviction_reason(self._access, eviction.pod, eviction.reason)
+                await write_eviction_reason(access, eviction.pod, eviction.reason)
             self._evicting.discard(eviction.pod.uid)
             self._record_eviction(EvictionResult(eviction, outcome, reason))
 
@@ -331,13 +332,13 @@ class Committer:
         return NOT_EVICTED[ReadState.UNKNOWN if problem else states.pop()], problem
 
     async def _evict(self, eviction: Eviction) -> None:
-        uid = eviction.pod.uid
+        uid, access = eviction.pod.uid, self._access.about(eviction.pod.namespace)
         try:
             stale = await self._freshness.catch_up()
             result = (
                 EvictionResult(eviction, EvictionOutcome.FAILED, stale)
                 if stale
-                else await evict(self._access, eviction, self._settings.max_grace)
+                else await evict(access, eviction, self._settings.max_grace)
             )
         except Exception:
             log.exception("pod %s: the eviction failed", eviction.pod)
@@ -366,7 +367,8 @@ class Committer:
     async def _release(self, leftover: LeftoverClaim) -> None:
         try:
             kept = await self._freshness.catch_up()
-            kept = kept or await release_leftover(self._access, leftover)
+            access = self._access.about(leftover.claim.namespace)
+            kept = kept or await release_leftover(access, leftover)
         except ApiError as error:
             log.warning("orphaned claim %s: %s", leftover.claim, error)
         else:

@@ -1,10 +1,10 @@
 """What the parts of the executor share: the client, the views of the cluster, the settings."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from kai_py.commit.api_access import ApiAccess
+from kai_py.commit.call_limit import CallLimit
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.claims.recovery import ClaimingGroups
 from kai_py.commit.cluster_view import AssumeCache
@@ -45,12 +45,12 @@ class ExecutorDependencies:
         return not self.freshness.silent() and not self.freshness.behind()
 
     def access(self, concurrency: int) -> ApiAccess:
-        """Access to the API server with at most ``concurrency`` requests at a time."""
+        """Access to the API server with at most ``concurrency`` calls about one namespace."""
         return ApiAccess(
             client=self.client,
             pods=PODS.at(),
             claims=self.mirror.served(RESOURCE_CLAIMS) or RESOURCE_CLAIMS.at(),
-            limiter=asyncio.Semaphore(concurrency),
+            limiter=CallLimit(concurrency),
             retry=self.settings.retry,
             settle_pause=self.settings.settle_pause,
         )

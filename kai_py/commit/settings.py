@@ -20,8 +20,8 @@ class CommitSettings:
     scheduler_aliases: tuple[str, ...] = ()
     """Other names that pods may name."""
     concurrency: int = 16
-    """Bindings and claim writes under way at once; 16 is where an API server on two cores is
-    busiest, more only queues there."""
+    """Bindings and claim writes of one namespace under way at once; 16 is where an API server on
+    two cores is busiest, more only queues there. See ``CallLimit`` for those of several."""
     status_concurrency: int = 4
     events_per_second: float = 50.0
     events_burst: int = 200

@@ -23,6 +23,7 @@ from kai_py.api.records.resource import (
 )
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess
+from kai_py.commit.call_limit import CallLimit
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.committer import Committer
@@ -150,7 +151,7 @@ class Cluster:
             client=Client(transport or self),
             pods=kinds.PODS.at(),
             claims=kinds.RESOURCE_CLAIMS.at(),
-            limiter=asyncio.Semaphore(16),
+            limiter=CallLimit(16),
             retry=retry,
             settle_pause=retry,
         )

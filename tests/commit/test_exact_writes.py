@@ -1,6 +1,5 @@
 """Claims whose opaque parameters no patch can carry are written exactly; others by patches."""
 
-import asyncio
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from kai_py.api.records.resource import (
 from kai_py.api.records.resource_versions import encode_allocation, from_json
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess
+from kai_py.commit.call_limit import CallLimit
 from kai_py.commit.claims.exact_writes import (
     adding_consumers,
     adding_finalizer,
@@ -126,7 +126,7 @@ class Server:
             client=Client(self),
             pods=kinds.PODS.at(),
             claims=kinds.RESOURCE_CLAIMS.at(),
-            limiter=asyncio.Semaphore(1),
+            limiter=CallLimit(1),
             retry=RetryPolicy(attempts=1),
             settle_pause=RetryPolicy(attempts=1),
         )

@@ -1,6 +1,5 @@
 """Whether the claim of a PodGroup without pods is ours is read from who wrote its allocation."""
 
-import asyncio
 import json
 import logging
 
@@ -8,6 +7,7 @@ import pytest
 
 from kai_py.api.references import ClaimRef
 from kai_py.commit.api_access import ApiAccess
+from kai_py.commit.call_limit import CallLimit
 from kai_py.commit.claims.recovery import CLAIMS_WITH_MANAGERS, GroupOwnership
 from kai_py.commit.retry import ObjectBackoff, RetryPolicy
 from kai_py.watch.errors import ApiError, NotFound
@@ -56,7 +56,7 @@ def written(manager, *fields):
 
 def origins(room, *answers, wait=0.0):
     claims = Claims(*answers)
-    limiter, pause = asyncio.Semaphore(1), RetryPolicy()
+    limiter, pause = CallLimit(1), RetryPolicy()
     access = ApiAccess(claims, PODS.at(), RESOURCE_CLAIMS.at(), limiter, pause, pause)
     return GroupOwnership(access, room, ObjectBackoff(RetryPolicy(base=wait))), claims
 

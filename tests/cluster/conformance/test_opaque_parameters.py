@@ -3,7 +3,6 @@
 Only on the real control plane: the embedded one keeps documents, not bytes.
 """
 
-import asyncio
 import itertools
 import json
 
@@ -21,6 +20,7 @@ from kai_py.api.records.resource_versions import from_json
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.cli.connection import cluster_client
 from kai_py.commit.api_access import ApiAccess
+from kai_py.commit.call_limit import CallLimit
 from kai_py.commit.claims.reconcile import DesiredClaim, reconcile_claim, release_claim
 from kai_py.commit.retry import RetryPolicy
 from kai_py.watch import kinds
@@ -60,7 +60,7 @@ async def test_a_claim_is_allocated_shared_and_released(real: Cluster, parameter
             client=client,
             pods=kinds.PODS.at(),
             claims=kinds.RESOURCE_CLAIMS.at(),
-            limiter=asyncio.Semaphore(4),
+            limiter=CallLimit(4),
             retry=RetryPolicy(attempts=3, base=0.01),
             settle_pause=RetryPolicy(attempts=3, base=0.01),
         )
