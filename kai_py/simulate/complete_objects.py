@@ -8,7 +8,8 @@ objects. Nothing that an object says is changed.
   conditions is ready.
 - Pods of Jobs, Deployments, ReplicaSets and StatefulSets that have neither a uid nor pods, as the
   controllers of the embedded cluster make them.
-- Claims of pods that name a ResourceClaimTemplate.
+- Claims of pods that name a ResourceClaimTemplate, and of their ephemeral volumes; volume claims
+  that name no class have the default one.
 - Owners that are referred to but not given, with nothing but their names.
 """
 
@@ -18,6 +19,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kai_py.api.records.storage import DEFAULT_CLASS
 from kai_py.api.times import format_time
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.simulate.manifest_pods import WORKLOADS, pods_of_manifests, priorities_of
@@ -26,6 +28,7 @@ from kai_py.simulate.objects import Document
 from kai_py.watch.kinds import WATCHED, WATCHED_BY_NAME
 
 CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
+VOLUME_CLAIM = ("", "PersistentVolumeClaim")
 DEFAULT_NAMESPACE = "default"
 UID_SPACE = uuid.UUID("7d3f1c7e-5a0b-4c53-9c3c-6d2f0a9b8e11")
 FINISHED = ("Succeeded", "Failed")
@@ -55,8 +58,10 @@ def complete_objects(
         if key[:2] == ("", "Pod") and isinstance(document.get("spec"), dict):
             _complete_pod(document, priorities)
             _add_claims(key, document, found, now)
+            _add_volume_claims(document, found, now)
         elif key[:2] == ("", "Node"):
             _complete_node(document)
+    _set_default_class(found)
     return found, rejected
 
 
@@ -240,6 +245,17 @@ def _claim(pod: Document, entry: str, template: Document, now: float) -> Documen
     key = ObjectKey(
         "resource.k8s.io", "ResourceClaim", meta["namespace"], f"{meta['name']}-{entry}"
     )
+    claim = _owned(key, template["apiVersion"], pod, now)
+    claim["metadata"] |= {
+        "labels": template_meta.get("labels") or {},
+        "annotations": {**(template_meta.get("annotations") or {}), CLAIM_NAME_ANNOTATION: entry},
+    }
+    return {**claim, "spec": spec.get("spec") or {}, "status": {}}
+
+
+def _owned(key: ObjectKey, api_version: str, pod: Document, now: float) -> Document:
+    """An object that a controller makes for a pod, without a spec."""
+    meta = pod["metadata"]
     owner = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -248,20 +264,56 @@ def _claim(pod: Document, entry: str, template: Document, now: float) -> Documen
         "controller": True,
     }
     return {
-        "apiVersion": template["apiVersion"],
+        "apiVersion": api_version,
         "kind": key.kind,
         "metadata": {
             "name": key.name,
             "namespace": key.namespace,
             "uid": _uid(key),
             "creationTimestamp": format_time(now),
-            "labels": template_meta.get("labels") or {},
-            "annotations": {
-                **(template_meta.get("annotations") or {}),
-                CLAIM_NAME_ANNOTATION: entry,
-            },
             "ownerReferences": [owner],
         },
-        "spec": spec.get("spec") or {},
-        "status": {},
     }
+
+
+def _add_volume_claims(pod: Document, found: dict[ObjectKey, Document], now: float) -> None:
+    """Add the claims of a pod's ephemeral volumes, as the controller of these names them."""
+    meta, volumes = pod["metadata"], pod["spec"].get("volumes")
+    if pod["status"]["phase"] in FINISHED or not isinstance(volumes, list):
+        return
+    for volume in volumes:
+        ephemeral = volume.get("ephemeral") if isinstance(volume, dict) else None
+        template = ephemeral.get("volumeClaimTemplate") if isinstance(ephemeral, dict) else None
+        spec = template.get("spec") if isinstance(template, dict) else None
+        if not isinstance(spec, dict) or not isinstance(volume.get("name"), str):
+            continue
+        key = ObjectKey(*VOLUME_CLAIM, meta["namespace"], f"{meta['name']}-{volume['name']}")
+        found.setdefault(key, {**_owned(key, "v1", pod, now), "spec": spec})
+
+
+def _set_default_class(found: dict[ObjectKey, Document]) -> None:
+    """Give volume claims that leave their class open the default one, as DefaultStorageClass."""
+    default = _default_class(found)
+    for key, claim in found.items():
+        spec = claim.get("spec")
+        if not default or key[:2] != VOLUME_CLAIM or not isinstance(spec, dict):
+            continue
+        if spec.get("storageClassName") is None and not spec.get("volumeName"):
+            found[key] = {**claim, "spec": {**spec, "storageClassName": default}}
+
+
+def _default_class(found: Mapping[ObjectKey, Document]) -> str:
+    """The default StorageClass, of several the newest and of these the first by name; or ""."""
+    classes = [
+        document["metadata"]
+        for key, document in found.items()
+        if key[:2] == ("storage.k8s.io", "StorageClass") and _is_default(document)
+    ]
+    newest = max((str(meta["creationTimestamp"]) for meta in classes), default="")
+    names = (meta["name"] for meta in classes if str(meta["creationTimestamp"]) == newest)
+    return min(names, default="")
+
+
+def _is_default(storage_class: Document) -> bool:
+    annotations = storage_class["metadata"].get("annotations")
+    return isinstance(annotations, dict) and annotations.get(DEFAULT_CLASS) == "true"

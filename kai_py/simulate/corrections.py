@@ -10,6 +10,7 @@ from functools import partial
 
 from kai_py.api.problems import closest_match
 from kai_py.api.queue import QUEUE_NAME_KEY
+from kai_py.api.records.storage import DEFAULT_CLASS
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.explain.unresolved_names import NameKind, UnresolvedName, unresolved_names
 from kai_py.plan.explain.unresolved_objects import KINDS, nearest_object
@@ -25,7 +26,6 @@ MAX_QUEUES_TRIED = 3
 """Of those that are like nothing that was named."""
 MAX_CREATED, CREATED_SIZE = 8, "1Gi"
 MAX_CLASSES_TRIED = 3
-DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 REFERENCE_FIELDS = {
     TEMPLATES: "resourceClaimTemplateName",
     CLAIMS: "resourceClaimName",

@@ -10,7 +10,14 @@ from kai_py.api.records.decoding import record_decoder
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.cluster import DEFAULT_NAMESPACES, SYSTEM_PRIORITIES, EmbeddedCluster
 from kai_py.embedded.errors import RequestError
-from kai_py.embedded.resources import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS, STATEFUL_SETS
+from kai_py.embedded.resources import (
+    DEPLOYMENTS,
+    JOBS,
+    PODS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    VOLUME_CLAIMS,
+)
 from kai_py.simulate.object_files import ObjectKey, RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.simulate.written_objects import with_spec
@@ -28,7 +35,7 @@ def pods_of_manifests(
     now: float,
     rejected: list[RejectedObject],
 ) -> Iterator[Document]:
-    """The pods of workloads, in this order, and ReplicaSets between.
+    """The pods of workloads, in this order, with ReplicaSets between and their volume claims.
 
     Those that an API server would refuse are added to ``rejected``; ``now`` in seconds since the
     epoch.
@@ -140,7 +147,7 @@ class _Made:
         return ""
 
     def objects(self) -> Iterator[Document]:
-        """Pods and ReplicaSets that controllers made; their owners have the uids of the files."""
+        """Pods, their volume claims and ReplicaSets; their owners have the uids of the files."""
         for made in self._made():
             meta = made["metadata"]
             references = [
@@ -179,7 +186,8 @@ class _Made:
         return "its controller would create none"
 
     def _made(self) -> list[Document]:
-        listed = (*self._cluster.api.list(REPLICA_SETS), *self._cluster.api.list(PODS))
+        kinds = (REPLICA_SETS, PODS, VOLUME_CLAIMS)
+        listed = [each for kind in kinds for each in self._cluster.api.list(kind)]
         return [each for each in listed if each["metadata"]["uid"] not in self._uids]
 
 
