@@ -26,6 +26,7 @@ from enum import StrEnum
 from kai_py.api.gpu_reservation import VISIBLE_GPUS
 from kai_py.api.gpu_share import shared_gpu_metadata
 from kai_py.api.records.core import Pod
+from kai_py.api.records.storage import SELECTED_NODE
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.pod_state import (
@@ -42,8 +43,6 @@ from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.watch.errors import ApiError, Conflict, Invalid, NotFound
 from kai_py.watch.kinds import VOLUME_CLAIMS, VOLUMES
 
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""Annotation of a PersistentVolumeClaim: the node for which its volume is provisioned."""
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 """Annotation of a PersistentVolume: its claim was chosen by a controller, not by a user."""
 

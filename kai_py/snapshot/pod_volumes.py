@@ -2,8 +2,9 @@
 
 A bound claim binds the pod to its volume's node affinity. An unbound claim of a class with
 WaitForFirstConsumer follows the class's allowed topologies and the capacity that its driver
-reports, or, in a class without a provisioner, the existing volumes; one that binds immediately must
-be bound first (the rules of kube-scheduler's VolumeBinding plugin).
+reports, or, in a class without a provisioner, the existing volumes; once a node was selected for
+it, it goes there. One that binds immediately must be bound first (the rules of kube-scheduler's
+VolumeBinding plugin).
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, Selecto
 from kai_py.api.records.storage import (
     NO_PROVISIONER,
     READ_WRITE_ONCE_POD,
+    SELECTED_NODE,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -70,11 +72,13 @@ def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
             missing = missing if waiting else MissingObject(VOLUME_CLAIMS, name)
             waiting = waiting or f'persistentvolumeclaim "{name}" not found'
             continue
+        waiting = waiting or _unusable_reason(pod, volume, claim)
         if READ_WRITE_ONCE_POD in claim.spec.access_modes:
             exclusive.append(f"{claim.metadata.namespace}/{name}")
         bound, storage = None, None
         if claim.spec.volume_name:
             bound = objects.volume(claim.spec.volume_name)
+            waiting = waiting or _no_volume_reason(claim, bound)
             if bound is not None and bound.spec.node_affinity and bound.spec.node_affinity.required:
                 selectors.append(bound.spec.node_affinity.required)
         else:
@@ -87,7 +91,7 @@ def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
                 requests.append((_volume_request(claim), ClaimRef.of(claim.metadata)))
             elif storage is not None and not not_bound:
                 provision.append(name)
-                selectors.extend(_allowed_topologies(storage))
+                selectors.extend((*_allowed_topologies(storage), *_selected_node(claim)))
                 to_make.update(_to_provision(claim, storage, objects))
         found = _attachment(claim, bound, storage)
         if found is not None:
@@ -157,6 +161,26 @@ def _claim_name(pod: Pod, volume: Volume) -> str:
     return f"{pod.metadata.name}-{volume.name}" if volume.ephemeral is not None else ""
 
 
+def _unusable_reason(pod: Pod, volume: Volume, claim: PersistentVolumeClaim) -> str:
+    """Why the kubelet would not start the pod with the claim, or ""."""
+    named = f'persistentvolumeclaim "{claim.metadata.name}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f"{named} is being deleted"
+    owners = claim.metadata.owner_references
+    if volume.ephemeral is not None and not any(
+        each.controller and each.uid == pod.metadata.uid for each in owners
+    ):
+        return f'{named} was not created for volume "{volume.name}" (the pod is not its owner)'
+    return ""
+
+
+def _no_volume_reason(claim: PersistentVolumeClaim, bound: PersistentVolume | None) -> str:
+    if bound is not None:
+        return ""
+    name, volume = claim.metadata.name, claim.spec.volume_name
+    return f'persistentvolumeclaim "{name}" names persistentvolume "{volume}", which does not exist'
+
+
 def _not_bound_reason(claim: PersistentVolumeClaim, storage: StorageClass | None) -> str:
     if storage is not None and storage.volume_binding_mode == "WaitForFirstConsumer":
         return ""
@@ -167,6 +191,18 @@ def _not_bound_reason(claim: PersistentVolumeClaim, storage: StorageClass | None
         )
     name = claim.spec.storage_class_name
     return f'{problem}, and storage class "{name}" does not exist' if name else problem
+
+
+def _selected_node(claim: PersistentVolumeClaim) -> tuple[NodeSelector, ...]:
+    """The node for which the volume is being provisioned already, so that it can be reached there.
+
+    A provisioner that cannot do so withdraws the annotation.
+    """
+    node = claim.metadata.annotations.get(SELECTED_NODE)
+    if not node:
+        return ()
+    named = SelectorRequirement(key="metadata.name", operator="In", values=(node,))
+    return (NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(named,)),)),)
 
 
 def _allowed_topologies(storage: StorageClass) -> tuple[NodeSelector, ...]:

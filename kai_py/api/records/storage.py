@@ -7,6 +7,8 @@ from kai_py.api.records.core import LabelSelector, NodeSelector, ObjectMeta, Qua
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 """Provisioner of a StorageClass whose volumes are created in advance."""
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""Annotation of a PersistentVolumeClaim: the node for which its volume is provisioned."""
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 """Annotation of the StorageClass that claims get which leave theirs open."""
 
