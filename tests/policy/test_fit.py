@@ -124,6 +124,23 @@ def test_tolerations(toleration, covers):
     assert tolerates([toleration], Taint(key="k", value="v", effect="NoSchedule")) is covers
 
 
+@pytest.mark.parametrize(
+    ("operator", "limit", "value", "covers"),
+    [
+        ("Gt", "900", "950", True),
+        ("Gt", "950", "950", False),
+        ("Lt", "900", "-5", True),
+        ("Lt", "900", "950", False),
+        ("Gt", "900", "0950", False),
+        ("Lt", "900", "high", False),
+        ("Lt", "", "5", False),
+    ],
+)
+def test_tolerations_of_more_or_less_than_a_number(operator, limit, value, covers):
+    toleration = Toleration(key="sla", operator=operator, value=limit)
+    assert tolerates([toleration], Taint(key="sla", value=value, effect="NoSchedule")) is covers
+
+
 CONSTRAINTS = [
     {"node_selector": {"disk": "ssd"}},
     {"node_selector": {"disk": "hdd"}},
