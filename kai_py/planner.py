@@ -57,8 +57,9 @@ from kai_py.snapshot.tables.queues import QueueInfo
 from kai_py.watch.kinds import WatchedQueue
 
 KAI_DEFAULT_QUEUE = "default-queue"
-KUEUE_QUEUE = "kueue"
 """Where KAI puts workloads that name no queue."""
+KUEUE_QUEUE = "kueue"
+"""The queue of workloads that name none where Kueue owns the quota."""
 
 
 class Planner:

@@ -1,16 +1,12 @@
-"""Validation of Queues against all other queues, which rules on a single object cannot see.
+"""Validation of Queues against all other queues, and of the tree of KAI's PodGroups.
 
-Refused are a queue that would be its own ancestor, and a deserved amount above the max of an
+Queues: refused are one that would be its own ancestor, and a deserved amount above the max of an
 ancestor, on either end of the edge. Warnings: a parent that does not exist (yet), children that
 deserve more than their parent, a name that the other API has too, the deletion of a parent. KAI's
 Queues are refused for cycles only, for KAI accepts the rest. O(queues) per edit.
 
-Verdict on an edit: sentences that refuse it, and sentences that only warn.
-
-Validation of KAI's PodGroups: the tree of their subgroups.
-
-Refused is what prevents a tree: duplicate names, missing parents, cycles. minMember above the
-number of subgroups is a warning, as in KAI, for subgroups may be added.
+PodGroups: refused is what prevents a tree of subgroups: duplicate names, missing parents, cycles.
+minMember above the number of subgroups is a warning, as in KAI, for subgroups may be added.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Explanations on the terminal: the reason, what would help, what it costs, past decisions.
 
-Of a claim: how many devices each check rejects.
+For a claim also how many devices each check rejects.
 """
 
 import contextlib

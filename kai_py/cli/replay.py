@@ -3,10 +3,9 @@
 With ``--diff`` the plans of two configurations are compared, with ``--against`` the plan printed by
 another version: exit code 0 when they are the same, 1 when they differ.
 
-Recorded clusters in files: from KAI-Scheduler or from ``kai-py snapshot``.
-
-KAI's is a zip (see ``kai_archive``); ours is a list of the objects that the scheduler watches, so
-owners of pods are in it. Objects that cannot be read are left out and named.
+A cluster is recorded by KAI-Scheduler, as a zip (``kai_archive``), or by ``kai-py snapshot``, as a
+list of the objects that the scheduler watches, owners of pods among them. Objects that cannot be
+read are left out and named.
 """
 
 import difflib

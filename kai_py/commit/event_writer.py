@@ -1,24 +1,29 @@
 """Kubernetes events for the scheduler's decisions.
 
-Scheduled         pod                  it was bound
-FailedScheduling  pod, gang's owner    it stays pending, the same sentence as its condition
-FailedAllocation  claim                the same, where devices for the claim are lacking
-FailedBinding     pod, gang's owner    the API refused the decision
-BindingConditionsPending  pod          its devices are allocated, drivers make them ready
-Preempted         pod, gang's owner    it was evicted, for which gang and by which rule
-NotReady, Unschedulable, Evict         the same on a PodGroup of KAI, in KAI's words
-EvictionBlocked   pod                  a disruption budget forbids the eviction now
-FailedEviction    pod, or its Job      the API refused the eviction: the pod, or the Job, stays
-DeviceDoubleAllocated  both claims     they have one device, and what happens to ours
-DevicesLost       pod, claim           a bound pod had lost its devices, and what was done
-CheckpointRequested  pod             it is asked to save its work, as its node is about to go
-NodeDeparting     gang's owner       a node of it is about to go, and what happens to the gang
-InvalidObject     any object           it is not used (or only in part), with what is wrong
-Reclaiming, Reclaimed  both queues   capacity was reclaimed by one from the other
-MissingParent, Cycle, …  queue         it can't be used as written, as its Ready condition says
-Accepted          queue                it can be used again
+    Scheduled                 pod               it was bound
+    FailedScheduling          pod, gang's owner it stays pending, in the words of its condition
+    FailedAllocation          claim             the same, where devices for the claim are lacking
+    FailedBinding             pod, gang's owner the API refused the decision
+    BindingConditionsPending  pod               its devices are allocated, drivers make them ready
+    Preempted                 pod, gang's owner it was evicted, for which gang and by which rule
+    NotReady, Unschedulable,
+    Evict                     KAI's PodGroup    the same in KAI's words
+    EvictionBlocked           pod               a disruption budget forbids the eviction now
+    FailedEviction            pod, or its Job   the API refused the eviction: it stays
+    DeviceDoubleAllocated     both claims       they have one device, and what happens to ours
+    DevicesLost               pod, claim        a bound pod lost its devices, and what was done
+    CheckpointRequested       pod               it is asked to save its work before its node goes
+    NodeDeparting             gang's owner      a node of it is about to go, and what follows
+    GangNotReady              gang's owner      it was started, and its pods are not ready in time
+    NodeAvoided               node              gangs did not get ready there
+    CapacityHeld, CapacityReleased
+                              gang's owner      capacity is kept for pods to come, or no longer
+    InvalidObject             any object        it is not used (or only in part), and why
+    Reclaiming, Reclaimed     both queues       capacity was reclaimed by one from the other
+    MissingParent, Cycle, …   queue             it can't be used, as its Ready condition says
+    Accepted                  queue             it can be used again
 
-Annotations of the scheduler's events for programs, beside the message for people.
+Annotations of an event say the same for programs: the gang, its queue, the action, the preemptor.
 """
 
 from collections.abc import Callable, Mapping, Sequence

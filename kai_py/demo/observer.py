@@ -1,9 +1,7 @@
 """Observes the demo's cluster and publishes its changes as events.
 
 The observer knows only what the API shows to any client, and the scheduler's plans, for queue
-shares (no object carries them) and for the beneficiaries of evictions.
-
-Events (events.k8s.io/v1) as the cluster has them.
+shares (no object carries them) and for the gangs in favour of which pods are evicted.
 """
 
 import math

@@ -35,8 +35,8 @@ class GroupReader:
     marker: Callable[[OwnerChain], str]
     name: Callable[[OwnerChain], str]
     tree: Callable[[Unstructured, OwnerChain], Subgroup]
-    gang_suffix: Callable[[OwnerChain], str] = lambda _lineage: ""
-    subgroup: Callable[[OwnerChain, Subgroup], str] = lambda _lineage, _tree: ""
+    gang_suffix: Callable[[OwnerChain], str] = lambda _chain: ""
+    subgroup: Callable[[OwnerChain, Subgroup], str] = lambda _chain, _tree: ""
     queue: str = ""
     """Path of the field that names the group's queue, empty if it has none."""
 

@@ -1,9 +1,9 @@
 """Grove's PodGangs: a label on a pod names one, its podgroups are the leaves of the gang.
 
-spec.podgroups[] a leaf each with minMember ``minReplicas``; 0 is elastic
-spec.topologyConstraintGroupConfigs subgroups that keep some of the leaves together packConstraint
-of the gang, a subgroup or a leaf: node label keys spec.reuseReservationRef prefer the nodes of that
-gang
+    spec.podgroups[]                     a leaf each with minMember ``minReplicas``; 0 is elastic
+    spec.topologyConstraintGroupConfigs  subgroups that keep some of the leaves together
+    packConstraint                       of the gang, a subgroup or a leaf: node label keys
+    spec.reuseReservationRef             the nodes of that gang are preferred
 
 Newer Groves create a KAI PodGroup for every PodGang and name it on the pods; then that decides. A
 scaled gang, whose cliques name the base gang in a label, prefers the NVLink clique of the base gang

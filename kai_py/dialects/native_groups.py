@@ -1,7 +1,7 @@
 """Kubernetes' own groups, in the versions of 1.35, 1.36 and 1.37.
 
-1.35 pod.spec.workloadRef names a group inside a Workload, each replica key of it one gang 1.36,
-1.37 pod.spec.schedulingGroup names a PodGroup, which may be below composite groups (1.37)
+    1.35        pod.spec.workloadRef names a group inside a Workload; each replica key is a gang
+    1.36, 1.37  pod.spec.schedulingGroup names a PodGroup; in 1.37 composite groups may be above it
 
 The gang policy's ``minCount`` is minMember while pods are placed: a group that falls below it later
 is not evicted as stale. The basic policy starts with one pod. The priority of a PodGroup applies to
@@ -9,6 +9,7 @@ its gang. Its labels and annotations take precedence over those of composite gro
 over its Workload's, these over those of its pods and their owners. Pods of one group that name
 several schedulers are rejected, as by kube-scheduler. The annotation
 ``kai.scheduler/ignore-workload-api`` on a pod disables this for it.
+
 A PodGroup may name a CompositePodGroup above it, which may name another. The topmost is the gang;
 ``gang.minGroupCount`` of the groups below one must start together, with the basic policy any one.
 Groups that are required and don't exist yet are leaves that wait for a pod. A topology constraint
@@ -177,7 +178,7 @@ _GROUP_READER = GroupReader(
     collection=POD_GROUPS,
     marker=_group_marker,
     name=_group_name,
-    tree=lambda _found, _lineage: Subgroup(min_members=1),
+    tree=lambda _found, _chain: Subgroup(min_members=1),
 )
 _WORKLOAD_READER = GroupReader(
     kind="Workload.scheduling.k8s.io",

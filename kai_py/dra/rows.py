@@ -3,10 +3,9 @@
 A slice whose quantities can't be parsed carries a ``problem`` in place of devices; its pool is then
 invalid, and nothing else is affected.
 
-Node selectors of slices, devices and allocations, for one node.
-
-Semantics of k8s.io/component-helpers nodeaffinity: terms are OR-ed, requirements AND-ed, an empty
-term matches nothing, ``Gt`` and ``Lt`` compare integers.
+Node selectors, of slices, devices and allocations, have the semantics of k8s.io/component-helpers
+nodeaffinity: terms are OR-ed, requirements AND-ed, an empty term matches nothing, ``Gt`` and ``Lt``
+compare integers.
 """
 
 from collections.abc import Sequence

@@ -8,9 +8,8 @@ one component. A state of the search is then the multiset of the states of the c
 devices are taken, what is left of counters and capacity, which values constraints have fixed.
 
 Equal states have the same future up to renaming, which is all that the search needs to know.
-Building costs O(devices x distinct options), a state O(components + devices taken).
-
-Connected components of items that share tokens (union-find).
+Components are found by union-find over the counter sets and values that devices share. Building
+costs O(devices x distinct options), a state O(components + devices taken).
 """
 
 from bisect import bisect_left

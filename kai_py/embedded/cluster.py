@@ -5,13 +5,13 @@ async with EmbeddedCluster() as cluster:          # real time, over HTTP
 
 cluster = EmbeddedCluster(clock=SimulatedClock())  # simulated time, in process
 cluster.start(); cluster.create({...}); cluster.clock.advance(60)
-
-Kubeconfig for the embedded cluster, without credentials.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
+
+import yaml
 
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.clock import RealClock
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
     from kai_py.embedded.faults import Faults
 
-
-import yaml
-
 CONTEXT = "kai-py-embedded"
+DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+SYSTEM_PRIORITIES = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
 
 
 def kubeconfig(url: str, *, namespace: str = "default") -> str:
-    """Return the text of a kubeconfig whose only context is the server at `url`."""
+    """Return the text of a kubeconfig for the server at `url`, without credentials."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -55,13 +57,6 @@ def kubeconfig(url: str, *, namespace: str = "default") -> str:
     }
     text: str = yaml.safe_dump(document, sort_keys=False)
     return text
-
-
-DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
-SYSTEM_PRIORITIES = {
-    "system-cluster-critical": 2_000_000_000,
-    "system-node-critical": 2_000_001_000,
-}
 
 
 class EmbeddedCluster:

@@ -1,13 +1,15 @@
 """List and watch requests: selectors, revisions, pages.
 
-Paging of lists on one consistent state.
-
-The remainder of a list is kept under its continue token. Objects are never changed in place, so
-keeping references is a consistent snapshot. Old remainders are dropped and then answered with 410.
+All pages of a list show one state: what is left of it is kept under its continue token, and since
+objects are never changed in place, references suffice. Old remainders are dropped and then answered
+with 410.
 """
 
 from __future__ import annotations
 
+import base64
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kai_py.embedded.errors import FieldError, bad_request, expired, invalid, revision_too_large
@@ -22,18 +24,6 @@ if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
     from kai_py.embedded.representation import Presenter
     from kai_py.embedded.routing import Target
-
-
-import base64
-from collections import OrderedDict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kai_py.embedded.documents import Json
-
 
 MAX_REMAINDERS = 256
 

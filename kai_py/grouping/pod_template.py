@@ -1,7 +1,4 @@
-"""Pods that do not exist yet, built from the template of their owner.
-
-Labels and annotations that users set, and how they are parsed.
-"""
+"""Pods that do not exist yet, built from the template of their owner; annotations with a number."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -6,12 +6,9 @@ of 100,000 pods then takes some minutes. Findings that last become a metric and 
 
 An audit reads the mirror. While the watch of any kind is silent, behind our own writes or has not
 been read, the mirror of that kind may be behind the others, and no audit runs. A finding counts
-once every kind has come as far as the furthest had when it was first found. A rule that fails is
-reported and ends for this audit; the others go on.
-
-Versions are comparable between kinds (KEP-5504): a kind whose watch has shown version 7 misses no
-change up to 7. A finding caused by one kind being behind another is distinguished from a true one
-by waiting until every kind has come as far as the furthest had when it was found.
+once every kind has come as far as the furthest had when it was first found: versions are comparable
+between kinds (KEP-5504), so a kind whose watch has shown version 7 misses no change up to 7. A rule
+that fails is reported and ends for this audit; the others go on.
 """
 
 import asyncio

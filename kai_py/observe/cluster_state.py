@@ -1,9 +1,8 @@
 """State of the cluster for the API and the dashboard: queues, domains of nodes, pending gangs.
 
 The record is bounded. A node takes about two characters, so that ten thousand nodes are still a
-small answer; the devices of nodes are served a page at a time (``node_details``).
-
-Rows of queues for the command line, the API and the dashboard.
+small answer; the devices of nodes are served a page at a time (``node_details``). The rows of
+queues are also those of the command line.
 """
 
 import math

@@ -1,8 +1,6 @@
-"""Order of the pending gangs in each queue, from a cycle's plan.
+"""Orders for people: the pending gangs of each queue, and names (``gpu-2`` before ``gpu-10``).
 
 Complexity: O(g log g) for g pending gangs.
-
-Natural order of names: ``gpu-2`` before ``gpu-10``.
 """
 
 import re

@@ -4,9 +4,7 @@ A simulation takes seconds of one core, and memory; in this process it would del
 other process is started for a question and ends with its answer, one at a time. Answers are cached
 for ``CACHE_SECONDS``, so that repeated questions cost nothing. After ``SEARCH_SECONDS`` the search
 for suggestions ends with those found so far; any answer that takes longer than ``TIMEOUT_SECONDS``
-is abandoned.
-
-Explanations with suggestions, for a cluster that was read as a whole.
+is abandoned. Commands ask the same of a cluster that they have read as a whole (``explain``).
 """
 
 import asyncio

@@ -5,8 +5,6 @@ quantities, times, keys of known projects), names of resources, and what CEL exp
 (drivers, attributes and their values), in which only names of objects are replaced. Replacements
 sort as the words do, so that ties break the same way, and keep the number at a word's end. Fields
 that the scheduler does not use are dropped.
-
-Words in a cluster's objects that are not private: those of the APIs and of known projects.
 """
 
 import re

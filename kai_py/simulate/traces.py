@@ -1,6 +1,6 @@
 """Traces of recorded clusters: lists of jobs and nodes (CSV) as a scenario.
 
-A list is identified by the columns of its first line, in any order:
+A format is recognised by columns of the first line, in any order, that no other format has:
 
     openb jobs     name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, creation_time, …
     openb nodes    sn, cpu_milli, memory_mib, gpu, model
@@ -15,8 +15,6 @@ jobs (HP) come before Spot jobs and may preempt them. Nodes may have two more co
 ``saturating_jobs`` measures how full the nodes get, as in "Beware of Fragmentation" (Weng et al.,
 ATC 2023): the list is shuffled, then lines are drawn from it, until 1.3 times the GPUs are
 requested; no job ends.
-
-Each format has a function for its rows, and is identified by columns that no other has.
 """
 
 import csv

@@ -1,8 +1,7 @@
 """Records of batch/v1 Job: the fields from which the gang of its pods is derived.
 
-Jobs that this scheduler suspended; their pod templates are kept as well.
-
-The template of other Jobs is dropped, so many Jobs cost little memory.
+The pod template is kept of Jobs that this scheduler suspended; that of others is dropped, so that
+many Jobs cost little memory.
 """
 
 from collections.abc import Callable

@@ -3,11 +3,8 @@
 The amounts are the plan's: the same accounting that decided what starts. They include everything
 below the queue, and so do the pending gangs. The status is written as a merge patch of what
 differs, under the resourceVersion it was compared with; conditions of other writers stay as they
-are, and so does ``usage`` where none is recorded.
-
-Resource amounts in statuses: quantities, and resource lists as KAI writes them.
-
-KAI's lists count GPUs as ``nvidia.com/gpu``.
+are, and so does ``usage`` where none is recorded. Amounts are quantities; ``kai_resource_list`` has
+them as KAI writes them, with GPUs as ``nvidia.com/gpu``.
 """
 
 import math

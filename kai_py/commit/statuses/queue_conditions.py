@@ -2,9 +2,8 @@
 
 Ready         False while the queue can't be used as written: MissingParent, Cycle,
               TooDeep, AncestorOrphan, InvalidAmount, InvalidSelector. True with reason
-              DeservedScaledDown while the
-              cluster is too small for all that is guaranteed, else Accepted; the message then
-              says whether every namespace may use the queue.
+              DeservedScaledDown while the cluster is too small for all that is guaranteed,
+              else Accepted; the message then says whether every namespace may use the queue.
 Orphan        True where the queue is treated as a root only because its parent, or that of a
               queue above it, can't be used.
 OverDeserved  True while more is allocated than deserved: other queues may reclaim the rest.

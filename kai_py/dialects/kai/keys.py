@@ -1,7 +1,4 @@
-"""Labels and annotations of KAI's API.
-
-Durations and points in time as KAI and its users write them.
-"""
+"""Labels and annotations of KAI's API, and how durations and points in time are written in them."""
 
 from kai_py.api import times
 from kai_py.api.times import DurationError, parse_duration

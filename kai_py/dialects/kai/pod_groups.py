@@ -6,11 +6,10 @@ in two namespaces are two gangs. While a PodGroup does not exist its pods wait; 
 affects the pod that names it.
 
 Order inside a gang: Kubeflow's master or launcher, Ray's head, then ``kai.scheduler/task-priority``
-in descending order, then pods without it.
+in descending order, then pods without it. In a topology constraint an alias of a level becomes its
+node label.
 
 Source: KAI-Scheduler, docs/developer/designs/external-podgroups, hierarchical-podgroup.
-
-KAI's topology constraints in our terms: an alias of a level becomes its node label.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,11 @@
 """KAI Queues (``scheduling.run.ai/v2``) in our terms and units.
 
-quota deserved: -1 is unlimited, 0 or unset is none limit max: -1 is unlimited, **0 or unset is
-zero**, for cpu and memory too overQuotaWeight weight per resource: 0 or unset gets nothing of the
-surplus cpu, memory millicores and megabytes of 10**6; gpu in devices priority 100 where unset min
-runtimes inherited where unset
+    quota             deserved: -1 is unlimited, 0 or unset is none
+    limit             max: -1 is unlimited, **0 or unset is zero**, for cpu and memory too
+    overQuotaWeight   weight per resource: 0 or unset gets nothing of the surplus
+    cpu, memory       millicores and megabytes of 10**6; gpu in devices
+    priority          100 where unset
+    min runtimes      inherited where unset
 
 Resources that KAI doesn't know are not limited. An invalid amount is reported at the queue and
 counts as none; so is an invalid min runtime, which is then inherited.

@@ -1,10 +1,9 @@
 """Selectors: CEL expressions on a device whose result is yes, no or an error with its text.
 
 ``compile_selector`` never raises for user input: a text that is no valid selector gives a
-``CompileError``, which is cached like a result. Source: k8s.io/dynamic-resource-allocation/cel,
-``CompileCELExpression`` and ``DeviceMatches``.
-
-The declarations of a device's CEL environment: the variable ``device`` and its fields.
+``CompileError``, which is cached like a result. The environment declares the variable ``device``
+and its fields. Source: k8s.io/dynamic-resource-allocation/cel, ``CompileCELExpression`` and
+``DeviceMatches``.
 """
 
 from __future__ import annotations

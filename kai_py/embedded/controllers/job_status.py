@@ -3,18 +3,16 @@
 Finished pods that still carry the tracking finalizer are new and counted; a pod deleted before it
 finished counts as failed unless podReplacementPolicy is Failed or the Job is suspended. The Job is
 complete when enough pods succeeded, failed by its failure policy, its backoff limit or its
-deadline.
+deadline. Of an Indexed Job the completed indexes are listed as text such as `1,3-5`.
 
-Completion indexes of Indexed Jobs: on pods, as text such as `1,3-5`, and the next free ones.
-
-podFailurePolicy of Jobs (KEP-3329): the first matching rule decides on a failed pod.
-
-FailIndex needs per-index backoff, which Jobs here refuse; it counts as Count.
+Of podFailurePolicy (KEP-3329) the first matching rule decides on a failed pod. FailIndex needs
+per-index backoff, which Jobs here refuse, so it counts as Count.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -24,32 +22,19 @@ from kai_py.embedded.documents import (
     condition_states,
     is_deleting,
     is_true,
+    name_of,
     seconds_of,
     with_condition,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from kai_py.embedded.controllers.runtime import Work
     from kai_py.embedded.documents import Json
 
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from kai_py.embedded.documents import Json
-
-
-from enum import Enum
-from typing import TYPE_CHECKING
-
-from kai_py.embedded.documents import name_of
-
-if TYPE_CHECKING:
-    from kai_py.embedded.documents import Json
+INDEX_KEY = "batch.kubernetes.io/job-completion-index"
+TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 
 
 class FailureAction(Enum):
@@ -98,9 +83,6 @@ def _matches_exit_code(rule: Json, pod: Json) -> bool:
     return False
 
 
-INDEX_KEY = "batch.kubernetes.io/job-completion-index"
-
-
 def index_of(pod: Json) -> int | None:
     """Return a pod's completion index."""
     text = (pod["metadata"].get("annotations") or {}).get(INDEX_KEY)
@@ -130,9 +112,6 @@ def format_indexes(indexes: Collection[int]) -> str:
         else:
             runs.append([index])
     return ",".join("-".join(str(end) for end in run) for run in runs)
-
-
-TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 
 
 @dataclass(frozen=True)

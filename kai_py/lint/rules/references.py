@@ -1,6 +1,6 @@
-"""Rules on references: classes, claims and templates, as far as the manifests show.
+"""Rules on references to classes, claims and templates, and on API versions that are not served.
 
-Rule on API versions that Kubernetes 1.36 does not serve by default.
+Objects outside the manifests are unknown. Versions served are those of Kubernetes 1.36 by default.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The preference tiers: why a pod is placed on one feasible node rather than on another.
 
-A pod without devices avoids nodes with devices while others have capacity: tier ``gpu-nodes``.
-
 Tiers are compared in the order of ``TIERS``; each decides only among nodes that are equal in all
 tiers before it. A tier is an integer per node, higher is better, and no amount of a later tier
 outweighs an earlier one. Among nodes that are equal in every tier the score decides, or the fill
