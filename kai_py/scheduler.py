@@ -25,16 +25,14 @@ from kai_py.commit.executor import Executor
 from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.config import Configuration
 from kai_py.grouping.owner_chain import GroupKind
-from kai_py.observe import health, kept_shares, kept_startups
+from kai_py.observe import health
 from kai_py.observe.activity_log import log_decisions, log_queue_change
 from kai_py.observe.auditor import Auditor, AuditSource
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.failures import Failures
 from kai_py.observe.http import Probes
 from kai_py.observe.http_api import ApiSource
-from kai_py.observe.kept_shares import KeptShares
-from kai_py.observe.kept_startups import KeptStartups
-from kai_py.observe.kept_text import NAME_SUFFIX, KeptText
+from kai_py.observe.kept_history import KeptShares, KeptStartups, kept_history
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_observer import PlanListener, PlanObserver
 from kai_py.observe.process_measures import measure_process
@@ -223,11 +221,8 @@ class Scheduler:
             await self._lead(lambda: True)
         else:
             election = election_of(self._configuration, self._identity, self.address)
-            lease = (self._client, election.namespace, f"{election.name}{NAME_SUFFIX}")
-            shares = KeptText(*lease, kept_shares.ANNOTATION, kept_shares.WHAT)
-            self._kept_shares = KeptShares(shares, self._observer.shares)
-            self._kept_startups = KeptStartups(
-                KeptText(*lease, kept_startups.ANNOTATION, kept_startups.WHAT)
+            self._kept_shares, self._kept_startups = kept_history(
+                self._client, election.namespace, election.name, self._observer.shares
             )
             elector = self._elector = elector_for(self._client, election)
             await self._unless_stopped(elector.lead(lambda: self._lead(lambda: elector.leading)))

@@ -20,7 +20,7 @@ from kai_py.config import BudgetsConfig, Configuration, LeaderElectionConfig
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.documents import name_of, namespace_of
 from kai_py.embedded.resources import NODES
-from kai_py.observe import auditor, kept_shares, process_measures
+from kai_py.observe import auditor, kept_history, process_measures
 from kai_py.observe.metrics import Metrics
 from kai_py.scheduler import Scheduler
 from kai_py.watch import mirror
@@ -47,7 +47,7 @@ RARER = (
     (mirror, "DISCOVERY_SECONDS", 900.0),
     (promised_nodes, "PAUSE", 15.0),
     (provisioner, "RESYNC_SECONDS", 60.0),
-    (kept_shares, "SAVE_SECONDS", 300.0),
+    (kept_history, "SAVE_SHARES_SECONDS", 300.0),
 )
 """What only measures, or finds nothing here most of the time, would be most of all steps."""
 STARTS_PER_COLLECTION = 10

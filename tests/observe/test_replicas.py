@@ -7,10 +7,10 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
-from kai_py.observe import kept_shares
+from kai_py.observe import kept_history
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import HttpAccess
-from kai_py.observe.kept_shares import packed, unpacked
+from kai_py.observe.kept_history import packed_shares, unpacked_shares
 from kai_py.observe.replica import Replica, is_address, own_address
 from kai_py.observe.share_history import ShareHistory, ShareSample
 from tests.observe.shown import Shown
@@ -150,22 +150,22 @@ def samples(number, queues=3):
 
 
 def test_kept_samples_are_bounded(monkeypatch):
-    assert unpacked(packed(samples(50))) == samples(50)
-    kept = unpacked(packed(samples(1000)))
-    assert len(kept) <= kept_shares.MAX_KEPT
+    assert unpacked_shares(packed_shares(samples(50))) == samples(50)
+    kept = unpacked_shares(packed_shares(samples(1000)))
+    assert len(kept) <= kept_history.MAX_SAMPLES_KEPT
     assert kept[-1].time == 999.0
     assert kept[0].time < 40.0
-    monkeypatch.setattr(kept_shares, "MAX_BYTES", 2000)
-    text = packed(samples(100, queues=40))
+    monkeypatch.setattr(kept_history, "MAX_SHARES_BYTES", 2000)
+    text = packed_shares(samples(100, queues=40))
     assert 0 < len(text) <= 2000
-    assert unpacked(text)[-1].time == 99.0
-    monkeypatch.setattr(kept_shares, "MAX_BYTES", 10)
-    assert packed(samples(100)) == ""
+    assert unpacked_shares(text)[-1].time == 99.0
+    monkeypatch.setattr(kept_history, "MAX_SHARES_BYTES", 10)
+    assert packed_shares(samples(100)) == ""
 
 
-@pytest.mark.parametrize("text", ["x", "eJw=", packed(())[:-4], "e30="])
+@pytest.mark.parametrize("text", ["x", "eJw=", packed_shares(())[:-4], "e30="])
 def test_what_cannot_be_read_is_no_history(text):
-    assert unpacked(text) == ()
+    assert unpacked_shares(text) == ()
 
 
 def test_a_recalled_history_comes_before_ones_own():

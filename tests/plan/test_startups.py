@@ -13,10 +13,10 @@ from kai_py.api.records.core import (
     ContainerWaiting,
     PodStatus,
 )
-from kai_py.observe import kept_startups
+from kai_py.observe import kept_history
 from kai_py.observe.explanation import Explainer
 from kai_py.observe.gang_rows import gang_rows
-from kai_py.observe.kept_startups import packed, unpacked
+from kai_py.observe.kept_history import packed_startups, unpacked_startups
 from kai_py.plan.plan import Stage
 from kai_py.plan.search_cache.inputs import InputsChange
 from kai_py.plan.session.startups import Blame, FailedStart, ReadyRule, StartupRecord, Startups
@@ -326,7 +326,7 @@ def test_the_next_leader_goes_on_with_what_was_known(monkeypatch):
     blame = Blame(290.0 + START, "q", "default", "default/Job/train")
     known.blames["a"] = (blame, dataclass_replace(blame, queue="r", namespace="other"))
     known.device_blames["gpu.example.com", "a", "gpu-0"] = known.blames["a"]
-    kept = unpacked(packed(known.kept()))
+    kept = unpacked_startups(packed_startups(known.kept()))
     assert kept == known.kept()
     made.memory.startups = Startups()
     made.memory.startups.recall(kept)
@@ -342,12 +342,12 @@ def test_the_next_leader_goes_on_with_what_was_known(monkeypatch):
         f"{i:x}": dataclass_replace(old, owner=f"{hash(str(i)):x}", failed=float(i))
         for i in range(5000)
     }
-    monkeypatch.setattr(kept_startups, "MAX_BYTES", 10_000)
-    text = packed(dataclass_replace(kept, attempts=many))
+    monkeypatch.setattr(kept_history, "MAX_STARTUPS_BYTES", 10_000)
+    text = packed_startups(dataclass_replace(kept, attempts=many))
     assert len(text) <= 10_000
-    assert 0 < len(unpacked(text).attempts) < 5000
-    assert f"{4999:x}" in unpacked(text).attempts
-    assert unpacked("x") == unpacked("") == StartupRecord()
+    assert 0 < len(unpacked_startups(text).attempts) < 5000
+    assert f"{4999:x}" in unpacked_startups(text).attempts
+    assert unpacked_startups("x") == unpacked_startups("") == StartupRecord()
 
 
 def test_a_gang_that_is_left_out_of_the_cycle_has_no_time():
