@@ -3,7 +3,7 @@
 import asyncio
 
 from kai_py.api.queue import CHECKPOINT_BY_KEY
-from kai_py.commit.checkpoints import CheckpointRequester
+from kai_py.commit.pod_patches import CheckpointRequester
 from kai_py.grouping.gang import Owner
 from kai_py.plan.observations import CheckpointRequest
 

@@ -9,9 +9,9 @@ import pytest
 from kai_py.api.records.core import ObjectMeta, Pod, PodSchedulingGate, PodSpec, PodStatus
 from kai_py.api.records.unstructured import unstructured
 from kai_py.api.references import PodRef
+from kai_py.commit.pod_patches import ADMISSION_GATE, GateRemover
 from kai_py.commit.provisioner import Provisioner
 from kai_py.commit.provisioning_request import MANAGED_BY
-from kai_py.commit.scheduling_gates import ADMISSION_GATE, GateRemover
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.plan import Admission, Plan
 from kai_py.snapshot.assumptions import Assumptions
