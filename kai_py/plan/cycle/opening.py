@@ -1,9 +1,8 @@
 """The state of a cycle before its first action, from a snapshot, settings and memory."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Protocol, TypeVar
 
 from kai_py.plan.cycle.left_out import (
     LeftOut,
@@ -36,8 +35,6 @@ from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.spares import Spares, spare_rows
 from kai_py.snapshot.snapshot import Snapshot
 
-T = TypeVar("T")
-
 
 def open_cycle(
     snapshot: Snapshot,
@@ -48,20 +45,18 @@ def open_cycle(
 ) -> CycleState:
     """The state of the cycle, once it is known what running gangs did since the last one.
 
-    Its snapshot is without what is left out, as the cycle can't be opened with it.
+    Its snapshot lacks the gangs and queues with which the cycle can't be opened (``left_out``).
     """
     known = memory.left_out_at(snapshot)
     observed = _observe(without(snapshot, known), settings, memory, ready_times)
-    open_with = partial(open_session, settings=settings, memory=memory, watch=watch)
     try:
-        state, found = open_with(observed.snapshot), LeftOut()
+        state, found = open_session(observed.snapshot, settings, memory, watch), LeftOut()
     except CycleOverLimitError:
         raise
     except Exception as error:
-        state, found = _open_without(observed.snapshot, memory, error, open_with)
+        state, found = _open_without_failing(observed.snapshot, settings, memory, watch, error)
     state.spot = observed.spot
-    for name, failure in observed.failed.items():
-        state.turns.fail_turn(step_key(name), failure)
+    _fail_steps(state, observed.parts)
     memory.leave_out(state, found)
     queues = with_descendants(snapshot.queues, known.queues | found.queues)
     for gang in memory.pending.all if queues else ():
@@ -70,22 +65,18 @@ def open_cycle(
     return state
 
 
-class _Open(Protocol):
-    """Opens a session with a snapshot."""
-
-    def __call__(
-        self, snapshot: Snapshot, *, parts: "OptionalParts | None" = None
-    ) -> CycleState: ...
-
-
-def _open_without(
-    snapshot: Snapshot, memory: CycleMemory, error: Exception, open_with: _Open
+def _open_without_failing(
+    snapshot: Snapshot,
+    settings: CycleSettings,
+    memory: CycleMemory,
+    watch: CycleWatch,
+    error: Exception,
 ) -> tuple[CycleState, LeftOut]:
     """The state without what makes opening the cycle fail with ``error``, and what that is."""
 
     def attempt(tried: Snapshot) -> Exception | None:
         try:
-            open_with(tried)
+            open_session(tried, settings, memory, watch)
         except CycleOverLimitError:
             raise
         except Exception as raised:
@@ -95,11 +86,10 @@ def _open_without(
     memory.forget_results()
     found = LeftOut() if attempt(snapshot) is None else find_failing(snapshot, attempt)
     memory.forget_results()
-    parts = OptionalParts(replaces=found is None)
+    parts = OptionalParts(may_fail=found is None)
     found = found or LeftOut()
-    state = open_with(without(snapshot, found), parts=parts)
-    for name, raised in parts.failed.items():
-        state.turns.fail_turn(step_key(name), raised)
+    state = open_session(without(snapshot, found), settings, memory, watch, parts)
+    _fail_steps(state, parts)
     if found.error is None:
         state.turns.fail_turn(step_key("opening"), error)
     return state, found
@@ -107,29 +97,37 @@ def _open_without(
 
 @dataclass
 class OptionalParts:
-    """What a cycle can do without: as a last resort (``replaces``) what fails is replaced."""
+    """Parts that a cycle can do without; ``failed``: errors by the name of the part.
 
-    replaces: bool = False
+    Unless they ``may_fail``, an error in one is an error in opening the cycle.
+    """
+
+    may_fail: bool = False
     failed: dict[str, Exception] = field(default_factory=dict)
 
-    def get(self, name: str, find: Callable[[], T], otherwise: T) -> T:
-        """The part, or what stands in for it."""
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """A block that finds a part, in place of the default that stays where it fails."""
         try:
-            return find()
+            yield
         except Exception as error:
-            if not self.replaces or isinstance(error, CycleOverLimitError):
+            if not self.may_fail or isinstance(error, CycleOverLimitError):
                 raise
             self.failed[name] = error
-            return otherwise
+
+
+def _fail_steps(state: CycleState, parts: OptionalParts) -> None:
+    for name, error in parts.failed.items():
+        state.turns.fail_turn(step_key(name), error)
 
 
 @dataclass
 class _Observed:
-    """The snapshot as the cycle plans with it. ``failed``: what of it could not be found out."""
+    """The snapshot as the cycle plans with it: spot nodes chosen, nodes to avoid marked."""
 
     snapshot: Snapshot
     spot: CycleSpot = NO_SPOT
-    failed: dict[str, Exception] = field(default_factory=dict)
+    parts: OptionalParts = field(default_factory=lambda: OptionalParts(may_fail=True))
 
 
 def _observe(
@@ -138,29 +136,16 @@ def _observe(
     memory: CycleMemory,
     ready_times: Mapping[str, ReadyRule],
 ) -> _Observed:
-    """Take in what the snapshot says of gangs that run, and apply what their starts have taught."""
+    """Record how gangs started and ended, and apply what follows from earlier starts."""
     found = _Observed(snapshot)
-
-    def choose_spot() -> None:
-        found.snapshot, found.spot = memory.spot.applied(found.snapshot, settings.spot)
-
-    def observe_starts() -> None:
+    with found.parts.part("spot nodes"):
+        found.snapshot, found.spot = memory.spot.applied(snapshot, settings.spot)
+    with found.parts.part("starts"):
         memory.startups.observe(found.snapshot, ready_times)
         found.snapshot = with_avoided_nodes(found.snapshot, memory.startups)
-
-    def observe_ends() -> None:
+    with found.parts.part("ends"):
         gangs, changes = found.snapshot.gangs, found.snapshot.gang_changes
         memory.runtimes.observe(gangs, snapshot.completed, snapshot.now, changes)
-
-    for name, run in (
-        ("spot nodes", choose_spot),
-        ("starts", observe_starts),
-        ("ends", observe_ends),
-    ):
-        try:
-            run()
-        except Exception as error:
-            found.failed[name] = error
     return found
 
 
@@ -179,12 +164,11 @@ def open_session(
     quota = _quota(snapshot, settings, memory, parts)
     devices = CycleDevices(memory.devices, snapshot)
     statement = Statement(snapshot, quota, devices, settings.sharing_strategy)
-    ageing = parts.get(
-        "ageing",
-        lambda: QueueAgeing.for_queues(snapshot.queues, settings.ageing, snapshot.now),
-        QueueAgeing(),
-    )
-    spares = parts.get("spares", lambda: _spares(snapshot, quota, memory), Spares())
+    ageing, spares = QueueAgeing(), Spares()
+    with parts.part("ageing"):
+        ageing = QueueAgeing.for_queues(snapshot.queues, settings.ageing, snapshot.now)
+    with parts.part("spares"):
+        spares = _spares(snapshot, quota, memory)
     ends = ExpectedEnds(memory.runtimes, snapshot.now)
     extensions = memory.extensions_at(snapshot.now)
     placer = Placer(
@@ -233,7 +217,10 @@ def _quota(
     snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, parts: OptionalParts
 ) -> Quota:
     """Queues and fair shares; what queues were served is carried forward to now."""
-    counts_feasible = settings.rules.counted_demand is CountedDemand.FEASIBLE
+    infeasible = NOTHING
+    if settings.rules.counted_demand is CountedDemand.FEASIBLE:
+        with parts.part("infeasible demand"):
+            infeasible = memory.infeasible.of(snapshot, memory.devices, memory.empty_nodes)
     quota = quota_of(
         snapshot,
         settings.rules,
@@ -241,21 +228,12 @@ def _quota(
         memory.devices.node_gpus(snapshot.nodes),
         memory.history,
         cache=memory.fair_shares,
-        infeasible=parts.get(
-            "infeasible demand",
-            lambda: memory.infeasible.of(snapshot, memory.devices, memory.empty_nodes),
-            NOTHING,
-        )
-        if counts_feasible
-        else NOTHING,
+        infeasible=infeasible,
     )
-
-    def record_served() -> None:
-        due = due_amounts(memory.pending.sizes, quota)
-        memory.served.advance(quota.resources, quota.usage, snapshot.now, due)
-
     if settings.loss_rules != NO_LOSS_RULES:
-        parts.get("served shares", record_served, None)
+        with parts.part("served shares"):
+            due = due_amounts(memory.pending.sizes, quota)
+            memory.served.advance(quota.resources, quota.usage, snapshot.now, due)
     return quota
 
 
@@ -286,9 +264,9 @@ def _shape_placer(
     extensions: Extensions,
     parts: OptionalParts,
 ) -> ShapePlacer:
-    scoring = parts.get(
-        "scores",
-        lambda: scoring_of(
+    scoring = None
+    with parts.part("scores"):
+        scoring = scoring_of(
             snapshot,
             memory.pending.shapes,
             settings.scores,
@@ -296,8 +274,6 @@ def _shape_placer(
             static_fits=memory.static_fits,
             stranding=memory.stranding,
             extensions=extensions,
-        ),
-        None,
-    )
+        )
     fits = ShapeFits(memory.static_fits)
     return ShapePlacer(fits, settings.gpu_strategy, settings.cpu_strategy, scoring)
