@@ -73,10 +73,10 @@ def gets_scheduler(pod: Pod) -> bool:
 
 
 def queue_reference(
-    lineage: OwnerChain, namespace: ObjectMeta, keys: tuple[QueueKey, ...]
+    chain: OwnerChain, namespace: ObjectMeta, keys: tuple[QueueKey, ...]
 ) -> QueueReference | None:
     """The namespace's label or annotation for the queue, if pod and owners name none."""
-    if lineage.unknown is not None or lineage.nearest(*(each.key for each in keys)):
+    if chain.unknown is not None or chain.nearest(*(each.key for each in keys)):
         return None
     for each in keys:
         if value := namespace.annotations.get(each.key):
@@ -141,14 +141,16 @@ class AdmissionContext:
         namespace = self._namespace(pod)
         if namespace is None:
             return
-        reference = queue_reference(await self._owners.lineage(pod), namespace.metadata, self._keys)
+        reference = queue_reference(
+            await self._owners.chain_of(pod), namespace.metadata, self._keys
+        )
         if reference is not None:
             patch.metadata[reference.field] = {reference.key: reference.value}
 
     async def pod_gate(self, body: Body, patch: kopf.Patch) -> None:
         """Add our scheduling gate to a pod of ours whose queue requires it."""
         pod = _decode(PODS, body)
-        if gets_gate(pod, self._schedulers) and self._is_gated(await self._owners.lineage(pod)):
+        if gets_gate(pod, self._schedulers) and self._is_gated(await self._owners.chain_of(pod)):
             gates = [*body["spec"].get("schedulingGates", ()), {"name": ADMISSION_GATE}]
             patch.spec["schedulingGates"] = gates
 
@@ -166,13 +168,13 @@ class AdmissionContext:
         if sharing.runtime_class and not body["spec"].get("runtimeClassName"):
             patch.spec["runtimeClassName"] = sharing.runtime_class
 
-    def _is_gated(self, lineage: OwnerChain) -> bool:
+    def _is_gated(self, chain: OwnerChain) -> bool:
         # An owner that could not be read may name another queue: leave the pod alone.
-        if lineage.unknown is not None:
+        if chain.unknown is not None:
             return False
-        queue = lineage.nearest(*(each.key for each in self._keys))
-        if not queue and (namespace := self._namespace(lineage.pod)) is not None:
-            reference = queue_reference(lineage, namespace.metadata, self._keys)
+        queue = chain.nearest(*(each.key for each in self._keys))
+        if not queue and (namespace := self._namespace(chain.pod)) is not None:
+            reference = queue_reference(chain, namespace.metadata, self._keys)
             queue = reference.value if reference else ""
         queue = queue or addressing(self.configuration).default_queue
         found = self.mirror.objects(QUEUES).get(("", queue))

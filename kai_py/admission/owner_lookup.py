@@ -68,7 +68,7 @@ class OwnerLookup:
     )
     """By namespace and reference: what one pod says of an owner is not asked of another."""
 
-    async def lineage(self, pod: Pod) -> OwnerChain:
+    async def chain_of(self, pod: Pod) -> OwnerChain:
         """The chain of owners of ``pod``."""
         found: dict[str, OwnerObject | Absence] = {}
         meta, reference = pod.metadata, controlling_owner(pod.metadata)

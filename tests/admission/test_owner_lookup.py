@@ -32,9 +32,9 @@ def pod(namespace, owner="train"):
 def test_what_a_pod_of_another_namespace_says_of_an_owner_is_not_remembered():
     lookup = OwnerLookup(Api(), {JOB: JOBS})
     for name in ("train", "other"):
-        chain = asyncio.run(lookup.lineage(pod("tenant", name)))
+        chain = asyncio.run(lookup.chain_of(pod("tenant", name)))
         assert (chain.owners, chain.unknown.uid) == ((), "job")
-    chain = asyncio.run(lookup.lineage(pod("default")))
+    chain = asyncio.run(lookup.chain_of(pod("default")))
     assert [each.found.metadata.name for each in chain.owners] == ["train"]
 
 
@@ -71,14 +71,14 @@ async def test_an_owner_is_found_in_another_version_after_its_own_is_gone(monkey
     monkeypatch.setattr(owner_lookup, "CACHE_SECONDS", 0.0)
     server = Discovered("v1beta1")
     lookup = OwnerLookup(Client(server))
-    assert (await lookup.lineage(owned_by("Widget"))).owners
+    assert (await lookup.chain_of(owned_by("Widget"))).owners
     server.versions = ("v1",)
-    assert not (await lookup.lineage(owned_by("Widget"))).owners
-    assert (await lookup.lineage(owned_by("Widget"))).owners
+    assert not (await lookup.chain_of(owned_by("Widget"))).owners
+    assert (await lookup.chain_of(owned_by("Widget"))).owners
 
 
 async def test_kinds_that_do_not_exist_are_not_kept():
     lookup = OwnerLookup(Client(Discovered("v1")))
     for number in range(50):
-        await lookup.lineage(owned_by(f"Kind{number}"))
+        await lookup.chain_of(owned_by(f"Kind{number}"))
     assert not lookup._kinds

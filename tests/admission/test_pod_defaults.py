@@ -52,14 +52,14 @@ def test_only_pods_that_name_no_scheduler_get_ours(asked, given):
 
 
 def test_the_queue_of_the_namespace_is_named_in_its_own_words():
-    lineage = OwnerChain(pod(), (ObjectMeta(),))
+    chain = OwnerChain(pod(), (ObjectMeta(),))
     for place in ("labels", "annotations"):
         for each in KEYS:
             namespace = ObjectMeta(**{place: {each.key: "team-a"}})
-            assert queue_reference(lineage, namespace, KEYS) == QueueReference(
+            assert queue_reference(chain, namespace, KEYS) == QueueReference(
                 place, each.key, "team-a"
             )
-    assert queue_reference(lineage, ObjectMeta(), KEYS) is None
+    assert queue_reference(chain, ObjectMeta(), KEYS) is None
 
 
 def test_whoever_names_a_queue_keeps_it():

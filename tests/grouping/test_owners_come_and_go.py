@@ -166,7 +166,7 @@ def test_of_several_marks_the_first_source_decides_and_the_rest_are_named():
     def other(asked):
         return GangSpec("other", Owner("", "", "", "", ""), "", Subgroup())
 
-    source = GroupSource(marker=lambda _lineage: 'label other/group "x"', gang_spec=other)
+    source = GroupSource(marker=lambda _chain: 'label other/group "x"', gang_spec=other)
     world = World(grouper=Grouper(sources=(POD_GROUP_ANNOTATION, source)))
     marked = pod("a", annotations={"scheduling.kai.io/pod-group": "ring"})
     world.builder.apply("pods", None, marked)
