@@ -128,12 +128,6 @@ class DeviceState:
         self._apply(allocation, -1)
         return lambda: self._apply(allocation, 1)
 
-    def set_device_allocation(self, device: DeviceID, device_allocation: DeviceAllocation) -> None:
-        """Set how a device is allocated, in place of its previous allocation."""
-        row = self.find_device(device)
-        consumes = row.consumes if row is not None else self.device_allocation(device).consumes
-        self._store(device, replace(device_allocation, consumes=consumes))
-
     def refresh_pool(self, pool: PoolID) -> None:
         """Apply changed slices of a pool to what its allocated devices draw."""
         for name, allocation in self.usage(pool).devices.items():

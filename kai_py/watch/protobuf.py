@@ -72,18 +72,6 @@ def encode_field(number: int, content: bytes) -> bytes:
     return _varint(number << 3 | _BYTES) + _varint(len(content)) + content
 
 
-def message_of(body: bytes) -> bytes:
-    """The message of an object; raises ProtobufError."""
-    found: list[bytes] = []
-
-    def keep(message: bytes) -> bytes:
-        found.append(message)
-        return message
-
-    change_object(body, keep)
-    return b"".join(found)
-
-
 def _fields(message: bytes) -> Iterator[_Field]:
     at = 0
     while at < len(message):

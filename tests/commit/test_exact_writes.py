@@ -30,7 +30,8 @@ from kai_py.commit.retry import RetryPolicy
 from kai_py.watch import kinds
 from kai_py.watch.client import Client, PatchType
 from kai_py.watch.errors import Cause, Invalid
-from kai_py.watch.protobuf import MAGIC, PROTOBUF, encode_field, message_of, values
+from kai_py.watch.protobuf import MAGIC, PROTOBUF, encode_field, values
+from tests.support.protobuf import message_of
 
 ODD = b'{"a": "<b>&c", "n": 1.00, "large": 123456789012345678901234567890, "none": null}'
 FINALIZER = b"resource.kubernetes.io/delete-protection"

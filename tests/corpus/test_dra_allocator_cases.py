@@ -14,6 +14,7 @@ from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.features import AllocationStrategy, Features
 from kai_py.dra.identity import AllocationError, DeviceID
 from kai_py.dra.inventory import Inventory
+from tests.support.allocated_devices import set_device_allocation
 
 TABLE = "dra-allocator-cases"
 SWITCHES = {
@@ -95,7 +96,7 @@ def state_of(given, inventory):
             tuple(sorted((k, v) for k, v in consumed.items() if v)),
         )
     for device, holding in holdings.items():
-        state.set_device_allocation(device, holding)
+        set_device_allocation(state, device, holding)
     return state
 
 

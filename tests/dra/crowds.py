@@ -8,6 +8,7 @@ from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
+from tests.support.allocated_devices import set_device_allocation
 
 CLASSES = {"any": from_json(DeviceClass, {"metadata": {"name": "any"}})}
 VALUES = [("int", 0), ("int", 1), ("string", "0"), ("string", "1"), ("version", "1.0.0")]
@@ -148,7 +149,7 @@ def as_objects(question):
             whole = device["held"] == "whole"
             amounts = () if whole else (("m", device["held"] * 10**9),)
             held = DeviceAllocation(int(whole), int(not whole), amounts)
-            state.set_device_allocation(DeviceID("d", "p", device["name"]), held)
+            set_device_allocation(state, DeviceID("d", "p", device["name"]), held)
     return [_claim(*each) for each in enumerate(question["claims"])], inventory, state
 
 

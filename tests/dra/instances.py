@@ -8,6 +8,7 @@ from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.features import ALL_FEATURES
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
+from tests.support.allocated_devices import set_device_allocation
 
 from .naive import Naive
 
@@ -129,7 +130,7 @@ def hold_initial(question, state, node):
         if device["whole"] or device["held"]:
             consumed = (("m", device["held"] * 10**9),) if device["held"] else ()
             held = DeviceAllocation(int(device["whole"]), int(bool(consumed)), consumed)
-            state.set_device_allocation(DeviceID("d", node, device["name"]), held)
+            set_device_allocation(state, DeviceID("d", node, device["name"]), held)
 
 
 def _slice(node, name, content):

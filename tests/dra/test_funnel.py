@@ -16,6 +16,7 @@ from kai_py.dra.explain.diagnosis_message import diagnosis_message
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.identity import AllocationError, DeviceID
 from kai_py.dra.inventory import Inventory
+from tests.support.allocated_devices import set_device_allocation
 from tests.support.examples import examples
 
 from .instances import CLASSES
@@ -58,8 +59,8 @@ def funnel_of(slices, claims, *, held=(), among=None):
     inventory = Inventory.of(slices)
     state = DeviceState(inventory.device)
     for device in held:
-        state.set_device_allocation(
-            DeviceID(DRIVER, *device), DeviceAllocation(exclusive_holders=1)
+        set_device_allocation(
+            state, DeviceID(DRIVER, *device), DeviceAllocation(exclusive_holders=1)
         )
     rows = np.arange(len(nodes), dtype=np.int64) if among is None else np.array(among)
     return diagnose_allocation(

@@ -24,10 +24,11 @@ from kai_py.commit.call_limit import CallLimit
 from kai_py.commit.claims.reconcile import DesiredClaim, reconcile_claim, release_claim
 from kai_py.commit.retry import RetryPolicy
 from kai_py.watch import kinds
-from kai_py.watch.protobuf import PROTOBUF, message_of, values
+from kai_py.watch.protobuf import PROTOBUF, values
 from tests.cluster.conformance.place import allocation, claim, pod
 from tests.support.cluster.api import Api
 from tests.support.cluster.clusters import Cluster
+from tests.support.protobuf import message_of
 
 NUMBERS = itertools.count()
 PARAMETERS = {
