@@ -38,6 +38,7 @@ Services do not wait, and no gang waits for the end of a service. O(moments x po
 import math
 from collections.abc import Sequence
 from operator import add
+from typing import NamedTuple
 
 import numpy as np
 
@@ -80,64 +81,107 @@ def postponed_until(
 ) -> float | None:
     """Until when to wait before the costs are compared again; None to evict ``units`` now.
 
-    Seconds since the epoch.
-
-    ``members``: the pods of ``gang`` for which they are evicted; the statement has placed these.
+    Seconds since the epoch. ``members``: the pods of ``gang`` for which they are evicted; the
+    statement has placed these.
     """
     rules, now = state.loss_rules, state.snapshot.now
-    if not rules.by_loss or not rules.patience:
+    if not rules.by_loss or not rules.patience or not units:
         return None
-    if not units or is_service(gang) or any(is_service(unit.gang) for unit in units):
+    if is_service(gang) or any(is_service(unit.gang) for unit in units):
         return None
     ends = [state.expected_ends.end_of(unit.gang, m) for unit in units for m in unit.members]
-    any_unknown = math.isinf(max(ends))
-    since, bound = _wait(state, gang, action, is_known=not any_unknown)
-    latest = bound
-    if not any_unknown and bound <= now < bound + rules.patience:
-        latest = bound + rules.patience
-    if latest <= now:
+    wait = _wait(state, gang, action, last_end=max(ends))
+    if wait.latest <= now:
         return None
-    lost = _lost_at(state, units, now)
-    lacking = _least_lacking(state, members, units, action) if any_unknown else 0.0
-    longest = max(now - m.bound_since for unit in units for m in unit.members)
-    if not lacking or lost > lacking * (longest + rules.restart_cost):
-        in_time = max(ends) <= max(latest, now + rules.patience)
-        lacking = _lacking(state, gang, members, units, action, in_time=in_time)
-    if any_unknown:
-        least = max(since + rules.patience - now, longest + rules.restart_cost)
-        break_even = now if lost <= lacking * least else _break_even(since, lost, lacking)
-        return min(latest, max(break_even, now + RECONSIDERED)) if break_even > now else None
+    eviction = _Eviction(state, gang, members, units, action, ends)
+    if math.isinf(max(ends)):
+        return _until_break_even(eviction, wait)
     moments = sorted({*(max(end, now) for end in ends), *_checkpoints(units, now)})
-    horizon = latest if bound <= now else math.inf
-    considered = {at for at in (*moments[:MAX_MOMENTS], moments[-1]) if at <= horizon}
-    if lacking and all(
-        lost <= (at - now) * lacking + _lost_at(state, units, at) for at in considered
-    ):
-        relief = _relief(state, gang, members, units) if action is Action.RECLAIM else []
-        # Once others have released enough, no pod is evicted.
-        enough = relief[-1][0] if relief and not relief[-1][1] else math.inf
-        losses = {at: _lost_at(state, units, at) for at in considered if at < enough}
-        if math.isfinite(enough):
-            losses[enough] = 0.0
-        if all(
-            lost <= _weighted_wait(now, at, relief) * lacking + later
-            for at, later in losses.items()
-        ):
-            return None
-    return min(latest, max(moments[0], now + 1.0))
+    if _costs_least_now(eviction, wait, moments):
+        return None
+    return min(wait.latest, max(moments[0], now + 1.0))
 
 
-def _wait(state: CycleState, gang: Gang, action: Action, *, is_known: bool) -> tuple[float, float]:
-    """Since when the gang waits, and until when at most, seconds since the epoch.
+class _Eviction(NamedTuple):
+    """An eviction that is considered: of ``units``, by ``action``, for ``members`` of ``gang``.
 
-    ``is_known``: whether the ends of all victims are.
+    ``ends``: when each pod of ``units`` is expected to end, seconds since the epoch; inf: unknown.
     """
-    patience, since = state.loss_rules.patience, gang.waiting_since
+
+    state: CycleState
+    gang: Gang
+    members: Sequence[Member]
+    units: Sequence[VictimUnit]
+    action: Action
+    ends: Sequence[float]
+
+
+class _Wait(NamedTuple):
+    """Since when a gang waits, and until when at most, seconds since the epoch.
+
+    ``bound``: where its patience ends; until ``latest`` it waits for ends that are known.
+    """
+
+    since: float
+    bound: float
+    latest: float
+
+
+def _wait(state: CycleState, gang: Gang, action: Action, *, last_end: float) -> _Wait:
+    """The wait of a gang; ``last_end``: of the victims, inf if any end is unknown."""
+    now, patience, since = state.snapshot.now, state.loss_rules.patience, gang.waiting_since
+    is_known = math.isfinite(last_end)
     if action is Action.CONSOLIDATE:
-        return since, math.inf if is_known else since + patience
+        bound = math.inf if is_known else since + patience
+        return _Wait(since, bound, bound)
     if action is Action.RECLAIM:
-        since = state.due.since(gang, state.snapshot.now)
-    return since, since + MAX_PATIENCE * patience
+        since = state.due.since(gang, now)
+    bound = since + MAX_PATIENCE * patience
+    extends = is_known and bound <= now < bound + patience
+    return _Wait(since, bound, bound + patience if extends else bound)
+
+
+def _until_break_even(eviction: _Eviction, wait: _Wait) -> float | None:
+    """The answer if an end is unknown: when the wait will have cost as much as the victims lose.
+
+    None if they lose no more than it would cost to wait until the gang's patience is over, and for
+    as long again as the victim that has run longest.
+    """
+    state, now, rules = eviction.state, eviction.state.snapshot.now, eviction.state.loss_rules
+    lost = _lost_at(state, eviction.units, now)
+    longest = max(now - member.bound_since for unit in eviction.units for member in unit.members)
+    least = _least_lacking(eviction)
+    if least and lost <= least * (longest + rules.restart_cost):
+        return None  # The same as below, without the cost of finding out all that is lacking.
+    lacking = _lacking(eviction, wait)
+    if lost <= lacking * max(wait.since + rules.patience - now, longest + rules.restart_cost):
+        return None
+    break_even = _break_even(wait.since, lost, lacking)
+    return min(wait.latest, max(break_even, now + RECONSIDERED)) if break_even > now else None
+
+
+def _costs_least_now(eviction: _Eviction, wait: _Wait, moments: Sequence[float]) -> bool:
+    """Whether evicting now costs no more than at any of ``moments``; all ends are known."""
+    state, units, now = eviction.state, eviction.units, eviction.state.snapshot.now
+    lost, lacking = _lost_at(state, units, now), _lacking(eviction, wait)
+    if not lacking:
+        return False
+    horizon = wait.latest if wait.bound <= now else math.inf
+    considered = {at for at in (*moments[:MAX_MOMENTS], moments[-1]) if at <= horizon}
+    losses = dict[float, float]()
+    for at in considered:
+        losses[at] = _lost_at(state, units, at)
+        if lost > (at - now) * lacking + losses[at]:
+            return False
+    relief = _relief(eviction) if eviction.action is Action.RECLAIM else []
+    # Once others have released enough, no pod is evicted.
+    enough = relief[-1][0] if relief and not relief[-1][1] else math.inf
+    losses = {at: later for at, later in losses.items() if at < enough}
+    if math.isfinite(enough):
+        losses[enough] = 0.0
+    return all(
+        lost <= _weighted_wait(now, at, relief) * lacking + later for at, later in losses.items()
+    )
 
 
 def _break_even(since: float, lost: float, lacking: float) -> float:
@@ -156,42 +200,32 @@ def _lost_at(state: CycleState, units: Sequence[VictimUnit], at: float) -> float
     return sum(lost_work(state, unit, at) for unit in units)
 
 
-def _least_lacking(
-    state: CycleState, members: Sequence[Member], units: Sequence[VictimUnit], action: Action
-) -> float:
+def _least_lacking(eviction: _Eviction) -> float:
     """A cheap lower bound of ``_lacking``: only resources that no victim's queue lacks count."""
-    usage, least = state.quota.usage, state.quota.cost_of(members)
-    if action is Action.RECLAIM:
-        for queue in {usage.queues.positions[unit.gang.queue] for unit in units}:
+    state = eviction.state
+    usage, least = state.quota.usage, state.quota.cost_of(eviction.members)
+    if eviction.action is Action.RECLAIM:
+        for queue in {usage.queues.positions[unit.gang.queue] for unit in eviction.units}:
             least = np.where(usage.allocated[:, queue] < usage.fair[:, queue], 0.0, least)
         least = least * SERVED_WEIGHT
     return part_of_cluster(state, least)
 
 
-def _lacking(
-    state: CycleState,
-    gang: Gang,
-    members: Sequence[Member],
-    units: Sequence[VictimUnit],
-    action: Action,
-    *,
-    in_time: bool,
-) -> float:
-    """The part of the cluster that the gang goes without while it waits, times its weight.
-
-    ``in_time``: whether ``units`` end before the gang stops waiting for them.
-    """
-    quota, cost = state.quota, state.quota.cost_of(members)
-    if action is not Action.RECLAIM:
+def _lacking(eviction: _Eviction, wait: _Wait) -> float:
+    """The part of the cluster, 0 to 1, that the gang lacks while it waits, times its weight."""
+    state = eviction.state
+    quota, cost = state.quota, state.quota.cost_of(eviction.members)
+    if eviction.action is not Action.RECLAIM:
         return part_of_cluster(state, cost)
-    queue = quota.queues.positions[gang.queue]
+    queue = quota.queues.positions[eviction.gang.queue]
     fair, allocated, deserved = _columns(state, queue)
     needed: list[float] = cost.tolist()
     compared = compared_rows(cost, quota.rules)
     rows: list[int] = compared.tolist()
     borrows = any(is_above(allocated[row], deserved[row]) for row in rows)
-    by_share = in_time or borrows
-    taken = _lost_by_queue(state, units)
+    patient_until = max(wait.latest, state.snapshot.now + state.loss_rules.patience)
+    by_share = borrows or max(eviction.ends) <= patient_until
+    taken = _lost_by_queue(state, eviction.units)
     shortfalls = {q: _shortfall(state, q, by_share=by_share) for q in taken}
     counted = np.zeros(len(cost))
     for row in rows:
@@ -208,24 +242,23 @@ def _lacking(
     return part_of_cluster(state, counted)
 
 
-def _relief(
-    state: CycleState, gang: Gang, members: Sequence[Member], units: Sequence[VictimUnit]
-) -> list[tuple[float, float]]:
-    """When pods beside ``units`` end, and which part, 0 to 1, of ``lacking`` is left after each.
+def _relief(eviction: _Eviction) -> list[tuple[float, float]]:
+    """When pods beside the victims end, and which part, 0 to 1, of ``lacking`` is left after each.
 
     The last part is 0 if enough of them are expected to end. Only pods of queues above their fair
     shares count, up to the excess of each queue, and only those at least as large as one of the
     gang's pods. What they release is divided among the queues below their fair shares by how much
     these lack; the part of the gang's queue counts in whole requests.
     """
+    state, members = eviction.state, eviction.members
     cost, usage = state.quota.cost_of(members), state.quota.usage
     parts = np.divide(cost, usage.total, out=np.zeros_like(cost), where=usage.total > 0)
     row = int(parts.argmax())
-    queue, request = state.quota.queues.positions[gang.queue], float(cost[row])
+    queue, request = state.quota.queues.positions[eviction.gang.queue], float(cost[row])
     if request <= 0:
         return []  # No queue counts what it requests, so no end brings a part of it.
     allocated = usage.allocated[row].copy()
-    for other, amounts in _lost_by_queue(state, units).items():
+    for other, amounts in _lost_by_queue(state, eviction.units).items():
         allocated[state.quota.queues.ancestors(other)] += amounts[row]
     allocated[state.quota.queues.ancestors(queue)] -= request
     is_leaf = state.quota.queues.is_leaf
