@@ -246,6 +246,17 @@ def test_gangs_that_had_their_answer_have_no_turn_while_nothing_concerns_them(tu
     assert "default/Job/waits" in turns
 
 
+def test_a_gang_that_is_gone_is_not_listed_any_more():
+    """All others keep their answers, as it was too large to count in the shares of queues."""
+    full = full_cluster()
+    never = job_with_pods("never", 1, gpus=3, queue="a", created=50.0)
+    full.add(never)
+    assert len(full.plan(100.0).unplaced) == 2
+    for each in never:
+        full.remove(each)
+    assert [each.gang for each in full.plan(101.0).unplaced] == ["default/Job/waits"]
+
+
 def test_a_gang_that_is_placed_gives_all_others_a_turn(turns):
     full = full_cluster()
     full.plan(100.0)

@@ -64,7 +64,7 @@ def run_cycle(
     last_settled = memory.settled
     still_settled = partial(memory.take_settled, state, begun, ready, ready_keys)
     settled = step("known answers", still_settled) or {}
-    all_settled = settled and len(settled) == len(pending)
+    all_settled = last_settled is not None and _are_all(settled, last_settled, pending)
     ready = () if all_settled else tuple([gang for gang in ready if gang.key not in settled])
     decided = _decision_count(state)
     if turnover is not None:
@@ -117,6 +117,13 @@ def _open(
     if failure is not None:
         state.turns.fail_turn(step_key("ready rules"), failure)
     return state, ready_times
+
+
+def _are_all(
+    settled: Mapping[str, SettledGang], last: SettledCycle, pending: Sequence[Gang]
+) -> bool:
+    """Whether the pending gangs are those of the last cycle, and all answers are taken over."""
+    return bool(settled) and len(settled) == len(pending) == len(last.gangs)
 
 
 def _settle(
