@@ -217,9 +217,11 @@ class CycleMemory:
         ``ready``: the gangs that could have a turn, ``ready_keys`` their keys.
         """
         settled, self.settled = self.settled, None
-        if settled is None or not settled.holds(self.search_inputs, decisions, state.snapshot.now):
+        if settled is None or decisions is None:
             return {}
-        if known := settled.still_valid(state, ready, ready_keys):
+        if not settled.holds(self.search_inputs, decisions, state.snapshot.now):
+            return {}
+        if known := settled.still_valid(state, decisions, ready, ready_keys):
             settled.charge(state)
         return known or {}
 

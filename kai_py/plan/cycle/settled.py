@@ -7,6 +7,10 @@ before the actions and the shares of queues are the same; only new and changed g
 of these is placed, or pods are evicted for it, the cycle is repeated with all gangs. O(1) per gang
 that has its answer.
 
+Most gangs that wait would bring their queue above its fair share, so they may reclaim nothing. If
+only shares have changed, their answers hold where that comparison gives the same
+(``ShareRefusal``); the others get a turn.
+
 The text of an answer may come from another gang with the same pods (``FailedRequests``), so the
 answers of gangs of one shape are valid only while all of them request the same number of pods.
 """
@@ -19,8 +23,12 @@ from kai_py.plan.placement.exact import MAX_STEPS_PER_CYCLE
 from kai_py.plan.plan import Plan, ProtectionRule, Unplaced
 from kai_py.plan.search_cache.inputs import Decisions, InputsChange, InputsHistory
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.gang_queue import has_fixed_cost
 from kai_py.plan.session.requests import request_signature
+from kai_py.plan.state.queues import Quota
 from kai_py.policy.ageing import QueueAgeing
+from kai_py.policy.reclaim_refusal import ReclaimRefused
+from kai_py.policy.reclaim_rules import Reclaimer, may_reclaim
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.tables.queues import inherited
 
@@ -28,14 +36,30 @@ Pods = tuple[int, int]
 """The number of a shape, and how many pods of it are requested."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ShareRefusal:
+    """That a gang, or several with the same request, may reclaim nothing, and why."""
+
+    reclaimer: Reclaimer
+    refused: ReclaimRefused
+
+    def holds(self, quota: Quota) -> bool:
+        """Whether the comparison that decided is the same, by the shares that ``quota`` has."""
+        return may_reclaim(quota.usage, self.reclaimer, quota.rules) == self.refused
+
+
 @dataclass(frozen=True, slots=True)
 class SettledGang:
-    """A gang and its answer; ``pods``: its request, if the answer may come from another gang."""
+    """A gang and its answer; ``pods``: its request, if the answer may come from another gang.
+
+    ``refusal``: all that the answer takes from the shares of queues; None if it may be more.
+    """
 
     gang: Gang
     answer: Unplaced | None
     pods: Pods | None
     had_turn: bool
+    refusal: ShareRefusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,41 +83,51 @@ class SettledCycle:
     unplaced: tuple[Unplaced, ...] = ()
     """The answers as the plan listed them."""
 
-    def holds(self, history: InputsHistory, decisions: Decisions | None, now: float) -> bool:
-        """Whether the answers hold after ``decisions``, ``now`` seconds since the epoch."""
+    def holds(self, history: InputsHistory, decisions: Decisions, now: float) -> bool:
+        """Whether answers hold after ``decisions``, ``now`` seconds since the epoch.
+
+        If the shares differ, only some of them do (``still_valid``).
+        """
         return (
             now < self.until
             and history.change is InputsChange.UNCHANGED
-            and self.decisions == decisions
+            and self.decisions.equal_beside_shares(decisions)
         )
 
     def still_valid(
-        self, state: CycleState, ready: Sequence[Gang], ready_keys: Set[str]
+        self,
+        state: CycleState,
+        decisions: Decisions,
+        ready: Sequence[Gang],
+        ready_keys: Set[str],
     ) -> Mapping[str, SettledGang] | None:
         """By gang key, the answers that are still valid; None if all must be found again.
 
         ``ready``: the gangs that could have a turn, ``ready_keys`` their keys.
         """
         gangs = state.snapshot.gangs
-        is_whole = len(self.gangs) == len(state.snapshot.pending)
+        known = self.gangs if decisions == self.decisions else self._still_refused(state.quota)
+        if not known:
+            return None
+        is_whole = len(known) == len(state.snapshot.pending)
         # Identity comes first, as comparing sets costs O(gangs) even for one and the same.
         same_ready = ready_keys is self.ready or ready_keys == self.ready
         if is_whole and gangs is self.all_gangs and same_ready:
-            return self.gangs
+            return known
         valid = {
             key: each
-            for key, each in self.gangs.items()
+            for key, each in known.items()
             if gangs.get(key) is each.gang and (key in ready_keys) is each.had_turn
         }
-        if len(valid) == len(self.gangs) == len(state.snapshot.pending):
+        if len(valid) == len(known) == len(state.snapshot.pending):
             return valid
-        sizes = self._sizes()
+        sizes = _sizes(self.gangs.values())
         for key, each in self.gangs.items():
             if key not in valid and each.pods is not None and not sizes[each.pods[0]]:
                 return None
         for gang in ready:
             pods = None if gang.key in valid else requested_pods(state, gang)
-            if pods is not None and sizes.get(pods[0], pods[1]) != pods[1]:
+            if pods is not None and sizes.setdefault(pods[0], pods[1]) != pods[1]:
                 return None
         return valid
 
@@ -103,14 +137,27 @@ class SettledCycle:
         state.placer.search_steps.spend(self.steps)
         state.eviction_limits.protected_by.update(self.protected_by)
 
-    def _sizes(self) -> dict[int, int]:
-        """By shape the number of pods that all of its gangs request, 0 if they differ."""
-        sizes: dict[int, int] = {}
-        for each in self.gangs.values():
-            if each.pods is not None:
-                shape, size = each.pods
-                sizes[shape] = size if sizes.get(shape, size) == size else 0
-        return sizes
+    def _still_refused(self, quota: Quota) -> Mapping[str, SettledGang]:
+        """The answers that other shares leave as they are.
+
+        None if finding answers cost anything, as it is not known which ones; and none if gangs of
+        one shape request different numbers of pods, as queues take their turns in another order.
+        """
+        if self.probes or self.steps or 0 in _sizes(self.gangs.values()).values():
+            return {}
+        refusals = {id(each.refusal): each.refusal for each in self.gangs.values()}
+        holding = {at for at, each in refusals.items() if each is not None and each.holds(quota)}
+        return {key: each for key, each in self.gangs.items() if id(each.refusal) in holding}
+
+
+def _sizes(settled: Iterable[SettledGang]) -> dict[int, int]:
+    """By shape the number of pods that all of its gangs request, 0 if they differ."""
+    sizes: dict[int, int] = {}
+    for each in settled:
+        if each.pods is not None:
+            shape, size = each.pods
+            sizes[shape] = size if sizes.get(shape, size) == size else 0
+    return sizes
 
 
 def requested_pods(state: CycleState, gang: Gang) -> Pods | None:
@@ -118,6 +165,32 @@ def requested_pods(state: CycleState, gang: Gang) -> Pods | None:
     request = state.next_request(gang)
     shape = None if request is None else request_signature(state, gang, request)
     return None if request is None or shape is None else (shape, len(request.members))
+
+
+RefusalKey = tuple[int, bool, bytes]
+"""Position of a queue, whether the gang is preemptible, what its request costs."""
+
+
+def _share_refusal(
+    state: CycleState, gang: Gang, known: dict[RefusalKey, ShareRefusal | None]
+) -> ShareRefusal | None:
+    """Why the gang may reclaim nothing, if its answer takes nothing else from shares of queues.
+
+    With the pods of claims it may do so at other costs, and nodes are reserved for several pods by
+    what their queue may have at most. ``known``: of gangs before; added to.
+    """
+    request, queue = state.next_request(gang), state.quota.queue_of(gang)
+    if request is None or queue is None or not has_fixed_cost(request):
+        return None
+    if gang.semi_preemptible or (state.loss_rules.reserve_after and len(gang.pending) > 1):
+        return None
+    cost = state.request_cost(gang)
+    key = queue, gang.preemptible, cost.tobytes()
+    if key not in known:
+        reclaimer = Reclaimer(queue, cost, gang.preemptible)
+        refused = may_reclaim(state.quota.usage, reclaimer, state.quota.rules)
+        known[key] = None if refused is None else ShareRefusal(reclaimer, refused)
+    return known[key]
 
 
 def _depends_on_time(
@@ -188,13 +261,15 @@ def _settled_gangs(
     Without gangs behind the scheduling gate: whether they are admitted depends on other gangs.
     """
     answers = {each.gang: each for each in finished.plan.unplaced}
+    refusals: dict[RefusalKey, ShareRefusal | None] = {}
     found: dict[str, SettledGang] = {}
     for gang in pending:
         settled = finished.settled.get(gang.key)
         if settled is None and not gang.has_our_gate:
             had_turn = gang.key in finished.ready
             pods = requested_pods(state, gang) if had_turn else None
-            settled = SettledGang(gang, answers.get(gang.key), pods, had_turn)
+            refusal = _share_refusal(state, gang, refusals) if had_turn else None
+            settled = SettledGang(gang, answers.get(gang.key), pods, had_turn, refusal)
         if settled is not None:
             found[gang.key] = settled
     return found

@@ -130,7 +130,7 @@ class GangQueue:
         ):
             return False
         request = self._state.next_request(gang)
-        if request is None or not _has_fixed_cost(request):
+        if request is None or not has_fixed_cost(request):
             return False
         preemptible = gang.is_preemptible(request.members)
         bounds = self._bounds.get((queue, preemptible))
@@ -200,7 +200,7 @@ class _Exceeding(NamedTuple):
 NOTHING: Iterable[float] = repeat(0.0)
 
 
-def _has_fixed_cost(request: PlacementRequest) -> bool:
+def has_fixed_cost(request: PlacementRequest) -> bool:
     """Whether the pods cost the same on any node and with any devices."""
     return not any(
         m.shape.has_claims or (m.shape.gpu_share is not None and m.shape.gpu_share.memory)
